@@ -167,7 +167,7 @@ class ClassLikelihood(LaplaceLikelihood):
 
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
         """Return the model, which predicts class probabilities."""
-        return ClassModel.from_fit(design, fit, columns, self.name, moderate)
+        return ClassModel.from_fit(design, fit, columns, fit.likelihood, moderate)
 
     def n_outputs(self, n_classes: int) -> int:
         """Return the number of outputs of the link."""
@@ -189,7 +189,7 @@ class ClassLikelihood(LaplaceLikelihood):
         floor: float = 0.0,
     ) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
-        return MisclassificationPass(design, fit.mean, self.name, count, used, draw, floor, rows)
+        return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, floor, rows)
 
     def largest(self, statistic: LargestErrors) -> LargestErrors:
         """Return the statistic itself: it is the list of rows with the largest errors."""
@@ -197,7 +197,7 @@ class ClassLikelihood(LaplaceLikelihood):
 
     def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
         """Return a pass for products of the pool's and the fit's columns, weighted by the curvature."""
-        return GainPass(design, fit.weights, self.name, pool, rows)
+        return GainPass(design, fit.weights, fit.likelihood, pool, rows)
 
     def score(self, design: Design, fit: LaplaceState, moderate: bool) -> LogisticScorePass:
         """Return the pass for log loss and wrongly classified rows."""
