@@ -1,8 +1,8 @@
 """Evaluate a kernel on a sample: the evidence and its slopes in the kernel's log parameters.
 
-The evidence is that of a tied RVM (``core.tied``; for classification ``core.tied_laplace``), or that of a given fit
-with its α and β held constant. A regression evaluation takes two passes: Gram and slopes. A classification evaluation
-takes Newton passes to the mode, a pass for the gradient of the log determinant, and the pass of the slopes. All passes
+The evidence is that of a tied RVM (``core.tied``; for two classes ``core.tied_laplace``, for more classes
+``core.tied_indicators``), or that of a given fit with its α and β held constant. An evaluation of a regression or of
+more than two classes takes two passes: Gram and slopes. An evaluation of two classes takes Newton passes to the mode, a pass for the gradient of the log determinant, and the pass of the slopes. All passes
 of one evaluation use the same kernel blocks, which may be kept in memory between them.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core import tied_laplace
+from partirvm.core import tied_indicators, tied_laplace
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.newton import receive, settle
@@ -21,11 +21,13 @@ from partirvm.core.posterior import AnyPosterior, any_posterior
 from partirvm.core.residuals import ResidualStatistics
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import Noise, Tied, updates
+from partirvm.core.tied_indicators import Indicators
 from partirvm.core.updates import HyperState, StopRule
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.columns import labels_of
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.indicator_passes import IndicatorGramPass, IndicatorLossPass, IndicatorSlopePass
 from partirvm.likelihoods.laplace_passes import LogisticPass
 from partirvm.likelihoods.slope_passes import LogDetGradientPass, SlopePass
 from partirvm.setup.sample import Sample
@@ -50,6 +52,9 @@ AT_MODE = 1e-6
 
 FIRST_CLASS_ALPHA = 0.1
 """Initial α of classification."""
+
+INDICATOR_VARIANCE = 0.1
+"""Variance of a class indicator, to begin with: that of a class with a ninth of the rows."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,13 @@ def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | Non
     at the end of the design, and their weights start at zero.
     """
     sample.keep(design)
+    if problem.n_classes > 2:
+        tied, statistics, shared = _indicators(sample, problem, design, last, fresh=fresh)
+        (slope,) = sample.run(IndicatorSlopePass(design, shared, float(tied.beta)))
+        labels = statistics.labels
+        determined = float(shared.determinedness(tied.alphas(labels))[labels >= 0].mean())
+        residual = np.array([shared.residual])
+        return Point(shared.log_evidence, slope, tied, statistics.n, determined, shared.mean, residual=residual)
     if problem.classifies:
         tied, mode = _mode(sample, problem, design, last, fresh=fresh)
         mean, covariance, likelihood = mode.weights, tied_laplace.covariances(mode), problem.likelihood.name
@@ -108,6 +120,8 @@ def evaluate_fit(sample: Sample, design: Design, fit: HyperState) -> tuple[float
 def tied_mean(sample: Sample, problem: Problem, design: Design, last: Point) -> Float:
     """Compute the posterior mean (in classification the mode) of the tied RVM, (M, C); start from ``last``."""
     sample.keep(design)
+    if problem.n_classes > 2:
+        return _indicators(sample, problem, design, last, fresh=True)[2].mean
     if problem.classifies:
         return _mode(sample, problem, design, last, fresh=True)[1].weights
     return _tied_fit(sample, problem, design, last, fresh=True)[2].means
@@ -116,9 +130,11 @@ def tied_mean(sample: Sample, problem: Problem, design: Design, last: Point) -> 
 def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
     """Compute the loss of each fit on held-out rows, with one reading of the rows.
 
-    A fit is a design and its weights (M, C). The loss is the sum of squared errors of the scaled target, or in
-    classification the sum of −log p of the true classes.
+    A fit is a design and its weights (M, C). The loss is the sum of squared errors of the scaled target or of the class
+    indicators, or for two classes the sum of −log p of the true classes.
     """
+    if problem.n_classes > 2:
+        return [float(loss) for loss in held_out.run(*(IndicatorLossPass(design, mean) for design, mean in fits))]
     if problem.classifies:
         blocks = held_out.run(*(LogisticPass(design, mean, problem.likelihood.name) for design, mean in fits))
     else:
@@ -128,6 +144,8 @@ def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]])
 
 def first_tied(problem: Problem) -> Tied:
     """Return the initial α and β of a search: the target variance as prior variance, and the usual first noise."""
+    if problem.n_classes > 2:
+        return Tied(1.0, 1.0, 1.0 / (FIRST_NOISE * INDICATOR_VARIANCE))
     if problem.classifies:
         return Tied(FIRST_CLASS_ALPHA, FIRST_CLASS_ALPHA)
     target_variance = problem.target_variance if problem.target_variances is None else problem.target_variances
@@ -157,6 +175,18 @@ def _tied_fit(
     noise = Noise(target_variance, None if variance is None else 1 / variance)
     tied = first_tied(problem) if last is None else last.tied
     tied, found = updates(statistics, tied, FIRST_UPDATES if fresh else UPDATES, noise)
+    return tied, statistics, found
+
+
+def _indicators(
+    sample: Sample, problem: Problem, design: Design, last: Point | None, *, fresh: bool
+) -> tuple[Tied, GramStatistics, Indicators]:
+    """Update α and β of the class indicators; return them with the Gram statistics and the posterior."""
+    (block,) = sample.run(IndicatorGramPass(design, problem.n_classes))
+    empty = GramStatistics.empty(design.basis, problem.n_classes)
+    statistics = empty.extend(labels_of(design), block, design.basis)
+    tied = first_tied(problem) if last is None else last.tied
+    tied, found = tied_indicators.updates(statistics, tied, FIRST_UPDATES if fresh else UPDATES)
     return tied, statistics, found
 
 

@@ -164,7 +164,9 @@ class Stage:
         scale = problem.empty.scaling.t_scale
         shift = 0.0 if problem.classifies else best.rows * float(np.log(scale).sum())
         numbers: dict[str, Any] = {"noise_variance": None, "noise_sd": None, "train_rmse": None}
-        if problem.classifies:
+        if problem.n_classes > 2:
+            numbers |= {"train_rmse": root_mean(np.sqrt(best.residual / (best.rows * problem.n_classes)))}
+        elif problem.classifies:
             numbers |= {"train_log_loss": best.nll / best.rows, "train_error": best.wrong / best.rows}
         else:
             numbers |= noise(1 / best.tied.beta, scale)

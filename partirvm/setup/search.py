@@ -21,7 +21,7 @@ from partirvm.planning.make_plan import affordable
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine
 from partirvm.setup.categories import described, parameter_names
-from partirvm.setup.choosing import EACH, ONE, WIDTHS, choose
+from partirvm.setup.choosing import EACH, ONE, UNSCALED, WIDTHS, choose
 from partirvm.setup.kernel import chooses
 from partirvm.setup.kernel_search import learn, learning_options
 from partirvm.setup.partition_size import probe_rows, sparseness
@@ -45,7 +45,7 @@ _VERDICTS = {
 NAMED = 6
 """Maximum number of parameters named in a text; the others are only counted."""
 
-OTHER = {ONE: EACH, EACH: ONE}
+OTHER = {ONE: EACH, UNSCALED: EACH, EACH: ONE}
 """The alternative to each form of the kernel."""
 
 
@@ -222,7 +222,7 @@ def _reason(entry: Entry) -> str:
     if "one" not in choice:
         return f"{form}, because there are {rows:,} rows: "
     error = "RMSE" if entry["train_rmse"] is not None else "log loss"
-    best, other = (choice["one"], choice["each"])[:: 1 if form == ONE else -1]
+    best, other = (choice["one"], choice["each"])[:: -1 if form == EACH else 1]
     if other < best:
         why = f"the gain of {OTHER[form]} is not significant"
         return f"{form}, because {why}: {error} on {rows:,} held-out rows {best:.3g} against {other:.3g}: "
