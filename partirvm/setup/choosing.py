@@ -55,6 +55,12 @@ CENTRES = 100
 WIDTHS = 2.0 ** np.arange(-3, 4)
 """Widths to compare, as multiples of the initial width."""
 
+BEHIND, EACH_BEHIND = 1.1, 1.2
+"""Two classes: one width, and a width per feature, are left out of further folds at these multiples of the least loss.
+
+The loss of a width per feature differs more between folds.
+"""
+
 LEAST_GAIN = 0.2
 """Several classes: the least relative gain in squared error for which each feature gets a width.
 
@@ -88,20 +94,24 @@ def choose(
             if several:
                 errors, evaluations = _fold_losses_of_classes(sample, problem, learning, options, kernels, fold)
             else:
+                running = still_running(problem, sums)
                 errors, evaluations = _fold_losses(
-                    sample, problem, learning, options, fold, all_candidates=all_candidates
+                    sample, problem, learning, options, fold, running, all_candidates=all_candidates
                 )
+            errors = with_ratios(errors, sums)
             evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, errors]
         choice = choice_of(problem, np.array(sums), held)
+
+    best = choice.pop("best", 0)
 
     def log(record: Record) -> None:
         before = evaluated if record.number == 1 else 0
         sample.log(replace(record, choice=choice, iterations=record.iterations + before))
 
     if choice["form"] == EACH:
-        begun = with_kernel(problem, kernels[choice.pop("best")]) if several else problem
+        begun = with_kernel(problem, kernels[best]) if several else problem
         return learn(replace(sample, log=log), per_feature(begun), learning, options.seed)
-    stage = begin_stage(sample, with_kernel(problem, kernels[choice.pop("best")]), learning, options.seed)
+    stage = begin_stage(sample, with_kernel(problem, kernels[best]), learning, options.seed)
     stage.evaluate_next(fresh=True)
     log(stage.record())
     return stage.kernel
@@ -127,6 +137,30 @@ def choice_of(problem: Problem, losses: Float, held: int) -> dict[str, Any]:
         errors = problem.target_scale * np.sqrt(errors / problem.n_targets)
     one, each, width = float(errors[best]), float(errors[-1]), float(WIDTHS[best % len(WIDTHS)])
     return {"form": form, "rows": held, "width": width, "one": one, "each": each, "best": best}
+
+
+def still_running(problem: Problem, sums: list[list[float]]) -> list[bool]:
+    """Return for each kernel whether further folds fit it, from the losses of the folds so far (two classes).
+
+    A kernel is left out if its loss so far is more than ``BEHIND`` times that of the best width, a width per feature at
+    ``EACH_BEHIND`` times: basic RVMs of classes are the slowest of these fits.
+    """
+    if not problem.classifies or not sums:
+        return [True] * (len(WIDTHS) + 1)
+    total = np.sum(sums, axis=0)
+    behind = np.array([*[BEHIND] * len(WIDTHS), EACH_BEHIND])
+    return [bool(runs) for runs in total <= behind * total[:-1].min()]
+
+
+def with_ratios(errors: list[float], sums: list[list[float]]) -> list[float]:
+    """Return the losses of a fold; a kernel that was left out (∞) keeps its ratio to the best of the earlier folds."""
+    found = np.array(errors)
+    out = np.isinf(found)
+    if out.any():
+        total = np.sum(sums, axis=0)
+        best = int(np.argmin(total[:-1]))
+        found[out] = found[best] * total[out] / total[best]
+    return [float(each) for each in found]
 
 
 def one_widths(sample: Sample, problem: Problem) -> list[Kernel | Several]:
@@ -166,17 +200,32 @@ def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tu
 
 
 def _fold_losses(
-    sample: Sample, problem: Problem, learning: LearningOptions, options: Options, fold: Int, *, all_candidates: bool
+    sample: Sample,
+    problem: Problem,
+    learning: LearningOptions,
+    options: Options,
+    fold: Int,
+    running: list[bool],
+    *,
+    all_candidates: bool,
 ) -> tuple[list[float], int]:
     """Fit each kernel without a fold; return the losses (len(WIDTHS) + 1,) on the fold and the number of evaluations.
 
-    The search for a width per feature skips its revival stage, which does not change the choice.
+    The search for a width per feature skips its revival stage, which does not change the choice. Kernels that are not
+    ``running`` have an infinite loss.
     """
     kept, few = sample.only(np.setdiff1d(np.arange(problem.n_rows), fold)), min(learning.centres, CENTRES)
-    stage = first_stage(
-        kept, per_feature(problem), LearningOptions(few, few, learning.prior), options.seed, revive=False
-    )
+    small = LearningOptions(few, few, learning.prior)
     kernels = [problem.empty.kernel.rescaled(width) for width in WIDTHS]
+    if all_candidates and not all(running):
+        left = [kernel for kernel, runs in zip(kernels, running, strict=False) if runs]
+        evaluations = len(left)
+        if running[-1]:
+            stage = first_stage(kept, per_feature(problem), small, options.seed, revive=False)
+            left, evaluations = [*left, stage.kernel], evaluations + 1 + stage.evaluations
+        found = iter(losses(sample.only(fold), problem, fits_at(kept, problem, options, left)))
+        return [next(found) if runs else np.inf for runs in running], evaluations
+    stage = first_stage(kept, per_feature(problem), small, options.seed, revive=False)
     assert stage.best is not None
     if all_candidates:
         fits = fits_at(kept, problem, options, [*kernels, stage.kernel])
