@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core import tied_indicators
-from partirvm.core.logistic import targets
+from partirvm.core.logistic import guesses, targets
 from partirvm.core.statistics import GramBlock
 from partirvm.core.tied_indicators import Indicators
 from partirvm.kernels.design import Design
@@ -60,18 +60,25 @@ class IndicatorSlopePass(DesignedPass):
 
 @dataclass(frozen=True)
 class IndicatorLossPass(DesignedPass):
-    """Pass for the sum of squared errors of the indicators at weights ``mean`` (M, K)."""
+    """Pass for the sum of squared errors of the indicators at weights ``mean`` (M, K), and the number of wrong rows.
+
+    A row of positive weight is wrong if its largest predicted indicator is that of another class. The result is (2,).
+    """
 
     name: ClassVar[str] = "residual"
     design: Design
     mean: Float
     rows: Int | None = None
 
-    def statistic(self, tile: TileRows) -> float:
-        """Return the sum over the tile's rows."""
+    def statistic(self, tile: TileRows) -> Float:
+        """Return the sums over the tile's rows."""
 
-        def squares(panel: Panel, block: Float) -> float:
-            errors = np.square(targets(panel.t[:, 0], self.mean.shape[1]) - block @ self.mean).sum(axis=1)
-            return float(errors.sum() if panel.weights is None else errors @ panel.weights)
+        def sums(panel: Panel, block: Float) -> Float:
+            codes, found = panel.t[:, 0], block @ self.mean
+            squares = np.square(targets(codes, found.shape[1]) - found).sum(axis=1)
+            wrong = guesses(found) != codes
+            if panel.weights is None:
+                return np.array([squares.sum(), wrong.sum()])
+            return np.array([squares @ panel.weights, wrong[panel.weights > 0].sum()])
 
-        return cast(float, self.summed(tile, squares))
+        return cast(Float, self.summed(tile, sums))

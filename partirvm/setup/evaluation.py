@@ -90,8 +90,7 @@ def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | Non
         (slope,) = sample.run(IndicatorSlopePass(design, shared, float(tied.beta)))
         labels = statistics.labels
         determined = float(shared.determinedness(tied.alphas(labels))[labels >= 0].mean())
-        residual = np.array([shared.residual])
-        return Point(shared.log_evidence, slope, tied, statistics.n, determined, shared.mean, residual=residual)
+        return Point(shared.log_evidence, slope, tied, statistics.n, determined, shared.mean)
     if problem.classifies:
         tied, mode = _mode(sample, problem, design, last, fresh=fresh)
         mean, covariance, likelihood = mode.weights, tied_laplace.covariances(mode), problem.likelihood.name
@@ -134,7 +133,7 @@ def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]])
     indicators, or for two classes the sum of −log p of the true classes.
     """
     if problem.n_classes > 2:
-        return [float(loss) for loss in held_out.run(*(IndicatorLossPass(design, mean) for design, mean in fits))]
+        return [float(sums[0]) for sums in held_out.run(*(IndicatorLossPass(design, mean) for design, mean in fits))]
     if problem.classifies:
         blocks = held_out.run(*(LogisticPass(design, mean, problem.likelihood.name) for design, mean in fits))
     else:

@@ -38,6 +38,7 @@ from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import noise, root_mean
+from partirvm.likelihoods.indicator_passes import IndicatorLossPass
 from partirvm.setup.evaluation import Point, evaluate, evaluate_fit
 from partirvm.setup.sample import Sample
 from partirvm.strategies.instructions import KernelLearned, LearnKernel, Record
@@ -165,7 +166,9 @@ class Stage:
         shift = 0.0 if problem.classifies else best.rows * float(np.log(scale).sum())
         numbers: dict[str, Any] = {"noise_variance": None, "noise_sd": None, "train_rmse": None}
         if problem.n_classes > 2:
-            numbers |= {"train_rmse": root_mean(np.sqrt(best.residual / (best.rows * problem.n_classes)))}
+            (sums,) = self.sample.run(IndicatorLossPass(self.design(self.kernel), best.weights))
+            numbers["train_rmse"] = float(np.sqrt(sums[0] / (best.rows * problem.n_classes)))
+            numbers["train_error"] = float(sums[1]) / best.rows
         elif problem.classifies:
             numbers |= {"train_log_loss": best.nll / best.rows, "train_error": best.wrong / best.rows}
         else:
