@@ -15,7 +15,7 @@ On 500 rows of pendigits the log loss is .22 for ``multinomial``, .15 for ``ovr`
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -109,14 +109,13 @@ class Pooling(PassFit):
 class RunningPooling:
     """A running ``Pooling``; ``search`` is None until the first pass of the softmax is finished.
 
-    ``alpha`` (M, C) are the first α of the softmax, and exp(``peak.x``) is the factor of ``search``. It does not apply
-    to the leading columns. When ``peak`` has ended, only the mode is searched.
+    ``alpha`` (M, C) are the first α of the softmax. Those of kernel columns are multiplied by exp(``peak.x``). When ``peak`` has ended, only the mode is searched.
     """
 
     choosing: RunningNewton
     search: Search | None = None
     alpha: Float | None = None
-    peak: Peak = Peak(STEP)
+    peak: Peak = field(default_factory=lambda: Peak(STEP))
     reason: Termination | None = None
 
     @property

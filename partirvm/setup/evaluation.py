@@ -2,8 +2,9 @@
 
 The evidence is that of a tied RVM (``core.tied``; for two classes ``core.tied_laplace``, for more classes
 ``core.tied_indicators``), or that of a given fit with its α and β held constant. An evaluation of a regression or of
-more than two classes takes two passes: Gram and slopes. An evaluation of two classes takes Newton passes to the mode, a pass for the gradient of the log determinant, and the pass of the slopes. All passes
-of one evaluation use the same kernel blocks, which may be kept in memory between them.
+more than two classes takes two passes: Gram and slopes. An evaluation of two classes takes Newton passes to the mode,
+a pass for the gradient of the log determinant, and the pass of the slopes. All passes of one evaluation use the same
+kernel blocks, which may be kept in memory between them.
 """
 
 from __future__ import annotations
