@@ -170,10 +170,13 @@ def _centred(weights: Float) -> Float:
 
 
 def _joint(chosen: LaplaceState, block: LogisticBlock, prior: Prior) -> LaplaceState:
-    """Return the first softmax fit of the chosen columns; α of each kind is the geometric mean of all finite α."""
+    """Return the first softmax fit of the chosen columns; α of each kind is the geometric mean of all finite α.
+
+    Of the prior only fixed values of α remain: a density of α would delete columns.
+    """
     alpha, leading = np.empty(chosen.alpha.shape), chosen.labels < 0
     for kind in (leading, ~leading):
         found = chosen.alpha[kind]
         alpha[kind] = np.exp(np.log(found[np.isfinite(found)]).mean()) if kind.any() else 1.0
-    first = init(JOINT.name, chosen.labels, alpha, _centred(chosen.mean), block, prior)
+    first = init(JOINT.name, chosen.labels, alpha, _centred(chosen.mean), block, Prior(fixed=prior.fixed))
     return replace(first, passes=chosen.passes + 1)

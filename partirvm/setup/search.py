@@ -109,7 +109,9 @@ class Measuring:
         """Learn a kernel from an initial kernel; ``all_rows`` is True if all rows are candidates of a single fit."""
         n_rows, parameters = self.source.n_rows, self.parameters
         problem = replace(problem, likelihood=problem.likelihood.measured_by)
-        learning = learning_options(n_rows, classes=problem.classifies, prior=parameters.gamma_prior)
+        learning = learning_options(
+            n_rows, classes=problem.classifies, several=problem.n_classes > 2, prior=parameters.gamma_prior
+        )
         # the slopes of a block take as much memory as the block itself
         columns, room = self._affordable(2 * learning.max_centres, LEARNING_ROWS)
         most = max(columns // 2, 1)
