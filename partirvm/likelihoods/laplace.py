@@ -103,8 +103,14 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
         """Return the merged start (``Start.merge``)."""
         return left.merge(right, labels)
 
-    def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: LaplaceState, begin: Begin) -> Newton:
+    def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
         """Return a fit that needs a pass for each step; its iterations are passes."""
+        return self.newton(problem, options, design, fit, begin)
+
+    def newton(
+        self, problem: FitProblem, options: FitOptions, design: Design, fit: LaplaceState, begin: Begin
+    ) -> Newton:
+        """Return the fit by Newton steps."""
         rule = replace(begin.rule, max_iterations=options.max_passes, guard=False)
         start, solver = begin.warm or Start.of(fit), options.solver
         return Newton(design, self, start, rule, begin.candidates, begin.rows, problem.prior, solver, begin.hold)

@@ -5,9 +5,9 @@ Laplace's approximation, while the blocks between outputs that ``multinomial`` o
 
 **Probabilities** come from the last fit. All classes get all vectors, the likelihood is the softmax, and all vectors
 share one α, which maximises Laplace's evidence. A search in log α finds it, with the mode of the softmax at each α.
-MacKay's update would not: it leaves out that B changes with the mode, and where the classes are separable its α is about
-ten times too large. The separate α of ``ovr`` are no alternative: a class with few vectors of its own is too certain.
-No vector is deleted.
+MacKay's update would not find it: the update ignores that B changes with the mode, and where the classes are separable
+its α is about ten times too large. The separate α of ``ovr`` are no alternative: a class with few vectors of its own is
+too certain. No vector is deleted.
 
 On 500 rows of pendigits the log loss is .22 for ``multinomial``, .15 for ``ovr`` and .13 for this model.
 """
@@ -73,11 +73,9 @@ class PooledLikelihood(ClassLikelihood):
         """Return the pass of the likelihood that chooses vectors."""
         return CHOOSING.quadratic(design, weights, rows)
 
-    def fit(
-        self, problem: FitProblem, options: FitOptions, design: Design, fit: LaplaceState, begin: Begin
-    ) -> Newton | Pooling:
+    def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
         """Return an ``ovr`` fit; the last fit of a run is followed by the fit of the softmax."""
-        choosing = CHOOSING.fit(problem, options, design, fit, begin)
+        choosing = CHOOSING.newton(problem, options, design, fit, begin)
         return Pooling(choosing) if begin.rule.thin else choosing
 
     def pack(self, fit: LaplaceState) -> Packed:
@@ -109,7 +107,8 @@ class Pooling(PassFit):
 class RunningPooling:
     """A running ``Pooling``; ``search`` is None until the first pass of the softmax is finished.
 
-    ``alpha`` (M, C) are the first α of the softmax. Those of kernel columns are multiplied by exp(``peak.x``). When ``peak`` has ended, only the mode is searched.
+    ``alpha`` (M, C) are the first α of the softmax. Those of kernel columns are multiplied by exp(``peak.x``). When
+    ``peak`` has ended, only the mode is searched.
     """
 
     choosing: RunningNewton

@@ -1,8 +1,8 @@
 """``gamma="auto"``: choose by cross-validation between one width and a width per feature, then learn the kernel.
 
 A width per feature can model more, but it needs enough rows for its many parameters, and the evidence does not show
-whether there are enough. With more than ``MANY`` rows the kernel always gets a width per feature. With fewer rows,
-cross-validation with ``FOLDS`` folds decides. For each fold:
+whether there are enough. With more than ``MANY`` rows the kernel always gets a width per feature, unless there are more
+than two classes. With fewer rows, cross-validation with ``FOLDS`` folds decides. For each fold:
 
 1. A width per feature is learned from the rows outside the fold (the first stage of ``setup.kernel_search``).
 2. The tied RVM (``core.tied``) is fitted with the same centres at single widths: ``WIDTHS`` × the initial width.
@@ -11,6 +11,11 @@ cross-validation with ``FOLDS`` folds decides. For each fold:
 If the final fit has every row as a candidate, step 2 fits basic RVMs instead of the tied RVM. A basic RVM has one α per
 row, and it overfits at some widths at which a tied RVM of a few centres does not. On pima, german and cancer the best
 width of the tied RVM increased the log loss of the basic RVM by 5 to 20 %.
+
+Of more than two classes the fits are those of class indicators (``core.tied_indicators``), which take little time, so
+that folds are compared for any number of rows. One width is also tried for unscaled features (``one_widths``), the
+search for a width per feature starts at the best of these kernels, and it must lower the squared error by
+``LEAST_GAIN``. Of two classes, kernels far behind are left out of further folds (``still_running``).
 
 The form with the smaller summed error is chosen. A width per feature must be better by more than one standard error
 over the folds, because a wrong choice of this form costs more than a wrong choice of one width. If one width is chosen,

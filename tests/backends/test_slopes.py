@@ -7,7 +7,6 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
-from by_default import some
 from kernel_cases import CASES, Case, D
 
 from partirvm.backends import LocalExecutor
