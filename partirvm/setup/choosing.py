@@ -90,7 +90,7 @@ def choose(
     choice: dict[str, Any] = {"form": EACH, "rows": problem.n_rows}
     sums: list[list[float]] = []
     evaluated, held = 0, 0
-    several = problem.n_classes > 2
+    several = problem.n_classes > 2 or (problem.classifies and not all_candidates)
     kernels = one_widths(sample, problem)
     if problem.n_rows <= MANY or several:
         folds = stratified_folds(problem, options.seed, sample.rows.rows)

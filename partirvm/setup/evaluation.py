@@ -86,7 +86,7 @@ def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | Non
     at the end of the design, and their weights start at zero.
     """
     sample.keep(design)
-    if problem.n_classes > 2:
+    if problem.classifies:
         tied, statistics, shared = _indicators(sample, problem, design, last, fresh=fresh)
         (slope,) = sample.run(IndicatorSlopePass(design, shared, float(tied.beta)))
         labels = statistics.labels
@@ -120,7 +120,7 @@ def evaluate_fit(sample: Sample, design: Design, fit: HyperState) -> tuple[float
 def tied_mean(sample: Sample, problem: Problem, design: Design, last: Point) -> Float:
     """Compute the posterior mean (in classification the mode) of the tied RVM, (M, C); start from ``last``."""
     sample.keep(design)
-    if problem.n_classes > 2:
+    if problem.classifies:
         return _indicators(sample, problem, design, last, fresh=True)[2].mean
     if problem.classifies:
         return _mode(sample, problem, design, last, fresh=True)[1].weights
@@ -133,7 +133,7 @@ def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]])
     A fit is a design and its weights (M, C). The loss is the sum of squared errors of the scaled target or of the class
     indicators, or for two classes the sum of −log p of the true classes.
     """
-    if problem.n_classes > 2:
+    if problem.classifies and fits[0][1].shape[1] == problem.n_classes:
         return [float(sums[0]) for sums in held_out.run(*(IndicatorLossPass(design, mean) for design, mean in fits))]
     if problem.classifies:
         blocks = held_out.run(*(LogisticPass(design, mean, problem.likelihood.name) for design, mean in fits))
@@ -144,7 +144,7 @@ def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]])
 
 def first_tied(problem: Problem) -> Tied:
     """Return the initial α and β of a search: the target variance as prior variance, and the usual first noise."""
-    if problem.n_classes > 2:
+    if problem.classifies:
         return Tied(1.0, 1.0, 1.0 / (FIRST_NOISE * INDICATOR_VARIANCE))
     if problem.classifies:
         return Tied(FIRST_CLASS_ALPHA, FIRST_CLASS_ALPHA)

@@ -173,7 +173,7 @@ class Stage:
         scale = problem.empty.scaling.t_scale
         shift = 0.0 if problem.classifies else best.rows * float(np.log(scale).sum())
         numbers: dict[str, Any] = {"noise_variance": None, "noise_sd": None, "train_rmse": None}
-        if problem.n_classes > 2:
+        if problem.classifies:
             (sums,) = self.sample.run(IndicatorLossPass(self.design(self.kernel), best.weights))
             numbers["train_rmse"] = float(np.sqrt(sums[0] / (best.rows * problem.n_classes)))
             numbers["train_error"] = float(sums[1]) / best.rows
