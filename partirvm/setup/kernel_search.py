@@ -38,7 +38,6 @@ from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import noise, root_mean
-from partirvm.likelihoods.indicator_passes import IndicatorLossPass
 from partirvm.setup.evaluation import Point, evaluate, evaluate_fit
 from partirvm.setup.sample import Sample
 from partirvm.strategies.instructions import KernelLearned, LearnKernel, Record
@@ -174,11 +173,8 @@ class Stage:
         shift = 0.0 if problem.classifies else best.rows * float(np.log(scale).sum())
         numbers: dict[str, Any] = {"noise_variance": None, "noise_sd": None, "train_rmse": None}
         if problem.classifies:
-            (sums,) = self.sample.run(IndicatorLossPass(self.design(self.kernel), best.weights))
-            numbers["train_rmse"] = float(np.sqrt(sums[0] / (best.rows * problem.n_classes)))
-            numbers["train_error"] = float(sums[1]) / best.rows
-        elif problem.classifies:
-            numbers |= {"train_log_loss": best.nll / best.rows, "train_error": best.wrong / best.rows}
+            numbers["train_rmse"] = float(np.sqrt(best.residual[0] / (best.rows * problem.n_classes)))
+            numbers["train_error"] = best.wrong / best.rows
         else:
             numbers |= noise(1 / best.tied.beta, scale)
             numbers["train_rmse"] = root_mean(scale * np.sqrt(best.residual / best.rows))
