@@ -25,7 +25,10 @@ from partirvm.strategies.rules import INTERMEDIATE, REBASES, final_rule
 Float = NDArray[np.float64]
 
 CLASS_CANDIDATES = 100
-"""Maximum number of candidates of a basic RVM of classes, since the cost of a pass grows with their square."""
+"""Maximum number of candidates of a basic RVM of classes, since the cost of a pass grows with their square.
+
+It was not compared with other values.
+"""
 
 DRAW = 6
 """Number that makes the random candidates different from other draws with the same seed."""

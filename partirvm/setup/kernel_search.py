@@ -70,7 +70,8 @@ With fewer centres small data sets lack detail; with more centres the evidence o
 SEVERAL_CENTRES = 100
 """Maximum number of centres for more than two classes, which also bounds the partition size from below.
 
-With 300 centres the widths were no better, and the rounds of digits ended at a larger log loss.
+Chosen for time: with 300, a fit of 7,494 rows of pendigits did not end in 150 s; with 100 it took 72 s. The log loss of
+two splits of digits was .084 and .054 with 300, and .073 and .083 with 100.
 """
 
 GROWS = 0.5
