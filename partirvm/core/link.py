@@ -41,10 +41,6 @@ class Link:
         """
         raise NotImplementedError
 
-    def log_det_gradient(self, f: Float, spread: Float) -> Float:
-        """Return Σ_k s_k ∂b_k/∂f_l (n, C), with the expected curvature b and the variances ``spread`` s (n, C) of f."""
-        raise NotImplementedError
-
     def log_probability(self, f: Float, codes: Float, log_likelihood: Float) -> Float:
         """Return log p (n,) of the classes ``codes`` (n,), given the log likelihood (n, L) of ``derivatives``."""
         return log_likelihood[:, 0]
@@ -68,13 +64,6 @@ class Logistic(Link):
         y = expit(f)
         sign = np.where(target > 0, f, -f)
         return -np.logaddexp(0.0, -sign), target - y, y * (1.0 - y)
-
-    def log_det_gradient(self, f: Float, spread: Float) -> Float:
-        """Return s y(1 − 2y)(1 − y)."""
-        y = expit(f)
-        found: Float = spread * y * (1 - 2 * y)
-        found -= y * found
-        return found
 
     def probabilities(self, f: Float) -> Float:
         """Return the sigmoids of −f and f."""
@@ -112,13 +101,6 @@ class Softmax(Link):
         logs = self._logs(f)
         y = np.exp(logs)
         return (logs * target).sum(axis=1, keepdims=True), target - y, y * (1.0 - y)
-
-    def log_det_gradient(self, f: Float, spread: Float) -> Float:
-        """Return Σ_k s_k ∂b_k/∂f_l with ∂b_k/∂f_l = (1 − 2y_k)y_k(δ_kl − y_l)."""
-        y = np.exp(self._logs(f))
-        found: Float = spread * y * (1 - 2 * y)
-        found -= y * found.sum(axis=1, keepdims=True)
-        return found
 
     def probabilities(self, f: Float) -> Float:
         """Return the softmax of f."""

@@ -102,9 +102,14 @@ def begin(state: LaplaceState, rule: StopRule, poll: Poll = _never_stop, *, fast
     return _propose(state, rule, state.passes, poll)
 
 
-def settle(state: LaplaceState) -> Search:
-    """Return the first search for the mode at the α of a state; α stays fixed."""
-    return _plain(state, 1.0, state.passes, settling=True)
+def settle(state: LaplaceState, last: Search | None = None) -> Search:
+    """Return the first search for the mode at the α of a state; α stays fixed.
+
+    ``last`` is an earlier search with the same columns at another α, whose pairs for the secant equation stay valid.
+    """
+    if last is None:
+        return _plain(state, 1.0, state.passes, settling=True)
+    return _plain(state, 1.0, last.since, last.pairs, settling=True)
 
 
 def receive(

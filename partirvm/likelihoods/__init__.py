@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.bernoulli import BernoulliLikelihood
 from partirvm.likelihoods.gaussian import GaussianLikelihood
+from partirvm.likelihoods.pooled import PooledLikelihood
 from partirvm.likelihoods.softmax import OneVsRestLikelihood, SoftmaxLikelihood
 
 GAUSSIAN = GaussianLikelihood()
@@ -15,7 +16,7 @@ BERNOULLI = BernoulliLikelihood()
 AnyLikelihood: TypeAlias = Likelihood[Any, Any]
 
 LIKELIHOODS: dict[str, AnyLikelihood] = {
-    each.name: each for each in (GAUSSIAN, BERNOULLI, SoftmaxLikelihood(), OneVsRestLikelihood())
+    each.name: each for each in (GAUSSIAN, BERNOULLI, PooledLikelihood(), SoftmaxLikelihood(), OneVsRestLikelihood())
 }
 """Likelihoods by name. An entry in this dictionary makes a likelihood available under its ``words``."""
 
@@ -27,7 +28,7 @@ def likelihood_for(n_classes: int, word: float | str) -> AnyLikelihood:
     likelihood has this word.
 
     >>> likelihood_for(2, "ovr").name, likelihood_for(3, "auto").name, likelihood_for(0, 0.25).name
-    ('bernoulli', 'multinomial', 'gaussian')
+    ('bernoulli', 'pooled', 'gaussian')
     """
     for each in LIKELIHOODS.values():
         if each.serves(n_classes, word):
@@ -39,7 +40,7 @@ def words_of(*, classes: bool) -> tuple[str, ...]:
     """Return the option values that select a likelihood in classification (``classes=True``) or regression.
 
     >>> words_of(classes=True), words_of(classes=False)
-    (('auto', 'multinomial', 'ovr'), ('estimate',))
+    (('auto', 'pooled', 'multinomial', 'ovr'), ('estimate',))
     """
     found = (word for each in LIKELIHOODS.values() if each.classifies == classes for word in each.words)
     return tuple(dict.fromkeys(found))
@@ -54,6 +55,7 @@ __all__ = [
     "GaussianLikelihood",
     "Likelihood",
     "OneVsRestLikelihood",
+    "PooledLikelihood",
     "SoftmaxLikelihood",
     "likelihood_for",
     "words_of",

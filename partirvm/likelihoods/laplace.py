@@ -103,8 +103,14 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
         """Return the merged start (``Start.merge``)."""
         return left.merge(right, labels)
 
-    def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: LaplaceState, begin: Begin) -> Newton:
+    def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
         """Return a fit that needs a pass for each step; its iterations are passes."""
+        return self.newton(problem, options, design, fit, begin)
+
+    def newton(
+        self, problem: FitProblem, options: FitOptions, design: Design, fit: LaplaceState, begin: Begin
+    ) -> Newton:
+        """Return the fit by Newton steps."""
         rule = replace(begin.rule, max_iterations=options.max_passes, guard=False)
         start, solver = begin.warm or Start.of(fit), options.solver
         return Newton(design, self, start, rule, begin.candidates, begin.rows, problem.prior, solver, begin.hold)
@@ -167,7 +173,7 @@ class ClassLikelihood(LaplaceLikelihood):
 
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
         """Return the model, which predicts class probabilities."""
-        return ClassModel.from_fit(design, fit, columns, self.name, moderate)
+        return ClassModel.from_fit(design, fit, columns, fit.likelihood, moderate)
 
     def n_outputs(self, n_classes: int) -> int:
         """Return the number of outputs of the link."""
@@ -189,7 +195,7 @@ class ClassLikelihood(LaplaceLikelihood):
         floor: float = 0.0,
     ) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
-        return MisclassificationPass(design, fit.mean, self.name, count, used, draw, floor, rows)
+        return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, floor, rows)
 
     def largest(self, statistic: LargestErrors) -> LargestErrors:
         """Return the statistic itself: it is the list of rows with the largest errors."""
@@ -197,7 +203,7 @@ class ClassLikelihood(LaplaceLikelihood):
 
     def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
         """Return a pass for products of the pool's and the fit's columns, weighted by the curvature."""
-        return GainPass(design, fit.weights, self.name, pool, rows)
+        return GainPass(design, fit.weights, fit.likelihood, pool, rows)
 
     def score(self, design: Design, fit: LaplaceState, moderate: bool) -> LogisticScorePass:
         """Return the pass for log loss and wrongly classified rows."""

@@ -13,7 +13,7 @@ class SoftmaxLikelihood(ClassLikelihood):
     """p_k = exp f_k / Σ_l exp f_l (Tipping 2001, eq. 28); the K weights of a column share one α."""
 
     name: ClassVar[str] = "multinomial"
-    words: ClassVar[tuple[str, ...]] = ("auto", "multinomial")
+    words: ClassVar[tuple[str, ...]] = ("multinomial",)
 
 
 @dataclass(frozen=True)

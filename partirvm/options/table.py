@@ -339,8 +339,9 @@ class Request:
         group="noise and priors",
         metavar="S",
         applies={"target": (SEVERAL_CLASSES,)},
-        help='Model of three or more classes: "multinomial" (one softmax; all classes share vectors and α), "ovr" '
-        '(one against the rest), or "auto" ("multinomial").',
+        help='Model of three or more classes: "pooled" (vectors chosen one class against the rest; then one softmax '
+        'of all vectors with one α), "multinomial" (one softmax; all classes share vectors and α), "ovr" (one against '
+        'the rest), or "auto" ("pooled").',
     )
     moderate: bool | str = option(
         "auto",

@@ -24,6 +24,15 @@ from partirvm.strategies.rules import INTERMEDIATE, REBASES, final_rule
 
 Float = NDArray[np.float64]
 
+CLASS_CANDIDATES = 100
+"""Maximum number of candidates of a basic RVM of classes, since the cost of a pass grows with their square.
+
+It was not compared with other values.
+"""
+
+DRAW = 6
+"""Number that makes the random candidates different from other draws with the same seed."""
+
 
 def fits_at(
     sample: Sample, problem: Problem, options: Options, kernels: Sequence[Kernel | Several]
@@ -34,7 +43,10 @@ def fits_at(
     fits have converged to the final tolerance.
     """
     problems = [replace(problem, empty=replace(problem.empty, kernel=kernel)) for kernel in kernels]
-    designs = [sample.candidates(each, sample.rows.rows)[1] for each in problems]
+    rows = sample.rows.rows
+    if problem.classifies and len(rows) > CLASS_CANDIDATES:
+        rows = np.sort(np.random.default_rng((options.seed, DRAW)).permutation(rows)[:CLASS_CANDIDATES])
+    designs = [sample.candidates(each, rows)[1] for each in problems]
     rule = replace(final_rule(options), tol=INTERMEDIATE * options.tol, guard=False)
     likelihood: Any = problem.likelihood
     if problem.classifies:

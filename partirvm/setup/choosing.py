@@ -1,8 +1,8 @@
 """``gamma="auto"``: choose by cross-validation between one width and a width per feature, then learn the kernel.
 
 A width per feature can model more, but it needs enough rows for its many parameters, and the evidence does not show
-whether there are enough. With more than ``MANY`` rows the kernel always gets a width per feature. With fewer rows,
-cross-validation with ``FOLDS`` folds decides. For each fold:
+whether there are enough. With more than ``MANY`` rows the kernel always gets a width per feature, unless there are more
+than two classes. With fewer rows, cross-validation with ``FOLDS`` folds decides. For each fold:
 
 1. A width per feature is learned from the rows outside the fold (the first stage of ``setup.kernel_search``).
 2. The tied RVM (``core.tied``) is fitted with the same centres at single widths: ``WIDTHS`` × the initial width.
@@ -11,6 +11,11 @@ cross-validation with ``FOLDS`` folds decides. For each fold:
 If the final fit has every row as a candidate, step 2 fits basic RVMs instead of the tied RVM. A basic RVM has one α per
 row, and it overfits at some widths at which a tied RVM of a few centres does not. On pima, german and cancer the best
 width of the tied RVM increased the log loss of the basic RVM by 5 to 20 %.
+
+Of more than two classes the fits are those of class indicators (``core.tied_indicators``), which take little time, so
+that folds are compared for any number of rows. One width is also tried for unscaled features (``one_widths``), the
+search for a width per feature starts at the best of these kernels, and it must lower the squared error by
+``LEAST_GAIN``. Of two classes, kernels far behind are left out of further folds (``still_running``).
 
 The form with the smaller summed error is chosen. A width per feature must be better by more than one standard error
 over the folds, because a wrong choice of this form costs more than a wrong choice of one width. If one width is chosen,
@@ -27,7 +32,7 @@ from numpy.typing import NDArray
 
 from partirvm.kernels import Kernel, Several
 from partirvm.setup.basic_fits import fits_at
-from partirvm.setup.evaluation import losses, tied_mean
+from partirvm.setup.evaluation import evaluate, losses, tied_mean
 from partirvm.setup.kernel_search import LearningOptions, begin_stage, first_stage, learn
 from partirvm.setup.sample import Sample
 from partirvm.strategies.instructions import Record
@@ -55,8 +60,20 @@ CENTRES = 100
 WIDTHS = 2.0 ** np.arange(-3, 4)
 """Widths to compare, as multiples of the initial width."""
 
-ONE, EACH = "one width", "a width per feature"
-"""Names of the two forms in the history and the plan."""
+BEHIND, EACH_BEHIND = 1.1, 1.2
+"""Two classes: one width, and a width per feature, are left out of further folds at these multiples of the least loss.
+
+The loss of a width per feature differs more between folds.
+"""
+
+LEAST_GAIN = 0.2
+"""Several classes: the least relative gain in squared error for which each feature gets a width.
+
+Smaller gains of the class indicators raised the log loss of the final fits as often as they lowered it.
+"""
+
+ONE, UNSCALED, EACH = "one width", "one width for unscaled features", "a width per feature"
+"""Names of the forms in the history and the plan."""
 
 DRAW = 4
 """Number that makes the random folds different from other draws with the same seed."""
@@ -73,23 +90,33 @@ def choose(
     choice: dict[str, Any] = {"form": EACH, "rows": problem.n_rows}
     sums: list[list[float]] = []
     evaluated, held = 0, 0
-    if problem.n_rows <= MANY:
-        folds = stratified_folds(problem, options.seed)
+    several = problem.n_classes > 2 or (problem.classifies and not all_candidates)
+    kernels = one_widths(sample, problem)
+    if problem.n_rows <= MANY or several:
+        folds = stratified_folds(problem, options.seed, sample.rows.rows)
         while len(sums) < FOLDS and held < HELD_OUT:
             fold = folds[len(sums)]
-            errors, evaluations = _fold_losses(sample, problem, learning, options, fold, all_candidates=all_candidates)
+            if several:
+                errors, evaluations = _fold_losses_of_classes(sample, problem, learning, options, kernels, fold)
+            else:
+                running = still_running(problem, sums)
+                errors, evaluations = _fold_losses(
+                    sample, problem, learning, options, fold, running, all_candidates=all_candidates
+                )
+            errors = with_ratios(errors, sums)
             evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, errors]
         choice = choice_of(problem, np.array(sums), held)
+
+    best = choice.pop("best", 0)
 
     def log(record: Record) -> None:
         before = evaluated if record.number == 1 else 0
         sample.log(replace(record, choice=choice, iterations=record.iterations + before))
 
     if choice["form"] == EACH:
-        return learn(replace(sample, log=log), per_feature(problem), learning, options.seed)
-    stage = begin_stage(
-        sample, with_kernel(problem, problem.empty.kernel.rescaled(choice["width"])), learning, options.seed
-    )
+        begun = with_kernel(problem, kernels[best]) if several else problem
+        return learn(replace(sample, log=log), per_feature(begun), learning, options.seed)
+    stage = begin_stage(sample, with_kernel(problem, kernels[best]), learning, options.seed)
     stage.evaluate_next(fresh=True)
     log(stage.record())
     return stage.kernel
@@ -98,19 +125,66 @@ def choose(
 def choice_of(problem: Problem, losses: Float, held: int) -> dict[str, Any]:
     """Choose the form with the smaller error; return it with both errors, in target units or in nats per row.
 
-    ``losses`` (folds, len(WIDTHS) + 1) are the summed losses of each fold: one column per width in ``WIDTHS``, and a
-    last column for a width per feature. ``held`` is the number of rows in all these folds.
+    ``losses`` (folds, F · len(WIDTHS) + 1) are the summed losses of each fold: one column per kernel of ``one_widths``,
+    and a last column for a width per feature. ``held`` is the number of rows in all these folds. The item ``best`` is
+    the number of the best kernel of ``one_widths``.
     """
     sums = losses.sum(axis=0)
     best = int(np.argmin(sums[:-1]))
     gain = losses[:, best] - losses[:, -1]
     standard_error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
-    form = EACH if gain.mean() > standard_error else ONE
+    least = max(standard_error, LEAST_GAIN * losses[:, best].mean()) if problem.n_classes > 2 else standard_error
+    form = EACH if gain.mean() > least else (ONE, UNSCALED)[best // len(WIDTHS)]
     errors = sums / held
-    if not problem.classifies:
+    if problem.n_classes > 2:
+        errors = np.sqrt(errors / problem.n_classes)
+    elif not problem.classifies:
         errors = problem.target_scale * np.sqrt(errors / problem.n_targets)
-    one, each = float(errors[best]), float(errors[-1])
-    return {"form": form, "rows": held, "width": float(WIDTHS[best]), "one": one, "each": each}
+    one, each, width = float(errors[best]), float(errors[-1]), float(WIDTHS[best % len(WIDTHS)])
+    return {"form": form, "rows": held, "width": width, "one": one, "each": each, "best": best}
+
+
+def still_running(problem: Problem, sums: list[list[float]]) -> list[bool]:
+    """Return for each kernel whether further folds fit it, from the losses of the folds so far (two classes).
+
+    A kernel is left out if its loss so far is more than ``BEHIND`` times that of the best width, a width per feature at
+    ``EACH_BEHIND`` times: basic RVMs of classes are the slowest of these fits.
+    """
+    if not problem.classifies or not sums:
+        return [True] * (len(WIDTHS) + 1)
+    total = np.sum(sums, axis=0)
+    behind = np.array([*[BEHIND] * len(WIDTHS), EACH_BEHIND])
+    return [bool(runs) for runs in total <= behind * total[:-1].min()]
+
+
+def with_ratios(errors: list[float], sums: list[list[float]]) -> list[float]:
+    """Return the losses of a fold; a kernel that was left out (∞) keeps its ratio to the best of the earlier folds."""
+    found = np.array(errors)
+    out = np.isinf(found)
+    if out.any():
+        total = np.sum(sums, axis=0)
+        best = int(np.argmin(total[:-1]))
+        found[out] = found[best] * total[out] / total[best]
+    return [float(each) for each in found]
+
+
+def one_widths(sample: Sample, problem: Problem) -> list[Kernel | Several]:
+    """Return the kernels with one width: the initial kernel at ``WIDTHS``; of more than two classes, unscaled too.
+
+    An unscaled kernel has one width for the features in their own units: the gamma of each feature is proportional to
+    its variance, with the same mean. It suits features of one unit, such as pixels, of which some hardly vary: scaled
+    to variance 1 these would decide the distances.
+    """
+    kernel = problem.empty.kernel
+    found = [kernel.rescaled(width) for width in WIDTHS]
+    X = sample.rows.gather(sample.rows.rows)
+    each = kernel.per_feature(X.shape[1])
+    variance = X.var(axis=0)
+    if problem.n_classes <= 2 or len(each.logs) != X.shape[1] or not variance.any():
+        return found
+    with np.errstate(divide="ignore"):
+        unscaled = each.with_logs(each.logs + np.log(variance / variance.mean()))
+    return found + [unscaled.rescaled(width) for width in WIDTHS]
 
 
 def per_feature(problem: Problem) -> Problem:
@@ -118,26 +192,45 @@ def per_feature(problem: Problem) -> Problem:
     return with_kernel(problem, problem.empty.kernel.per_feature(problem.empty.centres.shape[1]))
 
 
-def stratified_folds(problem: Problem, seed: int) -> tuple[Int, ...]:
-    """Split the rows at random into ``FOLDS`` folds, stratified by class; each fold is sorted by row number."""
-    order = np.random.default_rng((seed, DRAW)).permutation(problem.n_rows).astype(np.int64)
+def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tuple[Int, ...]:
+    """Split the rows at random into ``FOLDS`` folds, stratified by class; each fold is sorted by row number.
+
+    ``rows`` are the numbers of the rows to split, all rows by default.
+    """
+    rows = np.arange(problem.n_rows) if rows is None else rows
+    order = rows[np.random.default_rng((seed, DRAW)).permutation(len(rows))].astype(np.int64)
     if problem.codes is not None:
         order = order[np.argsort(problem.codes[order], kind="stable")]
     return tuple(np.sort(order[fold::FOLDS]) for fold in range(FOLDS))
 
 
 def _fold_losses(
-    sample: Sample, problem: Problem, learning: LearningOptions, options: Options, fold: Int, *, all_candidates: bool
+    sample: Sample,
+    problem: Problem,
+    learning: LearningOptions,
+    options: Options,
+    fold: Int,
+    running: list[bool],
+    *,
+    all_candidates: bool,
 ) -> tuple[list[float], int]:
     """Fit each kernel without a fold; return the losses (len(WIDTHS) + 1,) on the fold and the number of evaluations.
 
-    The search for a width per feature skips its revival stage, which does not change the choice.
+    The search for a width per feature skips its revival stage, which does not change the choice. Kernels that are not
+    ``running`` have an infinite loss.
     """
     kept, few = sample.only(np.setdiff1d(np.arange(problem.n_rows), fold)), min(learning.centres, CENTRES)
-    stage = first_stage(
-        kept, per_feature(problem), LearningOptions(few, few, learning.prior), options.seed, revive=False
-    )
+    small = LearningOptions(few, few, learning.prior)
     kernels = [problem.empty.kernel.rescaled(width) for width in WIDTHS]
+    if all_candidates and not all(running):
+        left = [kernel for kernel, runs in zip(kernels, running, strict=False) if runs]
+        evaluations = len(left)
+        if running[-1]:
+            stage = first_stage(kept, per_feature(problem), small, options.seed, revive=False)
+            left, evaluations = [*left, stage.kernel], evaluations + 1 + stage.evaluations
+        found = iter(losses(sample.only(fold), problem, fits_at(kept, problem, options, left)))
+        return [next(found) if runs else np.inf for runs in running], evaluations
+    stage = first_stage(kept, per_feature(problem), small, options.seed, revive=False)
     assert stage.best is not None
     if all_candidates:
         fits = fits_at(kept, problem, options, [*kernels, stage.kernel])
@@ -147,3 +240,29 @@ def _fold_losses(
         fits = [(design, tied_mean(kept, problem, design, stage.best)) for design in designs]
         fits.append((stage.design(stage.kernel), stage.best.weights))
     return losses(sample.only(fold), problem, fits), stage.evaluations + evaluated
+
+
+def _fold_losses_of_classes(
+    sample: Sample,
+    problem: Problem,
+    learning: LearningOptions,
+    options: Options,
+    kernels: list[Kernel | Several],
+    fold: Int,
+) -> tuple[list[float], int]:
+    """Fit each kernel to the class indicators without a fold; return the losses on the fold, and evaluations.
+
+    The search for a width per feature begins at the kernel with the best evidence outside the fold.
+    """
+    kept, few = sample.only(np.setdiff1d(sample.rows.rows, fold)), min(learning.centres, CENTRES)
+    small = LearningOptions(few, few, learning.prior)
+    centres = begin_stage(kept, problem, small, options.seed)
+    designs = [centres.design(kernel) for kernel in kernels]
+    points = [evaluate(kept, problem, design, None, fresh=True) for design in designs]
+    fits = [(design, point.weights) for design, point in zip(designs, points, strict=True)]
+    best = int(np.argmax([point.value for point in points]))
+    begun = per_feature(with_kernel(problem, kernels[best]))
+    stage = first_stage(kept, begun, small, options.seed, revive=False)
+    assert stage.best is not None
+    fits.append((stage.design(stage.kernel), stage.best.weights))
+    return losses(sample.only(fold), problem, fits), stage.evaluations + len(kernels)

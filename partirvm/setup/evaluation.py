@@ -1,33 +1,32 @@
 """Evaluate a kernel on a sample: the evidence and its slopes in the kernel's log parameters.
 
-The evidence is that of a tied RVM (``core.tied``; for classification ``core.tied_laplace``), or that of a given fit
-with its α and β held constant. A regression evaluation takes two passes: Gram and slopes. A classification evaluation
-takes Newton passes to the mode, a pass for the gradient of the log determinant, and the pass of the slopes. All passes
-of one evaluation use the same kernel blocks, which may be kept in memory between them.
+The evidence is that of a tied RVM (``core.tied``; for classes that of their indicators, ``core.tied_indicators``), or
+that of a given fit with its α and β held constant. An evaluation takes two passes: Gram and slopes. Both use the same
+kernel blocks, which may be kept in memory between them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core import tied_laplace
-from partirvm.core.laplace import LaplaceState
+from partirvm.core import tied_indicators
 from partirvm.core.logistic import LogisticBlock
-from partirvm.core.newton import receive, settle
 from partirvm.core.posterior import AnyPosterior, any_posterior
 from partirvm.core.residuals import ResidualStatistics
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import Noise, Tied, updates
-from partirvm.core.updates import HyperState, StopRule
+from partirvm.core.tied_indicators import Indicators
+from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.columns import labels_of
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.indicator_passes import IndicatorGramPass, IndicatorLossPass, IndicatorSlopePass
 from partirvm.likelihoods.laplace_passes import LogisticPass
-from partirvm.likelihoods.slope_passes import LogDetGradientPass, SlopePass
+from partirvm.likelihoods.slope_passes import SlopePass
 from partirvm.setup.sample import Sample
 from partirvm.strategies.problem import Problem
 
@@ -36,20 +35,8 @@ Float = NDArray[np.float64]
 FIRST_UPDATES, UPDATES = 10, 5
 """Number of updates of α and β at the first evaluation of a search, and at later evaluations (warm starts)."""
 
-FIRST_TURNS, TURNS = 5, 1
-"""Classification: number of alternations between mode search and α update, at the first and at later evaluations."""
-
-CLASS_UPDATES = 2
-"""Number of α updates per quadratic approximation; more updates would leave the region in which it is accurate."""
-
-STEPS, LAST_STEPS = 3, 10
-"""Maximum number of Newton steps to the mode: before an update of α, and before the slopes."""
-
-AT_MODE = 1e-6
-"""The mode is found when a Newton step predicts a gain below ``core.newton.SETTLED`` × this value, nats per row."""
-
-FIRST_CLASS_ALPHA = 0.1
-"""Initial α of classification."""
+INDICATOR_VARIANCE = 0.1
+"""Variance of a class indicator, to begin with: that of a class with a ninth of the rows."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +44,9 @@ class Point:
     """The result of one evaluation over ``rows`` rows of positive weight.
 
     ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``weights`` (M, C) are the
-    posterior mean, or the posterior mode in classification. ``tied`` holds α and β for a warm start of the next
+    posterior mean. ``tied`` holds α and β for a warm start of the next
     evaluation. ``determined`` is the mean γ of the kernel columns over all outputs. ``residual`` (T,) is ‖t − Φμ‖²,
-    ``nll`` is −Σ log p of the true classes, and ``wrong`` is the number of misclassified rows.
+    for classes (1,) summed over their indicators, and ``wrong`` is the number of misclassified rows.
     """
 
     value: float
@@ -69,7 +56,6 @@ class Point:
     determined: float
     weights: Float
     residual: Float = field(default_factory=lambda: np.zeros(1))
-    nll: float = 0.0
     wrong: int = 0
 
 
@@ -77,18 +63,17 @@ def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | Non
     """Compute evidence and slopes of a design; α and β start from the evaluation ``last``.
 
     With ``fresh`` α and β get the number of updates of a first evaluation. Centres that are new since ``last`` stand
-    at the end of the design, and their weights start at zero.
+    at the end of the design.
     """
     sample.keep(design)
     if problem.classifies:
-        tied, mode = _mode(sample, problem, design, last, fresh=fresh)
-        mean, covariance, likelihood = mode.weights, tied_laplace.covariances(mode), problem.likelihood.name
-        (log_det_gradient,) = sample.run(LogDetGradientPass(design, mean, covariance, likelihood))
-        shift = -0.5 * np.einsum("kij,jk->ik", covariance, log_det_gradient)
-        (slope,) = sample.run(SlopePass(design, mean, covariance, likelihood=likelihood, shift=shift))
-        determined = float(mode.determinedness[mode.labels >= 0].mean())
-        nll, wrong = mode.block.nll, mode.block.wrong
-        return Point(mode.log_evidence, slope, tied, mode.n, determined, mean, nll=nll, wrong=wrong)
+        tied, statistics, shared = _indicators(sample, problem, design, last, fresh=fresh)
+        slopes, errors = IndicatorSlopePass(design, shared, float(tied.beta)), IndicatorLossPass(design, shared.mean)
+        slope, sums = sample.run(slopes, errors)
+        labels = statistics.labels
+        determined = float(shared.determinedness(tied.alphas(labels))[labels >= 0].mean())
+        value, wrong = shared.log_evidence, int(sums[1])
+        return Point(value, slope, tied, statistics.n, determined, shared.mean, residual=sums[:1], wrong=wrong)
     tied, statistics, found = _tied_fit(sample, problem, design, last, fresh=fresh)
     (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta))
     determined = float(found.determinedness[statistics.labels >= 0].mean())
@@ -106,19 +91,21 @@ def evaluate_fit(sample: Sample, design: Design, fit: HyperState) -> tuple[float
 
 
 def tied_mean(sample: Sample, problem: Problem, design: Design, last: Point) -> Float:
-    """Compute the posterior mean (in classification the mode) of the tied RVM, (M, C); start from ``last``."""
+    """Compute the posterior mean of the tied RVM, (M, C); start from ``last``."""
     sample.keep(design)
     if problem.classifies:
-        return _mode(sample, problem, design, last, fresh=True)[1].weights
+        return _indicators(sample, problem, design, last, fresh=True)[2].mean
     return _tied_fit(sample, problem, design, last, fresh=True)[2].means
 
 
 def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
     """Compute the loss of each fit on held-out rows, with one reading of the rows.
 
-    A fit is a design and its weights (M, C). The loss is the sum of squared errors of the scaled target, or in
-    classification the sum of −log p of the true classes.
+    A fit is a design and its weights (M, C). The loss is the sum of squared errors of the scaled target or of the class
+    indicators, or for two classes the sum of −log p of the true classes.
     """
+    if problem.classifies and fits[0][1].shape[1] == problem.n_classes:
+        return [float(sums[0]) for sums in held_out.run(*(IndicatorLossPass(design, mean) for design, mean in fits))]
     if problem.classifies:
         blocks = held_out.run(*(LogisticPass(design, mean, problem.likelihood.name) for design, mean in fits))
     else:
@@ -129,7 +116,7 @@ def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]])
 def first_tied(problem: Problem) -> Tied:
     """Return the initial α and β of a search: the target variance as prior variance, and the usual first noise."""
     if problem.classifies:
-        return Tied(FIRST_CLASS_ALPHA, FIRST_CLASS_ALPHA)
+        return Tied(1.0, 1.0, 1.0 / (FIRST_NOISE * INDICATOR_VARIANCE))
     target_variance = problem.target_variance if problem.target_variances is None else problem.target_variances
     variance = FIRST_NOISE * target_variance if problem.noise_variance is None else problem.noise_variance
     return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)
@@ -160,25 +147,13 @@ def _tied_fit(
     return tied, statistics, found
 
 
-def _mode(
+def _indicators(
     sample: Sample, problem: Problem, design: Design, last: Point | None, *, fresh: bool
-) -> tuple[Tied, LaplaceState]:
-    """Alternate mode search and α updates of a classification; return α and the mode at this α."""
-    tied, weights = first_tied(problem), np.zeros((design.n_columns, problem.n_outputs))
-    if last is not None:
-        tied, weights[: len(last.weights)] = last.tied, last.weights
-    (block,) = sample.run(LogisticPass(design, weights, problem.likelihood.name))
-    state = tied_laplace.begun(problem.likelihood.name, labels_of(design), tied, weights, block)
-    for _ in range(FIRST_TURNS if fresh else TURNS):
-        state = _climb(sample, problem, design, state, STEPS)
-        tied, state = tied_laplace.updates(state, tied, CLASS_UPDATES)
-    return tied, _climb(sample, problem, design, state, LAST_STEPS)
-
-
-def _climb(sample: Sample, problem: Problem, design: Design, state: LaplaceState, steps: int) -> LaplaceState:
-    """Take up to ``steps`` Newton steps towards the mode at the α of ``state``."""
-    search, reason = settle(state), None
-    while reason is None:
-        (block,) = sample.run(LogisticPass(design, search.trial.weights, problem.likelihood.name))
-        search, reason = receive(search, block, StopRule(AT_MODE, steps))
-    return replace(search.current, passes=0)
+) -> tuple[Tied, GramStatistics, Indicators]:
+    """Update α and β of the class indicators; return them with the Gram statistics and the posterior."""
+    (block,) = sample.run(IndicatorGramPass(design, problem.n_classes))
+    empty = GramStatistics.empty(design.basis, problem.n_classes)
+    statistics = empty.extend(labels_of(design), block, design.basis)
+    tied = first_tied(problem) if last is None else last.tied
+    tied, found = tied_indicators.updates(statistics, tied, FIRST_UPDATES if fresh else UPDATES)
+    return tied, statistics, found

@@ -67,6 +67,13 @@ CLASS_SHARE = 0.25
 With fewer centres small data sets lack detail; with more centres the evidence overfits.
 """
 
+SEVERAL_CENTRES = 100
+"""Maximum number of centres for more than two classes, which also bounds the partition size from below.
+
+Chosen for time: with 300, a fit of 7,494 rows of pendigits did not end in 150 s; with 100 it took 72 s. The log loss of
+two splits of digits was .084 and .054 with 300, and .073 and .083 with 100.
+"""
+
 GROWS = 0.5
 """Mean determinedness γ of the weights above which more centres are added."""
 
@@ -90,14 +97,16 @@ class LearningOptions:
     prior: str = "flat"
 
 
-def learning_options(n_rows: int, *, classes: bool, prior: str = "flat") -> LearningOptions:
-    """Compute the options of kernel learning for data of ``n_rows`` rows.
+def learning_options(n_rows: int, *, classes: bool, several: bool = False, prior: str = "flat") -> LearningOptions:
+    """Compute the options of kernel learning for data of ``n_rows`` rows; ``several`` for more than two classes.
 
     >>> learning_options(36_000, classes=False), learning_options(400, classes=True).max_centres
     (LearningOptions(centres=300, max_centres=500, prior='flat'), 100)
     """
     share = CLASS_SHARE if classes else SHARE
     room = max(int(share * min(n_rows, LEARNING_ROWS)), 1)
+    if several:
+        return LearningOptions(min(SEVERAL_CENTRES, room), min(SEVERAL_CENTRES, room), prior)
     return LearningOptions(min(CENTRES, room), min(CENTRES if classes else MOST_CENTRES, room), prior)
 
 
@@ -165,7 +174,8 @@ class Stage:
         shift = 0.0 if problem.classifies else best.rows * float(np.log(scale).sum())
         numbers: dict[str, Any] = {"noise_variance": None, "noise_sd": None, "train_rmse": None}
         if problem.classifies:
-            numbers |= {"train_log_loss": best.nll / best.rows, "train_error": best.wrong / best.rows}
+            numbers["train_rmse"] = float(np.sqrt(best.residual[0] / (best.rows * problem.n_classes)))
+            numbers["train_error"] = best.wrong / best.rows
         else:
             numbers |= noise(1 / best.tied.beta, scale)
             numbers["train_rmse"] = root_mean(scale * np.sqrt(best.residual / best.rows))

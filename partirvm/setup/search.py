@@ -21,7 +21,7 @@ from partirvm.planning.make_plan import affordable
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine
 from partirvm.setup.categories import described, parameter_names
-from partirvm.setup.choosing import EACH, ONE, WIDTHS, choose
+from partirvm.setup.choosing import EACH, ONE, UNSCALED, WIDTHS, choose
 from partirvm.setup.kernel import chooses
 from partirvm.setup.kernel_search import learn, learning_options
 from partirvm.setup.partition_size import probe_rows, sparseness
@@ -45,7 +45,7 @@ _VERDICTS = {
 NAMED = 6
 """Maximum number of parameters named in a text; the others are only counted."""
 
-OTHER = {ONE: EACH, EACH: ONE}
+OTHER = {ONE: EACH, UNSCALED: EACH, EACH: ONE}
 """The alternative to each form of the kernel."""
 
 
@@ -109,7 +109,9 @@ class Measuring:
         """Learn a kernel from an initial kernel; ``all_rows`` is True if all rows are candidates of a single fit."""
         n_rows, parameters = self.source.n_rows, self.parameters
         problem = replace(problem, likelihood=problem.likelihood.measured_by)
-        learning = learning_options(n_rows, classes=problem.classifies, prior=parameters.gamma_prior)
+        learning = learning_options(
+            n_rows, classes=problem.classifies, several=problem.n_classes > 2, prior=parameters.gamma_prior
+        )
         # the slopes of a block take as much memory as the block itself
         columns, room = self._affordable(2 * learning.max_centres, LEARNING_ROWS)
         most = max(columns // 2, 1)
@@ -222,7 +224,7 @@ def _reason(entry: Entry) -> str:
     if "one" not in choice:
         return f"{form}, because there are {rows:,} rows: "
     error = "RMSE" if entry["train_rmse"] is not None else "log loss"
-    best, other = (choice["one"], choice["each"])[:: 1 if form == ONE else -1]
+    best, other = (choice["one"], choice["each"])[:: -1 if form == EACH else 1]
     if other < best:
         why = f"the gain of {OTHER[form]} is not significant"
         return f"{form}, because {why}: {error} on {rows:,} held-out rows {best:.3g} against {other:.3g}: "

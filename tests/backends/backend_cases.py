@@ -26,7 +26,7 @@ from partirvm.likelihoods.gaussian_passes import (
     ResidualPass,
     ScorePass,
 )
-from partirvm.likelihoods.slope_passes import LogDetGradientPass, SlopePass
+from partirvm.likelihoods.slope_passes import SlopePass
 from partirvm.types import PANEL_ROWS, Scaling
 
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4
@@ -56,7 +56,6 @@ OFFSET = np.array([[0.5], [-1.0], [0.2], [0.0]])
 MEAN = np.array([0.3, 1.0, -0.5, 0.1])
 ROOT = np.tril(np.ones((4, 4))) * 0.1
 BETA = 0.7
-SHIFT = np.array([[0.1], [-0.2], [0.0], [0.3]])
 EXCLUDED = np.arange(0, N, 3)
 
 INSIDE = np.arange(2 * TILE + 10, 2 * TILE + 310)
@@ -86,10 +85,6 @@ PASSES = {
     "slope": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0),
     "slope, two tiles": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=ASTRIDE),
     "slope, everywhere": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=EVERYWHERE),
-    "slope of classes": SlopePass(
-        KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], likelihood="bernoulli", shift=SHIFT, rows=EVERYWHERE
-    ),
-    "bend": LogDetGradientPass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], "bernoulli"),
     "design": DesignPass(KEPT),
     "design, two tiles": DesignPass(NEW, rows=ASTRIDE),
     "augment": AugmentPass(KEPT, MEAN, (NEW, design([42]))),
@@ -135,8 +130,8 @@ def expected(pass_):
             return fields | {"diagonal": (new**2).sum(axis=0)}
         return fields | {"gram": new.T @ new, "sum_squares": (r**2).sum(axis=0), "log_weight": np.log(w[there]).sum()}
     Phi = phi(KEPT, X)
-    if isinstance(pass_, SlopePass | LogDetGradientPass):
-        return {"": slope_or_bend(pass_, Phi, t[:, 0], y, w)}
+    if isinstance(pass_, SlopePass):
+        return {"": slope(Phi, t[:, 0], w)}
     if isinstance(pass_, ResidualPass):
         r = t[:, 0] - Phi @ MEAN
         fields = {"n": there.sum(), "sum_squares": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
@@ -175,19 +170,9 @@ def left_out(Phi, t, w):
     return dict(zip(names, np.array(found).reshape(-1, 4).T, strict=True)) | owners
 
 
-def slope_or_bend(pass_, Phi, t, codes, w):
-    """Σ D ∂Φ/∂ log gamma, where ∂k/∂ log gamma = k log k, or Φᵀc; of "classes" that are any numbers (n,)."""
-    Sigma = ROOT @ ROOT.T
-    f, v = Phi @ MEAN, SHIFT[:, 0]
-    y = 1 / (1 + np.exp(-f))
-    b, s = w * y * (1 - y), np.einsum("nm,mk,nk->n", Phi, Sigma, Phi)
-    bend = s * b * (1 - 2 * y)
-    if isinstance(pass_, LogDetGradientPass):
-        return Phi.T @ bend[:, None]
-    D = 3.0 * w[:, None] * (np.outer(t - f, MEAN) - Phi @ Sigma)
-    if pass_.shift is not None:
-        turn = 0.5 * bend + b * (Phi @ v)
-        D = np.outer(w * (codes - y), MEAN + v) - b[:, None] * (Phi @ Sigma) - np.outer(turn, MEAN)
+def slope(Phi, t, w):
+    """Σ D ∂Φ/∂ log gamma, where ∂k/∂ log gamma = k log k."""
+    D = 3.0 * w[:, None] * (np.outer(t - Phi @ MEAN, MEAN) - Phi @ ROOT @ ROOT.T)
     return [(D * Phi * np.log(Phi))[:, 1:].sum()]
 
 

@@ -15,7 +15,7 @@ from partirvm.backends.process import resident_memory
 from partirvm.core import rprop
 from partirvm.data import ingest
 from partirvm.options import Request
-from partirvm.setup import choosing, evaluation, kernel_search
+from partirvm.setup import choosing, kernel_search
 
 pytestmark = pytest.mark.bits
 
@@ -175,7 +175,6 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(
     monkeypatch.setattr(rprop, "MOST_ROUNDS", 3)
     monkeypatch.setattr(kernel_search, "CENTRES", 30 if K else 8)
     monkeypatch.setattr(kernel_search, "MOST_CENTRES", 8)
-    monkeypatch.setattr(evaluation, "FIRST_TURNS", 1)
     data = classes[K] if K else waves
     asked = Request(gamma="auto", strategy="working-set", partition_size=40, max_rounds=2, heuristic_rows=100)
     ways = {

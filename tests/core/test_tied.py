@@ -8,9 +8,6 @@ import naive
 import numpy as np
 import pytest
 
-from partirvm.core import tied_laplace
-from partirvm.core.link import LINKS
-from partirvm.core.logistic import LogisticBlock
 from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
 from partirvm.core.tied import ALPHA_CEILING, Noise, Tied, slopes, updates
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
@@ -94,67 +91,3 @@ def test_alpha_keeps_within_bounds(rng):
         statistics = statistics_of(Phi, target)
         tied, _ = updates(statistics, Tied(1.0, 1.0, 1.0), 200, Noise(1.0, 1.0))
         np.testing.assert_allclose(tied.alpha, bound * np.diagonal(statistics.gram)[1:].max())
-
-
-def classes(rng, likelihood):
-    """Columns Φ (20, 3), codes, α (3, C) shared by the kernel columns, and weights of rows."""
-    K = 2 if likelihood == "bernoulli" else 3
-    Phi = np.hstack([np.ones((20, 1)), rng.normal(size=(20, 2))])
-    codes = (Phi @ rng.normal(size=(3, K)) + rng.gumbel(size=(20, K))).argmax(axis=1).astype(float)
-    alpha = np.repeat([[0.3], [0.7], [0.7]], LINKS[likelihood].n_outputs(K), axis=1)
-    return Phi, codes, alpha, rng.choice([0.0, 1.0, 2.0], size=20)
-
-
-def laplace_slopes(likelihood, Phi, codes, alpha, w):
-    """D at the mode by the program, and by differences of Laplace's evidence, whose mode is sought anew each time."""
-
-    def evidence(moved):
-        there = naive.mode(likelihood, moved, codes, alpha, w)
-        return naive.laplace(likelihood, moved, codes, alpha, there, w)[1]
-
-    mean = naive.mode(likelihood, Phi, codes, alpha, w)
-    Sigma = naive.laplace(likelihood, Phi, codes, alpha, mean, w)[0]
-    log_det_gradient = Phi.T @ tied_laplace.log_det_gradient(likelihood, Phi, mean, Sigma, w)
-    shift = -0.5 * np.einsum("kij,jk->ik", Sigma, log_det_gradient)
-    return tied_laplace.slopes(likelihood, Phi, codes, mean, Sigma, shift, w), differences(evidence, Phi, 1e-4)
-
-
-@pytest.mark.parametrize("likelihood", ["bernoulli", "ovr"])
-def test_slopes_of_classes_are_exact_where_outputs_are_apart(rng, likelihood):
-    """With the mode's movement, of two classes and of each against the rest."""
-    found, expected = laplace_slopes(likelihood, *classes(rng, likelihood))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_slopes_of_the_softmax_err_by_the_blocks_between_outputs(rng):
-    """The mode moves as the blocks say: slopes point the right way, are a tenth too long at most here, and err less
-    than if it stood still."""
-    likelihood = "multinomial"
-    Phi, codes, alpha, w = classes(rng, likelihood)
-    found, expected = laplace_slopes(likelihood, Phi, codes, alpha, w)
-    mean = naive.mode(likelihood, Phi, codes, alpha, w)
-    Sigma = naive.laplace(likelihood, Phi, codes, alpha, mean, w)[0]
-    still = tied_laplace.slopes(likelihood, Phi, codes, mean, Sigma, np.zeros_like(mean), w)
-    size = np.linalg.norm(expected)
-    assert (found * expected).sum() > 0.995 * np.linalg.norm(found) * size
-    assert np.linalg.norm(found - expected) < 0.15 * size
-    assert np.linalg.norm(found - expected) < np.linalg.norm(still - expected)
-
-
-@pytest.mark.parametrize("likelihood", ["bernoulli", "ovr", "multinomial"])
-def test_updates_of_classes_share_what_they_see(rng, likelihood):
-    """α = Σγ/Σμ² over kernel columns and outputs, the bias apart, of the dense posterior at the mode."""
-    Phi, codes, alpha, w = classes(rng, likelihood)
-    labels = np.array([BIAS, 0, 1])
-    mode = naive.mode(likelihood, Phi, codes, alpha, w)
-    block = LogisticBlock.of(likelihood, Phi, codes, mode, w)
-    before = Tied(0.7, 0.3)
-    state = tied_laplace.begun(likelihood, labels, before, mode, block)
-    tied, moved = tied_laplace.updates(state, before, 1)
-    Sigma = naive.laplace(likelihood, Phi, codes, alpha, mode, w)[0]
-    gamma = 1 - alpha * np.array([np.diagonal(each) for each in Sigma]).T
-    np.testing.assert_allclose(tied.alpha, gamma[1:].sum() / (mode[1:] ** 2).sum(), rtol=1e-6)
-    np.testing.assert_allclose(tied.leading, gamma[0].sum() / (mode[0] ** 2).sum(), rtol=1e-6)
-    np.testing.assert_array_equal(moved.alpha[1:], np.full((2, mode.shape[1]), tied.alpha))
-    H = block.curvature + np.array([np.diag(each) for each in moved.alpha.T])
-    np.testing.assert_allclose(tied_laplace.covariances(moved), np.linalg.inv(H))

@@ -11,12 +11,12 @@ import pytest
 from partirvm.backends.tile_passes import MomentsPass
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import init
-from partirvm.likelihoods import GAUSSIAN, gaussian_passes, laplace_passes, slope_passes
+from partirvm.likelihoods import GAUSSIAN, gaussian_passes, indicator_passes, laplace_passes, slope_passes
 from partirvm.likelihoods.passes import Panel, Pass, between, eligible
 
 PASSES = [
     value
-    for module in (gaussian_passes, laplace_passes, slope_passes)
+    for module in (gaussian_passes, indicator_passes, laplace_passes, slope_passes)
     for value in vars(module).values()
     if isinstance(value, type) and issubclass(value, Pass) and value.__module__ == module.__name__
 ] + [MomentsPass]
@@ -47,7 +47,7 @@ def test_it_counts_its_rows():
     some = object.__new__(gaussian_passes.DesignPass)
     object.__setattr__(some, "rows", [3, 5])
     assert some.count(70) == 2
-    assert len(PASSES) == 14
+    assert len(PASSES) == 16
 
 
 ROWS = np.array([4, 5, 7, 9])

@@ -38,11 +38,6 @@ class Probit(Link):
         """b (n, 1)."""
         return np.exp(2 * norm.logpdf(f) - log_ndtr(f) - log_ndtr(-f))
 
-    def log_det_gradient(self, f, spread):
-        """s b ∂log b/∂f."""
-        ahead, behind = np.exp(norm.logpdf(f) - log_ndtr(f)), np.exp(norm.logpdf(f) - log_ndtr(-f))
-        return spread * self.curvature(f) * (-2 * f - ahead + behind)
-
     def probabilities(self, f):
         """Φ(−f) and Φ(f)."""
         return np.concatenate([ndtr(-f), ndtr(f)], axis=1)
@@ -109,8 +104,7 @@ def test_moderation_is_exact(registered, rows):
 
 @pytest.mark.parametrize("f", [-2.0, 0.3, 1.5])
 def test_derivatives_agree_with_differences(f):
-    """The slope is that of the log likelihood, and the gradient of b that of the curvature."""
+    """The slope is that of the log likelihood."""
     link, h, at = Probit(), 1e-5, np.array([[f]])
     up, down = (link.derivatives(at + d, np.ones((1, 1))) for d in (h, -h))
     np.testing.assert_allclose((up[0] - down[0]) / (2 * h), link.derivatives(at, np.ones((1, 1)))[1], rtol=1e-7)
-    np.testing.assert_allclose((up[2] - down[2]) / (2 * h), link.log_det_gradient(at, np.ones((1, 1))), rtol=1e-5)

@@ -17,11 +17,25 @@ from partirvm.kernels import Gaussian, Polynomial
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
 from partirvm.likelihoods.laplace_passes import LogisticPass
 from partirvm.setup import choosing
-from partirvm.setup.choosing import EACH, FOLDS, ONE, WIDTHS, choice_of, choose, per_feature, stratified_folds
+from partirvm.setup.choosing import (
+    EACH,
+    FOLDS,
+    ONE,
+    UNSCALED,
+    WIDTHS,
+    choice_of,
+    choose,
+    one_widths,
+    per_feature,
+    still_running,
+    stratified_folds,
+    with_ratios,
+)
 from partirvm.setup.evaluation import losses
 from partirvm.setup.kernel_search import learning_options
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.problem import Options
+from partirvm.types import Scaling
 
 
 def chosen(X, y, w=None, K=0, kernel=None, all_candidates=False, most=np.inf, told=None):
@@ -179,3 +193,51 @@ def test_each_feature_has_the_gamma_of_all():
     """What else a kernel has stays as it is."""
     problem = problem_of(np.zeros((4, 3)), np.arange(4.0), Polynomial(0.5, coef0=3.0))
     assert per_feature(problem).empty.kernel == Polynomial((0.5, 0.5, 0.5), coef0=3.0)
+
+
+def test_unscaled_features_have_gammas_in_proportion_to_their_variances():
+    """Of three classes: γ_j = width · γ · v_j / mean(v); of two classes and of numbers there is one gamma alone."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(60, 3)) * [1.0, 2.0, 0.0]
+    for K in (0, 2, 3):
+        y = rng.integers(0, max(K, 2), 60).astype(float)
+        with sample_of(X, y) as sample:
+            found = one_widths(sample, problem_of(X, y, Gaussian(0.5), K))
+        assert [kernel.gamma for kernel in found[: len(WIDTHS)]] == [(0.5 * width,) for width in WIDTHS]
+        assert len(found) == (2 if K == 3 else 1) * len(WIDTHS)
+    variance = X.var(axis=0)
+    for kernel, width in zip(found[len(WIDTHS) :], WIDTHS, strict=True):
+        np.testing.assert_allclose(kernel.gamma, 0.5 * width * variance / variance.mean(), rtol=1e-12)
+
+
+def test_features_that_hardly_vary_are_left_unscaled():
+    """Three classes by two features; eight others are zero but for a row in fifty, as pixels of an edge are."""
+    rng = np.random.default_rng(9)
+    middles = np.array([[0.0, 2.0], [2.0, -1.0], [-2.0, -1.0]])
+    codes = rng.integers(0, 3, 300)
+    raw = np.column_stack([middles[codes] + 0.7 * rng.normal(size=(300, 2)), rng.uniform(size=(300, 8)) < 0.02])
+    scaling = Scaling(raw.mean(axis=0), raw.std(axis=0), np.zeros(1), np.ones(1))
+    problem, lines = problem_of(raw, codes.astype(float), Gaussian(0.1), 3), []
+    problem = replace(problem, empty=replace(problem.empty, scaling=scaling))
+    with sample_of(raw, codes.astype(float), lines=lines) as sample:
+        kernel = choose(
+            sample, problem, learning_options(300, classes=True), Options(300, "random"), all_candidates=False
+        )
+    assert lines[-1].choice["form"] in {UNSCALED, EACH}
+    assert max(kernel.gamma[2:]) < 0.1 * min(kernel.gamma[:2])
+
+
+def test_kernels_far_behind_are_left_out_of_further_folds():
+    """Two classes: widths more than 10 % behind the best width, a width per feature more than 20 %; never numbers."""
+    classes, numbers = problem_of(*arm(60, 2), K=2), problem_of(*arm(60, 2))
+    losses = [[10.0, 10.9, 11.1, 20.0, 10.0, 30.0, 12.0, 11.9]]
+    assert still_running(classes, []) == still_running(numbers, losses) == [True] * 8
+    assert still_running(classes, losses) == [True, True, False, False, True, False, False, True]
+    assert not still_running(classes, [[*losses[0][:-1], 12.1]])[-1]
+    assert still_running(classes, [[*losses[0][:-1], 1.0]])[0]
+
+
+def test_a_kernel_left_out_keeps_its_ratio_to_the_best():
+    """Twice the best loss in the folds before is twice the best kernel's loss in this fold."""
+    assert with_ratios([3.0, np.inf, 4.0], [[1.0, 2.0, 5.0], [1.0, 2.0, 0.5]]) == [3.0, 6.0, 4.0]
+    assert with_ratios([3.0, 1.0, 4.0], []) == [3.0, 1.0, 4.0]
