@@ -12,6 +12,7 @@ from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, sigmoi
 
 from partirvm.kernels import (
     Categorical,
+    Directions,
     Gaussian,
     Laplacian,
     Linear,
@@ -83,6 +84,7 @@ def falling(name, kernel, twin, relevances):
 WIDTHS = (0.1, 0.0, 2.0)
 ALL = (0.2, 0.4, 1.0)
 ARD = np.array(WIDTHS)
+AXES = np.array([[0.6, 0.8, 0.0], [-0.5, 0.2, 1.0]])
 
 CASES = [
     falling("gaussian", Gaussian((0.5,)), lambda X, Z: naive.gaussian(X, Z, 0.5), (0.5,) * 3),
@@ -96,6 +98,24 @@ CASES = [
     falling("matern52, widths", Matern52(ALL), matern(2.5, ALL), ALL),
     falling("categorical", Categorical((0.5,)), categorical(0.5, 0.5, 0.5), (0.5,) * 3),
     falling("categorical, costs", Categorical(WIDTHS), categorical(*WIDTHS), WIDTHS),
+    falling(
+        "directions",
+        Directions(Gaussian((0.5, 2.0)), AXES),
+        lambda X, Z: naive.gaussian(X @ AXES.T, Z @ AXES.T, np.array((0.5, 2.0))),
+        tuple(0.5 * AXES[0] ** 2 + 2.0 * AXES[1] ** 2),
+    ),
+    falling(
+        "directions and features",
+        Directions(Matern52((0.5, 0.3, *ALL)), AXES, features=True),
+        lambda X, Z: matern(2.5, (0.5, 0.3, *ALL))(np.hstack([X @ AXES.T, X]), np.hstack([Z @ AXES.T, Z])),
+        tuple(0.5 * AXES[0] ** 2 + 0.3 * AXES[1] ** 2 + ALL),
+    ),
+    falling(
+        "one width along directions",
+        Directions(Matern32(0.5), AXES),
+        lambda X, Z: matern(1.5, 0.5)(X @ AXES.T, Z @ AXES.T),
+        tuple(0.5 * (AXES**2).sum(axis=0)),
+    ),
     falling(
         "on columns",
         OnColumns(Gaussian((2.0, 0.1)), (2, 0)),
@@ -111,6 +131,12 @@ CASES = [
             * naive.gaussian(X, Z, 0.2)
         ),
         (0.6, 0.5, 0.9),
+    ),
+    falling(
+        "numbers and categories",
+        Product((OnColumns(Gaussian(0.4), (0, 2)), OnColumns(Categorical(0.7), (1,)))),
+        lambda X, Z: naive.gaussian(X, Z, np.array((0.4, 0.0, 0.4))) * categorical(0, 0.7, 0)(X, Z),
+        (0.4, 0.7, 0.4),
     ),
     Case(
         "sum",
@@ -176,6 +202,16 @@ IMPOSSIBLE = {
         {"kernel": {"name": "linear"}},
         {"kernel": "linear", "columns": [0]},
         *({"kernel": {"name": "linear"}, "columns": columns} for columns in ([], [0, 0], [-1], [0.5], [True], "0", 3)),
+    ],
+    "directions": [
+        {"kernel": {"name": "gaussian", "gamma": [1.0]}},
+        {"kernel": {"name": "linear"}, "axes": [[1.0]]},
+        {"kernel": {"name": "gaussian", "gamma": [1.0, 2.0, 3.0]}, "axes": [[1.0, 0.0], [0.0, 1.0]]},
+        {"kernel": {"name": "gaussian", "gamma": [1.0]}, "axes": [[1.0]], "features": 1},
+        *(
+            {"kernel": {"name": "gaussian", "gamma": [1.0]}, "axes": axes}
+            for axes in ([], [[]], [1.0], [[np.nan]], [[1.0], [1.0, 2.0]], "1", None)
+        ),
     ],
     "function": [{}, *({"function": path} for path in ("module", "module:", ":name", "a b:c", "os.path:", 3, None))],
 }

@@ -8,6 +8,7 @@ from partirvm.kernels.absent import NoKernel
 from partirvm.kernels.base import Kernel
 from partirvm.kernels.categorical import Categorical
 from partirvm.kernels.combined import Product, Sum
+from partirvm.kernels.directions import Directions
 from partirvm.kernels.functions import LocalFunction, NamedFunction
 from partirvm.kernels.gaussian import Gaussian
 from partirvm.kernels.inner import Linear, Polynomial, Sigmoid
@@ -24,6 +25,7 @@ __all__ = [
     "NAMES",
     "WITH_GAMMA",
     "Categorical",
+    "Directions",
     "Gaussian",
     "Kernel",
     "Laplacian",
@@ -52,7 +54,7 @@ NAMES: dict[str, type[Kernel]] = {**WITH_GAMMA, Linear.name: Linear, LinearSplin
 """Kernels that can be selected by name alone."""
 
 KERNELS.update(NAMES)
-KERNELS.update({kernel.name: kernel for kernel in (Sum, Product, OnColumns, NamedFunction, NoKernel)})
+KERNELS.update({kernel.name: kernel for kernel in (Sum, Product, OnColumns, Directions, NamedFunction, NoKernel)})
 
 
 def kernel_from_spec(spec: dict[str, Any]) -> Kernel | Several:

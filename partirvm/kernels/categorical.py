@@ -68,6 +68,10 @@ class PreparedCategorical:
 
         by_groups(out, write)
 
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return zeros (n, d): a category has no derivative."""
+        return np.zeros(points.shape)
+
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_j = −k gamma_j [x_j ≠ z_j]."""
         X, other = np.ascontiguousarray(points.T), _flags(points)

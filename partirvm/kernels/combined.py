@@ -8,13 +8,13 @@ from __future__ import annotations
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import Described, Kernel, PreparedKernel, by_groups, runs
+from partirvm.kernels.base import Described, Kernel, PreparedKernel, PreparedSmooth, by_groups, runs
 from partirvm.kernels.parts import part_of, several, with_own_logs
 from partirvm.kernels.widths import logs_of, values_of
 
@@ -217,6 +217,17 @@ class PreparedParts:
                 part.gradient(points, value.T, slope.T) for part, value, slope in zip(parts, found, slopes, strict=True)
             )
             total += np.concatenate([*own, *inner])
+        return total
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n of smooth parts by the chain rule, shape (n, d)."""
+        total, places = np.zeros(points.shape), self._places(points)
+        for some in runs(self.n_centres, SIZE):
+            parts = self.prepared[some.start // SIZE]
+            found = _values(parts, points, places[:, : some.stop - some.start])
+            slopes, _ = self.kernel.slopes(found, weights.T[some])
+            for part, value, slope in zip(parts, found, slopes, strict=True):
+                total += cast(PreparedSmooth, part).input_gradient(points, value.T, slope.T)
         return total
 
     def _places(self, points: Float) -> Float:

@@ -14,12 +14,13 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels.absent import NoKernel
-from partirvm.kernels.base import Kernel, PreparedKernel
+from partirvm.kernels.base import Kernel, PreparedKernel, PreparedSmooth
 from partirvm.kernels.bases import Basis, label_of
 from partirvm.kernels.local_noise import LocalNoise
 from partirvm.kernels.several import PreparedSeveral, Several
@@ -150,6 +151,16 @@ class Design:
         """
         kernels = slice(self.n_leading, None)
         return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
+
+    def input_gradient(self, X: Float, block: Float, mean: Float) -> Float:
+        """Return the gradient of Φμ at raw inputs X (n, d), in the kernel's coordinates, shape (n, d).
+
+        ``block`` (n, M) is Φ at X and ``mean`` (M,) is μ; leading columns do not count. The kernel must be
+        smooth (``PreparedSmooth``).
+        """
+        kernels = slice(self.n_leading, None)
+        weights = np.broadcast_to(mean[kernels], block[:, kernels].shape)
+        return cast(PreparedSmooth, self._prepared).input_gradient(self.scaling.inputs(X), block[:, kernels], weights)
 
     def take(self, centres: Int, *, leading: Int | None = None) -> Design:
         """Return the design with the centres at these positions and the leading columns of these labels, or all."""

@@ -70,7 +70,23 @@ class SquaredDistances:
         np.multiply(U, U, out=left[:, d : 2 * d])
         left[:, 2 * d] = 1.0
         total = np.zeros(d)
-        for some in runs(len(self.centres), self.products.size):
+        for some in self.groups():
             sums, V = slopes(some) @ left, self.centres[some]
             total += (sums[:, d : 2 * d] - V * (2 * sums[:, :d] - V * sums[:, 2 * d :])).sum(axis=0)
         return total
+
+    def input_gradient(self, points: Float, slopes: Callable[[slice], Float]) -> Float:
+        """Return Σ_m S_nm ∂r²_nm/∂x_n = 2 √gamma ∘ (u_n Σ_m S_nm − Σ_m S_nm v_m), (n, d); S as in ``gradient``."""
+        d = points.shape[1]
+        right = np.ones((len(self.centres), d + 1))
+        right[:, :d] = self.centres
+        sums = np.zeros((len(points), d + 1))
+        for some in self.groups():
+            sums += slopes(some).T @ right[some]
+        U = (points - self.origin) * self.root
+        found: Float = 2 * self.root * (U * sums[:, d:] - sums[:, :d])
+        return found
+
+    def groups(self) -> list[slice]:
+        """Return the groups of centres whose products are computed together."""
+        return runs(len(self.centres), self.products.size)

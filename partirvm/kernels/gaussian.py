@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels.distances import SquaredDistances
-from partirvm.kernels.widths import Widths
+from partirvm.kernels.radial import Radial
 
 Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Gaussian(Widths):
+class Gaussian(Radial):
     """Gaussian kernel.
 
     Parameters
@@ -32,33 +33,14 @@ class Gaussian(Widths):
     """
 
     name = "gaussian"
-    local = True
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedGaussian:
-        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
-        return PreparedGaussian(self, SquaredDistances.of(centres, self.widths(centres.shape[1]), origin))
+    def value(self, work: Float) -> None:
+        """Replace −r² by k = exp(−r²)."""
+        np.minimum(work, 0.0, out=work)
+        np.exp(work, out=work)
 
-    def diagonal(self, points: Float) -> Float:
-        """Return k(x, x) = 1 for each point (n, d), shape (n,)."""
-        return np.ones(len(points))
-
-
-@dataclass(frozen=True)
-class PreparedGaussian:
-    """The kernel prepared for its centres: −r² is computed by matrix products, then ``exp`` is applied in place."""
-
-    kernel: Gaussian
-    distances: SquaredDistances
-
-    def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m)."""
-        self.distances.fill(points, out, _exponential)
-
-    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_j = −k gamma_j (x_j − z_j)²."""
-        return self.kernel.shared(-self.distances.gradient(points, lambda some: weights.T[some] * values.T[some]))
-
-
-def _exponential(work: Float) -> None:
-    np.minimum(work, 0.0, out=work)
-    np.exp(work, out=work)
+    def slopes(
+        self, distances: SquaredDistances, points: Float, values: Float, weights: Float
+    ) -> Callable[[slice], Float]:
+        """Return the function of a group of centres that gives weights ∘ ∂k/∂r² = −weights ∘ k, (g, n)."""
+        return lambda some: -(weights.T[some] * values.T[some])

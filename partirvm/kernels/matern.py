@@ -12,37 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.kernels.distances import SquaredDistances
-from partirvm.kernels.widths import Widths
+from partirvm.kernels.radial import Radial
 
 Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Matern(Widths):
-    """Base of the Matérn kernels. ``gamma`` (1/unit² of the kernel's inputs) is one number, or one per feature."""
-
-    local = True
-
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedMatern:
-        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
-        return PreparedMatern(self, SquaredDistances.of(centres, self.widths(centres.shape[1]), origin))
-
-    def diagonal(self, points: Float) -> Float:
-        """Return k(x, x) = 1 for each point (n, d), shape (n,)."""
-        return np.ones(len(points))
-
-    def value(self, work: Float) -> None:
-        """Replace −r² (g, n) by k."""
-        raise NotImplementedError
-
-    def slope(self, work: Float) -> None:
-        """Replace −r² (g, n) by ∂k/∂r²."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Matern32(Matern):
+class Matern32(Radial):
     """Matérn kernel (1 + s) e⁻ˢ with s = √3 r, for once differentiable functions.
 
     Examples
@@ -65,7 +41,7 @@ class Matern32(Matern):
 
 
 @dataclass(frozen=True)
-class Matern52(Matern):
+class Matern52(Radial):
     """Matérn kernel (1 + s + s²/3) e⁻ˢ with s = √5 r, for twice differentiable functions."""
 
     name = "matern52"
@@ -91,27 +67,3 @@ def _scaled(work: Float, factor: float) -> Float:
     np.sqrt(work, out=work)
     falling = np.negative(work)
     return np.exp(falling, out=falling)
-
-
-@dataclass(frozen=True)
-class PreparedMatern:
-    """The kernel prepared for its centres: −r² is computed by matrix products, then the function of r²."""
-
-    kernel: Matern
-    distances: SquaredDistances
-
-    def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m)."""
-        self.distances.fill(points, out, self.kernel.value)
-
-    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) gamma_j (x_j − z_j)²; r² is computed again."""
-        widened = self.distances.widened(points)
-
-        def slopes(some: slice) -> Float:
-            block = self.distances.products.block(widened, some)
-            self.kernel.slope(block)
-            block *= weights.T[some]
-            return block
-
-        return self.kernel.shared(self.distances.gradient(points, slopes))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import Described, Kernel, PreparedKernel
+from partirvm.kernels.base import Described, Kernel, PreparedKernel, PreparedSmooth
 from partirvm.kernels.parts import part_of, several
 
 Float = NDArray[np.float64]
@@ -109,3 +109,10 @@ class PreparedColumns:
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the gradient in the kernel's log parameters."""
         return self.inner.gradient(points[:, self.columns], values, weights)
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n of a smooth kernel, 0 in the other columns, shape (n, d)."""
+        found = np.zeros(points.shape)
+        inner = cast(PreparedSmooth, self.inner)
+        found[:, self.columns] = inner.input_gradient(points[:, self.columns], values, weights)
+        return found

@@ -48,3 +48,28 @@ class SlopePass(DesignedPass):
             ),
         )
         return design.gradient(panel.X, block, slopes)
+
+
+@dataclass(frozen=True)
+class InputGradientPass(DesignedPass):
+    """Pass for Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d), with f = Φμ, in the kernel's coordinates; summed over the columns of μ.
+
+    Divided by N, this is the mean outer product of the gradient (Trivedi et al. 2014, "A consistent estimator of the
+    expected gradient outer product"): its eigenvectors are the directions in which f changes most and least.
+    """
+
+    name: ClassVar[str] = "input gradient"
+    design: Design
+    mean: Float
+
+    def statistic(self, tile: TileRows) -> Float:
+        """Return the sum over the tile's rows."""
+        return cast(Float, self.summed(tile, self._of_panel))
+
+    def _of_panel(self, panel: Panel, block: Float) -> Float:
+        d = panel.X.shape[1]
+        total = np.zeros((d, d))
+        for mean in self.mean.T:
+            found = self.design.input_gradient(panel.X, block, mean)
+            total += found.T @ (found if panel.weights is None else found * panel.weights[:, None])
+        return total

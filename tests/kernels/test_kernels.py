@@ -118,6 +118,25 @@ def test_the_gradient_is_that_of_finite_differences(rng, case, order):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 
+SMOOTH = ("gaussian", "matern", "categorical", "directions", "one width", "on columns", "numbers")
+"""Beginnings of the names of kernels with a derivative in the inputs."""
+
+
+@those([case for case in CASES if case.name.startswith(SMOOTH) or case.name == "sum"])
+def test_the_gradient_in_the_inputs_is_that_of_finite_differences(rng, case):
+    """Away from centres, where kernels of distances may have a kink; a category has the derivative 0."""
+    X, Z, weights = rng.normal(size=(40, D)), rng.normal(size=(37, D)), rng.normal(size=(40, 37))
+    found = case.kernel.prepare(Z).input_gradient(X, block(case.kernel, X, Z), weights)
+    expected, step = np.zeros_like(X), 1e-4
+    for j, move in enumerate(step * np.eye(D)):
+        near, far = (
+            (weights * (block(case.kernel, X + size * move, Z) - block(case.kernel, X - size * move, Z))).sum(axis=1)
+            for size in (1, 2)
+        )
+        expected[:, j] = (8 * near - far) / (12 * step)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+
+
 @kernels
 def test_parameters_and_their_logarithms(case):
     """``with_logs`` is inverse to ``logs``; what is switched off stays off; names are different."""
