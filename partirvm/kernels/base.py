@@ -46,7 +46,7 @@ class PreparedKernel(Protocol):
 
 
 class PreparedSmooth(PreparedKernel, Protocol):
-    """A prepared kernel that is differentiable in its inputs: of radial and categorical kernels and their combinations."""
+    """A prepared kernel with a derivative in its inputs: of radial and categorical kernels and their combinations."""
 
     def input_gradient(self, points: Float, values: Float, weights: Float, /) -> Float:
         """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, shape (n, d), with ``values`` as in ``gradient``."""
