@@ -80,7 +80,7 @@ class Search:
         return bool(self.values) and self.values[-1] == self.peak
 
 
-def begin(start: Float, logs: Float | None = None, step: float = FIRST_STEP) -> Search:
+def begin(start: Float, logs: Float | None = None, step: float | Float = FIRST_STEP) -> Search:
     """Start a search at ``logs``, by default the centre of the bounds."""
     point = start if logs is None else logs
     return Search(start, point, np.full(len(start), step), np.zeros(len(start)), point)

@@ -158,7 +158,7 @@ class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
 
     def __init__(
         self,
-        kernel: Any = "gaussian",
+        kernel: Any = "auto",
         gamma: Gamma | NDArray[np.float64] = "auto",
         basis: Any = None,
         strategy: StrategyName | Strategy = "auto",

@@ -155,7 +155,7 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
 
     def __init__(
         self,
-        kernel: Any = "gaussian",
+        kernel: Any = "auto",
         gamma: Gamma | NDArray[np.float64] = "auto",
         basis: Any = None,
         strategy: StrategyName | Strategy = "auto",

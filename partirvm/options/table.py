@@ -45,11 +45,13 @@ class Request:
     """
 
     kernel: Any = option(
-        "gaussian",
+        "auto",
         Anything(),
         group="everyday",
         metavar="K",
-        help='Kernel: "gaussian" (or "rbf"), "laplacian", "matern32", "matern52", "polynomial", "sigmoid", '
+        help='Kernel: "auto" (the family of largest evidence among "gaussian", "matern52" and "matern32", if gamma is '
+        'learned for a regression; otherwise "gaussian"), "gaussian" (or "rbf"), "laplacian", "matern32", "matern52", '
+        '"polynomial", "sigmoid", '
         '"categorical", "linear", "linear-spline", "none" (only the functions of basis), or "module:function", '
         "a Python function of points (n, d) and centres (m, d) that returns k (n, m); every worker must be able "
         "to import it.",
@@ -159,6 +161,16 @@ class Request:
         group="kernel",
         metavar="P",
         help='Prior of each learned gamma per feature: "flat", or "half-normal", which switches off more features.',
+    )
+    metric: str = option(
+        "auto",
+        one_of(names.Metric),
+        group="kernel",
+        metavar="M",
+        help='Distances in a learned "gaussian", "matern52" or "matern32" kernel: "widths" (a width per feature), '
+        '"directions" (learned combinations of the features, each with its width), "low-rank" (a few such combinations '
+        'beside the features), or "auto" (if gamma is "auto", directions where they predict better: up to 2,000 rows '
+        "on held-out rows, above by evidence; otherwise widths).",
     )
     kernel_store: str = option(
         "auto",

@@ -262,7 +262,24 @@ class KernelFamily(Value):
     multiples: Sequence[float] = held("gamma_multiples")
 
 
-class Gaussian(KernelFamily):
+@dataclass(eq=False)
+class Radial(KernelFamily):
+    """A kernel of a distance: the Gaussian or Matérn family of largest evidence, if gamma is learned.
+
+    Parameters
+    ----------
+    metric : {"auto", "widths", "directions", "low-rank"}
+        Learned distances: a width per feature; learned combinations of the features, each with its width; a few such
+        combinations beside the features; or "auto", which takes directions where they predict better.
+
+    The other parameters are those of ``KernelFamily``.
+    """
+
+    name = "auto"
+    metric: names.Metric = held("metric")
+
+
+class Gaussian(Radial):
     """k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)."""
 
     name = "gaussian"
@@ -274,13 +291,13 @@ class Laplacian(KernelFamily):
     name = "laplacian"
 
 
-class Matern32(KernelFamily):
+class Matern32(Radial):
     """Matérn kernel of smoothness 3/2."""
 
     name = "matern32"
 
 
-class Matern52(KernelFamily):
+class Matern52(Radial):
     """Matérn kernel of smoothness 5/2."""
 
     name = "matern52"
@@ -307,7 +324,7 @@ class Categorical(KernelFamily):
 StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental", "working-set"]
 STRATEGIES = (Basic, SplitMerge, Incremental, WorkingSet)
 SOLVERS = (Auto, FixedPoint, Fast)
-FAMILIES = (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
+FAMILIES = (Radial, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
 VALUES: tuple[type[Value], ...] = (*STRATEGIES, Sample, Partition, *SOLVERS, Noise, AlphaPrior, *FAMILIES)
 """Every value that an estimator may be given."""
 

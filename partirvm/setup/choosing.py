@@ -33,7 +33,8 @@ from numpy.typing import NDArray
 from partirvm.kernels import Kernel, Several
 from partirvm.setup.basic_fits import fits_at
 from partirvm.setup.evaluation import evaluate, losses, tied_mean
-from partirvm.setup.kernel_search import LearningOptions, begin_stage, first_stage, learn
+from partirvm.setup.kernel_search import LearningOptions, Stage, begin_stage, first_stage
+from partirvm.setup.metric import DIRECTIONS, EACH, directed, learn, turnable
 from partirvm.setup.sample import Sample
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
@@ -72,7 +73,7 @@ LEAST_GAIN = 0.2
 Smaller gains of the class indicators raised the log loss of the final fits as often as they lowered it.
 """
 
-ONE, UNSCALED, EACH = "one width", "one width for unscaled features", "a width per feature"
+ONE, UNSCALED = "one width", "one width for unscaled features"
 """Names of the forms in the history and the plan."""
 
 DRAW = 4
@@ -92,28 +93,31 @@ def choose(
     evaluated, held = 0, 0
     several = problem.n_classes > 2 or (problem.classifies and not all_candidates)
     kernels = one_widths(sample, problem)
-    if problem.n_rows <= MANY or several:
+    turns = learning.metric == "auto" and turnable(problem.empty.kernel, problem.empty.centres.shape[1])
+    if learning.metric in ("auto", "widths") and (problem.n_rows <= MANY or several):
         folds = stratified_folds(problem, options.seed, sample.rows.rows)
         while len(sums) < FOLDS and held < HELD_OUT:
             fold = folds[len(sums)]
             if several:
                 errors, evaluations = _fold_losses_of_classes(sample, problem, learning, options, kernels, fold)
             else:
-                running = still_running(problem, sums)
+                running = still_running(problem, sums, len(WIDTHS) + 1 + turns)
                 errors, evaluations = _fold_losses(
                     sample, problem, learning, options, fold, running, all_candidates=all_candidates
                 )
             errors = with_ratios(errors, sums)
             evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, errors]
         choice = choice_of(problem, np.array(sums), held)
+        learning = replace(learning, metric="directions" if choice["form"] == DIRECTIONS else "widths")
 
     best = choice.pop("best", 0)
 
     def log(record: Record) -> None:
         before = evaluated if record.number == 1 else 0
-        sample.log(replace(record, choice=choice, iterations=record.iterations + before))
+        merged = choice | (record.choice or {})
+        sample.log(replace(record, choice=merged, iterations=record.iterations + before))
 
-    if choice["form"] == EACH:
+    if choice["form"] in (EACH, DIRECTIONS):
         begun = with_kernel(problem, kernels[best]) if several else problem
         return learn(replace(sample, log=log), per_feature(begun), learning, options.seed)
     stage = begin_stage(sample, with_kernel(problem, kernels[best]), learning, options.seed)
@@ -123,38 +127,48 @@ def choose(
 
 
 def choice_of(problem: Problem, losses: Float, held: int) -> dict[str, Any]:
-    """Choose the form with the smaller error; return it with both errors, in target units or in nats per row.
+    """Choose the form with the smaller error; return it with the error of each form, in target units or nats per row.
 
-    ``losses`` (folds, F · len(WIDTHS) + 1) are the summed losses of each fold: one column per kernel of ``one_widths``,
-    and a last column for a width per feature. ``held`` is the number of rows in all these folds. The item ``best`` is
-    the number of the best kernel of ``one_widths``.
+    ``losses`` (folds, columns) are the summed losses of each fold: one column per kernel of ``one_widths``, one for a
+    width per feature, and possibly a last one for a width per direction. ``held`` is the number of rows in all these
+    folds. Each form must be better than the chosen one of the simpler forms by more than one standard error. The item
+    ``best`` is the number of the best kernel of ``one_widths``.
     """
+    ones = losses.shape[1] // len(WIDTHS) * len(WIDTHS)
     sums = losses.sum(axis=0)
-    best = int(np.argmin(sums[:-1]))
-    gain = losses[:, best] - losses[:, -1]
-    standard_error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
-    least = max(standard_error, LEAST_GAIN * losses[:, best].mean()) if problem.n_classes > 2 else standard_error
-    form = EACH if gain.mean() > least else (ONE, UNSCALED)[best // len(WIDTHS)]
-    errors = sums / held
+    best = int(np.argmin(sums[:ones]))
+    forms = ((ONE, UNSCALED)[best // len(WIDTHS)], EACH, DIRECTIONS)
+    columns = (best, *range(ones, losses.shape[1]))
+    chosen = 0
+    for k in range(1, len(columns)):
+        simpler = losses[:, columns[chosen]]
+        gain = simpler - losses[:, columns[k]]
+        least = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
+        if problem.n_classes > 2:
+            least = max(least, LEAST_GAIN * simpler.mean())
+        if gain.mean() > least:
+            chosen = k
+    errors = sums[list(columns)] / held
     if problem.n_classes > 2:
         errors = np.sqrt(errors / problem.n_classes)
     elif not problem.classifies:
         errors = problem.target_scale * np.sqrt(errors / problem.n_targets)
-    one, each, width = float(errors[best]), float(errors[-1]), float(WIDTHS[best % len(WIDTHS)])
-    return {"form": form, "rows": held, "width": width, "one": one, "each": each, "best": best}
+    by_form = dict(zip(forms, errors.tolist(), strict=False))
+    width = float(WIDTHS[best % len(WIDTHS)])
+    return {"form": forms[chosen], "rows": held, "width": width, "errors": by_form, "best": best}
 
 
-def still_running(problem: Problem, sums: list[list[float]]) -> list[bool]:
-    """Return for each kernel whether further folds fit it, from the losses of the folds so far (two classes).
+def still_running(problem: Problem, sums: list[list[float]], count: int) -> list[bool]:
+    """Return for each of ``count`` kernels whether further folds fit it, from the losses so far (two classes).
 
     A kernel is left out if its loss so far is more than ``BEHIND`` times that of the best width, a width per feature at
     ``EACH_BEHIND`` times: basic RVMs of classes are the slowest of these fits.
     """
     if not problem.classifies or not sums:
-        return [True] * (len(WIDTHS) + 1)
+        return [True] * count
     total = np.sum(sums, axis=0)
-    behind = np.array([*[BEHIND] * len(WIDTHS), EACH_BEHIND])
-    return [bool(runs) for runs in total <= behind * total[:-1].min()]
+    behind = np.where(np.arange(len(total)) < len(WIDTHS), BEHIND, EACH_BEHIND)
+    return [bool(runs) for runs in total <= behind * total[: len(WIDTHS)].min()]
 
 
 def with_ratios(errors: list[float], sums: list[list[float]]) -> list[float]:
@@ -163,7 +177,7 @@ def with_ratios(errors: list[float], sums: list[list[float]]) -> list[float]:
     out = np.isinf(found)
     if out.any():
         total = np.sum(sums, axis=0)
-        best = int(np.argmin(total[:-1]))
+        best = int(np.argmin(total[: len(WIDTHS)]))
         found[out] = found[best] * total[out] / total[best]
     return [float(each) for each in found]
 
@@ -214,32 +228,41 @@ def _fold_losses(
     *,
     all_candidates: bool,
 ) -> tuple[list[float], int]:
-    """Fit each kernel without a fold; return the losses (len(WIDTHS) + 1,) on the fold and the number of evaluations.
+    """Fit each kernel without a fold; return the losses on the fold and the number of evaluations.
 
-    The search for a width per feature skips its revival stage, which does not change the choice. Kernels that are not
-    ``running`` have an infinite loss.
+    Kernels that are not ``running`` have an infinite loss.
     """
     kept, few = sample.only(np.setdiff1d(np.arange(problem.n_rows), fold)), min(learning.centres, CENTRES)
-    small = LearningOptions(few, few, learning.prior)
-    kernels = [problem.empty.kernel.rescaled(width) for width in WIDTHS]
-    if all_candidates and not all(running):
-        left = [kernel for kernel, runs in zip(kernels, running, strict=False) if runs]
-        evaluations = len(left)
-        if running[-1]:
-            stage = first_stage(kept, per_feature(problem), small, options.seed, revive=False)
-            left, evaluations = [*left, stage.kernel], evaluations + 1 + stage.evaluations
-        found = iter(losses(sample.only(fold), problem, fits_at(kept, problem, options, left)))
-        return [next(found) if runs else np.inf for runs in running], evaluations
-    stage = first_stage(kept, per_feature(problem), small, options.seed, revive=False)
-    assert stage.best is not None
+    small = replace(learning, centres=few, max_centres=few)
+    kernels: list[Kernel | Several] = [problem.empty.kernel.rescaled(width) for width in WIDTHS]
+    stages: list[Stage] = []
+    evaluations = 0
+    if any(running[len(WIDTHS) :]):
+        stages, evaluations = _searched(kept, per_feature(problem), small, options.seed)
     if all_candidates:
-        fits = fits_at(kept, problem, options, [*kernels, stage.kernel])
-        evaluated = len(fits)
-    else:
-        designs, evaluated = [stage.design(kernel) for kernel in kernels], len(kernels)
-        fits = [(design, tied_mean(kept, problem, design, stage.best)) for design in designs]
-        fits.append((stage.design(stage.kernel), stage.best.weights))
-    return losses(sample.only(fold), problem, fits), stage.evaluations + evaluated
+        kernels += [stage.kernel for stage in stages]
+        runs = running[: len(kernels)]
+        left = [kernel for kernel, each in zip(kernels, runs, strict=True) if each]
+        found = iter(losses(sample.only(fold), problem, fits_at(kept, problem, options, left)))
+        errors = [next(found) if each else np.inf for each in runs]
+        return errors + [np.inf] * (len(running) - len(errors)), evaluations + len(left)
+    best = stages[0].best
+    assert best is not None
+    designs = [stages[0].design(kernel) for kernel in kernels]
+    fits = [(design, tied_mean(kept, problem, design, best)) for design in designs]
+    fits += [(stage.design(stage.kernel), stage.best.weights) for stage in stages if stage.best is not None]
+    return losses(sample.only(fold), problem, fits), evaluations + len(kernels)
+
+
+def _searched(kept: Sample, problem: Problem, learning: LearningOptions, seed: int) -> tuple[list[Stage], int]:
+    """Learn a width per feature, and if the metric is "auto" a width per direction; return the stages and evaluations.
+
+    The revival stage is skipped, which does not change the choice.
+    """
+    stage = first_stage(kept, problem, learning, seed, revive=False)
+    other = directed(stage) if learning.metric == "auto" else None
+    stages = [stage] if other is None else [stage, other]
+    return stages, sum(each.evaluations for each in stages)
 
 
 def _fold_losses_of_classes(
@@ -255,14 +278,13 @@ def _fold_losses_of_classes(
     The search for a width per feature begins at the kernel with the best evidence outside the fold.
     """
     kept, few = sample.only(np.setdiff1d(sample.rows.rows, fold)), min(learning.centres, CENTRES)
-    small = LearningOptions(few, few, learning.prior)
+    small = replace(learning, centres=few, max_centres=few)
     centres = begin_stage(kept, problem, small, options.seed)
     designs = [centres.design(kernel) for kernel in kernels]
     points = [evaluate(kept, problem, design, None, fresh=True) for design in designs]
     fits = [(design, point.weights) for design, point in zip(designs, points, strict=True)]
     best = int(np.argmax([point.value for point in points]))
     begun = per_feature(with_kernel(problem, kernels[best]))
-    stage = first_stage(kept, begun, small, options.seed, revive=False)
-    assert stage.best is not None
-    fits.append((stage.design(stage.kernel), stage.best.weights))
-    return losses(sample.only(fold), problem, fits), stage.evaluations + len(kernels)
+    stages, evaluations = _searched(kept, begun, small, options.seed)
+    fits += [(stage.design(stage.kernel), stage.best.weights) for stage in stages if stage.best is not None]
+    return losses(sample.only(fold), problem, fits), evaluations + len(kernels)

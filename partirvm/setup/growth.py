@@ -56,7 +56,13 @@ def grow(
     elif schedule.selects:
         resolved["selection"] = options.selection
     if learns(asked):
-        resolved |= {"kernel": before.empty.kernel, "gamma": "auto", "gamma_multiples": (1.0,), "gamma_prior": "flat"}
+        resolved |= {
+            "kernel": before.empty.kernel,
+            "gamma": "auto",
+            "gamma_multiples": (1.0,),
+            "gamma_prior": "flat",
+            "metric": "auto",
+        }
     if in_order(spec):
         size = min(size, new * before.n_kernels) if at_once else size
         resolved |= {"strategy": Incremental.name, "partition_size": size}

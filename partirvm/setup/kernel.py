@@ -16,6 +16,7 @@ from partirvm.kernels import (
     NAMES,
     WITH_GAMMA,
     Categorical,
+    Gaussian,
     Kernel,
     LocalFunction,
     NamedFunction,
@@ -28,6 +29,12 @@ from partirvm.options import Request
 from partirvm.options.values import KernelFamily
 from partirvm.setup.categories import kinds, mixed_kernel, scale_gammas
 from partirvm.types import Columns
+
+AUTO = "auto"
+"""Name of the kernel whose family is chosen if gamma is learned; else it is the Gaussian kernel."""
+
+BY_GAMMA: dict[str, type[Kernel]] = {**WITH_GAMMA, AUTO: Gaussian}
+"""Kernels that are fully specified by a name and gamma, as options name them."""
 
 LEARN = ("learn", "learn-per-feature")
 """Values of gamma that request kernel learning."""
@@ -44,15 +51,25 @@ def learns(parameters: Request) -> bool:
 def chooses(parameters: Request) -> bool:
     """True if gamma is "auto" for a kernel with gamma given by name: the form of the kernel is then chosen too."""
     gamma, kernel = parameters.gamma, parameters.kernel
-    return isinstance(gamma, str) and gamma == "auto" and isinstance(kernel, str) and kernel in WITH_GAMMA
+    return isinstance(gamma, str) and gamma == "auto" and isinstance(kernel, str) and kernel in BY_GAMMA
+
+
+def chooses_family(parameters: Request) -> bool:
+    """True if the kernel is "auto" and its widths are learned: the family of the kernel is then chosen too."""
+    return isinstance(parameters.kernel, str) and parameters.kernel == AUTO and learns(parameters)
+
+
+def metric_of(parameters: Request) -> str:
+    """Return the metric of kernel learning; "auto" is "widths" unless gamma is "auto" too."""
+    return "widths" if parameters.metric == "auto" and not chooses(parameters) else parameters.metric
 
 
 def checked_kernel(given: Any) -> Any:
     """Check the type of the option ``kernel``, and normalise its value.
 
-    None becomes "none" and "rbf" becomes "gaussian"; other names and ``module:function`` stay unchanged. A kernel
-    value, the spec of a kernel and a callable become a kernel. A list becomes a tuple of these. Raises ``UsageError``
-    for any other value. No module is imported.
+    None becomes "none" and "rbf" becomes "gaussian"; "auto", other names and ``module:function`` stay unchanged. A
+    kernel value, the spec of a kernel and a callable become a kernel. A list becomes a tuple of these. Raises
+    ``UsageError`` for any other value. No module is imported.
     """
     if given is None or (isinstance(given, str) and given == NoKernel.name):
         return NoKernel.name
@@ -62,7 +79,7 @@ def checked_kernel(given: Any) -> Any:
         return tuple(map(checked_kernel, given))
     if isinstance(given, str) and ":" in given:
         return NamedFunction(given).function
-    if isinstance(given, str) and ALIASES.get(given, given) in NAMES:
+    if isinstance(given, str) and (given == AUTO or ALIASES.get(given, given) in NAMES):
         return ALIASES.get(given, given)
     if isinstance(given, dict):
         return kernel_from_spec(given)
@@ -74,8 +91,8 @@ def checked_kernel(given: Any) -> Any:
     value = isinstance(given, Kernel | Several)
     if isinstance(given, type) or not (value or callable(given)):
         raise UsageError(
-            f"kernel is {given!r}; known: {', '.join(NAMES)}, the path 'module:function' of a function, a value such "
-            "as partirvm.kernels.Gaussian(0.5), or a list of these; None for no kernel"
+            f"kernel is {given!r}; known: {AUTO}, {', '.join(NAMES)}, the path 'module:function' of a function, a "
+            "value such as partirvm.kernels.Gaussian(0.5), or a list of these; None for no kernel"
         )
     return given if value else LocalFunction(given)
 
@@ -119,7 +136,7 @@ def resolve_kernel(parameters: Request, moments: Moments, columns: Columns) -> K
 
 def _listed(given: tuple[Any, ...], parameters: Request, moments: Moments, columns: Columns) -> Kernel | Several:
     """Make the kernels of a list; a gamma that is not learned applies only to kernels given by name and gamma."""
-    described = [isinstance(each, str) and each in WITH_GAMMA for each in given]
+    described = [isinstance(each, str) and each in BY_GAMMA for each in given]
     others = parameters if learns(parameters) or not any(described) else replace(parameters, gamma="auto")
     found = tuple(
         _resolved(each, parameters if own else others, moments, columns)
@@ -129,11 +146,11 @@ def _listed(given: tuple[Any, ...], parameters: Request, moments: Moments, colum
 
 
 def _resolved(given: Any, parameters: Request, moments: Moments, columns: Columns) -> Any:
-    if isinstance(given, str) and given in WITH_GAMMA:
+    if isinstance(given, str) and given in BY_GAMMA:
         gammas = _gamma(parameters, moments)
         if separates_categories(given, columns):
-            return _mixed(WITH_GAMMA[given], gammas, parameters, moments, columns)
-        return WITH_GAMMA[given].from_spec({"gamma": gammas})
+            return _mixed(BY_GAMMA[given], gammas, parameters, moments, columns)
+        return BY_GAMMA[given].from_spec({"gamma": gammas})
     gamma = parameters.gamma
     if given == NoKernel.name:
         if not (isinstance(gamma, str) and gamma == "auto"):
@@ -152,13 +169,13 @@ def _resolved(given: Any, parameters: Request, moments: Moments, columns: Column
 
 def separates_categories(kernel: Any, columns: Columns) -> bool:
     """True if the option ``kernel`` treats categorical columns separately; "categorical" compares all columns."""
-    described = isinstance(kernel, str) and kernel in WITH_GAMMA and kernel != Categorical.name
+    described = isinstance(kernel, str) and kernel in BY_GAMMA and kernel != Categorical.name
     return described and bool(len(kinds(columns)[1]))
 
 
 def codes_as_numbers(kernel: Any, columns: Columns) -> str:
     """List the categorical columns whose codes a named kernel would treat as numbers; an empty text if none."""
-    if not isinstance(kernel, str) or kernel in WITH_GAMMA or ":" in kernel:
+    if not isinstance(kernel, str) or kernel in BY_GAMMA or ":" in kernel:
         return ""
     return ", ".join(columns.features[j] for j in kinds(columns)[1])
 

@@ -12,6 +12,7 @@ from partirvm.planning.schedule import Schedule
 from partirvm.setup.basis import codes_in_linear_basis
 from partirvm.setup.choosing import LEAST
 from partirvm.setup.kernel import chooses, codes_as_numbers, learns
+from partirvm.setup.metric import turnable
 from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS
@@ -41,6 +42,8 @@ def remarks_of(
     learned = learns(given) and groups(problem.empty.kernel.parameters) and problem.target_variance
     if given.gamma_prior != TABLE["gamma_prior"].default and not learned:
         without.append("gamma_prior")
+    if given.metric != TABLE["metric"].default and not (learned and turnable(problem.empty.kernel, source.n_features)):
+        without.append("metric")
     if without:
         remarks.append(f"without effect here: {', '.join(without)}")
     if names := codes_as_numbers(given.kernel, source.columns):

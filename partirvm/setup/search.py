@@ -21,9 +21,10 @@ from partirvm.planning.make_plan import affordable
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine
 from partirvm.setup.categories import described, parameter_names
-from partirvm.setup.choosing import EACH, ONE, UNSCALED, WIDTHS, choose
-from partirvm.setup.kernel import chooses
-from partirvm.setup.kernel_search import learn, learning_options
+from partirvm.setup.choosing import WIDTHS, choose
+from partirvm.setup.kernel import chooses, chooses_family, metric_of
+from partirvm.setup.kernel_search import learning_options
+from partirvm.setup.metric import DIRECTIONS, learn, with_best_family
 from partirvm.setup.partition_size import probe_rows, sparseness
 from partirvm.setup.sample import Sample, gathered
 from partirvm.setup.spent import Entry, Spent, line
@@ -44,9 +45,6 @@ _VERDICTS = {
 
 NAMED = 6
 """Maximum number of parameters named in a text; the others are only counted."""
-
-OTHER = {ONE: EACH, UNSCALED: EACH, EACH: ONE}
-"""The alternative to each form of the kernel."""
 
 
 class StoppedError(Exception):
@@ -110,7 +108,11 @@ class Measuring:
         n_rows, parameters = self.source.n_rows, self.parameters
         problem = replace(problem, likelihood=problem.likelihood.measured_by)
         learning = learning_options(
-            n_rows, classes=problem.classifies, several=problem.n_classes > 2, prior=parameters.gamma_prior
+            n_rows,
+            classes=problem.classifies,
+            several=problem.n_classes > 2,
+            prior=parameters.gamma_prior,
+            metric=metric_of(parameters),
         )
         # the slopes of a block take as much memory as the block itself
         columns, room = self._affordable(2 * learning.max_centres, LEARNING_ROWS)
@@ -126,6 +128,9 @@ class Measuring:
         lines = _Lines(self, problem.empty.kernel)
         try:
             with self._sample(problem, LEARNING_ROWS, lines, room) as sample:
+                if chooses_family(parameters) and not problem.classifies:
+                    problem, tried = with_best_family(sample, problem, learning, parameters.seed)
+                    sample = lines.with_families(sample, tried)
                 if chooses(parameters):
                     choose(sample, problem, learning, options, all_candidates=all_candidates)
                 else:
@@ -179,6 +184,11 @@ class _Lines:
         """Store the best kernel so far."""
         self.best = kernel
 
+    def with_families(self, sample: Sample, tried: dict[str, float]) -> Sample:
+        """Return the sample whose records state the evidence of each tried family of kernels, in nats."""
+        facts = {"families": tried}
+        return replace(sample, log=lambda record: self.add(replace(record, choice=facts | (record.choice or {}))))
+
     def add(self, record: Record) -> None:
         """Add an entry; time since the previous entry outside passes and dense fits is counted as ``deciding``."""
         spent, now = self.spent, time.perf_counter()
@@ -216,16 +226,34 @@ def learned_text(entry: Entry, features: Sequence[str]) -> str:
 
 
 def _reason(entry: Entry) -> str:
-    """State the chosen form of the kernel and the reason for it; empty if no form was chosen."""
+    """State the chosen family and form of the kernel and the reason for them; empty if nothing was compared."""
     choice = entry["choice"]
-    if choice is None:
+    return "" if choice is None else _reason_of_family(choice.get("families", {})) + _reason_of_form(entry, choice)
+
+
+def _reason_of_family(tried: dict[str, float]) -> str:
+    """State the evidence of the best family against the next one."""
+    if len(tried) < 2:
         return ""
-    form, rows = choice["form"], choice["rows"]
-    if "one" not in choice:
-        return f"{form}, because there are {rows:,} rows: "
-    error = "RMSE" if entry["train_rmse"] is not None else "log loss"
-    best, other = (choice["one"], choice["each"])[:: -1 if form == EACH else 1]
-    if other < best:
-        why = f"the gain of {OTHER[form]} is not significant"
-        return f"{form}, because {why}: {error} on {rows:,} held-out rows {best:.3g} against {other:.3g}: "
-    return f"{form}: {error} on {rows:,} held-out rows {best:.3g}, with {OTHER[form]} {other:.3g}: "
+    best, other = sorted(tried, key=lambda name: -tried[name])[:2]
+    return f"{best}, with {tried[best] - tried[other]:,.1f} nats more evidence than {other}; "
+
+
+def _reason_of_form(entry: Entry, choice: dict[str, Any]) -> str:
+    """State the chosen form of the kernel and the reason for it."""
+    if "form" not in choice:
+        return ""
+    form = choice["form"]
+    if "errors" in choice:
+        error = "RMSE" if entry["train_rmse"] is not None else "log loss"
+        errors, rows = choice["errors"], choice["rows"]
+        other = min((name for name in errors if name != form), key=errors.__getitem__)
+        if errors[other] < errors[form]:
+            why = f"the gain of {other} is not significant"
+            found = f"{errors[form]:.3g} against {errors[other]:.3g}"
+            return f"{form}, because {why}: {error} on {rows:,} held-out rows {found}: "
+        return f"{form}: {error} on {rows:,} held-out rows {errors[form]:.3g}, with {other} {errors[other]:.3g}: "
+    if "directions" in choice:
+        enough = "" if form == DIRECTIONS else ", too few for their number"
+        return f"{form}, because directions change the evidence by {choice['directions']:+,.1f} nats{enough}: "
+    return f"{form}, because there are {choice['rows']:,} rows: " if "rows" in choice else f"{form}: "

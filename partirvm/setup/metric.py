@@ -1,0 +1,192 @@
+"""Kernel families and directions: candidates beside a width per feature, compared by evidence on the same rows.
+
+**Families.** Gaussian and Matérn kernels differ in the smoothness of their functions. From the learned widths of one
+family a few steps lead to those of the next one. The family with the largest evidence is kept.
+
+**Directions.** A width per feature cannot see that a target depends on combinations of inputs. The gradient of the
+fitted mean f can: the eigenvectors of its mean outer product, N⁻¹ Σ_n ∇f(x_n)∇f(x_n)ᵀ, are the directions in which f
+changes most and least (Trivedi et al. 2014, "A consistent estimator of the expected gradient outer product"; the step
+behind recursive feature machines, Radhakrishnan et al. 2024). A new search starts at these directions, each with the
+width of a standardised input, and raises the evidence in the widths and in the directions themselves. Entries of the
+directions have a normal prior around the start (``kernel_search.AXES_SD``), so that few rows move them little.
+
+With many features the metric would have too many entries: then the features keep their own widths, and the directions
+of the largest eigenvalues stand beside them (``MOST_ENTRIES``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.rprop import FIRST_STEP, LATER_STEP, begin
+from partirvm.kernels import WITH_GAMMA, Directions, Kernel, Several
+from partirvm.kernels.radial import Radial
+from partirvm.kernels.radial_parts import radials, with_radial
+from partirvm.likelihoods.slope_passes import InputGradientPass
+from partirvm.setup.kernel_search import LearningOptions, Stage, axes_of, first_stage, grow
+from partirvm.setup.sample import Sample
+from partirvm.strategies.problem import Problem
+from partirvm.strategies.relearning import with_kernel
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+EACH, DIRECTIONS = "a width per feature", "a width per direction"
+"""Names of two forms of the kernel in the history and the plan."""
+
+FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}
+"""Families by decreasing smoothness, with typical values of gamma relative to those of the Gaussian kernel.
+
+Medians over five sets of the learned gamma ÷ that of the Gaussian kernel: .6 to 1.8 and .2 to 1.6.
+"""
+
+SHORT = 3
+"""Number of evaluations within which the evidence of another family must rise: its start is near an optimum."""
+
+AXES_STEP = 0.1
+"""First step of an entry of a direction, as a fraction of the first step of a log gamma."""
+
+MOST_ENTRIES = 2048
+"""Maximum number of entries of all directions; more directions than this allows are left out."""
+
+RANK = 8
+"""Maximum number of directions of the low-rank metric."""
+
+FAMILY_ROWS = 2000
+"""Maximum number of rows on which the families are compared."""
+
+DRAW = 5
+"""Number that makes the random rows different from other draws with the same seed."""
+
+BESIDE = 0.1
+"""First gamma of a direction that stands beside the features, relative to that of a standardised input alone."""
+
+
+def families_of(kernel: Kernel | Several, n_features: int) -> list[str]:
+    """Return the names of the families that can replace the radial kernels of a kernel; empty if it has none."""
+    found = radials(kernel, n_features)
+    return [name for name in FAMILIES if found and name != found[0][0].name]
+
+
+def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
+    """Return the kernel with its radial kernels replaced by those of another family, at a typical gamma."""
+
+    def make(old: Radial, columns: Int) -> Radial:
+        factor = FAMILIES[family] / FAMILIES[old.name]
+        found = WITH_GAMMA[family].from_spec({"gamma": [factor * gamma for gamma in old.gamma]})
+        assert isinstance(found, Radial)
+        return found
+
+    return with_radial(kernel, np.arange(n_features), make)
+
+
+def with_best_family(
+    sample: Sample, problem: Problem, learning: LearningOptions, seed: int
+) -> tuple[Problem, dict[str, float]]:
+    """Return the problem with the initial kernel of the best family, and the evidence of each tried family in nats.
+
+    The families are compared with a width per feature on at most ``FAMILY_ROWS`` rows, and the next one is tried while
+    the evidence rises.
+    """
+    d, kernel = problem.empty.centres.shape[1], problem.empty.kernel
+    others = families_of(kernel, d)
+    if isinstance(kernel, Several) or not others:
+        return problem, {}
+    numbers = sample.rows.rows
+    if len(numbers) > FAMILY_ROWS:
+        numbers = np.sort(np.random.default_rng((seed, DRAW)).permutation(numbers)[:FAMILY_ROWS])
+    each = with_kernel(problem, kernel.per_feature(d))
+    best = first_stage(sample.only(numbers), each, replace(learning, prior="flat"), seed, revive=False)
+    chosen = radials(kernel, d)[0][0].name
+    tried = {chosen: best.value}
+    for name in others:
+        start = with_family(kernel.per_feature(d), name, d)
+        other = candidate(best, with_family(cast(Kernel, best.kernel), name, d), start.logs, LATER_STEP)
+        other.window = SHORT
+        other.climb(other.evaluate_next(best.best, fresh=True))
+        tried[name] = other.value
+        if other.value <= best.value:
+            break
+        best, chosen = other, name
+    return with_kernel(problem, with_family(kernel, chosen, d)), tried
+
+
+def learn(sample: Sample, problem: Problem, learning: LearningOptions, seed: int) -> Kernel | Several:
+    """Maximise the tied evidence over all stages and return the kernel; each stage adds a history record.
+
+    If the metric is "auto", directions are kept if they raise the evidence by more than half a log N for each entry
+    (Schwarz 1978), otherwise the last record repeats the widths.
+    """
+    stage = grow(first_stage(sample, problem, learning, seed), learning.max_centres)
+    found = None if learning.metric == "widths" else directed(stage, low_rank=learning.metric == "low-rank")
+    if found is None:
+        return stage.kernel
+    gain = found.value - stage.value
+    entries = int(axes_of(found.kernel.parameters).sum())
+    taken = learning.metric != "auto" or gain > 0.5 * entries * np.log(sample.rows.n_rows)
+    last = found if taken else replace(stage, number=found.number, evaluations=found.evaluations)
+    last.choice = {"form": DIRECTIONS if taken else EACH, "directions": gain}
+    sample.log(last.record())
+    return last.kernel
+
+
+def turnable(kernel: Kernel | Several, n_features: int) -> bool:
+    """Return whether directions can replace the features: in a radial kernel of more than one feature."""
+    return any(len(columns) > 1 for _, columns in radials(kernel, n_features))
+
+
+def candidate(stage: Stage, kernel: Kernel | Several, start: Float, step: float | Float) -> Stage:
+    """Return a stage with the same rows and centres that begins at another kernel; ``start`` (p,) bounds its search."""
+    search = begin(start, kernel.logs, step)
+    problem = with_kernel(stage.problem, kernel)
+    return replace(stage, problem=problem, search=search, evaluations=0, best=None, reason=None)
+
+
+def directed(stage: Stage, *, low_rank: bool = False) -> Stage | None:
+    """Search the directions of the fitted mean and their widths on the same rows and centres.
+
+    With ``low_rank`` at most ``RANK`` directions stand beside the features. Returns None if no radial kernel of the
+    stage sees more than one feature.
+    """
+    problem, sample, d = stage.problem, stage.sample, stage.pool.centres.shape[1]
+    assert stage.best is not None
+    if not turnable(stage.kernel, d):
+        return None
+    (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
+    X = problem.empty.scaling.inputs(sample.rows.gather(sample.rows.rows))
+    covariance = np.cov(X, rowvar=False).reshape(d, d)
+    kernel = along_directions(cast(Kernel, stage.kernel), outer, covariance, RANK if low_rank else None)
+    step = np.where(axes_of(kernel.parameters), AXES_STEP * FIRST_STEP, FIRST_STEP)
+    found = candidate(stage, kernel, kernel.logs, step)
+    found.number += 1
+    found.climb(found.evaluate_next(stage.best, fresh=True))
+    return found
+
+
+def along_directions(kernel: Kernel, outer: Float, covariance: Float, rank: int | None = None) -> Kernel:
+    """Return the kernel whose radial kernels have directions: eigenvectors of ``outer`` (d, d) of their features.
+
+    With a ``rank`` below d, as many directions stand beside the features, which keep their gamma. Each direction has
+    the first gamma of a standardised input, 1/(number of directions × its variance).
+    """
+
+    def make(old: Radial, columns: Int) -> Radial | Directions:
+        d = len(columns)
+        if d == 1:
+            return old
+        block = np.ix_(columns, columns)
+        axes = np.linalg.eigh(outer[block])[1].T[::-1]
+        rows = tuple(map(tuple, axes.tolist()))
+        count = min(d, max(MOST_ENTRIES // d, 1), d if rank is None else rank)
+        variance = np.einsum("ij,jk,ik->i", axes, covariance[block], axes)
+        gamma = FAMILIES[old.name] / (d * np.where(variance > 1e-12, variance, 1.0))
+        if count == d:
+            return Directions(replace(old, gamma=tuple(gamma.tolist())), rows)
+        beside = (*(BESIDE * gamma[:count]).tolist(), *old.widths(d).tolist())
+        return Directions(replace(old, gamma=beside), rows[:count], features=True)
+
+    return with_radial(kernel, np.arange(len(outer)), make)
