@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
-from partirvm.kernels import Categorical, Kernel, OnColumns, Product, Several, Sum
+from partirvm.kernels import Categorical, Directions, Kernel, OnColumns, Product, Several, Sum
 from partirvm.kernels.widths import Widths
 from partirvm.types import Columns
 
@@ -90,6 +90,9 @@ def described(kernel: Kernel | Several) -> str:
         return f"{len(kernel.kernels)} kernels ({', '.join(dict.fromkeys(map(described, kernel.kernels)))})"
     if isinstance(kernel, OnColumns):
         return described(kernel.kernel)
+    if isinstance(kernel, Directions):
+        beside = " beside the features" if kernel.features else ""
+        return f"{kernel.kernel.name} along {len(kernel.axes)} directions{beside}"
     if isinstance(kernel, Product | Sum):
         sign = " × " if isinstance(kernel, Product) else " + "
         inner = (f"({described(part)})" if isinstance(part, Sum) else described(part) for part in kernel.parts)
@@ -116,6 +119,10 @@ def _names(kernel: Kernel | Several, features: Sequence[str]) -> list[str]:
         return weights + own
     if isinstance(kernel, OnColumns):
         return _names(kernel.kernel, [features[j] for j in kernel.columns])
+    if isinstance(kernel, Directions):
+        directions = [f"direction {i + 1}" for i in range(len(kernel.axes))]
+        own = _names(kernel.kernel, [*directions, *features] if kernel.features else directions)
+        return own + [f"{name} in {direction}" for direction in directions for name in features]
     if isinstance(kernel, Product | Sum):
         own = list(kernel.parameters[: len(kernel.parameters) - sum(len(part.parameters) for part in kernel.parts)])
         for part in kernel.parts:

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.half_normal import half_normal
-from partirvm.core.rprop import FIRST_STEP, LATER_STEP, WINDOW, Search, advance, again, awakened, begin, groups, off
+from partirvm.core.rprop import FIRST_STEP, LATER_STEP, Search, advance, again, awakened, begin, groups, off
 from partirvm.core.rprop import raised as raised_by
 from partirvm.core.rprop import revived as revived_by
 from partirvm.core.termination import Termination
@@ -126,8 +126,7 @@ class Stage:
     """A search with constant rows and centres; the centres are the first ``count`` columns of ``pool``.
 
     With several kernels, each centre has several columns. ``first`` is the evidence of the first evaluation, ``best``
-    is the evaluation with the best evidence, and ``reason`` is the reason for the end of the search, which comes when
-    the evidence has not risen within ``window`` evaluations. ``choice`` states what was compared, for the history.
+    is the evaluation with the best evidence, and ``reason`` is the reason for the end of the search. ``choice`` states what was compared, for the history.
     """
 
     sample: Sample
@@ -142,7 +141,6 @@ class Stage:
     best: Point | None = None
     choice: dict[str, Any] | None = None
     reason: Termination | None = None
-    window: int = WINDOW
 
     @property
     def kernel(self) -> Kernel | Several:
@@ -166,7 +164,7 @@ class Stage:
         design = self.design(kernel.with_logs(self.search.logs))
         point = evaluate(self.sample, self.problem, design, last, fresh=fresh)
         value, slope = with_prior(self.prior, kernel.parameters, self.search, point.value, point.slope)
-        self.search, self.reason = advance(self.search, value, slope, point.rows, self.window)
+        self.search, self.reason = advance(self.search, value, slope, point.rows)
         self.evaluations += 1
         if self.best is None:
             self.first = point.value

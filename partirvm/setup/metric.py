@@ -44,9 +44,6 @@ FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}
 Medians over five sets of the learned gamma ÷ that of the Gaussian kernel: .6 to 1.8 and .2 to 1.6.
 """
 
-SHORT = 3
-"""Number of evaluations within which the evidence of another family must rise: its start is near an optimum."""
-
 AXES_STEP = 0.1
 """First step of an entry of a direction, as a fraction of the first step of a log gamma."""
 
@@ -89,8 +86,8 @@ def with_best_family(
 ) -> tuple[Problem, dict[str, float]]:
     """Return the problem with the initial kernel of the best family, and the evidence of each tried family in nats.
 
-    The families are compared with a width per feature on at most ``FAMILY_ROWS`` rows, and the next one is tried while
-    the evidence rises.
+    The families are compared with a width per feature on at most ``FAMILY_ROWS`` rows. The search of each family begins
+    at the best widths of the families before.
     """
     d, kernel = problem.empty.centres.shape[1], problem.empty.kernel
     others = families_of(kernel, d)
@@ -106,12 +103,10 @@ def with_best_family(
     for name in others:
         start = with_family(kernel.per_feature(d), name, d)
         other = candidate(best, with_family(cast(Kernel, best.kernel), name, d), start.logs, LATER_STEP)
-        other.window = SHORT
         other.climb(other.evaluate_next(best.best, fresh=True))
         tried[name] = other.value
-        if other.value <= best.value:
-            break
-        best, chosen = other, name
+        if other.value > best.value:
+            best, chosen = other, name
     return with_kernel(problem, with_family(kernel, chosen, d)), tried
 
 

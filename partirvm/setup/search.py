@@ -23,7 +23,7 @@ from partirvm.planning.plan import Machine
 from partirvm.setup.categories import described, parameter_names
 from partirvm.setup.choosing import WIDTHS, choose
 from partirvm.setup.kernel import chooses, chooses_family, metric_of
-from partirvm.setup.kernel_search import learning_options
+from partirvm.setup.kernel_search import axes_of, learning_options
 from partirvm.setup.metric import DIRECTIONS, learn, with_best_family
 from partirvm.setup.partition_size import probe_rows, sparseness
 from partirvm.setup.sample import Sample, gathered
@@ -208,9 +208,10 @@ def learned_text(entry: Entry, features: Sequence[str]) -> str:
     """Describe the learned kernel of a history entry in words, with the names of the features."""
     kernel = kernel_from_spec(entry["kernel"])
     names, values = parameter_names(kernel, features), np.exp(kernel.logs)
+    entries = axes_of(kernel.parameters)
     order = np.argsort(-values, kind="stable")
     switched_off = set(off(kernel.logs, groups(kernel.parameters)).tolist())
-    active = [k for k in order.tolist() if k not in switched_off]
+    active = [k for k in order.tolist() if k not in switched_off and not entries[k]]
     parameters = ", ".join(f"{names[k]} {values[k]:.3g}" for k in active[:NAMED])
     more = f" and {len(active) - NAMED:,} more" if len(active) > NAMED else ""
     text = (
@@ -220,9 +221,9 @@ def learned_text(entry: Entry, features: Sequence[str]) -> str:
     )
     if not switched_off:
         return text
-    features_off = [names[k].removeprefix("gamma of ") for k in sorted(switched_off)]
-    rest = f" and {len(features_off) - NAMED:,} more" if len(features_off) > NAMED else ""
-    return f"{text}; features switched off: {', '.join(features_off[:NAMED])}{rest}"
+    switched = [names[k].removeprefix("gamma of ") for k in sorted(switched_off)]
+    rest = f" and {len(switched) - NAMED:,} more" if len(switched) > NAMED else ""
+    return f"{text}; {'directions' if entries.any() else 'features'} switched off: {', '.join(switched[:NAMED])}{rest}"
 
 
 def _reason(entry: Entry) -> str:

@@ -129,24 +129,26 @@ def test_what_is_learned_is_told_by_names(tmp_path):
     """In plan and history of a job; the model that it leaves; relevance gamma·v beside gamma·variance."""
     X, y = rows(400)
     ingest(X.assign(y=y), tmp_path / "rows.zarr", target="y", categorical=["zone"])
-    asked = Request(gamma="learn-per-feature", partition_size=60, max_rounds=2)
+    asked = Request(kernel="gaussian", gamma="learn-per-feature", partition_size=60, max_rounds=2)
     fitted = jobs.fit(str(tmp_path / "rows.zarr"), str(tmp_path / "job"), asked)
     text = fitted.history[0]["text"]
-    for part in ("gaussian × categorical, gamma of ", "gamma of x ", "gamma of zone ", "switched off: noise"):
+    for part in (" × categorical, gamma of ", "gamma of x ", "gamma of zone ", "switched off: noise"):
         assert part in text
     assert text in str(fitted.plan)
     assert (
         "gaussian gamma"
-        in jobs.fit(str(tmp_path / "rows.zarr"), str(tmp_path / "one"), Request(gamma="learn", max_rounds=1)).history[
-            0
-        ]["text"]
+        in jobs.fit(
+            str(tmp_path / "rows.zarr"), str(tmp_path / "one"), Request(kernel="gaussian", gamma="learn", max_rounds=1)
+        ).history[0]["text"]
     )
     model = load_model(tmp_path / "job")
     assert model.columns.categories == {"zone": LEVELS}
     resumed = open_job(tmp_path / "job").resume(max_rounds=3)
     resumed.wait()
     assert resumed.model().design.kernel == model.design.kernel
-    estimator = RVMRegressor(gamma="learn-per-feature", partition_size=60, max_rounds=2, random_state=0)
+    estimator = RVMRegressor(
+        kernel="gaussian", gamma="learn-per-feature", partition_size=60, max_rounds=2, random_state=0
+    )
     estimator.fit(str(tmp_path / "rows.zarr"))
     (of_noise, of_x), (of_zone,) = (part.kernel.gamma for part in model.design.kernel.parts)
     assert estimator.gamma_.tolist() == [of_noise, of_zone, of_x]

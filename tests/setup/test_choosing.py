@@ -18,7 +18,6 @@ from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
 from partirvm.likelihoods.laplace_passes import LogisticPass
 from partirvm.setup import choosing
 from partirvm.setup.choosing import (
-    EACH,
     FOLDS,
     ONE,
     UNSCALED,
@@ -33,6 +32,7 @@ from partirvm.setup.choosing import (
 )
 from partirvm.setup.evaluation import losses
 from partirvm.setup.kernel_search import learning_options
+from partirvm.setup.metric import EACH
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.problem import Options
 from partirvm.types import Scaling
@@ -59,8 +59,8 @@ def test_a_feature_that_tells_nothing_asks_for_a_width_of_each():
     choice = line.choice
     assert choice["form"] == EACH
     assert choice["rows"] == 150
-    assert choice["each"] == pytest.approx(0.1, rel=0.3)
-    assert choice["one"] > 2 * choice["each"]
+    assert choice["errors"][EACH] == pytest.approx(0.1, rel=0.3)
+    assert choice["errors"][ONE] > 2 * choice["errors"][EACH]
     assert (np.delete(kernel.gamma, 3) < 0.01 * kernel.gamma[3]).all()
 
 
@@ -71,7 +71,7 @@ def test_few_rows_in_which_all_features_count_alike_get_one_width():
     y = np.exp(-np.sum(X**2, axis=1) / 8) + 0.05 * rng.normal(size=45)
     line, kernel, _ = chosen(X, y - y.mean())
     assert line.choice["form"] == ONE
-    assert line.choice["one"] <= line.choice["each"]
+    assert line.choice["errors"][ONE] <= line.choice["errors"][EACH]
     assert any(kernel == Gaussian(width / 6) for width in WIDTHS)
     assert (line.rows, line.candidates, line.gain) == (45, 18, 0.0)
 
@@ -85,7 +85,7 @@ def test_classes_are_dealt_evenly_and_judged_by_log_loss():
     )
     line, kernel, seen = chosen(X, codes, K=2)
     assert line.choice["form"] == EACH
-    assert line.choice["each"] < line.choice["one"] < -(0.3 * np.log(0.3) + 0.7 * np.log(0.7))
+    assert line.choice["errors"][EACH] < line.choice["errors"][ONE] < -(0.3 * np.log(0.3) + 0.7 * np.log(0.7))
     assert (np.array(kernel.gamma)[2:] < 0.1 * min(kernel.gamma[:2])).all()
     assert not seen.of(GramPass)
 
@@ -129,7 +129,7 @@ def test_where_all_rows_are_candidates_that_fit_is_judged(K):
         executor.close()
         f = journal.model.design.block(X[fold]) @ journal.model.mean.ravel()
         total += -np.log(expit((2 * y[fold] - 1) * f)).sum() if K else ((y[fold] - f) ** 2).sum()
-    assert choice["one"] == pytest.approx(total / 60 if K else np.sqrt(total / 60), rel=2e-3)
+    assert choice["errors"][ONE] == pytest.approx(total / 60 if K else np.sqrt(total / 60), rel=2e-3)
     assert max(len(one.design.labels) for one in seen.of(LogisticPass if K else ResidualPass)) <= 48
 
 
@@ -231,10 +231,10 @@ def test_kernels_far_behind_are_left_out_of_further_folds():
     """Two classes: widths more than 10 % behind the best width, a width per feature more than 20 %; never numbers."""
     classes, numbers = problem_of(*arm(60, 2), K=2), problem_of(*arm(60, 2))
     losses = [[10.0, 10.9, 11.1, 20.0, 10.0, 30.0, 12.0, 11.9]]
-    assert still_running(classes, []) == still_running(numbers, losses) == [True] * 8
-    assert still_running(classes, losses) == [True, True, False, False, True, False, False, True]
-    assert not still_running(classes, [[*losses[0][:-1], 12.1]])[-1]
-    assert still_running(classes, [[*losses[0][:-1], 1.0]])[0]
+    assert still_running(classes, [], 8) == still_running(numbers, losses, 8) == [True] * 8
+    assert still_running(classes, losses, 8) == [True, True, False, False, True, False, False, True]
+    assert not still_running(classes, [[*losses[0][:-1], 12.1]], 8)[-1]
+    assert still_running(classes, [[*losses[0][:-1], 1.0]], 8)[0]
 
 
 def test_a_kernel_left_out_keeps_its_ratio_to_the_best():

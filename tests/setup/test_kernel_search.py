@@ -16,7 +16,8 @@ from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.likelihoods.slope_passes import SlopePass
 from partirvm.options import names
 from partirvm.setup.evaluation import first_tied
-from partirvm.setup.kernel_search import LearningOptions, Stage, learn, learning_options
+from partirvm.setup.kernel_search import LearningOptions, Stage, learning_options
+from partirvm.setup.metric import learn
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options
 
