@@ -100,13 +100,13 @@ CASES = [
     falling("categorical, costs", Categorical(WIDTHS), categorical(*WIDTHS), WIDTHS),
     falling(
         "directions",
-        Directions(Gaussian((0.5, 2.0)), AXES),
+        Directions(Gaussian((0.5, 2.0)), AXES, free=True),
         lambda X, Z: naive.gaussian(X @ AXES.T, Z @ AXES.T, np.array((0.5, 2.0))),
         tuple(0.5 * AXES[0] ** 2 + 2.0 * AXES[1] ** 2),
     ),
     falling(
         "directions and features",
-        Directions(Matern52((0.5, 0.3, *ALL)), AXES, features=True),
+        Directions(Matern52((0.5, 0.3, *ALL)), AXES, features=True, free=True),
         lambda X, Z: matern(2.5, (0.5, 0.3, *ALL))(np.hstack([X @ AXES.T, X]), np.hstack([Z @ AXES.T, Z])),
         tuple(0.5 * AXES[0] ** 2 + 0.3 * AXES[1] ** 2 + ALL),
     ),

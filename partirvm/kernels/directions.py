@@ -35,9 +35,11 @@ class Directions(Described):
         Its gamma, one number or one per direction, are in 1/unit² of the directions; with ``features`` the gamma of
         the features follow those of the directions.
     axes : tuple of tuple of float
-        One direction per row, with one finite number per feature. Its entries are learned with the gamma.
+        One direction per row, with one finite number per feature.
     features : bool
         True if the features stand beside the directions.
+    free : bool
+        True if kernel learning also moves the entries of ``axes``; otherwise it moves gamma alone.
 
     Raises ``UsageError`` for another kernel or for axes that are not a matrix of finite numbers.
 
@@ -54,6 +56,7 @@ class Directions(Described):
     kernel: Radial
     axes: tuple[tuple[float, ...], ...]
     features: bool = False
+    free: bool = False
     name = "directions"
 
     def __post_init__(self) -> None:
@@ -65,8 +68,9 @@ class Directions(Described):
         object.__setattr__(self, "kernel", kernel)
         object.__setattr__(self, "axes", _checked(self.axes))
         count = len(self.axes) + self.n_features * self.features
-        if not isinstance(self.features, bool):
-            raise UsageError(f"features of the directions kernel is {self.features!r}: it must be True or False")
+        for field in ("features", "free"):
+            if not isinstance(value := getattr(self, field), bool):
+                raise UsageError(f"{field} of the directions kernel is {value!r}: it must be True or False")
         if len(kernel.gamma) not in (1, count):
             raise UsageError(
                 f"gamma of the directions kernel has {len(kernel.gamma)} values: it must have one, or {count}, one per "
@@ -108,22 +112,21 @@ class Directions(Described):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The gamma of the kernel, then ``axes[i, j]``."""
-        entries = (f"axes[{i}, {j}]" for i in range(len(self.axes)) for j in range(self.n_features))
+        """The gamma of the kernel, then ``axes[i, j]`` if these are free."""
+        entries = (f"axes[{i}, {j}]" for i in range(len(self.axes) * self.free) for j in range(self.n_features))
         return (*self.kernel.parameters, *entries)
 
     @property
     def logs(self) -> Float:
-        """The logarithms of gamma, then the entries of ``axes`` themselves."""
-        return np.concatenate([self.kernel.logs, np.ravel(self.axes)])
+        """The logarithms of gamma, then the entries of ``axes`` themselves if these are free."""
+        return np.concatenate([self.kernel.logs, np.ravel(self.axes)[: len(self.axes) * self.n_features * self.free]])
 
     def with_logs(self, logs: Float) -> Self:
-        """Return the kernel with the given log gamma and the given entries of ``axes``."""
-        count = len(self.kernel.gamma)
-        r, d = len(self.axes), self.n_features
-        if len(logs) != count + r * d:
-            raise UsageError(f"{len(logs)} logarithms for {count + r * d} parameters of a kernel")
-        axes = tuple(map(tuple, logs[count:].reshape(r, d).tolist()))
+        """Return the kernel with the given log gamma, and the given entries of ``axes`` if these are free."""
+        count, r, d = len(self.kernel.gamma), len(self.axes), self.n_features
+        if len(logs) != count + r * d * self.free:
+            raise UsageError(f"{len(logs)} logarithms for {count + r * d * self.free} parameters of a kernel")
+        axes = tuple(map(tuple, logs[count:].reshape(r, d).tolist())) if self.free else self.axes
         return replace(self, kernel=replace(self.kernel, gamma=values_of(logs[:count], count)), axes=axes)
 
     def relevances(self, n_features: int) -> Float | None:
@@ -157,6 +160,8 @@ class PreparedDirections:
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_i and of ∂k/∂a_ij = (∂k/∂r²) 2 gamma_i a_i·(x − z) (x_j − z_j)."""
+        if not self.kernel.free:
+            return self.inner.gradient(self._projected(points), values, weights)
         slopes = self.inner.slopes(self._projected(points), values, weights)
         moments = _moments(points - self.origin, self.centres, slopes, self.inner.distances)
         matrix = self.kernel.matrix

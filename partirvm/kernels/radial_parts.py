@@ -56,3 +56,14 @@ def radials(kernel: Kernel | Several, n_features: int) -> list[tuple[Radial, Int
 
     with_radial(kernel, np.arange(n_features), add)
     return found
+
+
+def with_directions(kernel: Kernel, make: Callable[[Directions], Directions]) -> Kernel:
+    """Return the kernel with each kernel of directions replaced."""
+    if isinstance(kernel, Directions):
+        return make(kernel)
+    if isinstance(kernel, OnColumns):
+        return replace(kernel, kernel=with_directions(kernel.kernel, make))
+    if isinstance(kernel, Product | Sum):
+        return replace(kernel, parts=tuple(with_directions(part, make) for part in kernel.parts))
+    return kernel

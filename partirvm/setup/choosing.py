@@ -34,7 +34,7 @@ from partirvm.kernels import Kernel, Several
 from partirvm.setup.basic_fits import fits_at
 from partirvm.setup.evaluation import evaluate, losses, tied_mean
 from partirvm.setup.kernel_search import LearningOptions, Stage, begin_stage, first_stage
-from partirvm.setup.metric import DIRECTIONS, EACH, directed, learn, turnable
+from partirvm.setup.metric import DIRECTIONS, EACH, Learned, directed, learn, learn_forms, turnable
 from partirvm.setup.sample import Sample
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
@@ -89,41 +89,63 @@ def choose(
     row is a candidate of the final fit and memory allows fits of this size; the folds then fit basic RVMs.
     """
     choice: dict[str, Any] = {"form": EACH, "rows": problem.n_rows}
-    sums: list[list[float]] = []
-    evaluated, held = 0, 0
+    forms: Learned | None = None
     several = problem.n_classes > 2 or (problem.classifies and not all_candidates)
+    if learning.metric == "auto" and problem.classifies:
+        learning = replace(learning, metric="widths")
+    turns = learning.metric != "widths" and turnable(problem.empty.kernel, problem.empty.centres.shape[1])
+    if turns:
+        forms = learn_forms(sample, per_feature(problem), learning, options.seed)
+        few = problem.n_rows <= MANY
+        if learning.metric != "auto" or forms.gain > (forms.sure_gain if few else problem.empty.centres.shape[1]):
+            return forms.take(DIRECTIONS, choice)
+        turns = few and forms.gain > 0
     kernels = one_widths(sample, problem)
-    turns = learning.metric == "auto" and turnable(problem.empty.kernel, problem.empty.centres.shape[1])
-    if learning.metric in ("auto", "widths") and (problem.n_rows <= MANY or several):
-        folds = stratified_folds(problem, options.seed, sample.rows.rows)
-        while len(sums) < FOLDS and held < HELD_OUT:
-            fold = folds[len(sums)]
-            if several:
-                errors, evaluations = _fold_losses_of_classes(sample, problem, learning, options, kernels, fold)
-            else:
-                running = still_running(problem, sums, len(WIDTHS) + 1 + turns)
-                errors, evaluations = _fold_losses(
-                    sample, problem, learning, options, fold, running, all_candidates=all_candidates
-                )
-            errors = with_ratios(errors, sums)
-            evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, errors]
-        choice = choice_of(problem, np.array(sums), held)
-        learning = replace(learning, metric="directions" if choice["form"] == DIRECTIONS else "widths")
-
-    best = choice.pop("best", 0)
+    if problem.n_rows <= MANY or several:
+        folding = replace(learning, metric="auto" if turns else "widths")
+        choice = _by_folds(sample, problem, folding, options, kernels, all_candidates=all_candidates)
+    best, evaluated = choice.pop("best", 0), choice.pop("evaluations", 0)
+    if forms is not None and choice["form"] in (EACH, DIRECTIONS):
+        return forms.take(choice["form"], choice)
 
     def log(record: Record) -> None:
         before = evaluated if record.number == 1 else 0
-        merged = choice | (record.choice or {})
-        sample.log(replace(record, choice=merged, iterations=record.iterations + before))
+        sample.log(replace(record, choice=choice, iterations=record.iterations + before))
 
-    if choice["form"] in (EACH, DIRECTIONS):
+    if choice["form"] == EACH:
         begun = with_kernel(problem, kernels[best]) if several else problem
         return learn(replace(sample, log=log), per_feature(begun), learning, options.seed)
     stage = begin_stage(sample, with_kernel(problem, kernels[best]), learning, options.seed)
     stage.evaluate_next(fresh=True)
     log(stage.record())
     return stage.kernel
+
+
+def _by_folds(
+    sample: Sample,
+    problem: Problem,
+    learning: LearningOptions,
+    options: Options,
+    kernels: list[Kernel | Several],
+    *,
+    all_candidates: bool,
+) -> dict[str, Any]:
+    """Return the choice of the form by cross-validation (``choice_of``), with the number of evaluations."""
+    sums: list[list[float]] = []
+    evaluated, held = 0, 0
+    folds = stratified_folds(problem, options.seed, sample.rows.rows)
+    while len(sums) < FOLDS and held < HELD_OUT:
+        fold = folds[len(sums)]
+        if problem.n_classes > 2 or (problem.classifies and not all_candidates):
+            errors, evaluations = _fold_losses_of_classes(sample, problem, learning, options, kernels, fold)
+        else:
+            running = still_running(problem, sums, len(WIDTHS) + 1 + (learning.metric == "auto"))
+            errors, evaluations = _fold_losses(
+                sample, problem, learning, options, fold, running, all_candidates=all_candidates
+            )
+        errors = with_ratios(errors, sums)
+        evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, errors]
+    return choice_of(problem, np.array(sums), held) | {"evaluations": evaluated}
 
 
 def choice_of(problem: Problem, losses: Float, held: int) -> dict[str, Any]:

@@ -126,7 +126,8 @@ class Stage:
     """A search with constant rows and centres; the centres are the first ``count`` columns of ``pool``.
 
     With several kernels, each centre has several columns. ``first`` is the evidence of the first evaluation, ``best``
-    is the evaluation with the best evidence, and ``reason`` is the reason for the end of the search. ``choice`` states what was compared, for the history.
+    is the evaluation with the best evidence, and ``reason`` is the reason for the end of the search. ``choice`` states
+    what was compared, for the history.
     """
 
     sample: Sample
