@@ -37,24 +37,26 @@ class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
 
     Parameters
     ----------
-    kernel : str, option value, kernel, callable, list of these, or None, default="gaussian"
-        Kernel: "gaussian" (or "rbf"), "laplacian", "matern32", "matern52", "polynomial", "sigmoid", "categorical",
-        "linear", "linear-spline", "none" (only the functions of basis), or "module:function", a Python function of
-        points (n, d) and centres (m, d) that returns k (n, m); every worker must be able to import it. Any callable of
-        points and centres works if the fit runs in this process. An option value such as
-        ``Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))`` has options of its own; a kernel
-        of ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a list, each
-        candidate row offers one basis function per kernel. None means "none".
+    kernel : str, option value, kernel, callable, list of these, or None, default="auto"
+        Kernel: "auto" (the family of largest evidence among "gaussian", "matern52" and "matern32", if gamma is learned
+        for a regression; otherwise "gaussian"), "gaussian" (or "rbf"), "laplacian", "matern32", "matern52",
+        "polynomial", "sigmoid", "categorical", "linear", "linear-spline", "none" (only the functions of basis), or
+        "module:function", a Python function of points (n, d) and centres (m, d) that returns k (n, m); every worker
+        must be able to import it. Any callable of points and centres works if the fit runs in this process. An option
+        value such as ``Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))`` has options of its
+        own; a kernel of ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a
+        list, each candidate row offers one basis function per kernel. None means "none".
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,), default="auto"
         Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A number,
         one number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence),
         "learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned per
-        feature; up to 2,000 rows, held-out rows decide whether one width predicts as well). Not used by "linear",
-        "linear-spline" and functions. In 1/unit² of the kernel's inputs; without ``standardize`` "scale" is 1/(d·var).
-        Not together with an option value such as ``Gaussian(...)``, which has its own gamma. For a kernel of
-        ``partirvm.kernels`` "learn" and "learn-per-feature" learn all its parameters from their values on. "auto" means
-        "scale" below 20 rows. A categorical column has the factor exp(−gamma_j [x_j ≠ z_j]); "scale" treats it as a
-        number of variance (1 − 1/levels)/2.
+        feature or, for a regression, per learned direction of the features; up to 2,000 rows, held-out rows decide
+        which, and whether one width predicts as well). Not used by "linear", "linear-spline" and functions. GAMMAHELP
+        In 1/unit² of the kernel's inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option
+        value such as ``Gaussian(...)``, which has its own gamma. For a kernel of ``partirvm.kernels`` "learn" and
+        "learn-per-feature" learn all its parameters from their values on. "auto" means "scale" below 20 rows. A
+        categorical column has the factor exp(−gamma_j [x_j ≠ z_j]); "scale" treats it as a number of variance (1 −
+        1/levels)/2.
     basis : None, "linear", str, callable, transformer or list of these, default=None
         Basis functions beside those of the kernel, each with its own α: "linear" (the features), "module:function", a
         Python function of rows (n, d) that returns φ (n, B), or several of these. Any callable works if the fit runs in

@@ -66,6 +66,12 @@ FAMILY_ROWS = 2000
 DRAW = 5
 """Number that makes the random rows different from other draws with the same seed."""
 
+ROUGH = 5.0
+"""Nats by which a rougher family may have less evidence and is still chosen.
+
+A tied RVM of few centres favours smooth functions more than the final fit of many vectors does.
+"""
+
 BESIDE = 0.1
 """First gamma of a direction that stands beside the features, relative to that of a standardised input alone."""
 
@@ -112,7 +118,7 @@ def with_best_family(
         other = candidate(best, with_family(cast(Kernel, best.kernel), name, d), start.logs, LATER_STEP)
         other.climb(other.evaluate_next(best.best, fresh=True))
         tried[name] = other.value
-        if other.value > best.value:
+        if other.value > best.value - ROUGH:
             best, chosen = other, name
     return with_kernel(problem, with_family(kernel, chosen, d)), tried
 

@@ -70,8 +70,14 @@ ASKED = {
         {"strategy": "basic", "last_rows": "sample", "sample_rows": 50},
     ),
     "kernel": (
-        {"kernel": Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))},
-        {"gamma": "learn-per-feature", "gamma_prior": "half-normal", "gamma_multiples": (1.0, 8.0)},
+        {"kernel": Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8), metric="low-rank")},
+        {
+            "kernel": "gaussian",
+            "metric": "low-rank",
+            "gamma": "learn-per-feature",
+            "gamma_prior": "half-normal",
+            "gamma_multiples": (1.0, 8.0),
+        },
     ),
     "widths": ({"kernel": Matern52(np.array([0.5, 2.0]))}, {"kernel": "matern52", "gamma": [0.5, 2.0]}),
     "solvers": ({"solver": FixedPoint(updates="em")}, {"solver": "fixed-point", "updates": "em"}),
