@@ -51,12 +51,11 @@ class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
         one number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence),
         "learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned per
         feature or, for a regression, per learned direction of the features; up to 2,000 rows, held-out rows decide
-        which, and whether one width predicts as well). Not used by "linear", "linear-spline" and functions. GAMMAHELP
-        In 1/unit² of the kernel's inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option
-        value such as ``Gaussian(...)``, which has its own gamma. For a kernel of ``partirvm.kernels`` "learn" and
-        "learn-per-feature" learn all its parameters from their values on. "auto" means "scale" below 20 rows. A
-        categorical column has the factor exp(−gamma_j [x_j ≠ z_j]); "scale" treats it as a number of variance (1 −
-        1/levels)/2.
+        which, and whether one width predicts as well). Not used by "linear", "linear-spline" and functions. In 1/unit²
+        of the kernel's inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option value such as
+        ``Gaussian(...)``, which has its own gamma. For a kernel of ``partirvm.kernels`` "learn" and "learn-per-feature"
+        learn all its parameters from their values on. "auto" means "scale" below 20 rows. A categorical column has the
+        factor exp(−gamma_j [x_j ≠ z_j]); "scale" treats it as a number of variance (1 − 1/levels)/2.
     basis : None, "linear", str, callable, transformer or list of these, default=None
         Basis functions beside those of the kernel, each with its own α: "linear" (the features), "module:function", a
         Python function of rows (n, d) that returns φ (n, B), or several of these. Any callable works if the fit runs in
