@@ -66,7 +66,7 @@ CASES = {
     "callable": ({"basis": squares, "gamma": 0.3}, squares),
     "list": ({"basis": ["linear", squares], "gamma": 0.3}, both),
     "alone": ({"basis": ["linear", squares], "kernel": None}, both),
-    "learned": ({"basis": "linear", "gamma": "learn-per-feature"}, linear),
+    "learned": ({"kernel": "gaussian", "basis": "linear", "gamma": "learn-per-feature"}, linear),
     "rounds": ({"basis": "linear", "gamma": 0.3, "strategy": "working-set", "partition_size": 30}, linear),
     "merged": ({"basis": "linear", "gamma": 0.3, "strategy": "split-merge", "partition_size": 40}, linear),
     "weights": (

@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 
-from partirvm import Gaussian, RVMRegressor, WorkingSet
+from partirvm import Radial, RVMRegressor, WorkingSet
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.jobs import partial_fit
 
@@ -171,10 +171,10 @@ def test_steps_and_refusals():
     with pytest.raises(UsageError, match=r"gamma is 7\.0, and was 0\.5 at the first rows: partial_fit keeps it"):
         first.set_params(gamma=7.0).partial_fit(*more[:2])
     assert first.model_.digest() == digest
-    with pytest.raises(UsageError, match=r"Gaussian\.gamma is 7\.0, and was 0\.5 at the first rows"):
-        first.set_params(gamma="auto", kernel=Gaussian(gamma=7.0)).partial_fit(*more[:2])
+    with pytest.raises(UsageError, match=r"Radial\.gamma is 7\.0, and was 0\.5 at the first rows"):
+        first.set_params(gamma="auto", kernel=Radial(gamma=7.0)).partial_fit(*more[:2])
     assert first.model_.digest() == digest
-    first.set_params(kernel=Gaussian(gamma=OPTIONS["gamma"]), tol=1e-5).partial_fit(*more[:2])
+    first.set_params(kernel=Radial(gamma=OPTIONS["gamma"]), tol=1e-5).partial_fit(*more[:2])
     assert first.model_.n_rows == 381
     constant = RVMRegressor(**OPTIONS).partial_fit(X, np.ones(200))
     with pytest.raises(DataError, match="the target of the first rows was constant"):
