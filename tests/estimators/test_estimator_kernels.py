@@ -128,7 +128,10 @@ def test_clones_and_parameters_keep_the_kernel():
 
 
 REFUSED = {
-    "an unknown name": ({"kernel": "laplace"}, r"kernel is 'laplace'; known: auto, gaussian, laplacian, .*'module:function'"),
+    "an unknown name": (
+        {"kernel": "laplace"},
+        r"kernel is 'laplace'; known: auto, gaussian, laplacian, .*'module:function'",
+    ),
     "a class": ({"kernel": Gaussian}, r"kernel is <class .*Gaussian\(0\.5\)"),
     "a number": ({"kernel": 3}, r"kernel is 3; known"),
     "no function": ({"kernel": "kernel_cases:"}, r"function 'kernel_cases:': it must be named as 'module:function'"),

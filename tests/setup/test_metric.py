@@ -1,0 +1,217 @@
+"""Families and directions: gradients of the mean, the search's start, what is taken and what is left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sampling import Passes, problem_of, sample_of
+from scipy.stats import ortho_group
+
+from partirvm import Gaussian as GaussianOption
+from partirvm import Matern32 as Matern32Option
+from partirvm import Radial, RVMRegressor
+from partirvm.kernels import Categorical, Directions, Gaussian, Laplacian, Matern32, Matern52, OnColumns, Product
+from partirvm.likelihoods.slope_passes import InputGradientPass, SlopePass
+from partirvm.setup import metric
+from partirvm.setup.kernel_search import learning_options
+from partirvm.setup.metric import DIRECTIONS, EACH, along_directions, learn, turnable, with_best_family, with_family
+
+
+def ridge(n, d, seed=0, noise=0.1):
+    """A wave along (1, 1, 0, ...)/√2, which no single feature shows, and a slow trend along (1, −1, 0, ...)."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    y = np.sin(2 * (X[:, 0] + X[:, 1])) + 0.3 * (X[:, 0] - X[:, 1]) + noise * rng.normal(size=n)
+    return X, y - y.mean()
+
+
+def learned(X, y, kernel, metric="auto", passes=None):
+    """The last line of history and the kernel."""
+    lines, options = [], learning_options(len(X), classes=False, metric=metric)
+    with sample_of(X, y, passes=passes, lines=lines) as sample:
+        found = learn(sample, problem_of(X, y, kernel), options, 0)
+    assert found.spec() == lines[-1].kernel
+    return lines[-1], found
+
+
+def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
+    """Central differences of Φμ at the rows, with row weights, summed over two columns of μ; a bias does not count."""
+    rng = np.random.default_rng(1)
+    X, w, mean = rng.normal(size=(30, 3)), rng.choice([0.5, 2.0], size=30), rng.normal(size=(6, 2))
+    problem = problem_of(X, X[:, 0], Gaussian((0.3, 0.5, 0.1)))
+    design = problem.empty.with_centres(X[:5], np.arange(5), bias=True)
+    with sample_of(X, X[:, 0], w, tile_rows=8) as sample:
+        (found,) = sample.run(InputGradientPass(design, mean))
+    step, total = 1e-5, 0.0
+    for k in range(2):
+        slopes = [(design.block(X + e) - design.block(X - e)) @ mean[:, k] / (2 * step) for e in step * np.eye(3)]
+        gradient = np.stack(slopes, axis=1)
+        total = total + (w[:, None] * gradient).T @ gradient
+    np.testing.assert_allclose(found, total, rtol=1e-7)
+
+
+@pytest.mark.parametrize("family", [Gaussian, Matern32, Matern52])
+def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input(family):
+    """Largest eigenvalue first; gamma_i = family's factor / (d · variance along the direction)."""
+    rng = np.random.default_rng(2)
+    axes = ortho_group.rvs(3, random_state=2)
+    outer = axes.T @ np.diag([5.0, 2.0, 1.0]) @ axes
+    covariance = np.cov(rng.normal(size=(50, 3)) * [1.0, 2.0, 0.5], rowvar=False)
+    found = along_directions(family(0.7), outer, covariance)
+    np.testing.assert_allclose(np.abs(np.array(found.axes) @ axes.T), np.eye(3), atol=1e-12)
+    variance = np.array([a @ covariance @ a for a in axes])
+    np.testing.assert_allclose(found.kernel.gamma, metric.FAMILIES[family.name] / (3 * variance), rtol=1e-10)
+    assert not found.free
+
+
+def test_a_rank_leaves_the_features_beside_the_directions():
+    """One direction of three features; these keep their gamma. Many features get as many directions as entries allow."""
+    outer = np.diag([1.0, 3.0, 2.0])
+    found = along_directions(Gaussian((0.1, 0.2, 0.3)), outer, np.eye(3), rank=1)
+    assert found.features
+    np.testing.assert_allclose(np.abs(found.axes), [[0.0, 1.0, 0.0]], atol=1e-15)
+    assert found.kernel.gamma == pytest.approx((metric.BESIDE / 3, 0.1, 0.2, 0.3))
+    many = along_directions(Gaussian(0.1), np.diag(np.arange(200.0)), np.eye(200))
+    assert len(many.axes) == metric.MOST_ENTRIES // 200
+    assert len(many.kernel.gamma) == len(many.axes) + 200
+
+
+def test_only_numeric_columns_get_directions():
+    """In a product with categories, and not where a kernel sees one feature or is not radial."""
+    mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
+    assert turnable(mixed, 3)
+    found = along_directions(mixed, np.diag([1.0, 9.0, 2.0]), np.eye(3))
+    np.testing.assert_allclose(np.abs(found.parts[0].kernel.axes), [[0.0, 1.0], [1.0, 0.0]], atol=1e-15)
+    assert found.parts[0].columns == (0, 2)
+    assert found.parts[1] == mixed.parts[1]
+    assert not turnable(Laplacian(0.5), 3)
+    assert not turnable(Product((OnColumns(Gaussian(0.5), (0,)), OnColumns(Categorical(0.7), (1,)))), 2)
+
+
+def test_a_wave_along_a_diagonal_is_found():
+    """The direction of the largest gamma is that of the wave, and the evidence is far above that of widths."""
+    line, kernel = learned(*ridge(600, 4), Gaussian((0.25,) * 4))
+    assert line.choice["form"] == DIRECTIONS
+    assert line.choice["directions"] > 100
+    first = np.array(kernel.axes[int(np.argmax(kernel.kernel.gamma))])
+    assert abs(first @ [0.5**0.5, 0.5**0.5, 0, 0]) > 0.99
+
+
+def test_directions_that_gain_nothing_are_left():
+    """A sum of functions of single features: the last line is the width per feature, and its kernel is what counts."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(500, 3))
+    y = np.sin(3 * X[:, 0]) + X[:, 1] ** 2 / 4 + 0.1 * rng.normal(size=500)
+    line, kernel = learned(X, y - y.mean(), Gaussian((1 / 3,) * 3))
+    assert line.choice["form"] == EACH
+    assert isinstance(kernel, Gaussian)
+
+
+def test_free_directions_must_pay_for_each_entry(monkeypatch):
+    """Above ``FREE_ROWS`` entries move too: they are taken for a gain of half a log N each, else the fixed ones stay."""
+    monkeypatch.setattr(metric, "FREE_ROWS", 100)
+    X, y = ridge(500, 3, noise=0.02)
+    passes = Passes()
+    line, kernel = learned(X, y, Gaussian((1 / 3,) * 3), "directions", passes)
+    tried = [one.design.kernel for one in passes.of(SlopePass) if isinstance(one.design.kernel, Directions)]
+    fixed, free = [one for one in tried if not one.free], [one for one in tried if one.free]
+    assert fixed
+    assert len({one.axes for one in fixed}) == 1
+    assert len({one.axes for one in free}) > 1
+    assert kernel.free in (True, False)
+    monkeypatch.setattr(metric, "FREE_ROWS", 10**6)
+    before, still = learned(X, y, Gaussian((1 / 3,) * 3), "directions")
+    assert not still.free
+    gain = line.log_evidence - before.log_evidence
+    assert kernel.free == (gain > 0.5 * 9 * np.log(500))
+    assert gain >= 0
+
+
+@pytest.mark.parametrize(("nu", "name"), [(0.0, "gaussian"), (1.5, "matern32")])
+def test_the_family_of_the_process_that_made_the_target_is_found(nu, name):
+    """Draws of Gaussian processes of one input, smooth and rough; the evidence of each tried family is in the result."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-3, 3, size=(400, 1))
+    twin = {"gaussian": Gaussian(4.0), "matern32": Matern32(4.0)}[name]
+    K = np.empty((400, 400)).T
+    twin.prepare(X)(X, K)
+    y = np.linalg.cholesky(K + 1e-8 * np.eye(400)) @ rng.normal(size=400) + 0.01 * rng.normal(size=400)
+    problem, options = problem_of(X, y - y.mean(), Gaussian(1.0)), learning_options(400, classes=False)
+    with sample_of(X, y - y.mean()) as sample:
+        found, tried = with_best_family(sample, problem, options, 0)
+    assert set(tried) == set(metric.FAMILIES)
+    assert found.empty.kernel.name == name
+    assert tried[name] >= max(tried.values()) - metric.ROUGH
+    assert found.empty.kernel.gamma == pytest.approx((metric.FAMILIES[name],))
+
+
+def test_a_family_that_is_not_radial_stays():
+    """No families are tried."""
+    X, y = ridge(60, 2)
+    problem = problem_of(X, y, Laplacian(0.5))
+    with sample_of(X, y) as sample:
+        assert with_best_family(sample, problem, learning_options(60, classes=False), 0) == (problem, {})
+
+
+def test_other_families_keep_the_form_of_a_kernel():
+    """Each radial part is replaced, at a typical gamma of its family; the directions of one stay."""
+    mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
+    found = with_family(mixed, "matern52", 3)
+    assert found.parts[0].kernel.gamma == pytest.approx((0.375, 0.075))
+    assert isinstance(found.parts[0].kernel, Matern52)
+    assert with_family(Directions(Gaussian(1.0), [[1.0, 2.0]]), "matern32", 2) == Directions(
+        Matern32(0.5), [[1.0, 2.0]]
+    )
+
+
+def test_rotated_inputs_are_predicted_as_well():
+    """Directions see no difference beyond noise; a width per feature loses more than a fifth (cos of one coordinate)."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(900, 5))
+    f = np.cos(3 * X[:, 0]) + 0.5 * np.sin(X[:, 1])
+    y, Q = f + 0.1 * rng.normal(size=900), ortho_group.rvs(5, random_state=5)
+
+    def error(inputs, kernel):
+        model = RVMRegressor(kernel=kernel, random_state=0).fit(inputs[:500], y[:500])
+        return float(np.sqrt(np.mean((model.predict(inputs[500:]) - f[500:]) ** 2)))
+
+    widths = [error(Z, GaussianOption(metric="widths")) for Z in (X, X @ Q)]
+    assert widths[1] > 1.2 * widths[0]
+    assert error(X @ Q, "gaussian") < 0.5 * widths[1]
+
+
+def test_the_estimator_and_the_history_state_what_was_chosen():
+    """``kernel_``, ``feature_relevance_`` as the diagonal of the metric, and the text of the plan."""
+    X, y = ridge(300, 3, noise=0.05)
+    model = RVMRegressor(random_state=0).fit(X, y)
+    kernel, line = model.kernel_, next(h for h in reversed(model.history_) if h["kind"] == "kernel")
+    assert isinstance(kernel, Directions)
+    assert set(line["choice"]) >= {"families", "form", "directions"}
+    assert "along 3 directions" in line["text"]
+    assert "a width per direction" in line["text"]
+    axes, gamma = np.array(kernel.axes), np.array(kernel.kernel.gamma)
+    relevance = np.diagonal(axes.T @ np.diag(gamma) @ axes)
+    np.testing.assert_allclose(model.feature_relevance_, relevance / relevance.max(), rtol=1e-12)
+
+
+def test_a_given_metric_is_used():
+    """Without a comparison, whatever the evidence says; fixed numbers cannot have one."""
+    X, y = ridge(200, 3)
+    for option, form in ((Radial(metric="directions"), False), (Matern32Option(metric="low-rank"), True)):
+        kernel = RVMRegressor(kernel=option, random_state=0).fit(X, y).kernel_
+        assert isinstance(kernel, Directions)
+        assert kernel.features is (form and len(kernel.axes) < 3)
+    widths = RVMRegressor(kernel=GaussianOption(metric="widths"), random_state=0).fit(X, y).kernel_
+    assert isinstance(widths, Gaussian)
+
+
+def test_few_rows_ask_folds_before_they_turn(monkeypatch):
+    """A small gain is compared on held-out rows: the errors of all three forms are in the history."""
+    X, y = ridge(150, 3, noise=0.4)
+    monkeypatch.setattr(metric.Learned, "sure_gain", property(lambda self: np.inf))
+    model = RVMRegressor(kernel="gaussian", random_state=0).fit(X, y)
+    choice = next(h for h in reversed(model.history_) if h["kind"] == "kernel")["choice"]
+    assert set(choice["errors"]) >= {EACH, DIRECTIONS}
+    assert choice["rows"] == 150
+    least = min(choice["errors"].values())
+    assert choice["errors"][choice["form"]] == least or choice["form"] != DIRECTIONS
