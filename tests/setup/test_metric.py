@@ -65,7 +65,7 @@ def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input
 
 
 def test_a_rank_leaves_the_features_beside_the_directions():
-    """One direction of three features; these keep their gamma. Many features get as many directions as entries allow."""
+    """One direction of three features, which keep their gamma. Many features get as many directions as entries allow."""
     outer = np.diag([1.0, 3.0, 2.0])
     found = along_directions(Gaussian((0.1, 0.2, 0.3)), outer, np.eye(3), rank=1)
     assert found.features
@@ -108,7 +108,7 @@ def test_directions_that_gain_nothing_are_left():
 
 
 def test_free_directions_must_pay_for_each_entry(monkeypatch):
-    """Above ``FREE_ROWS`` entries move too: they are taken for a gain of half a log N each, else the fixed ones stay."""
+    """Above ``FREE_ROWS`` entries move too, and are taken for a gain of half a log N each; else the fixed ones stay."""
     monkeypatch.setattr(metric, "FREE_ROWS", 100)
     X, y = ridge(500, 3, noise=0.02)
     passes = Passes()
@@ -129,7 +129,7 @@ def test_free_directions_must_pay_for_each_entry(monkeypatch):
 
 @pytest.mark.parametrize(("nu", "name"), [(0.0, "gaussian"), (1.5, "matern32")])
 def test_the_family_of_the_process_that_made_the_target_is_found(nu, name):
-    """Draws of Gaussian processes of one input, smooth and rough; the evidence of each tried family is in the result."""
+    """Draws of Gaussian processes of one input, smooth and rough; the result states the evidence of each family."""
     rng = np.random.default_rng(4)
     X = rng.uniform(-3, 3, size=(400, 1))
     twin = {"gaussian": Gaussian(4.0), "matern32": Matern32(4.0)}[name]
@@ -165,7 +165,7 @@ def test_other_families_keep_the_form_of_a_kernel():
 
 
 def test_rotated_inputs_are_predicted_as_well():
-    """Directions see no difference beyond noise; a width per feature loses more than a fifth (cos of one coordinate)."""
+    """Directions lose little; a width per feature loses more than a fifth (the cosine of one coordinate)."""
     rng = np.random.default_rng(5)
     X = rng.normal(size=(900, 5))
     f = np.cos(3 * X[:, 0]) + 0.5 * np.sin(X[:, 1])
