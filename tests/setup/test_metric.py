@@ -65,7 +65,7 @@ def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input
 
 
 def test_a_rank_leaves_the_features_beside_the_directions():
-    """One direction of three features, which keep their gamma. Many features get as many directions as entries allow."""
+    """One direction of three features, which keep their gamma. Many features get the directions that entries allow."""
     outer = np.diag([1.0, 3.0, 2.0])
     found = along_directions(Gaussian((0.1, 0.2, 0.3)), outer, np.eye(3), rank=1)
     assert found.features
