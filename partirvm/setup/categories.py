@@ -122,7 +122,7 @@ def _names(kernel: Kernel | Several, features: Sequence[str]) -> list[str]:
     if isinstance(kernel, Directions):
         directions = [f"direction {i + 1}" for i in range(len(kernel.axes))]
         own = _names(kernel.kernel, [*directions, *features] if kernel.features else directions)
-        return own + [f"{name} in {direction}" for direction in directions for name in features]
+        return own + [f"{name} in {direction}" for direction in directions for name in features if kernel.free]
     if isinstance(kernel, Product | Sum):
         own = list(kernel.parameters[: len(kernel.parameters) - sum(len(part.parameters) for part in kernel.parts)])
         for part in kernel.parts:

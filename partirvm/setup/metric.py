@@ -96,18 +96,20 @@ def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
 
 def with_best_family(
     sample: Sample, problem: Problem, learning: LearningOptions, seed: int
-) -> tuple[Problem, dict[str, float]]:
-    """Return the problem with the initial kernel of the best family, and the evidence of each tried family in nats.
+) -> tuple[Problem, dict[str, float], str]:
+    """Return the problem with the initial kernel of the best family, the evidence of each family, and the best one.
 
-    The families are compared with a width per feature on at most ``FAMILY_ROWS`` rows. The search of each family begins
-    at the best widths of the families before.
+    The evidence is in nats. The families are compared with a width per feature on at most ``FAMILY_ROWS`` rows; up to
+    this number a rougher family is chosen on a near tie (``ROUGH``). The search of each family begins at the best
+    widths of the families before.
     """
     d, kernel = problem.empty.centres.shape[1], problem.empty.kernel
     others = families_of(kernel, d)
     if isinstance(kernel, Several) or not others:
-        return problem, {}
-    numbers = sample.rows.rows
+        return problem, {}, ""
+    numbers, near = sample.rows.rows, ROUGH
     if len(numbers) > FAMILY_ROWS:
+        near = 0.0
         numbers = np.sort(np.random.default_rng((seed, DRAW)).permutation(numbers)[:FAMILY_ROWS])
     each = with_kernel(problem, kernel.per_feature(d))
     best = first_stage(sample.only(numbers), each, replace(learning, prior="flat"), seed, revive=False)
@@ -118,9 +120,9 @@ def with_best_family(
         other = candidate(best, with_family(cast(Kernel, best.kernel), name, d), start.logs, LATER_STEP)
         other.climb(other.evaluate_next(best.best, fresh=True))
         tried[name] = other.value
-        if other.value > best.value - ROUGH:
+        if other.value > best.value - near:
             best, chosen = other, name
-    return with_kernel(problem, with_family(kernel, chosen, d)), tried
+    return with_kernel(problem, with_family(kernel, chosen, d)), tried, chosen
 
 
 @dataclass(frozen=True)

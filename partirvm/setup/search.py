@@ -129,8 +129,8 @@ class Measuring:
         try:
             with self._sample(problem, LEARNING_ROWS, lines, room) as sample:
                 if chooses_family(parameters) and not problem.classifies:
-                    problem, tried = with_best_family(sample, problem, learning, parameters.seed)
-                    sample = lines.with_families(sample, tried)
+                    problem, tried, family = with_best_family(sample, problem, learning, parameters.seed)
+                    sample = lines.with_families(sample, tried, family) if tried else sample
                 if chooses(parameters):
                     choose(sample, problem, learning, options, all_candidates=all_candidates)
                 else:
@@ -184,9 +184,9 @@ class _Lines:
         """Store the best kernel so far."""
         self.best = kernel
 
-    def with_families(self, sample: Sample, tried: dict[str, float]) -> Sample:
-        """Return the sample whose records state the evidence of each tried family of kernels, in nats."""
-        facts = {"families": tried}
+    def with_families(self, sample: Sample, tried: dict[str, float], family: str) -> Sample:
+        """Return the sample whose records state the family, and the evidence of each family that was tried, in nats."""
+        facts = {"families": tried, "family": family}
         return replace(sample, log=lambda record: self.add(replace(record, choice=facts | (record.choice or {}))))
 
     def add(self, record: Record) -> None:
@@ -229,15 +229,16 @@ def learned_text(entry: Entry, features: Sequence[str]) -> str:
 def _reason(entry: Entry) -> str:
     """State the chosen family and form of the kernel and the reason for them; empty if nothing was compared."""
     choice = entry["choice"]
-    return "" if choice is None else _reason_of_family(choice.get("families", {})) + _reason_of_form(entry, choice)
+    return "" if choice is None else _reason_of_family(choice) + _reason_of_form(entry, choice)
 
 
-def _reason_of_family(tried: dict[str, float]) -> str:
-    """State the evidence of the best family against the next one."""
+def _reason_of_family(choice: dict[str, Any]) -> str:
+    """State the evidence of the chosen family against the best other one."""
+    tried, chosen = choice.get("families", {}), choice.get("family")
     if len(tried) < 2:
         return ""
-    best, other = sorted(tried, key=lambda name: -tried[name])[:2]
-    return f"{best}, with {tried[best] - tried[other]:,.1f} nats more evidence than {other}; "
+    other = max((name for name in tried if name != chosen), key=tried.__getitem__)
+    return f"{chosen}, evidence {tried[chosen] - tried[other]:+,.1f} nats against {other}; "
 
 
 def _reason_of_form(entry: Entry, choice: dict[str, Any]) -> str:
