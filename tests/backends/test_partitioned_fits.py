@@ -189,7 +189,7 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(
     for name, way in ways.items():
         limit = way.get("memory_limit", "auto")
         fitted = jobs.fit(data.url, str(tmp_path / name), replace(asked, memory_limit=limit), client=way.get("client"))
-        assert fitted.history[0]["choice"]["each"] > 0
+        assert any("form" in (entry["choice"] or {}) for entry in fitted.history)
         assert any(entry["taken"] is not None for entry in fitted.history) == (not K)
         found[name] = left(fitted)
     assert all(one == found["inline"] for one in found.values())

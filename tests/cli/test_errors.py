@@ -57,7 +57,10 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "a folder that is no data": (("fit", "{folder}", "{new}"), r"no DATA here.*partirvm ingest"),
     "job in the way": (("fit", "{train}", "{job}"), r"job exists already.*--overwrite"),
     "not a job": (("fit", "{train}", "{test}", "--overwrite"), r"exists and is not a job: it is not overwritten"),
-    "unknown kernel": (("fit", "{train}", "{new}", "--kernel", "laplace"), r"kernel is 'laplace'; known: gaussian"),
+    "unknown kernel": (
+        ("fit", "{train}", "{new}", "--kernel", "laplace"),
+        r"kernel is 'laplace'; known: auto, gaussian",
+    ),
     "no kernel's function": (("fit", "{train}", "{new}", "--kernel", "a b:c"), r"must be named as 'module:function'"),
     "no kernel's module": (("fit", "{train}", "{new}", "--kernel", "no_such:f"), r"'no_such' cannot be .*PYTHONPATH"),
     "gamma of a line": (

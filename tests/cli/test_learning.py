@@ -12,7 +12,7 @@ LEARNED = re.compile(
 
 def test_a_kernel_is_learned(tour, cli, cli_json, tmp_path):
     """A line while it runs, one of the plan; a model that predicts better than that of the start; a report."""
-    asked = ("--gamma", "learn-per-feature", "--partition-size", "60", "--max-rounds", "1")
+    asked = ("--kernel", "gaussian", "--gamma", "learn-per-feature", "--partition-size", "60", "--max-rounds", "1")
     status, out, _ = cli("plan", tour.train, *asked)
     assert status == 0
     assert re.search(rf"^learned     {LEARNED.pattern}$", out, re.M)
@@ -22,7 +22,7 @@ def test_a_kernel_is_learned(tour, cli, cli_json, tmp_path):
     lines = [line for line in err.splitlines() if line.startswith("learned: ")]
     assert len(lines) >= 1
     assert all(LEARNED.search(line) for line in lines)
-    assert cli("fit", tour.train, plain, "--gamma", "scale", *asked[2:])[0] == 0
+    assert cli("fit", tour.train, plain, "--gamma", "scale", *asked[4:])[0] == 0
     learned, start = (cli_json("evaluate", each, tour.test, "--quiet")["rmse"] for each in (job, plain))
     assert learned < start
     assert cli("report", job, str(tmp_path / "report.html"))[0] == 0

@@ -24,11 +24,12 @@ from partirvm.options import values as options
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
 from partirvm.setup import choosing, kernel_search
-from partirvm.setup.choosing import EACH
+from partirvm.setup.choosing import ONE
+from partirvm.setup.metric import EACH
 from partirvm.setup.resolve import resolve
 from partirvm.setup.search import Measuring, StoppedError
 
-ASKED = Request(gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
+ASKED = Request(kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")
 KERNEL = r"gaussian, gamma of wave \S+, gamma of slope \S+: from 600 rows × 240 centres, \d+ evaluations"
 
@@ -79,13 +80,14 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path):
 def test_auto_is_the_default_and_says_why(data, tmp_path):
     """Of 600 rows some are held out: a width of each errs less, as the first feature is noise; plan, history, spec; a
     resume goes on with it, to the bits of a fit without a break."""
-    asked = replace(ASKED, gamma="auto", partition_size=60)
+    asked = replace(ASKED, gamma="auto", metric="widths", partition_size=60)
     assert Request().gamma == "auto"
     whole = jobs.fit(data, str(tmp_path / "whole"), replace(asked, max_rounds=4))
     learned, *_ = whole.history
+    errors = learned["choice"]["errors"]
     assert learned["choice"]["form"] == EACH
-    assert learned["choice"]["each"] == pytest.approx(0.1, rel=0.1)
-    assert learned["choice"]["one"] > 1.1 * learned["choice"]["each"]
+    assert errors[EACH] == pytest.approx(0.1, rel=0.1)
+    assert errors[ONE] > 1.1 * errors[EACH]
     assert learned["choice"]["rows"] == 600
     because = rf"a width per feature: RMSE on 600 held-out rows 0\.\d+, with one width 0\.\d+: {KERNEL}"
     assert re.match(because, learned["text"])
@@ -106,7 +108,7 @@ def test_auto_of_little_or_of_much_does_not_ask(monkeypatch):
     assert "no kernel was learned: gamma is 'scale', because 19 rows are too few" in few.plan_.notes
     assert [entry["kind"] for entry in few.history_] == ["final"]
     monkeypatch.setattr(choosing, "MANY", 119)
-    many = RVMRegressor(random_state=0).fit(X, y)
+    many = RVMRegressor(kernel=options.Gaussian(metric="widths"), random_state=0).fit(X, y)
     assert many.history_[0]["choice"] == {"form": EACH, "rows": 120}
     assert many.plan_.learned.startswith("a width per feature, because there are 120 rows: gaussian, gamma of x2")
     for kernel in (Gaussian(0.5), "linear"):
@@ -281,7 +283,8 @@ def test_a_classifier_learns():
 def test_several_targets_are_judged_by_the_fit_of_all_rows():
     """With all rows as candidates: the error held out is that of both targets."""
     X, y = rows(80)
-    model = RVMRegressor(strategy="basic", random_state=0).fit(X, np.column_stack([y, -y]))
+    asked = {"kernel": options.Gaussian(metric="widths"), "strategy": "basic", "random_state": 0}
+    model = RVMRegressor(**asked).fit(X, np.column_stack([y, -y]))
     choice = model.history_[0]["choice"]
     assert choice["rows"] == 80
-    assert 0 < choice["each"] < y.std()
+    assert 0 < choice["errors"][EACH] < y.std()
