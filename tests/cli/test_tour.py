@@ -243,7 +243,8 @@ def test_another_kernel(tour, cli, tmp_path, kernel):
 
 def test_every_option_reaches_the_parameters():
     arguments = (
-        "d j --strategy basic --likelihood full --selection gain --solver fixed-point --kernel gaussian --metric low-rank --gamma 0.1,2 "
+        "d j --strategy basic --likelihood full --selection gain --solver fixed-point --kernel gaussian "
+        "--metric low-rank --gamma 0.1,2 "
         "--partition-size 7 --stop-fraction 0.25 --max-rounds 3 --max-vectors 9 --time-limit 1.5h --memory-limit 2GiB "
         "--no-standardize --no-intercept --tol 1e-5 --noise-variance 0.5 "
         "--seed 5 --final-likelihood sample --likelihood-rows 70 --noise-rows 80 --noise-every 2 "
