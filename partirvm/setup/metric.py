@@ -138,6 +138,12 @@ class Learned:
         return -np.inf if self.directions is None else self.directions.value - self.widths.value
 
     @property
+    def least_gain(self) -> float:
+        """One nat for the width of each direction."""
+        assert self.directions is not None
+        return float(sum("gamma" in name for name in self.directions.kernel.parameters))
+
+    @property
     def sure_gain(self) -> float:
         """Half a log N for each angle of a rotation (Schwarz 1978, "Estimating the dimension of a model"), in nats."""
         d = self.widths.pool.centres.shape[1]
@@ -164,7 +170,7 @@ def learn(sample: Sample, problem: Problem, learning: LearningOptions, seed: int
     found = learn_forms(sample, problem, learning, seed)
     if found.directions is None:
         return found.widths.kernel
-    taken = learning.metric != "auto" or found.gain > problem.empty.centres.shape[1]
+    taken = learning.metric != "auto" or found.gain > found.least_gain
     return found.take(DIRECTIONS if taken else EACH, {})
 
 
