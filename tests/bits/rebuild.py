@@ -1,6 +1,6 @@
 """Small fits, and digests of what they find, to hold changes of the program's structure to the same bits.
 
-Ten are asked for by the command line, whose options keep their names, on DATA of several tiles; two are of estimators
+Eleven are asked for by the command line, whose options keep their names, on DATA of several tiles; two are of estimators
 and arrays. What they find depends on NumPy, SciPy and the kernels that these chose for the processor, so digests are
 kept for each of these, in ``rebuild.json`` by ``key()``; ``test_rebuild.py`` compares. A change that is meant to change
 results records them anew, with each kind of kernel that OpenBLAS has for the processor (others stay in the file):
@@ -38,6 +38,7 @@ FITS = {
         "--kernel matern52 --gamma learn-per-feature --gamma-prior half-normal --selection gain --partition-size 30 "
         "--max-rounds 2 --seed 3",
     ),
+    "families and directions": ("numbers", "--metric directions --partition-size 40 --max-rounds 2"),
     "incremental": ("numbers", "--strategy incremental --gamma 1 --likelihood sample --max-rounds 5"),
     "split-merge": (
         "numbers",
