@@ -309,6 +309,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
 
 def _facts(job: Any) -> Any:
     from partirvm.report.basis_table import Function
+    from partirvm.report.directions_table import Direction
     from partirvm.report.page import JobFacts
 
     state, progress, spec = job.state(), job.progress(), job.store.spec()
@@ -328,6 +329,7 @@ def _facts(job: Any) -> Any:
         plan=state.plan,
         history=state.history,
         relevance=_or_none(job.relevance),
+        directions=[Direction(**each) for each in _or_none(job.directions) or ()],
         bases=[Function(**each) for each in _or_none(job.bases) or ()],
         outputs=_or_none(job.outputs) or (),
     )

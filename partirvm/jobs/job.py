@@ -20,7 +20,7 @@ from partirvm.jobs.resume import check_changes, requeue, requeue_grown
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel, ClassModel
-from partirvm.setup.relevance import basis_functions_json, relevances
+from partirvm.setup.relevance import basis_functions_json, directions_json, relevances
 
 Place: TypeAlias = str | os.PathLike[str] | None
 """A path or URL, or None for the stored one."""
@@ -288,6 +288,17 @@ class Job:
         model = self._described()
         found = relevances(model.design.kernel, stored["input_variance"])
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
+
+    def directions(self) -> list[dict[str, Any]]:
+        """Return ``share`` and ``loadings`` of the directions of the kernel as plain JSON (``setup.relevance``).
+
+        The list is empty without directions and before the first model. Raises as ``model`` does.
+        """
+        stored = self.store.decided(allow_code=True)  # the stored spec is only inspected: no code is imported
+        if stored is None or not self.store.has_model():
+            return []
+        model = self._described()
+        return directions_json(model.design.kernel, stored["input_variance"], model.columns.features)
 
     def bases(self) -> list[dict[str, Any]]:
         """Return the relevance of the explicit basis functions as plain JSON (``setup.relevance``).

@@ -77,6 +77,11 @@ class Directions(Described):
                 "direction" + " and feature" * self.features
             )
 
+    def __repr__(self) -> str:
+        """Name the kernel and the shape of its directions; ``spec`` has all numbers."""
+        beside = ", features=True" if self.features else ""
+        return f"Directions({self.kernel.name} along {len(self.axes)} directions of {self.n_features} features{beside})"
+
     @property
     def local(self) -> bool:
         """True: the kernel decreases with the distance, along its directions."""

@@ -58,6 +58,17 @@ def radials(kernel: Kernel | Several, n_features: int) -> list[tuple[Radial, Int
     return found
 
 
+def directions_of(kernel: Kernel, columns: Int) -> list[tuple[Directions, Int]]:
+    """Return the kernels of directions inside a kernel, each with the positions of its features among ``columns``."""
+    if isinstance(kernel, Directions):
+        return [(kernel, columns)]
+    if isinstance(kernel, OnColumns):
+        return directions_of(kernel.kernel, columns[list(kernel.columns)])
+    if isinstance(kernel, Product | Sum):
+        return [found for part in kernel.parts for found in directions_of(part, columns)]
+    return []
+
+
 def with_directions(kernel: Kernel, make: Callable[[Directions], Directions]) -> Kernel:
     """Return the kernel with each kernel of directions replaced."""
     if isinstance(kernel, Directions):

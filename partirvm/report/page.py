@@ -16,7 +16,7 @@ from typing import Any
 from partirvm.options import Request
 from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import printable
-from partirvm.report import basis_table, diagnostics, fit_history, relevance_bars
+from partirvm.report import basis_table, diagnostics, directions_table, fit_history, relevance_bars
 from partirvm.report.fit_history import minus
 from partirvm.report.panel_svg import draw_panel
 from partirvm.report.quantities import (
@@ -50,8 +50,8 @@ class JobFacts:
     ``spec`` has ``data``, ``validation``, ``parameters``, ``versions`` and ``tile_rows``; ``plan`` is the result of
     ``Plan.to_json()``, and ``history`` holds the driver's entries. ``relevance`` is the relevance of each feature, by
     name, as a fraction of the largest relevance. ``relevance`` is None without a model or relevances.
-    ``bases`` are the bias and the basis functions of the fit. ``outputs`` are the names of the targets, or the labels
-    of the classes.
+    ``directions`` are those of the kernel. ``bases`` are the bias and the basis functions of the fit. ``outputs`` are
+    the names of the targets, or the labels of the classes.
     """
 
     location: str
@@ -66,6 +66,7 @@ class JobFacts:
     plan: dict[str, Any] | None
     history: Sequence[dict[str, Any]]
     relevance: Mapping[str, float] | None = None
+    directions: Sequence[directions_table.Direction] = ()
     bases: Sequence[basis_table.Function] = ()
     outputs: Sequence[str] = ()
     seconds: float | None = None
@@ -97,6 +98,7 @@ def page(job: JobFacts) -> str:
         curves=fit_history.curves(found, kind),
         levels=any(stage.kind == "level" for stage in found),
         features=relevance_bars.bars(job.relevance or {}),
+        directions=directions_table.table(job.directions),
         basis=basis_table.table(job.bases),
         diagnostics=_diagnostics(job),
         history=fit_history.history(job.history, found, job.plan, kind, over=_over(job)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.kernels import Kernel, Several
+from partirvm.kernels.radial_parts import directions_of
 from partirvm.model import AnyModel, Model, bases_of
 from partirvm.setup.categories import kinds, variance_of
 from partirvm.types import Columns, Scaling
@@ -64,3 +66,23 @@ def basis_functions_json(model: AnyModel) -> list[dict[str, Any]]:
     weights = found.weights.reshape(len(found.names), -1).tolist()
     parts = zip(found.names, weights, found.relevance.tolist(), strict=True)
     return [{"name": name, "weights": each, "relevance": relevance} for name, each, relevance in parts]
+
+
+def directions_json(kernel: Kernel | Several, variance: Float, features: Sequence[str]) -> list[dict[str, Any]]:
+    """Return ``share`` and ``loadings`` by feature of each direction of the kernel, as plain JSON; empty without them.
+
+    The share of a direction is gamma times its variance, as a fraction of the sum over all directions, for uncorrelated
+    inputs of ``variance`` (d,). The squares of the loadings add up to 1.
+    """
+    if isinstance(kernel, Several):
+        return []
+    found: list[tuple[float, dict[str, float]]] = []
+    for part, columns in directions_of(kernel, np.arange(len(features))):
+        matrix = part.matrix
+        weights = part.kernel.widths(len(matrix)) * (matrix**2 @ variance[columns])
+        names = [features[j] for j in columns.tolist()]
+        for weight, axis in zip(weights.tolist(), matrix, strict=True):
+            unit = axis / np.linalg.norm(axis)
+            found.append((weight, dict(zip(names, unit.tolist(), strict=True))))
+    total = sum(weight for weight, _ in found)
+    return [{"share": weight / total if total else 0.0, "loadings": loadings} for weight, loadings in found]
