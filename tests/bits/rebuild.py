@@ -1,9 +1,10 @@
 """Small fits, and digests of what they find, to hold changes of the program's structure to the same bits.
 
 Eleven are asked for by the command line, whose options keep their names, on DATA of several tiles; two are of
-estimators and arrays. What they find depends on NumPy, SciPy and the kernels that these chose for the processor, so digests are
-kept for each of these, in ``rebuild.json`` by ``key()``; ``test_rebuild.py`` compares. A change that is meant to change
-results records them anew, with each kind of kernel that OpenBLAS has for the processor (others stay in the file):
+estimators and arrays. What they find depends on NumPy, SciPy and the kernels that these chose for the processor, so
+digests are kept for each of these, in ``rebuild.json`` by ``key()``; ``test_rebuild.py`` compares. A change that is
+meant to change results records them anew, with each kind of kernel that OpenBLAS has for the processor (others stay in
+the file):
 
     for kind in Prescott Nehalem Sandybridge Haswell SkylakeX; do
         OPENBLAS_CORETYPE=$kind python -m tests.bits.rebuild
