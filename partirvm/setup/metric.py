@@ -66,10 +66,13 @@ FAMILY_ROWS = 2000
 DRAW = 5
 """Number that makes the random rows different from other draws with the same seed."""
 
-ROUGH = 5.0
-"""Nats by which a rougher family may have less evidence and is still chosen.
+NEAR, CLEAR = 5.0, 3.0
+"""A rougher family is chosen up to ``FAMILY_ROWS`` rows if its evidence is at most ``NEAR`` nats less, above if it is
+more than ``CLEAR`` nats larger.
 
-A tied RVM of few centres favours smooth functions more than the final fit of many vectors does.
+The tied RVM of a small set has fewer centres than the final fit has candidates, and favours smooth functions: Boston,
+five splits, RMSE .380 by the largest evidence, .358 with Matérn 3/2. On the taxi trips Matérn 3/2 has 2.9 nats more
+evidence than the Gaussian kernel, and an RMSE larger by 2 %; on protein it has 33, and the RMSE is smaller by 3 %.
 """
 
 BESIDE = 0.1
@@ -99,17 +102,17 @@ def with_best_family(
 ) -> tuple[Problem, dict[str, float], str]:
     """Return the problem with the initial kernel of the best family, the evidence of each family, and the best one.
 
-    The evidence is in nats. The families are compared with a width per feature on at most ``FAMILY_ROWS`` rows; up to
-    this number a rougher family is chosen on a near tie (``ROUGH``). The search of each family begins at the best
+    The evidence is in nats. The families are compared with a width per feature on at most ``FAMILY_ROWS`` rows; ``NEAR``
+    and ``CLEAR`` decide between close families. The search of each family begins at the best
     widths of the families before.
     """
     d, kernel = problem.empty.centres.shape[1], problem.empty.kernel
     others = families_of(kernel, d)
     if isinstance(kernel, Several) or not others:
         return problem, {}, ""
-    numbers, near = sample.rows.rows, ROUGH
+    numbers, least = sample.rows.rows, -NEAR
     if len(numbers) > FAMILY_ROWS:
-        near = 0.0
+        least = CLEAR
         numbers = np.sort(np.random.default_rng((seed, DRAW)).permutation(numbers)[:FAMILY_ROWS])
     each = with_kernel(problem, kernel.per_feature(d))
     best = first_stage(sample.only(numbers), each, replace(learning, prior="flat"), seed, revive=False)
@@ -120,7 +123,7 @@ def with_best_family(
         other = candidate(best, with_family(cast(Kernel, best.kernel), name, d), start.logs, LATER_STEP)
         other.climb(other.evaluate_next(best.best, fresh=True))
         tried[name] = other.value
-        if other.value > best.value - near:
+        if other.value > best.value + least:
             best, chosen = other, name
     return with_kernel(problem, with_family(kernel, chosen, d)), tried, chosen
 

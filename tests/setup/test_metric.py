@@ -141,7 +141,7 @@ def test_the_family_of_the_process_that_made_the_target_is_found(nu, name):
         found, tried, chosen = with_best_family(sample, problem, options, 0)
     assert set(tried) == set(metric.FAMILIES)
     assert found.empty.kernel.name == chosen == name
-    assert tried[name] >= max(tried.values()) - metric.ROUGH
+    assert tried[name] >= max(tried.values()) - metric.NEAR
     assert found.empty.kernel.gamma == pytest.approx((metric.FAMILIES[name],))
 
 
