@@ -80,8 +80,8 @@ GROWS = 0.5
 AXES_SD = 0.3
 """Standard deviation of the normal prior of an entry of a direction (``kernels.directions``) around its start.
 
-Errors with .3, .1 and no prior, of a Gaussian kernel: concrete .265, .275, .292; airfoil .209, .219, .208; Boston .309,
-.328, .39; kin40k .108, .113, .109.
+Errors with .3, .1 and no prior, of a Gaussian kernel: concrete .265, .275, .292; airfoil .209, .219, .208; kin40k .108,
+.113, .109.
 """
 
 LATER_WINDOW = 3
