@@ -31,9 +31,10 @@ def table(directions: Sequence[Direction]) -> dict[str, Any] | None:
     >>> found["table"].rows[0].cells, found["notes"]
     (('90 %', '0.80 age − 0.60 height'), ['1 direction of less share'])
     """
-    shown = sorted((each for each in directions if each.share >= LEAST_SHARE), key=lambda each: -each.share)
-    if not shown:
+    if not directions:
         return None
+    ordered = sorted(directions, key=lambda each: -each.share)
+    shown = [each for each in ordered if each.share >= LEAST_SHARE] or ordered[:1]
     rows = [Row((f"{100 * each.share:.3g} %", combination(each.loadings))) for each in shown]
     less = len(directions) - len(shown)
     notes = [f"{less:,} direction{'s' if less > 1 else ''} of less share"] if less else []
@@ -46,9 +47,10 @@ def combination(loadings: Mapping[str, float]) -> str:
     >>> combination({"a": -0.6, "b": -0.8})
     '0.80 b + 0.60 a'
     """
-    ordered = sorted(((name, value) for name, value in loadings.items()), key=lambda pair: -abs(pair[1]))
-    sign = -1.0 if ordered[0][1] < 0 else 1.0
-    named = [(name, sign * value) for name, value in ordered[:NAMED] if abs(value) >= LEAST_LOADING] or ordered[:1]
+    largest = max(loadings.values(), key=abs)
+    signed = ((name, -value if largest < 0 else value) for name, value in loadings.items())
+    ordered = sorted(signed, key=lambda pair: -abs(pair[1]))
+    named = [(name, value) for name, value in ordered[:NAMED] if abs(value) >= LEAST_LOADING] or ordered[:1]
     text = "".join(f" {'+' if value >= 0 else minus('-')} {abs(value):.2f} {name}" for name, value in named)
     more = sum(abs(value) >= LEAST_LOADING for _, value in ordered[NAMED:])
     return text.removeprefix(" + ") + (f" and {more:,} more" if more else "")

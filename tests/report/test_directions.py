@@ -7,7 +7,7 @@ import pytest
 from pages import browse, browser, check
 
 from partirvm.kernels import Categorical, Directions, Gaussian, Matern52, OnColumns, Product
-from partirvm.report.directions_table import NAMED, Direction, table
+from partirvm.report.directions_table import NAMED, Direction, combination, table
 from partirvm.report.page import JobFacts, page
 from partirvm.setup.relevance import directions_json
 
@@ -48,6 +48,15 @@ def test_the_page_lists_directions_by_share():
     assert read.text.index("79.6 %") < read.text.index("20 %")
     assert "Directions" not in check(page(facts(())))[0].text
     assert table(()) is None
+
+
+def test_many_small_loadings_and_shares():
+    """Of 500 equal loadings one is named, positive; of 300 equal shares one is shown."""
+    loadings = dict.fromkeys((f"x{k}" for k in range(500)), -(500**-0.5))
+    assert combination(loadings) == "0.04 x0"
+    found = table([Direction(1 / 300, {"a": 1.0})] * 300)
+    assert len(found["table"].rows) == 1
+    assert found["notes"] == ["299 directions of less share"]
 
 
 @browser
