@@ -128,6 +128,14 @@ class JobStore:
             raise
         return store
 
+    @classmethod
+    def require_place(cls, location: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Raise ``ExistsError`` if ``create`` would, before a fit is planned; nothing is changed."""
+        store = cls(location)
+        with storing(store.location):
+            if store._folder.exists() and (store._folder.exists("spec.json") or not store._folder.empty()):
+                store._require_overwritable(overwrite)
+
     def there(self) -> bool:
         """Return True if the folder holds a job, readable or not."""
         return self._folder.exists("spec.json")
@@ -396,14 +404,18 @@ class JobStore:
         if self._aside.exists():
             self._aside.rename(self._folder)
 
-    def _make_room(self, overwrite: bool) -> int:
-        """Move the existing job aside if it has a model, otherwise remove it. Return the last epoch of that job."""
+    def _require_overwritable(self, overwrite: bool) -> None:
+        """Raise ``ExistsError`` unless the folder holds a job that may be overwritten."""
         if not overwrite:
             raise ExistsError(
                 f"{self.location} exists already: replace a job with --overwrite, or continue it with `partirvm resume`"
             )
         if not self._folder.exists("spec.json"):
             raise ExistsError(f"{self.location} exists and is not a job: it is not overwritten; choose another folder")
+
+    def _make_room(self, overwrite: bool) -> int:
+        """Move the existing job aside if it has a model, otherwise remove it. Return the last epoch of that job."""
+        self._require_overwritable(overwrite)
         try:
             old = acquire(self._folder, self._marks)
         except LeaseError as error:

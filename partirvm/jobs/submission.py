@@ -60,6 +60,7 @@ def fit(
     portable(parameters)
     timer = timer_of(parameters)
     source, held_out = sources(data, validation)
+    JobStore.require_place(job, overwrite=overwrite)
     if verify:
         source.verify()
     with closing(executor_for(client)) as executor:

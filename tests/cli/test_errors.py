@@ -205,7 +205,7 @@ def test_a_place_that_cannot_be_written(tour, desk, cli):
     status, _, err = cli("ingest", "good.csv", "file/d.zarr", *INGEST)
     assert status == 2
     assert "file/d.zarr: cannot be written" in err
-    status, _, err = cli("fit", tour.train, "file/job", "--max-rounds", "1", "--partition-size", "9", "--quiet")
+    status, _, err = cli("fit", tour.train, "file/job", "--gamma", "1", "--partition-size", "9", "--quiet")
     assert status == 2
     assert "file/job" in err
 

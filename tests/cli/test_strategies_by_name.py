@@ -55,7 +55,7 @@ def test_a_fit_by_every_strategy(strategy, likelihood, tour, cli, cli_json, tmp_
 )
 def test_the_partition_size_is_explained(strategy, tour, cli, cli_json, tmp_path):
     """√(3,000·2) = 77.5, so 78 rows; by `plan`, while a fit runs, and in its JSON."""
-    asked = ("--gamma", "1", "--strategy", strategy)
+    asked = ("--gamma", "1", "--noise", "constant", "--strategy", strategy)
     status, out, _ = cli("plan", tour.train, *asked)
     assert status == 0
     told = re.search(

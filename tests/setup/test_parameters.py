@@ -95,7 +95,7 @@ def test_a_plan_resolves_what_a_fit_does(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 2))
     data = ingest((X, X[:, 0] + 0.1 * rng.normal(size=500)), tmp_path / "d.zarr").url
-    asked = Request(strategy="incremental", partition_size=20)
+    asked = Request(gamma=1.0, strategy="incremental", partition_size=20)
     assert jobs.plan(data, asked).fit_rows == "full"
     monkeypatch.setattr("partirvm.strategies.fit_rows.FULL_FLOPS", 2.0 * 500**2 * 20 - 1)
     plan = jobs.plan(data, asked)
