@@ -125,7 +125,7 @@ from distributed import Client
 from partirvm import RVMRegressor, WorkingSet, submit
 client = Client(sys.argv[1])
 way = WorkingSet(selection="random")
-estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=6, strategy=way, random_state=0)
+estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=6, strategy=way, noise="constant", random_state=0)
 job = submit(estimator, sys.argv[2], sys.argv[3], client=client)
 print("submitted", flush=True)
 time.sleep(600)
@@ -144,7 +144,9 @@ def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
     job = open_job(tmp_path / "job")
     assert job.wait(timeout=120) is Status.DONE
     way = WorkingSet(selection="random")
-    estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=6, strategy=way, random_state=0)
+    estimator = RVMRegressor(
+        gamma=20.0, partition_size=60, max_rounds=6, strategy=way, noise="constant", random_state=0
+    )
     assert submit(estimator, data / "rough.zarr", tmp_path / "whole").wait(timeout=120) is Status.DONE
     assert bits(tmp_path / "job") == bits(tmp_path / "whole")
 
@@ -156,7 +158,9 @@ def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rough.zarr").symlink_to(data / "rough.zarr")
     with Client(scheduler, set_as_default=False) as client:
-        estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=3, random_state=0, client=client)
+        estimator = RVMRegressor(
+            gamma=20.0, partition_size=60, max_rounds=3, noise="constant", random_state=0, client=client
+        )
         first = submit(estimator, "rough.zarr", "job", validation=data / "held-out.zarr")
         assert first.wait(timeout=120) is Status.DONE
         assert first.progress()["held_out_rmse"] is not None

@@ -19,7 +19,7 @@ from partirvm.kernels.bases import label_of
 from partirvm.options import Request
 
 GAMMA, BEFORE, NEW = 0.5, 110, 70
-ASKED = Request(gamma=GAMMA, partition_size=30, seed=0)
+ASKED = Request(gamma=GAMMA, partition_size=30, noise="constant", seed=0)
 NAMES = {2: ("no", "yes"), 3: ("blue", "green", "réd")}
 
 

@@ -38,7 +38,7 @@ from partirvm.setup.search import Measuring
 from partirvm.storage import open_folder
 from partirvm.storage.folder import read_json, to_json
 
-ASKED = Request(gamma=2.0, partition_size=30, max_rounds=3, selection="random", seed=4)
+ASKED = Request(gamma=2.0, partition_size=30, max_rounds=3, selection="random", noise="constant", seed=4)
 LONG = Request(**{**vars(ASKED), "gamma": 20.0, "max_rounds": 400})
 
 
@@ -349,7 +349,7 @@ import sys
 from partirvm import jobs
 from partirvm.options import Request
 job = jobs.submit(sys.argv[1], sys.argv[2], Request(
-    gamma=20.0, partition_size=30, max_rounds=400, selection="random", seed=4))
+    gamma=20.0, partition_size=30, max_rounds=400, selection="random", noise="constant", seed=4))
 print("submitted", flush=True)
 if sys.argv[3] == "wait":
     job.wait()
@@ -622,7 +622,7 @@ def test_what_learning_took_counts(data, tmp_path, monkeypatch):
         return found
 
     monkeypatch.setattr(Measuring, "kernel", learned)
-    found = jobs.fit(data, str(tmp_path / "job"), replace(ASKED, gamma="learn", max_rounds=1))
+    found = jobs.fit(data, str(tmp_path / "job"), replace(ASKED, kernel="gaussian", gamma="learn", max_rounds=1))
     job = open_job(tmp_path / "job")
     state, spent = job.state(), moments[1][1] - moments[0][1]
     assert state.queued <= state.began <= moments[0][0]

@@ -36,7 +36,9 @@ from partirvm.predict import output as output_module
 from partirvm.predict import prediction
 from partirvm.storage import lease as lease_module
 
-PARAMETERS = Request(gamma=0.3, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
+PARAMETERS = Request(
+    gamma=0.3, partition_size=30, max_rounds=2, strategy="working-set", selection="error", noise="constant"
+)
 TILES, TILE = 30, 40
 ENDINGS = (".zarr", ".parquet", ".csv")
 CHUNKS = "tiles-*/c/*/0"
