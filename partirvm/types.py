@@ -18,6 +18,9 @@ LEARNING_ROWS = 8000
 LEFT_OUT_ROWS = 50_000
 """Maximum number of rows that are left out of a fit, to estimate its uncertainty; of more rows a sample."""
 
+NOISE_CENTRES = 64
+"""Maximum number of centres of a noise variance that depends on the inputs; there are at least four rows for each."""
+
 PANEL_ROWS = 2048
 """Rows whose design block is held at once. Part of the arithmetic of a pass: another number changes the rounding."""
 

@@ -24,6 +24,7 @@ from partirvm.kernels.design import Design
 from partirvm.kernels.local_noise import LocalNoise
 from partirvm.kernels.widths import Widths
 from partirvm.likelihoods.base import DenseFit, OnStep
+from partirvm.types import NOISE_CENTRES
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -39,9 +40,6 @@ MOST_ROWS, MOST_VALUES = 16_384, 1 << 20
 
 COMPETITION = 4096
 """Maximum number of rows for the choice of the kernel."""
-
-CANDIDATES = 64
-"""Maximum number of centres that are tried; there are at least four rows for each."""
 
 MULTIPLES = (4.0, 1.0, 0.25, 0.0625)
 """Factors of the mean's gammas."""
@@ -86,7 +84,7 @@ class NoiseFit(DenseFit):
     points: Float
     left_out: LeftOut
     always: bool
-    candidates: int = CANDIDATES
+    candidates: int = NOISE_CENTRES
 
     def run(self, on_step: OnStep) -> tuple[Fitted, Termination]:
         """Return the noise; ``on_step`` is called after the fit of each kernel."""
@@ -99,7 +97,7 @@ class NoiseFit(DenseFit):
             return constant
         if not self.always and not _depends(kernels, points, squares, variances):
             return constant
-        centres = points[_evenly(len(points), min(CANDIDATES, len(points) // 4))]
+        centres = points[_evenly(len(points), min(NOISE_CENTRES, len(points) // 4))]
         some = _evenly(len(points), min(len(points), COMPETITION))
         evidences = []
         for number, kernel in enumerate(kernels):
@@ -126,10 +124,15 @@ def noise_sample(left_out: LeftOut, n_features: int) -> LeftOut | None:
     n = len(left_out.rows)
     if n < FEWEST:
         return None
-    some = _evenly(n, min(n, MOST_ROWS, max(MOST_VALUES // n_features, FEWEST)))
+    some = _evenly(n, rows_of_fit(n, n_features))
     per_row = ("rows", "errors", "variances", "own_errors", "own_variances", "owner")
     taken: dict[str, Any] = {name: getattr(left_out, name)[some] for name in per_row}
     return replace(left_out, **taken)
+
+
+def rows_of_fit(n: int, n_features: int) -> int:
+    """Return the number of ``n`` rows to which the log variance is fitted."""
+    return min(n, MOST_ROWS, max(MOST_VALUES // n_features, FEWEST))
 
 
 def kernels_for(design: Design, points: Float) -> list[Kernel]:

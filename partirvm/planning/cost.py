@@ -27,6 +27,12 @@ LAST_ITERATIONS = 25
 SQUARES = 1500
 """Factor of M² in the cost of a dense iteration: for a few hundred columns, memory access and calls dominate."""
 
+NOISE_FLOPS = 5e6
+"""Operations per row in the fit of a noise variance that depends on the inputs.
+
+A row of 64 basis functions takes 64² multiplications in each of a few hundred Newton steps.
+"""
+
 OVERHEAD = 5e-3
 """Seconds per fit for calls, gathering rows and a history entry."""
 
@@ -98,7 +104,7 @@ class Work:
     ``n_rows`` is the number of all rows. ``rows_used`` describes the rows of intermediate fits, and
     ``candidate_search`` the selection of candidates. ``outputs`` is the number of linear predictors of a
     classification, and 0 for regression. Each row has ``n_kernels`` candidates, and each fit has ``n_leading`` further
-    columns.
+    columns. If the noise variance may depend on the inputs, it is fitted to ``local_noise_rows`` rows.
     """
 
     n_rows: int
@@ -109,6 +115,7 @@ class Work:
     outputs: int = 0
     n_kernels: int = 1
     n_leading: int = 1
+    local_noise_rows: int = 0
 
     @property
     def full(self) -> bool:
@@ -201,7 +208,8 @@ def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
     """Add to ``last`` the cost of convergence, of residuals of all rows, and of leave-one-out errors of some.
 
     Residuals and leave-one-out errors share one reading of the rows. Each evaluates a block of the ``kept`` columns;
-    the leave-one-out errors multiply the block by a triangular factor R.
+    the leave-one-out errors multiply the block by a triangular factor R. With local noise, the log variance is fitted,
+    and the kept columns are fitted again.
     """
     if work.outputs:
         return last
@@ -210,9 +218,15 @@ def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
     residuals = work.n_rows * (rates.read + kept * rates.element)
     seconds = (residuals + left_out * (kept * rates.element + 2.0 * kept**2 / rates.product)) / work.threads
     more = (LAST_ITERATIONS - ITERATIONS) * iteration_seconds(work, columns)
+    passes = 2
+    if work.local_noise_rows:
+        again = gram_cost(work, work.n_rows, 0, kept)
+        more += work.local_noise_rows * NOISE_FLOPS / rates.product
+        more += again.solve_seconds + (LAST_ITERATIONS - ITERATIONS) * iteration_seconds(work, kept)
+        seconds, passes = 2 * seconds + again.pass_seconds, 2 * passes + again.passes
     return replace(
         last,
-        passes=last.passes + 2,
+        passes=last.passes + passes,
         pass_seconds=last.pass_seconds + seconds,
         solve_seconds=last.solve_seconds + more,
     )

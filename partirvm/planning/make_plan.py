@@ -217,6 +217,7 @@ def _work(shape: DataShape, machine: Machine, rates: Rates, method: Method, thre
         shape.n_outputs if shape.classes else 0,
         shape.n_kernels,
         shape.n_leading,
+        shape.local_noise_rows,
     )
 
 

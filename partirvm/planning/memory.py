@@ -11,6 +11,8 @@ memory of the process, a fit takes:
     waiting   = (log₂ tiles + threads + 1) node        nodes of the sum that wait for their sibling
     pass      = threads (tile + panel + block) + waiting + (T + 3) f (M + P)²
     solve     = (4 T + 6) f (M + P)²                   statistics, active ones, H, factor, inverse, model
+    noise     = f S (d + 320) + (T + 3) f (M + P)²     fit of a local noise variance to S rows, 64 centres; a solve may
+                                                       need more
     best      = 2 T f (M + P)²                         only with held-out rows: the best round is kept
     batch     = f E (4 threads + log₂ tiles + 9)       parallel fits whose squared columns sum to E
     kept      = limit − all above − f B C threads      maximum for kept kernel blocks of C columns, with P = C and
@@ -42,13 +44,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, log2
 
-from partirvm.types import EXTRA_COLUMNS, PANEL_ROWS
+from partirvm.types import EXTRA_COLUMNS, NOISE_CENTRES, PANEL_ROWS
 
 FLOAT = 8
 """Bytes of a floating-point number."""
 
 ALLOWANCE = 48 << 20
 """Bytes in addition to the formulas: BLAS buffers, uncollected objects, fragmentation."""
+
+NOISE_COPIES = 5
+"""Number of copies of the basis functions during the fit of a local noise variance."""
 
 BATCH = 64
 """Maximum number of fits of P candidates that run in parallel."""
@@ -61,7 +66,8 @@ class DataShape:
     ``n_outputs`` is the number of linear predictors: one per class with ``classes``, otherwise one per target that
     shares the vectors. ``n_leading`` is the number of columns in every fit besides the candidates: one for the bias
     (reserved even without a bias) and one per explicit basis function. Without a kernel (``n_kernels`` is 0) a fit has
-    no other columns.
+    no other columns. ``local_noise_rows`` is the number of rows to which a noise variance that depends on the inputs is
+    fitted, and 0 if the noise is constant.
     """
 
     n_rows: int
@@ -72,6 +78,7 @@ class DataShape:
     n_kernels: int = 1
     n_leading: int = 1
     classes: bool = False
+    local_noise_rows: int = 0
 
     @property
     def n_candidates(self) -> int:
@@ -135,13 +142,14 @@ def step_bytes(
     node = FLOAT * (C if shape.classes else 1) * max(columns * candidates, kept * pool)
     square = FLOAT * columns**2
     waiting = (ceil(log2(shape.n_tiles)) + busy + 1) * node
+    noise = FLOAT * shape.local_noise_rows * (d + NOISE_COPIES * NOISE_CENTRES) + (C + 3) * square
     return StepBytes(
         tile=tile,
         panel=panel,
         block=2 * node,
         waiting=waiting,
         gram=busy * (tile + panel + 2 * node) + waiting + (3 * C if shape.classes else C + 3) * square,
-        solve=(12 * C if shape.classes else 4 * C + 6) * square,
+        solve=max((12 * C if shape.classes else 4 * C + 6) * square, noise if shape.local_noise_rows else 0),
         best=2 * C * square if held_out else 0,
         batch=elements * _batch_element(shape, threads),
     )

@@ -15,6 +15,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.checks import check_range
 from partirvm.data.weighted import ClassWeighted
+from partirvm.likelihoods.local_noise import CONSTANT, rows_of_fit
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, Sparseness
@@ -88,7 +89,7 @@ def resolve(
     rows = _Rows.of(source, request, executor, held_out, interrupted)
     problem = new_problem(rows.source, held_out, request, rows.moments, executor)
     schedule = _schedule(request, problem)
-    shape, machine = _shape(rows.source, problem), machine_for(request, executor)
+    shape, machine = _shape(rows.source, problem, request), machine_for(request, executor)
     measuring = Measuring(rows.source, shape, machine, request, executor, interrupted, began)
     learned = None
     if problem.target_variance and enough_to_learn(request, rows.moments):
@@ -195,7 +196,9 @@ def machine_for(request: Request, executor: Executor) -> Machine:
     return executor.machine(None if request.memory_limit == "auto" else int(request.memory_limit))
 
 
-def _shape(source: Source, problem: Problem) -> DataShape:
+def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
+    one_number = not problem.classifies and problem.n_targets == 1
+    local_noise = one_number and problem.noise_variance is None and request.noise != CONSTANT
     return DataShape(
         source.n_rows,
         source.n_features,
@@ -205,6 +208,7 @@ def _shape(source: Source, problem: Problem) -> DataShape:
         problem.n_kernels,
         max(len(problem.leading), 1),
         problem.classifies,
+        rows_of_fit(source.n_rows, source.n_features) if local_noise else 0,
     )
 
 
@@ -235,7 +239,7 @@ def _spec(
     plan = planned(
         resolved,
         problem,
-        _shape(source, problem),
+        _shape(source, problem, request),
         machine,
         calibrate(source, problem),
         executor.elastic,
