@@ -9,8 +9,10 @@ from partirvm.kernels import NoKernel
 from partirvm.options import TABLE, Request, idle
 from partirvm.options.option import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.planning.schedule import Schedule
+from partirvm.quoting import listed
 from partirvm.setup.basis import codes_in_linear_basis
 from partirvm.setup.choosing import LEAST
+from partirvm.setup.codes import codes_among_numbers
 from partirvm.setup.kernel import chooses, codes_as_numbers, learns
 from partirvm.setup.metric import turnable
 from partirvm.strategies.fit_rows import FIT_ROWS
@@ -50,6 +52,11 @@ def remarks_of(
         remarks.append(f"the {given.kernel} kernel treats the codes of categorical columns as numbers: {names}")
     if names := codes_in_linear_basis(given, source.columns):
         remarks.append(f"the linear basis treats the codes of categorical columns as numbers: {names}")
+    if coded := codes_among_numbers(source):
+        remarks.append(
+            f"whole numbers without a smooth order, probably codes: {listed(coded)}; if so, make them categories "
+            "(a categorical column of a data frame, or ingest --categorical)"
+        )
     if learns(given) and not problem.target_variance:
         remarks.append("no kernel was learned: the target is constant")
     elif learns(given) and not enough_to_learn(given, moments):
