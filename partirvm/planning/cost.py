@@ -15,11 +15,14 @@ from dataclasses import dataclass, replace
 
 from partirvm.types import LEFT_OUT_ROWS
 
-NEWTON_PASSES = 25
+NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
 
-ITERATIONS = 8
+ITERATIONS = 16
 """Cost of an intermediate fit in dense iterations of all columns; later iterations have fewer columns."""
+
+COLD_ITERATIONS = 80
+"""The same of a fit that cannot begin with the α of an earlier fit, as those of split-and-merge."""
 
 LAST_ITERATIONS = 25
 """Cost of the last fit, which converges, in dense iterations of all columns."""
@@ -123,7 +126,9 @@ class Work:
         return self.rows_used.rows is not None and self.rows_used.rows >= self.n_rows
 
 
-def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
+def gram_cost(
+    work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1, iterations: int = ITERATIONS
+) -> RoundCost:
     """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel."""
     rates = work.rates
     if work.outputs:
@@ -131,7 +136,7 @@ def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, thre
     flops = fits * rows * (2.0 * kept * new + new**2)
     elements = fits * rows * (kept + new)
     seconds = (rows * rates.read + elements * rates.element + flops / rates.product) / work.threads
-    solve = fits * (ITERATIONS * iteration_seconds(work, kept + new) + OVERHEAD) / min(threads, fits)
+    solve = fits * (iterations * iteration_seconds(work, kept + new) + OVERHEAD) / min(threads, fits)
     return RoundCost(kept, new, fits if rows >= work.n_rows else 0, flops, seconds, solve, fits)
 
 
@@ -154,12 +159,15 @@ def newton_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, th
     return RoundCost(kept, new, passes, flops, seconds / work.threads, solve, fits)
 
 
-def fit_cost(work: Work, kept: int, candidates: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
+def fit_cost(
+    work: Work, kept: int, candidates: int, *, fits: int = 1, threads: int = 1, iterations: int = ITERATIONS
+) -> RoundCost:
     """Estimate ``fits`` intermediate fits, with extended statistics or with all columns over the candidates' rows."""
-    columns = kept + candidates
-    if work.rows_used.rows is not None:
-        return gram_cost(work, work.rows_used.rows, kept, candidates, fits=fits, threads=threads)
-    cost = gram_cost(work, columns + work.rows_used.noise, 0, columns, fits=fits, threads=threads)
+    columns, rows = kept + candidates, work.rows_used.rows
+    if rows is not None:
+        return gram_cost(work, rows, kept, candidates, fits=fits, threads=threads, iterations=iterations)
+    rows = columns + work.rows_used.noise
+    cost = gram_cost(work, rows, 0, columns, fits=fits, threads=threads, iterations=iterations)
     return replace(cost, kept=kept, candidates=candidates)
 
 
@@ -196,7 +204,8 @@ def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[R
     parts = fits = -(-work.n_rows // max(partition_size // work.n_kernels, 1))
     candidates = min(partition_size, work.n_rows * work.n_kernels)
     while parts > 1:
-        costs.append(fit_cost(work, work.n_leading, candidates, fits=fits, threads=work.threads))
+        cost = fit_cost(work, work.n_leading, candidates, fits=fits, threads=work.threads, iterations=COLD_ITERATIONS)
+        costs.append(cost)
         fits, parts = parts // 2, -(-parts // 2)
         candidates = max(int(2 * stop_fraction * candidates), 1)
     last = gram_cost(work, work.n_rows, 0, candidates + work.n_leading)

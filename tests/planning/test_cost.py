@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -33,14 +35,14 @@ def gram(rows, kept, new):
     return products, rows * READ + rows * (kept + new) * ELEMENT + products / PRODUCT
 
 
-def dense(columns, iterations=8):
-    """Seconds of 8 iterations of (M + P)³ + 1500 (M + P)²."""
+def dense(columns, iterations=16):
+    """Seconds of 16 iterations, unless stated, of (M + P)³ + 1500 (M + P)²."""
     return iterations * (columns**3 + 1500 * columns**2) / PRODUCT + 5e-3
 
 
 @given(st.integers(2, 10**6), st.integers(0, 500), st.integers(1, 500), st.integers(1, 16))
 def test_the_cost_of_a_gram_pass(rows, kept, new, threads):
-    """2MP + P² products and M + P elements per row; 8 dense iterations; it is a pass only over all rows."""
+    """2MP + P² products and M + P elements per row; 16 dense iterations; it is a pass only over all rows."""
     cost = gram_cost(work(10**6, threads=threads), rows, kept, new)
     products, seconds = gram(rows, kept, new)
     assert cost.gram_flops == products
@@ -141,6 +143,19 @@ def test_the_last_round_sees_all_rows(rows_used):
     assert costs[-1].pass_seconds == pytest.approx(gram(n, 0, 176)[1] + settling(n, 88))
 
 
+def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
+    """5·10⁶ operations for each of its rows; the 88 kept columns of 176 are fitted and left out once more."""
+    n, rows = 10**4, 500
+    plain = rounds_cost(work(n), 100, 3, 0.5)
+    costs = rounds_cost(replace(work(n), local_noise_rows=rows), 100, 3, 0.5)
+    assert costs[:-1] == plain[:-1]
+    assert costs[-1].passes == plain[-1].passes + 3
+    more = costs[-1].pass_seconds - plain[-1].pass_seconds
+    assert more == pytest.approx(gram(n, 0, 88)[1] + settling(n, 88))
+    more = costs[-1].solve_seconds - plain[-1].solve_seconds
+    assert more == pytest.approx(dense(88, 25) + rows * 5e6 / PRODUCT)
+
+
 def levels_of(parts):
     """Numbers of fits: each level merges pairs, an odd part waits, the last two are the last fit."""
     fits = [parts]
@@ -169,7 +184,7 @@ def test_levels_cost_what_their_fits_cost():
     for cost, fits in zip(costs, (4, 2), strict=False):
         assert cost.gram_flops == fits * products
         assert cost.pass_seconds == pytest.approx((alone + fits * (seconds - alone)) / 2)
-        assert cost.solve_seconds == pytest.approx(fits * dense(101) / 2)
+        assert cost.solve_seconds == pytest.approx(fits * dense(101, 80) / 2)
         assert cost.passes == fits
     last = costs[2]
     assert last.pass_seconds == pytest.approx((gram(n, 0, 101)[1] + settling(n, 50)) / 2)

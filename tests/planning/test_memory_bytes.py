@@ -28,6 +28,7 @@ shapes = st.builds(
     tile_rows=st.sampled_from([1, 100, 2048, 16384]),
     n_outputs=st.integers(1, 30),
     classes=st.booleans(),
+    local_noise_rows=st.sampled_from([0, 50, 16384]),
 )
 
 
@@ -43,7 +44,9 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out):
     tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + P + d + 2), 2 * node
     held, solved = (3 * C, 12 * C) if shape.classes else (C + 3, 4 * C + 6)
     passing = threads * (tile + panel + block) + (levels + threads + 1) * node + held * f * (M + P) ** 2
-    solving = solved * f * (M + P) ** 2
+    S = shape.local_noise_rows
+    noise = f * S * (d + 320) + (C + 3) * f * (M + P) ** 2 if S else 0
+    solving = max(solved * f * (M + P) ** 2, noise)
     best = 2 * C * f * (M + P) ** 2 if held_out else 0
     found = step_bytes(shape, kept, candidates, threads, held_out=held_out)
     assert (found.passing, found.solving) == (passing + best, solving + best)
