@@ -6,7 +6,8 @@ leave-one-out errors of the last fit take M elements and 2M² products in additi
 takes M³ + ``SQUARES`` M² operations (Cholesky and inverse together).
 
 The formulas assume that a fit keeps a constant fraction of its candidates. With the fraction 0.5, as in the paper's
-analysis, the number of columns grows as P, 1.5P, 1.75P … 2P in rounds, and stays at P when pairs are merged.
+analysis, the number of columns grows as P, 1.5P, 1.75P … 2P in rounds. Merged fits keep more, because they converge
+before their vectors have fallen to this fraction: ``stays``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NEWTON_PASSES = 12
 ITERATIONS = 16
 """Cost of an intermediate fit in dense iterations of all columns; later iterations have fewer columns."""
 
-COLD_ITERATIONS = 80
+COLD_ITERATIONS = 35
 """The same of a fit that cannot begin with the α of an earlier fit, as those of split-and-merge."""
 
 LAST_ITERATIONS = 25
@@ -30,7 +31,7 @@ LAST_ITERATIONS = 25
 SQUARES = 1500
 """Factor of M² in the cost of a dense iteration: for a few hundred columns, memory access and calls dominate."""
 
-NOISE_FLOPS = 5e6
+NOISE_FLOPS = 1e7
 """Operations per row in the fit of a noise variance that depends on the inputs.
 
 A row of 64 basis functions takes 64² multiplications in each of a few hundred Newton steps.
@@ -38,6 +39,9 @@ A row of 64 basis functions takes 64² multiplications in each of a few hundred 
 
 OVERHEAD = 5e-3
 """Seconds per fit for calls, gathering rows and a history entry."""
+
+MOST_MERGED = 3
+"""Expected largest number of candidates of a merged fit, in partitions."""
 
 UNLIMITED_ROUNDS = 10
 """Number of working-set rounds that an estimate assumes if ``max_rounds`` is not set."""
@@ -198,19 +202,20 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
     return [*costs[:-1], _settled(work, last, last.kept + last.candidates, kept)]
 
 
-def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[RoundCost]:
+def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost]:
     """Estimate the levels of split-and-merge and the last fit; of n parts ⌊n/2⌋ pairs are merged on each level."""
     costs: list[RoundCost] = []
     parts = fits = -(-work.n_rows // max(partition_size // work.n_kernels, 1))
     candidates = min(partition_size, work.n_rows * work.n_kernels)
+    most = MOST_MERGED * candidates
     while parts > 1:
         cost = fit_cost(work, work.n_leading, candidates, fits=fits, threads=work.threads, iterations=COLD_ITERATIONS)
         costs.append(cost)
         fits, parts = parts // 2, -(-parts // 2)
-        candidates = max(int(2 * stop_fraction * candidates), 1)
+        candidates = min(max(int(2 * stays * candidates), 1), most)
     last = gram_cost(work, work.n_rows, 0, candidates + work.n_leading)
     last, columns = replace(last, kept=0, candidates=candidates), candidates + work.n_leading
-    return [*costs, _settled(work, last, columns, int(stop_fraction * candidates))]
+    return [*costs, _settled(work, last, columns, int(stays * candidates))]
 
 
 def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:

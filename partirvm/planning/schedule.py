@@ -160,7 +160,7 @@ class ByLevel(Schedule):
         self, work: Work, candidates: int, stop_fraction: float, max_rounds: int | None, joining: int
     ) -> list[RoundCost]:
         """Estimate the levels and the last fit."""
-        return levels_cost(work, candidates, stop_fraction)
+        return levels_cost(work, candidates, _stays(stop_fraction))
 
     def columns(self, costs: Sequence[RoundCost], stop_fraction: float, most: int) -> int:
         """Return the number of columns of the largest fit, at most ``most``."""
