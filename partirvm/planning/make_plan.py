@@ -151,7 +151,8 @@ def make_plan(
     columns = schedule.columns(costs, request.stop_fraction, found.columns)
     step, elements = limit.step(columns, found.candidates, found.threads), 0
     if schedule.merges:
-        step, elements = _side_by_side(limit, found, step, joining or shape.n_rows)
+        many, elements = _side_by_side(limit, found, joining or shape.n_rows)
+        step = max(step, many, key=lambda each: each.peak)
     return Plan(
         shape=shape,
         machine=machine,
@@ -195,11 +196,12 @@ def _columns(limit: _Limit, request: Request, schedule: Schedule, *, shrink: boo
     return _Columns(candidates, threads, columns, notes)
 
 
-def _side_by_side(limit: _Limit, found: _Columns, step: StepBytes, joining: int) -> tuple[StepBytes, int]:
-    """Add the bytes of parallel fits to the step; also return the sum of their squared columns.
+def _side_by_side(limit: _Limit, found: _Columns, joining: int) -> tuple[StepBytes, int]:
+    """Compute the bytes of a step with parallel fits of one partition each, and the sum of their squared columns.
 
-    The parallel fits get half of the spare bytes.
+    The parallel fits get half of the bytes that a step of one of them leaves.
     """
+    step = limit.step(found.candidates + limit.shape.n_leading, found.candidates, found.threads)
     together = n_partitions(joining, found.candidates, limit.shape.n_kernels)
     elements = batch_elements(limit.shape, found.candidates, found.threads, (limit.budget - step.peak) // 2, together)
     batch = step_bytes(limit.shape, 0, 1, found.threads, elements=elements).batch
