@@ -12,6 +12,10 @@ default      ``RVMRegressor()``
 gp           scikit-learn's exact Gaussian process with a width per feature, amplitude and noise by evidence; up to
              1,100 rows
 boosting     scikit-learn's HistGradientBoostingRegressor; without a density
+svgp         a sparse variational Gaussian process with 500 inducing points (``benchmarks.torch_peers``)
+xrfm         a recursive feature machine; without a density (``benchmarks.torch_peers``)
+
+The latter two need further libraries and run only if they are named.
 
 ``DIR`` contains files NAME.npz (``benchmarks/datasets.py``); of small sets 70 % of the rows are fitted. Sets named
 NAME:ROWS are fitted with so many rows.
@@ -29,7 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import measure
+from benchmarks import measure, torch_peers
 from partirvm import Gaussian, Radial, RVMRegressor
 from partirvm.core.residuals import Scores
 from partirvm.errors import PartirvmWarning
@@ -96,7 +100,10 @@ METHODS: dict[str, Callable[[Float, Float, Float, Float], Predicted]] = {
     "default": rvm({}),
     "gp": gaussian_process,
     "boosting": boosting,
+    "svgp": torch_peers.svgp,
+    "xrfm": torch_peers.recursive_features,
 }
+BY_DEFAULT = [name for name in METHODS if name not in ("svgp", "xrfm")]
 
 
 def fit(method: str, X: Float, y: Float, rows: int, seed: int) -> dict[str, Any]:
@@ -128,7 +135,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
     parser.add_argument("--sets", nargs="+", default=SETS, metavar="NAME", help=f"data sets (default: {len(SETS)})")
-    parser.add_argument("--methods", nargs="+", default=[*METHODS], choices=METHODS, metavar="NAME", help="methods")
+    parser.add_argument("--methods", nargs="+", default=BY_DEFAULT, choices=METHODS, metavar="NAME", help="methods")
     parser.add_argument("--rows", type=int, default=8000, help="maximum number of training rows (default: 8000)")
     parser.add_argument("--splits", type=int, default=3, help="number of splits (default: 3)")
     parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
