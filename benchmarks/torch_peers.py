@@ -72,7 +72,7 @@ def svgp(X: Float, y: Float, new: Float, truth: Float) -> tuple[Float, Float, Fl
 
 
 def recursive_features(X: Float, y: Float, new: Float, truth: Float) -> tuple[Float, None, None, dict[str, Any]]:
-    """Fit xRFM (Beaglehole et al. 2025) at each of ``BANDWIDTHS``; return the mean of the better one on held-out rows."""
+    """Fit xRFM (Beaglehole et al. 2025) at each of ``BANDWIDTHS``; the mean is that of the better on held-out rows."""
     import torch
     from xrfm import xRFM
 
