@@ -20,13 +20,16 @@ the kernel with D. For several targets D is the sum over targets, each with sepa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.posterior import AnyPosterior, any_posterior
+from partirvm.core.posterior import AnyPosterior, any_posterior, posterior
 from partirvm.core.statistics import GramStatistics
+from partirvm.core.tied_sums import Group, Reduced, Sums, sums_of
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 
 Float = NDArray[np.float64]
@@ -70,51 +73,56 @@ class Noise:
     target_variance: float | Float
     fixed: float | Float | None = None
 
-    def precision(self, statistics: GramStatistics, old: AnyPosterior) -> float | Float:
-        """Return MacKay's β, limited by the noise floor."""
+    def precision(self, n: int, sums: Sequence[Sums]) -> float | Float:
+        """Return MacKay's β of ``n`` rows and these sums for each target, limited by the noise floor."""
         if self.fixed is not None:
             return self.fixed
         floor = NOISE_FLOOR * np.atleast_1d(self.target_variance)
-        freedom = np.maximum(statistics.n - np.atleast_1d(old.determinedness.sum(axis=0)), 1.0)
-        beta = np.minimum(freedom / np.maximum(np.atleast_1d(old.residual), floor * freedom), 1 / floor)
+        determined = np.array([each.kernels.determined + each.leading.determined for each in sums])
+        freedom = np.maximum(n - determined, 1.0)
+        residual = np.array([each.residual for each in sums])
+        beta = np.minimum(freedom / np.maximum(residual, floor * freedom), 1 / floor)
         return beta if isinstance(self.target_variance, np.ndarray) else float(beta[0])
 
 
 def updates(statistics: GramStatistics, tied: Tied, count: int, noise: Noise) -> tuple[Tied, AnyPosterior]:
     """Apply ``count`` updates of α and β on these statistics, and return α, β and the posterior.
 
-    An update takes M³ flops per target, and no pass. Raises ``NumericalError`` as ``posterior`` does.
+    One reduction of the Gram matrix serves all updates (``core.tied_sums``). Raises ``NumericalError`` as ``posterior``
+    does.
     """
-    labels, diagonal = statistics.labels, np.diagonal(statistics.gram)
-    found = any_posterior(statistics, tied.alphas(labels), tied.beta)
+    reduced = Reduced.of(statistics)
     for _ in range(count):
-        beta = noise.precision(statistics, found)
-        precision = np.multiply.outer(diagonal, beta)
-        tied = retied(tied, labels, found.determinedness, found.mean**2, precision, beta)
-        found = any_posterior(statistics, tied.alphas(labels), tied.beta)
-    return tied, found
+        sums = [_sums(statistics, reduced, tied, k) for k in range(statistics.n_targets)]
+        beta = noise.precision(statistics.n, sums)
+        kernels = reduce(Group.plus, (each.kernels for each in sums))
+        tied = retied(tied, kernels, reduce(Group.plus, (each.leading for each in sums)), beta)
+    return tied, any_posterior(statistics, tied.alphas(statistics.labels), tied.beta)
 
 
-def retied(
-    tied: Tied, labels: Int, determinedness: Float, square: Float, precision: Float, beta: float | Float
-) -> Tied:
-    """Update α ← Σγ_i/Σμ_i² over the kernel columns, and over the leading columns.
+def _sums(statistics: GramStatistics, reduced: Reduced | None, tied: Tied, k: int) -> Sums:
+    """Return the sums of target ``k``, from the posterior if there is no reduction or it does not serve."""
+    beta = float(np.atleast_1d(tied.beta)[k])
+    found = None if reduced is None else reduced.target(k).sums(tied.alpha, tied.leading, beta)
+    if found is None:
+        one = statistics.target(k)
+        made = posterior(one, tied.alphas(statistics.labels), beta)
+        found = sums_of(one, made.determinedness, made.mean, made.residual)
+    return found
 
-    γ, μ² and the data precisions are (M,) or (M, C).
-    """
 
-    def ratio(columns: NDArray[np.bool_], before: float) -> float:
-        if not columns.any():
+def retied(tied: Tied, kernels: Group, leading: Group, beta: float | Float) -> Tied:
+    """Update α ← Σγ_i/Σμ_i² over the kernel columns, and over the leading columns."""
+    most = float(np.max(beta))
+
+    def ratio(group: Group, before: float) -> float:
+        largest = most * group.largest
+        if not (group.columns and largest > 0):
             return before
-        largest = float(precision[columns].max())
-        if not largest > 0:
-            return before
-        total = float(square[columns].sum())
-        alpha = float(determinedness[columns].sum()) / total if total > 0 else np.inf
+        alpha = group.determined / group.square if group.square > 0 else np.inf
         return float(np.clip(alpha, ALPHA_FLOOR * largest, ALPHA_CEILING * largest))
 
-    kernels = labels >= 0
-    return Tied(ratio(kernels, tied.alpha), ratio(~kernels, tied.leading), beta)
+    return Tied(ratio(kernels, tied.alpha), ratio(leading, tied.leading), beta)
 
 
 def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: float, weights: Float | None) -> Float:

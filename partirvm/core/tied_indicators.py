@@ -24,6 +24,7 @@ from scipy.linalg import lapack
 from partirvm.core.posterior import factorise
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import Tied, retied
+from partirvm.core.tied_sums import Reduced, sums_of
 from partirvm.core.updates import NOISE_FLOOR
 
 Float = NDArray[np.float64]
@@ -66,17 +67,18 @@ def posterior(statistics: GramStatistics, tied: Tied) -> Indicators:
 
 def updates(statistics: GramStatistics, tied: Tied, count: int) -> tuple[Tied, Indicators]:
     """Apply ``count`` updates of α and β on these statistics; return α, β and the posterior."""
-    labels, K = statistics.labels, statistics.n_targets
+    K, reduced = statistics.n_targets, Reduced.of(statistics)
     floor = NOISE_FLOOR * float(statistics.sum_squares.sum()) / max(K * statistics.n, 1)
-    found = posterior(statistics, tied)
     for _ in range(count):
-        gamma = found.determinedness(tied.alphas(labels))
-        freedom = K * max(statistics.n - float(gamma.sum()), 1.0)
-        beta = 1.0 / max(found.residual / freedom, floor)
-        shared = np.broadcast_to(gamma[:, None], found.mean.shape)
-        tied = retied(tied, labels, shared, found.mean**2, beta * statistics.diagonal[:, None], beta)
-        found = posterior(statistics, tied)
-    return tied, found
+        sums = None if reduced is None else reduced.sums(tied.alpha, tied.leading, float(tied.beta))
+        if sums is None:
+            found = posterior(statistics, tied)
+            gamma = found.determinedness(tied.alphas(statistics.labels))
+            sums = sums_of(statistics, gamma, found.mean, found.residual)
+        freedom = K * max(statistics.n - sums.kernels.determined - sums.leading.determined, 1.0)
+        beta = 1.0 / max(sums.residual / freedom, floor)
+        tied = retied(tied, sums.kernels.shared_by(K), sums.leading.shared_by(K), beta)
+    return tied, posterior(statistics, tied)
 
 
 def slopes(block: Float, target: Float, found: Indicators, beta: float, weights: Float | None) -> Float:
