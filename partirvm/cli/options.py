@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -11,6 +11,7 @@ from partirvm.cli.flags import help_of
 from partirvm.cli.sections import GroupedOption
 from partirvm.errors import UsageError
 from partirvm.options import TABLE, Request, constraints
+from partirvm.options import names as option_names
 from partirvm.options.option import Option
 from partirvm.planning.units import parse_bytes, parse_duration
 
@@ -310,6 +311,11 @@ def limits(command: Command) -> Command:
         click.option("--max-vectors", type=Whole(1), metavar="M", help="Maximum number of relevance vectors."),
         click.option(
             "--max-rounds", type=Whole(1), metavar="R", help="Maximum number of rounds, including those before."
+        ),
+        click.option(
+            "--effort",
+            type=click.Choice(get_args(option_names.Effort)),
+            help="Effort of the working set, larger than before.",
         ),
     ):
         command = option(command)

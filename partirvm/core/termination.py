@@ -12,6 +12,7 @@ class Termination(Enum):
     HALVED = "halved"
     ITERATIONS = "iterations"
     CANCELLED = "cancelled"
+    EFFORT = "effort"
     EXHAUSTED = "exhausted"
     VALIDATION = "validation"
     ROUNDS = "rounds"
@@ -32,6 +33,7 @@ _ADVICE = {
     Termination.HALVED: "The vectors fell to the stop fraction of the candidates, as an intermediate fit should.",
     Termination.ITERATIONS: "The fit had not converged at its last iteration: raise tol, or check the kernel width.",
     Termination.CANCELLED: "The residual lost its digits to cancellation: a pass computes it again.",
+    Termination.EFFORT: "Twice the work would lower the error by little: for less error, raise effort.",
     Termination.EXHAUSTED: "Every row has been a candidate: this kernel allows no better model.",
     Termination.VALIDATION: "The held-out error (or log loss) stopped falling: the model of the best round was kept.",
     Termination.ROUNDS: "max_rounds was reached: more rounds may lower the error.",

@@ -21,7 +21,7 @@ from partirvm.estimators.base import Labels, array_of, in_memory, labels_of, tol
 from partirvm.estimators.diagnosed import Diagnosed
 from partirvm.model import ClassModel, bases_of, label_array, plain_labels
 from partirvm.options import Request
-from partirvm.options.names import Auto, Gamma, KernelStore, MultiClass, SolverName
+from partirvm.options.names import Auto, Effort, Gamma, KernelStore, MultiClass, SolverName
 from partirvm.options.values import AlphaPrior, Solver, Strategy, StrategyName
 from partirvm.predict.prediction import ValuesTile, values_of_rows, warn_of_far_rows
 
@@ -105,6 +105,9 @@ class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
         Maximum number of relevance vectors.
     max_rounds : int or None, default=None
         Maximum number of rounds of "working-set" or "incremental".
+    effort : {"quick", "balanced", "thorough"}, default="balanced"
+        When the rounds of "working-set" end: if twice the work would lower the error by less than about 10 % ("quick")
+        or 2 % ("balanced"), or if the evidence no longer rises ("thorough").
     time_limit : float, str or None, default=None
         Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and planning count. A
         number is in seconds.
@@ -173,6 +176,7 @@ class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
         standardize: bool = True,
         max_vectors: int | None = None,
         max_rounds: int | None = None,
+        effort: Effort = "balanced",
         time_limit: float | str | None = None,
         memory_limit: int | str = "auto",
         tol: float = 1e-7,
@@ -194,6 +198,7 @@ class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
         self.standardize = standardize
         self.max_vectors = max_vectors
         self.max_rounds = max_rounds
+        self.effort = effort
         self.time_limit = time_limit
         self.memory_limit = memory_limit
         self.tol = tol

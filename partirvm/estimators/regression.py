@@ -15,7 +15,7 @@ from partirvm.estimators.base import numbers_of, told_by_name
 from partirvm.estimators.predictions import PredictsNumbers
 from partirvm.estimators.targets import columns_of
 from partirvm.model import Model, bases_of
-from partirvm.options.names import Auto, Estimate, Gamma, KernelStore, MultiOutput, NoiseForm, SolverName
+from partirvm.options.names import Auto, Effort, Estimate, Gamma, KernelStore, MultiOutput, NoiseForm, SolverName
 from partirvm.options.values import AlphaPrior, Noise, Solver, Strategy, StrategyName
 from partirvm.types import power_of_two
 
@@ -97,6 +97,9 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         Maximum number of relevance vectors.
     max_rounds : int or None, default=None
         Maximum number of rounds of "working-set" or "incremental".
+    effort : {"quick", "balanced", "thorough"}, default="balanced"
+        When the rounds of "working-set" end: if twice the work would lower the error by less than about 10 % ("quick")
+        or 2 % ("balanced"), or if the evidence no longer rises ("thorough").
     time_limit : float, str or None, default=None
         Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and planning count. A
         number is in seconds.
@@ -170,6 +173,7 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         standardize: bool = True,
         max_vectors: int | None = None,
         max_rounds: int | None = None,
+        effort: Effort = "balanced",
         time_limit: float | str | None = None,
         memory_limit: int | str = "auto",
         tol: float = 1e-7,
@@ -191,6 +195,7 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         self.standardize = standardize
         self.max_vectors = max_vectors
         self.max_rounds = max_rounds
+        self.effort = effort
         self.time_limit = time_limit
         self.memory_limit = memory_limit
         self.tol = tol

@@ -30,11 +30,13 @@ from partirvm.options import Request
 from partirvm.setup.growth import in_order
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.strategies.effort import LEAST_GAIN
 from partirvm.strategies.incremental import Incremental
 
 ENDED_BY = {
     Termination.ROUNDS: "max_rounds",
     Termination.VECTORS: "max_vectors",
+    Termination.EFFORT: "effort",
     Termination.TIME: "time_limit",
     Termination.MEMORY: "memory_limit",
 }
@@ -139,3 +141,5 @@ def _check_resumable(location: str, state: JobState, before: Request, after: Req
     was, is_now = getattr(before, option), getattr(after, option)
     if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:
         raise DoneError(f"{location} is done; it reached {option} = {was:,}: resume with a larger {option}")
+    if reason is Termination.EFFORT and LEAST_GAIN[is_now] >= LEAST_GAIN[was]:
+        raise DoneError(f"{location} is done; it ended by effort = {was!r}: resume with a larger effort")

@@ -104,6 +104,15 @@ class Request:
         applies={"strategy": (ROUNDS,)},
         help='Maximum number of rounds of "working-set" or "incremental".  [default: no limit]',
     )
+    effort: str = option(
+        "balanced",
+        one_of(names.Effort),
+        group="everyday",
+        metavar="E",
+        applies={"strategy": (CHOSEN_ROWS,)},
+        help='When the rounds of "working-set" end: if twice the work would lower the error by less than about 10 % '
+        '("quick") or 2 % ("balanced"), or if the evidence no longer rises ("thorough").',
+    )
     time_limit: float | str | None = option(
         None,
         Seconds(),

@@ -38,7 +38,7 @@ from partirvm.types import Scaling
 
 Float = NDArray[np.float64]
 
-LIMITS = ("max_rounds", "max_vectors", "time_limit", "memory_limit")
+LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
 """Options that a resume may change; any other change would give a different fit."""
 
 
@@ -90,7 +90,8 @@ class FitSpec:
         plan = planned(request, self.problem, self.plan.shape, machine, rates, elastic, joining=self.plan.joining)
         notes = self.notes + plan.notes
         plan = replace(plan, sparseness=self.plan.sparseness, learned=self.plan.learned, notes=notes)
-        options = replace(self.options, max_rounds=request.max_rounds, max_vectors=request.max_vectors)
+        changed = {name: getattr(request, name) for name in ("max_rounds", "max_vectors", "effort")}
+        options = replace(self.options, **changed)
         if machine.limit != self.plan.machine.limit:
             options = replace(options, **memory_limits(plan))
         return replace(self, request=request, plan=plan, options=options)

@@ -127,7 +127,8 @@ class Options:
     ``gamma_prior`` is the prior of this learning. With at most ``learning_columns`` columns there is enough memory to
     learn the kernel again. ``solver`` is the solver of dense fits (``core.solvers``). The fit that measures the
     partition size always uses the fixed point. ``noise`` determines whether the noise variance of the last fit may
-    depend on the inputs (``strategies.local_noise``).
+    depend on the inputs (``strategies.local_noise``). ``effort`` determines when the rounds of the working set end
+    (``strategies.effort``).
     """
 
     partition_size: int
@@ -153,3 +154,4 @@ class Options:
     learning_columns: int = 0
     solver: str = "fixed-point"
     noise: str = "constant"
+    effort: str = "thorough"

@@ -19,6 +19,7 @@ from partirvm.core.updates import StopRule
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Fit
 from partirvm.planning.schedule import Chosen, Schedule
+from partirvm.strategies.effort import SLOW_ROUNDS, is_slow, work_of_round
 from partirvm.strategies.fit_rows import FIT_ROWS, noise_rows
 from partirvm.strategies.instructions import Event, Gather, Gathered, Passed
 from partirvm.strategies.problem import Options, Problem
@@ -78,6 +79,8 @@ class WorkingSetState(RoundsState):
     ``used`` are the rows that have been candidates (increasing). ``evidence`` is the highest evidence so far: rounds
     end in optima that differ by a few nats, so that an increase over a low optimum is no progress. ``flat`` counts
     consecutive flat rounds. ``patient`` makes the next fit converge, since flatness is judged by converged evidence.
+    ``work`` is the number of multiplications of all rounds, and ``slow`` counts consecutive rounds of little gain for
+    their work (``strategies.effort``).
     """
 
     used: Int = field(default_factory=lambda: NONE)
@@ -85,6 +88,8 @@ class WorkingSetState(RoundsState):
     flat: int = 0
     patient: bool = False
     best: Best | None = None
+    work: float = 0.0
+    slow: int = 0
 
 
 class WorkingSet(Relearning[WorkingSetState]):
@@ -130,7 +135,7 @@ class WorkingSet(Relearning[WorkingSetState]):
 
     def _on_grown(self, state: WorkingSetState, event: Event) -> Answer[WorkingSetState]:
         """Reset the highest evidence and the best round after an append."""
-        state = replace(state, evidence=-np.inf, flat=0, patient=False, best=None)
+        state = replace(state, evidence=-np.inf, flat=0, patient=False, best=None, work=0.0, slow=0)
         return super()._on_grown(state, event)
 
     def _on_rows(self, state: WorkingSetState, event: Gathered) -> Answer[WorkingSetState]:
@@ -203,13 +208,26 @@ class WorkingSet(Relearning[WorkingSetState]):
         evidence = fit.log_evidence if FIT_ROWS[state.seen].shared else np.inf
         level = evidence - state.evidence < FLAT * tol * fit.n
         flat = level and state.reason is Termination.CONVERGED
+        state = _counted(state, evidence)
         highest = max(evidence, state.evidence)
         state = replace(state, evidence=highest, flat=state.flat + 1 if flat else 0, patient=level)
         if state.flat >= FLAT_ROUNDS:
             return self._conclude(state, Termination.CONVERGED)
+        if state.slow >= SLOW_ROUNDS:
+            return self._conclude(state, Termination.EFFORT)
         if state.best is not None and state.round - state.best.round >= PATIENCE:
             return self._restore(replace(state, concluding=Termination.VALIDATION), state.best)
         return self._next_round(state)
+
+
+def _counted(state: WorkingSetState, evidence: float) -> WorkingSetState:
+    """Count the work of a round that ended with this evidence, and whether it was slow."""
+    rows, highest = state.fit.n, state.evidence
+    gain = (evidence - highest) / rows if np.isfinite(highest) else np.inf
+    loss = -highest / rows if state.problem.classifies else None
+    work = state.work + work_of_round(rows, state.candidates, min(state.options.partition_size, state.candidates))
+    slow = is_slow(state.options.effort, work, state.work, gain, loss)
+    return replace(state, work=work, slow=state.slow + 1 if slow else 0)
 
 
 def _random(state: WorkingSetState, used: Int, count: int) -> Int:

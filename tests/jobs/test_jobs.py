@@ -140,6 +140,20 @@ def test_a_resume_with_more_rounds_is_the_longer_fit(data, tmp_path, rounds):
     assert job.progress()["attempt"] == 2
 
 
+def test_a_resume_with_more_effort_is_the_thorough_fit(data, tmp_path):
+    """A quick fit of 3,000 rows ends by its effort; resumed as a thorough one it has the bits of that."""
+    asked = Request(**{**vars(ASKED), "max_rounds": 8})
+    quick, thorough = (Request(**{**vars(asked), "effort": effort}) for effort in ("quick", "thorough"))
+    jobs.fit(data, str(tmp_path / "job"), quick)
+    whole = jobs.fit(data, str(tmp_path / "whole"), thorough)
+    job = open_job(tmp_path / "job")
+    assert (job.state().reason, open_job(tmp_path / "whole").state().reason) == ("effort", "rounds")
+    with pytest.raises(UsageError, match="resume with a larger effort"):
+        job.resume(effort="quick")
+    assert job.resume(effort="thorough").wait(timeout=120) is Status.DONE
+    assert bits(job.model()) == bits(whole.model)
+
+
 def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
     """abort from another handle ends the thread's job with a usable model; the resumed one equals one never aborted."""
     job = jobs.submit(data, str(tmp_path / "job"), LONG)

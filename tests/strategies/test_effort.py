@@ -1,0 +1,73 @@
+"""The rounds of a working set end when twice the work would gain too little: by the formula, and in whole runs."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import log2
+
+import numpy as np
+import pytest
+
+from partirvm import RVMClassifier, RVMRegressor
+from partirvm.strategies.effort import is_slow, work_of_round
+
+LEAST = {"quick": 0.1, "balanced": 0.02, "thorough": 0.0}
+PARTITION = 40
+
+
+@pytest.mark.parametrize("effort", LEAST)
+@pytest.mark.parametrize("loss", [None, 0.3])
+def test_slow_is_less_than_the_least_gain_for_twice_the_work(effort, loss):
+    """Work from w to 8 w is three doublings; gains of classes are fractions of their loss."""
+    least = 3 * LEAST[effort] * (1.0 if loss is None else loss)
+    assert not is_slow(effort, 8e6, 1e6, least * 1.001, loss)
+    assert is_slow(effort, 8e6, 1e6, least * 0.999, loss) == (effort != "thorough")
+    assert is_slow(effort, 8e6, 1e6, -0.1, loss) == (effort != "thorough")
+    assert not is_slow(effort, 8e6, 0.0, -1.0, loss), "the first round has nothing to compare with"
+
+
+def test_work_is_that_of_the_pass_and_of_16_dense_iterations():
+    """2 M P + P² multiplications a row for M kept and P new columns; 16 (M + P)³."""
+    assert work_of_round(1000, 70, 40) == 1000 * (2 * 30 * 40 + 40**2) + 16 * 70**3
+
+
+def rough(n=1500):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(n, 2))
+    return X, np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def rounds_of(model, X, y):
+    """The rounds before the last fit, and the reason of the end."""
+    model.fit(X, y)
+    return [line for line in model.history_ if line["kind"] == "round"], model.history_[-1]
+
+
+@pytest.mark.parametrize("classes", [False, True], ids=["numbers", "classes"])
+def test_a_run_ends_after_the_second_slow_round_in_a_row(classes):
+    """The criterion, from the evidence and the columns of the history alone: true at the end, and never before it."""
+    X, y = rough()
+    make, y = (RVMClassifier, y > 0) if classes else (RVMRegressor, y)
+    options = {"gamma": 2.0, "partition_size": PARTITION, "random_state": 0, "effort": "quick"}
+    rounds, _ = rounds_of(make(**options), X, y)
+    work, highest, slow = 0.0, -np.inf, []
+    for line in rounds:
+        columns = line["candidates"]
+        new = min(PARTITION, columns)
+        before, work = work, work + len(X) * (2 * (columns - new) * new + new**2) + 16 * columns**3
+        gain = (line["log_evidence"] - highest) / len(X)
+        unit = -highest / len(X) if classes else 1.0
+        slow.append(bool(before) and gain < 0.1 * unit * log2(work / before))
+        highest = max(highest, line["log_evidence"])
+    pairs = [a and b for a, b in pairwise(slow)]
+    assert pairs[-1]
+    assert not any(pairs[:-1])
+
+
+def test_more_effort_takes_more_rounds():
+    X, y = rough()
+    found = {}
+    for effort in LEAST:
+        model = RVMRegressor(gamma=2.0, partition_size=PARTITION, random_state=0, effort=effort)
+        found[effort] = len(rounds_of(model, X, y)[0])
+    assert found["quick"] < found["balanced"] < found["thorough"]
