@@ -11,7 +11,7 @@ memory of the process, a fit takes:
     waiting   = (log₂ tiles + threads + 1) node        nodes of the sum that wait for their sibling
     pass      = threads (tile + panel + block) + waiting + (T + 3) f (M + P)²
     solve     = (4 T + 6) f (M + P)²                   statistics, active ones, H, factor, inverse, model
-    noise     = f S (d + 320) + (T + 3) f (M + P)²     fit of a local noise variance to S rows, 64 centres; a solve may
+    noise     = f S (d + 256) + (T + 3) f (M + P)²     fit of a local noise variance to S rows, 64 centres; a solve may
                                                        need more
     best      = 2 T f (M + P)²                         only with held-out rows: the best round is kept
     batch     = f E (4 threads + log₂ tiles + 9)       parallel fits whose squared columns sum to E
@@ -52,7 +52,7 @@ FLOAT = 8
 ALLOWANCE = 48 << 20
 """Bytes in addition to the formulas: BLAS buffers, uncollected objects, fragmentation."""
 
-NOISE_COPIES = 5
+NOISE_COPIES = 4
 """Number of copies of the basis functions during the fit of a local noise variance."""
 
 BATCH = 64

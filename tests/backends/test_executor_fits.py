@@ -18,7 +18,9 @@ from partirvm.planning.plan import Machine
 
 pytestmark = pytest.mark.bits
 
-PARAMETERS = Request(gamma=0.3, partition_size=40, max_rounds=3, selection="error", strategy="working-set")
+PARAMETERS = Request(
+    gamma=0.3, partition_size=40, max_rounds=3, selection="error", strategy="working-set", noise="constant"
+)
 
 
 def fitted_bits(model):

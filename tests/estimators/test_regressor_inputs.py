@@ -176,9 +176,8 @@ def test_a_plan_without_a_fit(tmp_path):
     """``plan(estimator, DATA)``: rows, candidates and passes as the fit will have them, and it prints."""
     X, y = plane(500)
     data = ingest((X, y), tmp_path / "rows.zarr")
-    estimator = RVMRegressor(
-        gamma=0.3, partition_size=60, max_rounds=3, strategy=WorkingSet(selection="random"), random_state=0
-    )
+    options = {"gamma": 0.3, "partition_size": 60, "max_rounds": 3, "noise": "constant", "random_state": 0}
+    estimator = RVMRegressor(strategy=WorkingSet(selection="random"), **options)
     made = plan(estimator, data.url)
     assert (made.shape.n_rows, made.partition_size, made.max_rounds) == (500, 60, 3)
     assert "P = 60" in str(made)

@@ -39,7 +39,7 @@ from partirvm.storage import open_folder
 from partirvm.storage.folder import read_json, to_json
 
 ASKED = Request(gamma=2.0, partition_size=30, max_rounds=3, selection="random", noise="constant", seed=4)
-LONG = Request(**{**vars(ASKED), "gamma": 20.0, "max_rounds": 400})
+LONG = Request(**{**vars(ASKED), "gamma": 20.0, "max_rounds": 400, "effort": "thorough"})
 
 
 @pytest.fixture(scope="module")
@@ -306,12 +306,18 @@ def test_a_cancelled_job_is_over_for_good(data, tmp_path):
 
 
 def test_a_cancel_outweighs_an_abort(data, tmp_path):
-    """Asked for both, the stronger one is done."""
-    job = jobs.submit(data, str(tmp_path / "job"), LONG)
-    wait_for(lambda: len(job.state().history) >= 1)
-    job.abort()
-    job.cancel()
-    assert job.wait(timeout=120) is Status.CANCELLED
+    """Asked for both, the stronger one is done; a busy machine may end the job between the two, so three are tried."""
+    found = []
+    for number in range(3):
+        job = jobs.submit(data, str(tmp_path / f"job{number}"), LONG)
+        wait_for(lambda job=job: len(job.state().history) >= 1)
+        job.abort()
+        job.cancel()
+        found.append(job.wait(timeout=120))
+        if found[-1] is Status.CANCELLED:
+            break
+    assert found[-1] is Status.CANCELLED
+    assert {*found[:-1]} <= {Status.ABORTED}
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.NoiseFloorWarning")

@@ -45,7 +45,7 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out):
     held, solved = (3 * C, 12 * C) if shape.classes else (C + 3, 4 * C + 6)
     passing = threads * (tile + panel + block) + (levels + threads + 1) * node + held * f * (M + P) ** 2
     S = shape.local_noise_rows
-    noise = f * S * (d + 320) + (C + 3) * f * (M + P) ** 2 if S else 0
+    noise = f * S * (d + 256) + (C + 3) * f * (M + P) ** 2 if S else 0
     solving = max(solved * f * (M + P) ** 2, noise)
     best = 2 * C * f * (M + P) ** 2 if held_out else 0
     found = step_bytes(shape, kept, candidates, threads, held_out=held_out)

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.setup.codes import disorder, looks_coded
+from partirvm.core.levels import disorder
+from partirvm.setup.codes import looks_coded
 
 LEVELS, ROWS = 20, 2000
 
