@@ -22,7 +22,7 @@ from partirvm.predict.rvm_star import augmented_rows, require_augmentable
 Float = NDArray[np.float64]
 
 
-class PredictsNumbers(Updatable):
+class RegressionPredictions(Updatable):
     """Prediction methods of regression, for one or several targets."""
 
     memory_limit: int | str

@@ -12,7 +12,7 @@ from sklearn.metrics import r2_score
 
 from partirvm.data.noise import noise_weights
 from partirvm.estimators.base import numbers_of, told_by_name
-from partirvm.estimators.predictions import PredictsNumbers
+from partirvm.estimators.predictions import RegressionPredictions
 from partirvm.estimators.targets import columns_of
 from partirvm.model import Model, bases_of
 from partirvm.options.names import Auto, Effort, Estimate, Gamma, KernelStore, MultiOutput, NoiseForm, SolverName
@@ -20,7 +20,7 @@ from partirvm.options.values import AlphaPrior, Noise, Solver, Strategy, Strateg
 from partirvm.types import power_of_two
 
 
-class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
+class RVMRegressor(RegressorMixin, RegressionPredictions):  # type: ignore[misc]
     """Relevance Vector Machine for regression (Tipping 2001), trained out of core.
 
     The mean is Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows; weights have a Gaussian
@@ -240,7 +240,7 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
             source,
             self._held_out_source(validation, source.columns, None),
             parameters,
-            partial(self._remember, columns=source.columns),
+            partial(self._keep_memory, columns=source.columns),
         )
         self.__dict__.pop("estimators_", None)
         return self

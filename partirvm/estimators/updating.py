@@ -64,7 +64,7 @@ class Updatable(IndependentTargets):
         rows = Rows(X, y.reshape(len(X), -1), weights)
 
         source = as_source(X, y, weights, seed=parameters.seed, columns=columns)
-        self._fit(source, None, parameters, partial(self._remember, rows=rows, columns=source.columns))
+        self._fit(source, None, parameters, partial(self._keep_memory, rows=rows, columns=source.columns))
         return self
 
     @property
@@ -80,7 +80,7 @@ class Updatable(IndependentTargets):
         super()._take_saved(model, beside)
         self._was_grown = beside["grown"]
 
-    def _remember(
+    def _keep_memory(
         self, spec: FitSpec, outcome: Outcome, executor: Executor, *, columns: Columns, rows: Rows | None = None
     ) -> None:
         """Store the statistics and the sample of rows that the next ``partial_fit`` needs."""

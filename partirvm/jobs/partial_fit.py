@@ -8,7 +8,7 @@ statistics of the vectors over these rows:
 
 1. At the start of a step the statistics of the vectors cover all earlier rows.
 2. The values of a new column at discarded rows are unknown. They are approximated by a linear combination of the
-   vectors' columns (``core.remembered``), fitted by least squares at the rows of the sample and at the vectors.
+   vectors' columns (``core.past``), fitted by least squares at the rows of the sample and at the vectors.
 3. After the step a new sample is drawn from the old sample and the new rows. The statistics of the rows that leave the
    sample are added to the statistics of the discarded rows.
 
@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.backends import Executor
-from partirvm.backends.remembering import Approximation, Remembering
-from partirvm.core.remembered import Remembered
+from partirvm.backends.with_past import Approximation, WithPast
+from partirvm.core.past import PastStatistics
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
@@ -99,7 +99,7 @@ class Memory:
     """The state kept between two steps of ``partial_fit``.
 
     ``spec`` is the spec of the fit to the first rows, changed to a working set over all rows. ``warm`` and
-    ``statistics`` describe the fit of the columns ``design`` to all ``n_rows`` earlier rows. ``remembered`` holds the
+    ``statistics`` describe the fit of the columns ``design`` to all ``n_rows`` earlier rows. ``past`` holds the
     statistics of the discarded rows, and ``sample`` the kept rows. ``step`` is the number of the next step and a part
     of its seed.
     """
@@ -108,7 +108,7 @@ class Memory:
     design: Design
     warm: Warm
     statistics: GramStatistics
-    remembered: Remembered
+    past: PastStatistics
     sample: Rows
     columns: Columns
     n_rows: int
@@ -162,14 +162,14 @@ def first(spec: FitSpec, outcome: Outcome, columns: Columns, rows: Rows | None, 
         design=design,
         warm=Warm.of(fit),
         statistics=statistics,
-        remembered=Remembered(statistics),
+        past=PastStatistics(statistics),
         sample=Rows(np.zeros((0, d)), np.zeros((0, targets)), None),
         columns=columns,
         n_rows=fit.n,
     )
     if rows is None or not spec.problem.target_variance:
         return memory
-    nothing = Remembered(GramStatistics.empty(design.basis, targets))
+    nothing = PastStatistics(GramStatistics.empty(design.basis, targets))
     return _next(replace(memory, n_rows=0), design, fit, rows, len(rows), executor, nothing)
 
 
@@ -195,12 +195,12 @@ def update(
     spec = grow(spec_before, source, request, executor, same_options=False)
     design = _relabelled(memory.design, len(available))
     labels = labels_of(design)
-    remembered = Remembered(replace(memory.remembered.statistics, labels=labels))
+    past = PastStatistics(replace(memory.past.statistics, labels=labels))
     approximation = Approximation(design, np.concatenate([memory.sample.X, design.centres]))
-    remembering: Any = Remembering(executor, remembered, approximation)
+    with_past: Any = WithPast(executor, past, approximation)
     fit = memory.warm.begun(replace(memory.statistics, labels=labels))
     likelihood, joined = spec.problem.likelihood, np.arange(old, len(available), dtype=np.int64)
-    blocks = remembering.run(likelihood.grow(spec.problem, design, fit, joined), source)
+    blocks = with_past.run(likelihood.grow(spec.problem, design, fit, joined), source)
     fit = likelihood.grown(spec.problem, design, fit, *blocks)
     ended = WorkingSetState(before, spec.options, design, fit, seen="full", used=np.arange(old, dtype=np.int64))
     # select new candidates before the first fit: a fit could delete vectors, and their rows are no longer available
@@ -211,11 +211,11 @@ def update(
         return None if journal.model is None else timer()
 
     begun = Checkpoint(state, 1)
-    outcome = run(spec, source, remembering, journal, checkpoint=begun, interrupted=interrupted, elapsed=timer.seconds)
+    outcome = run(spec, source, with_past, journal, checkpoint=begun, interrupted=interrupted, elapsed=timer.seconds)
     assert outcome.kept is not None
     design, found = outcome.kept
     assert isinstance(found, HyperState)
-    past = remembered.through(approximation.coefficients(design), labels_of(design))
+    past = past.through(approximation.coefficients(design), labels_of(design))
     return spec, outcome, _next(memory, design, found, available, len(new), executor, past)
 
 
@@ -226,7 +226,7 @@ def _next(
     available: Rows,
     new: int,
     executor: Executor,
-    past: Remembered,
+    past: PastStatistics,
 ) -> Memory:
     """Return the memory after a step.
 
@@ -245,13 +245,13 @@ def _next(
         leaving = GramPass(design.take(NONE, leading=NONE), design, empty.offset, rows=discarded)
         block = executor.run([leaving], available.source(memory.columns))[0]
         left = empty.extend(labels_of(design), block, design.basis)
-        past = Remembered(past.statistics.merge(left) if past.statistics.n else left)
+        past = PastStatistics(past.statistics.merge(left) if past.statistics.n else left)
     return replace(
         memory,
         design=design,
         warm=Warm.of(fit),
         statistics=fit.statistics,
-        remembered=past,
+        past=past,
         sample=available.take(kept),
         n_rows=n_rows,
         step=memory.step + 1,

@@ -1,4 +1,4 @@
-"""Rows that come in chunks: what is exact, what is remembered of rows that are gone, and what is refused."""
+"""Rows that come in chunks: what is exact, what is approximated of rows that are gone, and what is refused."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_kept_vectors_stay_exact_when_rows_are_gone(monkeypatch):
     model.partial_fit(*chunks[1])
     memory = model._memory
     assert len(memory.sample) == 50
-    statistics = memory.remembered.statistics
+    statistics = memory.past.statistics
     assert statistics.n == 250
     X, y = (np.concatenate([chunk[part] for chunk in chunks]) for part in (0, 1))
     Phi, t = design_of(model, X, 4.0), model.model_.design.scaling.targets(y[:, None])
@@ -136,7 +136,7 @@ def test_a_stream_that_outgrows_its_sample(monkeypatch):
     model = fed(chunks)
     memory = model._memory
     assert len(memory.sample) == 250
-    assert memory.remembered.statistics.n == 150
+    assert memory.past.statistics.n == 150
     assert model.model_.n_rows == 400
     model.partial_fit(stream(20, 9)[0], np.full(20, chunks[0][1].mean()))
     assert model.model_.n_rows == 420

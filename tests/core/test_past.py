@@ -1,11 +1,11 @@
-"""What is remembered of rows that are gone, against the rows that it stands for."""
+"""Statistics of rows that are gone, against the rows that they stand for."""
 
 from __future__ import annotations
 
 import naive
 import numpy as np
 
-from partirvm.core.remembered import Remembered
+from partirvm.core.past import PastStatistics
 from partirvm.core.residuals import LargestErrors, ResidualStatistics
 from partirvm.core.statistics import GramBlock, GramStatistics
 
@@ -17,15 +17,15 @@ def test_it_is_the_statistic_of_rows_at_which_new_columns_are_made_of_old_ones(r
     Phi, t, w = rng.normal(size=(30, K)), rng.normal(size=(30, T)), rng.choice([0.0, 1.0, 2.5], 30)
     labels = np.arange(K)
     statistics = GramStatistics.empty("b", T).extend(labels, GramBlock.of(np.zeros((30, 0)), Phi, t, w), "b")
-    remembered = Remembered(statistics)
+    past = PastStatistics(statistics)
     kept, new = np.eye(K)[:, [2, 0, 3]], rng.normal(size=(K, 5))
     offset = rng.normal(size=(3, T))
     expected = GramBlock.of(Phi @ kept, Phi @ new, t - Phi @ kept @ offset, w)
-    for found in (remembered.block(kept, new, offset), remembered.cross(kept, new, offset)):
+    for found in (past.block(kept, new, offset), past.cross(kept, new, offset)):
         np.testing.assert_allclose(found.cross, expected.cross)
         np.testing.assert_allclose(found.projection, expected.projection)
         assert found.n == (w > 0).sum()
-    block = remembered.block(kept, new, offset)
+    block = past.block(kept, new, offset)
     np.testing.assert_allclose(block.gram, naive.gram(Phi @ new, t, w)[0])
     np.testing.assert_allclose(block.sum_squares, expected.sum_squares)
     np.testing.assert_allclose(block.log_weight, np.log(w[w > 0]).sum())
@@ -33,13 +33,13 @@ def test_it_is_the_statistic_of_rows_at_which_new_columns_are_made_of_old_ones(r
     mean = rng.normal(size=(5, T))
     nothing = LargestErrors(0, np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)))
     here = ResidualStatistics(7, np.ones(T), np.ones((5, T)), nothing)
-    both, r = remembered.residual(new, mean, here), t - Phi @ new @ mean
+    both, r = past.residual(new, mean, here), t - Phi @ new @ mean
     np.testing.assert_allclose(both.sum_squares, 1 + w @ r**2)
     np.testing.assert_allclose(both.projection, 1 + (Phi @ new).T @ (w[:, None] * r))
     assert both.n == 7 + (w > 0).sum()
 
     later = rng.normal(size=(5, 2))
-    passed_on = remembered.through(new, np.arange(5)).block(np.zeros((5, 0)), later, np.zeros((0, T)))
+    passed_on = past.through(new, np.arange(5)).block(np.zeros((5, 0)), later, np.zeros((0, T)))
     np.testing.assert_allclose(passed_on.gram, naive.gram(Phi @ new @ later, t, w)[0])
     np.testing.assert_allclose(passed_on.projection, naive.gram(Phi @ new @ later, t, w)[1])
 

@@ -29,7 +29,7 @@ Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Remembered:
+class PastStatistics:
     """Statistics of K columns over deleted rows, for the target without an offset."""
 
     statistics: GramStatistics
@@ -55,13 +55,13 @@ class Remembered:
             projection=found.projection + projection,
         )
 
-    def through(self, columns: Float, labels: Int) -> Remembered:
+    def through(self, columns: Float, labels: Int) -> PastStatistics:
         """Return the statistics of the same rows for M columns with these coefficients (K, M) and labels (M,)."""
         old = self.statistics
         if not old.n:
-            return Remembered(GramStatistics.empty(old.basis, old.n_targets))
+            return PastStatistics(GramStatistics.empty(old.basis, old.n_targets))
         gram, projection = columns.T @ old.gram @ columns, columns.T @ old.projection
-        return Remembered(
+        return PastStatistics(
             replace(old, labels=labels, gram=gram, projection=projection, offset=np.zeros_like(projection))
         )
 

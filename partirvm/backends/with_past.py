@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from partirvm.backends.base import Blocks, Executor, Progress
+from partirvm.core.past import PastStatistics
 from partirvm.core.posterior import factorise
-from partirvm.core.remembered import Remembered
 from partirvm.data.source import Source
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian_passes import GramPass, LeaveOneOutPass, ResidualPass
@@ -62,11 +62,11 @@ class Approximation:
         return [design.block(self.points[start : start + PANEL_ROWS]) for start in starts]
 
 
-class Remembering:
-    """Executor that adds the ``remembered`` statistics to each statistic of all rows computed by ``executor``."""
+class WithPast:
+    """Executor that adds the ``past`` statistics to each statistic of all rows computed by ``executor``."""
 
-    def __init__(self, executor: Executor, remembered: Remembered, approximation: Approximation) -> None:
-        self._executor, self._remembered, self._approximation = executor, remembered, approximation
+    def __init__(self, executor: Executor, past: PastStatistics, approximation: Approximation) -> None:
+        self._executor, self._past, self._approximation = executor, past, approximation
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._executor, name)
@@ -78,22 +78,22 @@ class Remembering:
         progress: Progress | None = None,
         blocks: Blocks | None = None,
     ) -> list[Any]:
-        """Return the statistic of each pass, with the remembered statistics added."""
+        """Return the statistic of each pass, with the past statistics added."""
         found = self._executor.run(passes, source, progress, blocks)
         return [self._with(pass_, statistic) for pass_, statistic in zip(passes, found, strict=True)]
 
     def _with(self, pass_: Pass, statistic: Any) -> Any:
         if isinstance(pass_, LeaveOneOutPass):
             return None  # leave-one-out needs all rows of the fit, and deleted rows are missing
-        if not self._remembered.statistics.n:
+        if not self._past.statistics.n:
             return statistic
         columns = self._approximation.coefficients
         match pass_:
             case GramPass(rows=None):
-                old_rows = self._remembered.cross if pass_.diagonal else self._remembered.block
+                old_rows = self._past.cross if pass_.diagonal else self._past.block
                 return statistic + old_rows(columns(pass_.kept), columns(pass_.new), pass_.offset)
             case ResidualPass(rows=None):
-                return self._remembered.residual(columns(pass_.design), pass_.mean, statistic)
+                return self._past.residual(columns(pass_.design), pass_.mean, statistic)
         return statistic
 
 
