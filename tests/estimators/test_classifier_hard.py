@@ -76,7 +76,7 @@ def test_separable_classes(strategy, multi_class):
     assert right(model, X, y) == 1.0
     assert log_loss(model, X, y) < 0.1
     assert np.abs(model.weights_).max() < 100
-    assert model.termination_ in {Termination.CONVERGED, Termination.EXHAUSTED}
+    assert model.termination_ in {Termination.CONVERGED, Termination.EXHAUSTED, Termination.EFFORT}
     assert model.history_[-1]["iterations"] < 100
 
 

@@ -213,7 +213,7 @@ def test_an_update_that_reached_its_rounds_is_resumed(tmp_path):
     found = []
     for number, rounds in enumerate((1, 3)):
         (tmp_path / str(number)).mkdir()
-        case = Grown(tmp_path / str(number), strategy="working-set", max_rounds=2).fit().append()
+        case = Grown(tmp_path / str(number), strategy="working-set", max_rounds=2, effort="thorough").fit().append()
         job = case.update(max_rounds=rounds)
         if rounds == 1:
             assert job.resume(max_rounds=5).wait(60) is Status.DONE
