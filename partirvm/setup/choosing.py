@@ -107,7 +107,7 @@ def choose(
         turns = few and forms.gain > 0
     kernels = one_widths(sample, problem)
     if problem.n_rows <= MANY or several:
-        folding = replace(learning, metric="auto" if turns else "widths")
+        folding = replace(learning, metric="auto" if turns else "widths", warm=None)
         choice = _by_folds(sample, problem, folding, options, kernels, all_candidates=all_candidates)
     best, evaluated = choice.pop("best", 0), choice.pop("evaluations", 0)
     if forms is not None and choice["form"] in (EACH, DIRECTIONS):

@@ -24,14 +24,25 @@ search starts with the gamma of these features raised.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.half_normal import half_normal
-from partirvm.core.rprop import FIRST_STEP, LATER_STEP, Search, advance, again, awakened, begin, groups, off
+from partirvm.core.rprop import (
+    FIRST_STEP,
+    LATER_STEP,
+    WINDOW,
+    Search,
+    advance,
+    again,
+    awakened,
+    begin,
+    groups,
+    off,
+)
 from partirvm.core.rprop import raised as raised_by
 from partirvm.core.rprop import revived as revived_by
 from partirvm.core.termination import Termination
@@ -84,6 +95,9 @@ Errors with .3, .1 and no prior, of a Gaussian kernel: concrete .265, .275, .292
 .113, .109.
 """
 
+SHORT_WINDOW = 5
+"""The same for a search that begins at widths learned before."""
+
 LATER_WINDOW = 3
 """Number of evaluations between rounds within which the best evidence must rise (``core.rprop.RISE``)."""
 
@@ -97,13 +111,15 @@ class LearningOptions:
 
     ``prior`` is "flat" (uniform in log gamma) or "half-normal" with an estimated precision (``core.half_normal``). The
     half-normal prior costs half a nat per unit of log gamma, and it switches irrelevant features off. ``metric`` is
-    "widths", "directions", "low-rank", or "auto", which chooses between the first two (``setup.metric``).
+    "widths", "directions", "low-rank", or "auto", which chooses between the first two (``setup.metric``). ``warm`` (p,)
+    are log parameters at which the first search begins, if they were learned before.
     """
 
     centres: int
     max_centres: int
     prior: str = "flat"
     metric: str = "widths"
+    warm: Float | None = field(default=None, repr=False, compare=False)
 
 
 def learning_options(
@@ -142,6 +158,7 @@ class Stage:
     best: Point | None = None
     choice: dict[str, Any] | None = None
     reason: Termination | None = None
+    window: int = WINDOW
 
     @property
     def kernel(self) -> Kernel | Several:
@@ -165,7 +182,7 @@ class Stage:
         design = self.design(kernel.with_logs(self.search.logs))
         point = evaluate(self.sample, self.problem, design, last, fresh=fresh)
         value, slope = with_prior(self.prior, kernel.parameters, self.search, point.value, point.slope)
-        self.search, self.reason = advance(self.search, value, slope, point.rows)
+        self.search, self.reason = advance(self.search, value, slope, point.rows, self.window)
         self.evaluations += 1
         if self.best is None:
             self.first = point.value
@@ -179,8 +196,9 @@ class Stage:
         self.search = again(self.search, logs, step)
         return self.evaluate_next(last, fresh=last is None)
 
-    def climb(self, point: Point) -> None:
-        """Repeat steps from the evaluation ``point`` until the best evidence stops rising."""
+    def climb(self, point: Point, window: int = WINDOW) -> None:
+        """Repeat steps from the evaluation ``point`` until the best evidence stops rising within ``window`` of them."""
+        self.window = window
         while self.reason is None:
             point = self.evaluate_next(point)
 
@@ -226,14 +244,20 @@ def begin_stage(sample: Sample, problem: Problem, learning: LearningOptions, see
 def first_stage(
     sample: Sample, problem: Problem, learning: LearningOptions, seed: int, *, revive: bool = True
 ) -> Stage:
-    """Run the first stage: several starts if there is a single width, then the revival of switched-off features."""
+    """Run the first stage: several starts if there is a single width, then the revival of switched-off features.
+
+    If a search has been made before (``LearningOptions.warm``), this one begins where that ended.
+    """
     stage, features = begin_stage(sample, problem, learning, seed), groups(problem.empty.kernel.parameters)
+    warm = learning.warm is not None and len(learning.warm) == len(stage.search.logs) > 1
+    if warm:
+        stage.search = begin(stage.search.start, learning.warm, LATER_STEP)
     point = stage.evaluate_next(fresh=True)
     if len(stage.search.logs) == 1:
         for move in STARTS:
             stage.restart(stage.search.start + move, FIRST_STEP)
         point = stage.restart(stage.search.best, FIRST_STEP)
-    stage.climb(point)
+    stage.climb(point, SHORT_WINDOW if warm else WINDOW)
     if revive and len(off(stage.search.best, features)):
         stage.climb(stage.restart(revived_by(stage.search, features), FIRST_STEP))
     return stage

@@ -16,7 +16,7 @@ of the largest eigenvalues stand beside them (``MOST_ENTRIES``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -27,7 +27,7 @@ from partirvm.kernels import WITH_GAMMA, Directions, Kernel, Several
 from partirvm.kernels.radial import Radial
 from partirvm.kernels.radial_parts import radials, with_directions, with_radial
 from partirvm.likelihoods.slope_passes import InputGradientPass
-from partirvm.setup.kernel_search import LearningOptions, Stage, axes_of, first_stage, grow
+from partirvm.setup.kernel_search import SHORT_WINDOW, LearningOptions, Stage, axes_of, first_stage, grow
 from partirvm.setup.sample import Sample
 from partirvm.strategies.problem import Problem
 from partirvm.strategies.relearning import with_kernel
@@ -107,18 +107,29 @@ def handicap(family: str, *, few: bool) -> float:
     return CLOSE * steps if few else -CLOSE * (steps > 0)
 
 
-def with_best_family(
-    sample: Sample, problem: Problem, learning: LearningOptions, seed: int
-) -> tuple[Problem, dict[str, float], str]:
-    """Return the problem with the initial kernel of the best family, the evidence of each family, and the best one.
+@dataclass(frozen=True)
+class BestFamily:
+    """The problem with the initial kernel of the best family, and its ``name``; empty if the kernel stays as it is.
 
-    The evidence is in nats. The families are compared with a width per feature on at most ``FAMILY_ROWS`` rows, and
+    ``tried`` is the evidence of each family in nats. ``logs`` (p,) are the log parameters of its kernel with the
+    learned widths, at which a further search can begin.
+    """
+
+    problem: Problem
+    name: str = ""
+    tried: dict[str, float] = field(default_factory=dict)
+    logs: Float | None = None
+
+
+def with_best_family(sample: Sample, problem: Problem, learning: LearningOptions, seed: int) -> BestFamily:
+    """Choose the family by evidence, with a width per feature, on at most ``FAMILY_ROWS`` rows.
+
     ``handicap`` decides between close ones. The search of each family begins at the best widths found before.
     """
     d, kernel = problem.empty.centres.shape[1], problem.empty.kernel
     others = families_of(kernel, d)
     if isinstance(kernel, Several) or not others:
-        return problem, {}, ""
+        return BestFamily(problem)
     numbers = sample.rows.rows
     few = len(numbers) <= FAMILY_ROWS
     if not few:
@@ -130,11 +141,11 @@ def with_best_family(
     for name in others:
         start = with_family(kernel.per_feature(d), name, d)
         other = candidate(best, with_family(cast(Kernel, best.kernel), name, d), start.logs, LATER_STEP)
-        other.climb(other.evaluate_next(best.best, fresh=True))
+        other.climb(other.evaluate_next(best.best, fresh=True), SHORT_WINDOW)
         tried[name] = other.value
         if other.value + handicap(name, few=few) > best.value + handicap(chosen, few=few):
             best, chosen = other, name
-    return with_kernel(problem, with_family(kernel, chosen, d)), tried, chosen
+    return BestFamily(with_kernel(problem, with_family(kernel, chosen, d)), chosen, tried, best.search.best)
 
 
 @dataclass(frozen=True)

@@ -129,8 +129,9 @@ class Measuring:
         try:
             with self._sample(problem, LEARNING_ROWS, lines, room) as sample:
                 if chooses_family(parameters) and not problem.classifies:
-                    problem, tried, family = with_best_family(sample, problem, learning, parameters.seed)
-                    sample = lines.with_families(sample, tried, family) if tried else sample
+                    family = with_best_family(sample, problem, learning, parameters.seed)
+                    problem, learning = family.problem, replace(learning, warm=family.logs)
+                    sample = lines.with_families(sample, family.tried, family.name) if family.tried else sample
                 if chooses(parameters):
                     choose(sample, problem, learning, options, all_candidates=all_candidates)
                 else:

@@ -138,12 +138,14 @@ def test_the_family_of_the_process_that_made_the_target_is_found(nu, name):
     y = np.linalg.cholesky(K + 1e-8 * np.eye(400)) @ rng.normal(size=400) + 0.01 * rng.normal(size=400)
     problem, options = problem_of(X, y - y.mean(), Gaussian(1.0)), learning_options(400, classes=False)
     with sample_of(X, y - y.mean()) as sample:
-        found, tried, chosen = with_best_family(sample, problem, options, 0)
-    assert set(tried) == set(metric.FAMILIES)
-    assert found.empty.kernel.name == chosen == name
-    weighed = {each: value + metric.handicap(each, few=True) for each, value in tried.items()}
+        found = with_best_family(sample, problem, options, 0)
+    kernel = found.problem.empty.kernel
+    assert set(found.tried) == set(metric.FAMILIES)
+    assert kernel.name == found.name == name
+    weighed = {each: value + metric.handicap(each, few=True) for each, value in found.tried.items()}
     assert weighed[name] == max(weighed.values())
-    assert found.empty.kernel.gamma == pytest.approx((metric.FAMILIES[name],))
+    assert kernel.gamma == pytest.approx((metric.FAMILIES[name],))
+    assert found.logs.shape == kernel.logs.shape
 
 
 def test_a_family_that_is_not_radial_stays():
@@ -151,7 +153,8 @@ def test_a_family_that_is_not_radial_stays():
     X, y = ridge(60, 2)
     problem = problem_of(X, y, Laplacian(0.5))
     with sample_of(X, y) as sample:
-        assert with_best_family(sample, problem, learning_options(60, classes=False), 0) == (problem, {}, "")
+        found = with_best_family(sample, problem, learning_options(60, classes=False), 0)
+    assert found == metric.BestFamily(problem)
 
 
 def test_other_families_keep_the_form_of_a_kernel():
