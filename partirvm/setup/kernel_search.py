@@ -277,7 +277,7 @@ def grow(stage: Stage, most: int) -> Stage:
         point = stage.evaluate_next(last, fresh=True)
         if len(off(stage.search.best, features)):
             point = stage.restart(raised_by(stage.search, features), LATER_STEP, point)
-        stage.climb(point)
+        stage.climb(point, SHORT_WINDOW)
 
 
 def learn_again(sample: Sample, instruction: LearnKernel) -> KernelLearned:

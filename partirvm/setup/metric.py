@@ -250,7 +250,7 @@ def freed(stage: Stage) -> Stage:
     kernel = with_directions(cast(Kernel, stage.kernel), make)
     entries = axes_of(kernel.parameters)
     found = candidate(stage, kernel, kernel.logs, np.where(entries, AXES_STEP * FIRST_STEP, LATER_STEP))
-    found.climb(found.evaluate_next(stage.best, fresh=True))
+    found.climb(found.evaluate_next(stage.best, fresh=True), SHORT_WINDOW)
     found.evaluations += stage.evaluations
     gained = found.value - stage.value > 0.5 * entries.sum() * np.log(stage.sample.rows.n_rows)
     return found if gained else replace(stage, evaluations=found.evaluations)
