@@ -12,9 +12,9 @@ schema contains no names of classes of this package, so that the classes may be 
                    ``interval_score``, ``covered``, ``unit``; or None), ``round``, ``selection``, ``seen`` (the value of
                    ``fit_rows`` for this fit), ``candidates``,
                    ``duplicates``, ``dropped``, ``reason``, ``concluding``, ``settled``, ``learned``
-    working-set    the fields of rounds, and ``used`` (row numbers), ``evidence``, ``flat``, ``patient``, ``work``,
-                   ``slow``, ``best``: None or ``round``, ``error``, ``kernel``, ``design``, ``fit``, ``seen``,
-                   ``candidates``, ``reason``
+    working-set    the fields of rounds, and ``used`` (row numbers), ``evidence``, ``flat``, ``patient``, ``kept``,
+                   ``work``, ``slow``, ``best``: None or ``round``, ``error``, ``kernel``, ``design``, ``fit``,
+                   ``seen``, ``candidates``, ``reason``
     split-merge    ``level``, ``partitions``, ``duplicates``, ``dropped``, ``best`` (the evidence of a row), and
                    ``below`` and ``parts``, lists of ``design``, ``gain``, ``start``
 
@@ -70,7 +70,7 @@ ROUNDS, WORKING_SET, SPLIT_MERGE = "rounds", "working-set", "split-merge"
 DESIGN = ("centres", "labels", "bias", "active")
 NOISE = ("centres", "weights", "shift")
 COUNTERS = (*("round", "selection", "seen", "candidates", "duplicates", "dropped", "settled", "learned"),)
-USED = ("used", "evidence", "flat", "patient", "work", "slow")
+USED = ("used", "evidence", "flat", "patient", "kept", "work", "slow")
 BEST = ("round", "error", "seen", "candidates")
 LEVELS = ("level", "partitions", "duplicates", "dropped", "best")
 

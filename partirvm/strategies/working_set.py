@@ -19,7 +19,7 @@ from partirvm.core.updates import StopRule
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Fit
 from partirvm.planning.schedule import Chosen, Schedule
-from partirvm.strategies.effort import SLOW_ROUNDS, is_slow, work_of_round
+from partirvm.strategies.effort import SLOW_ROUNDS, is_slow, work_of_learning, work_of_round
 from partirvm.strategies.fit_rows import FIT_ROWS, noise_rows
 from partirvm.strategies.instructions import Event, Gather, Gathered, Passed
 from partirvm.strategies.problem import Options, Problem
@@ -79,8 +79,9 @@ class WorkingSetState(RoundsState):
     ``used`` are the rows that have been candidates (increasing). ``evidence`` is the highest evidence so far: rounds
     end in optima that differ by a few nats, so that an increase over a low optimum is no progress. ``flat`` counts
     consecutive flat rounds. ``patient`` makes the next fit converge, since flatness is judged by converged evidence.
-    ``work`` is the number of multiplications of all rounds, and ``slow`` counts consecutive rounds of little gain for
-    their work (``strategies.effort``).
+    ``kept`` is the number of vectors before the last candidates joined, ``work`` the number of multiplications of
+    kernel learning and all rounds, and ``slow`` counts consecutive rounds of little gain for their work
+    (``strategies.effort``).
     """
 
     used: Int = field(default_factory=lambda: NONE)
@@ -88,6 +89,7 @@ class WorkingSetState(RoundsState):
     flat: int = 0
     patient: bool = False
     best: Best | None = None
+    kept: int = 0
     work: float = 0.0
     slow: int = 0
 
@@ -102,7 +104,8 @@ class WorkingSet(Relearning[WorkingSetState]):
 
     def first(self, problem: Problem, options: Options) -> WorkingSetState:
         """Return the state before the first round."""
-        return WorkingSetState(problem, options, problem.empty, problem.likelihood.start(problem))
+        work = work_of_learning(problem.n_rows, options.centres)
+        return WorkingSetState(problem, options, problem.empty, problem.likelihood.start(problem), work=work)
 
     def _unused(self, state: WorkingSetState) -> int:
         return int(state.problem.n_rows - len(state.used))
@@ -161,7 +164,8 @@ class WorkingSet(Relearning[WorkingSetState]):
         return self._admit(state, state.incoming.take(np.argsort(-gains, kind="stable")[:count]))
 
     def _admit(self, state: WorkingSetState, chosen: Design) -> Answer[WorkingSetState]:
-        return super()._admit(replace(state, used=np.union1d(state.used, chosen.rows)), chosen)
+        used = np.union1d(state.used, chosen.rows)
+        return super()._admit(replace(state, used=used, kept=state.fit.n_vectors), chosen)
 
     def _rule(self, state: WorkingSetState) -> StopRule:
         if state.patient and not state.concluding:
@@ -225,7 +229,7 @@ def _counted(state: WorkingSetState, evidence: float) -> WorkingSetState:
     rows, highest = state.fit.n, state.evidence
     gain = (evidence - highest) / rows if np.isfinite(highest) else np.inf
     loss = -highest / rows if state.problem.classifies else None
-    work = state.work + work_of_round(rows, state.candidates, min(state.options.partition_size, state.candidates))
+    work = state.work + work_of_round(rows, state.candidates, state.candidates - state.kept)
     slow = is_slow(state.options.effort, work, state.work, gain, loss)
     return replace(state, work=work, slow=state.slow + 1 if slow else 0)
 
