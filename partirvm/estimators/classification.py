@@ -107,7 +107,7 @@ class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
         Maximum number of rounds of "working-set" or "incremental".
     effort : {"quick", "balanced", "thorough"}, default="balanced"
         When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % ("quick")
-        or 5 % ("balanced"), or if the evidence no longer rises ("thorough").
+        or 3 % ("balanced"), or if the evidence no longer rises ("thorough").
     time_limit : float, str or None, default=None
         Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and planning count. A
         number is in seconds.

@@ -111,7 +111,7 @@ class Request:
         metavar="E",
         applies={"strategy": (CHOSEN_ROWS,)},
         help='When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % '
-        '("quick") or 5 % ("balanced"), or if the evidence no longer rises ("thorough").',
+        '("quick") or 3 % ("balanced"), or if the evidence no longer rises ("thorough").',
     )
     time_limit: float | str | None = option(
         None,

@@ -15,7 +15,7 @@ from math import log2
 from partirvm.planning.cost import ITERATIONS
 from partirvm.types import LEARNING_ROWS
 
-LEAST_GAIN = {"quick": 0.2, "balanced": 0.05, "thorough": 0.0}
+LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
 EVALUATIONS = 100

@@ -11,7 +11,7 @@ import pytest
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.strategies.effort import is_slow, work_of_learning, work_of_round
 
-LEAST = {"quick": 0.2, "balanced": 0.05, "thorough": 0.0}
+LEAST = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 PARTITION = 40
 
 
