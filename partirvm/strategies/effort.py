@@ -31,7 +31,7 @@ def is_slow(effort: str, work: float, before: float, gain: float, loss: float | 
     ``gain`` is the gain of the round in nats per row. ``loss`` is −log evidence per row of a classification before the
     round, and None for a regression. A first round is never slow.
 
-    >>> is_slow("balanced", 2e9, 1e9, 0.06, None), is_slow("balanced", 4e9, 1e9, 0.06, None)
+    >>> is_slow("balanced", 2e9, 1e9, 0.05, None), is_slow("balanced", 4e9, 1e9, 0.05, None)
     (False, True)
     >>> is_slow("quick", 2e9, 1e9, 0.06, None), is_slow("quick", 2e9, 1e9, 0.06, 0.2)
     (True, False)
