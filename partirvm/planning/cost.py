@@ -19,7 +19,7 @@ from partirvm.types import LEFT_OUT_ROWS
 NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
 
-ITERATIONS = 16
+ITERATIONS = 20
 """Cost of an intermediate fit in dense iterations of all columns; later iterations have fewer columns."""
 
 COLD_ITERATIONS = 35
@@ -43,7 +43,7 @@ OVERHEAD = 5e-3
 MOST_MERGED = 3
 """Expected largest number of candidates of a merged fit, in partitions."""
 
-UNLIMITED_ROUNDS = 10
+UNLIMITED_ROUNDS = 12
 """Number of working-set rounds that an estimate assumes if ``max_rounds`` is not set."""
 
 

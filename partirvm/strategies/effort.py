@@ -4,22 +4,24 @@ Later rounds have more columns, cost more and gain less, and the evidence rises 
 The gain is therefore compared with the work: a round is *slow* if, at its rate, twice the work would raise the evidence
 by less than ``LEAST_GAIN`` nats per row. A gain of g nats per row of a regression lowers the error by about a fraction
 g. Gains of a classification are fractions of the loss so far, −log evidence per row. The work is the number of
-multiplications of kernel learning and of all rounds, by the formulas of the plan (``planning.cost``), and not the time,
-so that results can be repeated.
+multiplications of kernel learning and of all rounds, by the formulas of ``planning.cost``, and not the time, so that
+results can be repeated.
 """
 
 from __future__ import annotations
 
 from math import log2
 
-from partirvm.planning.cost import ITERATIONS
 from partirvm.types import LEARNING_ROWS
 
 LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
-EVALUATIONS = 100
-"""Typical number of evaluations of the evidence in kernel learning."""
+EVALUATIONS, ITERATIONS = 100, 16
+"""Typical numbers of evaluations of the evidence in kernel learning, and of dense iterations of all columns in a round.
+
+They are part of the rule, and therefore not those of the plan, which follow measured seconds.
+"""
 
 SLOW_ROUNDS = 2
 """Number of consecutive slow rounds that ends the run."""
