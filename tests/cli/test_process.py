@@ -117,7 +117,7 @@ def test_memory_limit_holds(tmp_path):
         "import sys\nfrom partirvm.cli import main\nstatus = main(sys.argv[1:])\n"
         "print(status, next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )
-    choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "4", "--memory-limit", "192MiB", "--quiet")
+    choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "3", "--memory-limit", "192MiB", "--quiet")
     done = python(code, "fit", data.url, str(tmp_path / "job"), *choices)
     status, kibibytes = map(int, done.stdout.splitlines()[-1].split())
     assert status == 0, done.stderr

@@ -60,7 +60,7 @@ def test_a_plan_says_it_all():
     ):
         assert part in text, part
     assert "an assumption" not in text
-    assert "10 rounds (an assumption: max_rounds is not set)" in str(plan_of(max_rounds=None))
+    assert "12 rounds (an assumption: max_rounds is not set)" in str(plan_of(max_rounds=None))
     assert "3 workers × 2 threads" in str(plan_of(machine=Machine(2, 150 << 20, 1 << 30, workers=3)))
 
 
