@@ -63,6 +63,9 @@ RANK = 8
 FAMILY_ROWS = 2000
 """Maximum number of rows on which the families are compared."""
 
+FAMILY_CENTRES = 200
+"""Maximum number of centres in this comparison."""
+
 DRAW = 5
 """Number that makes the random rows different from other draws with the same seed."""
 
@@ -135,7 +138,9 @@ def with_best_family(sample: Sample, problem: Problem, learning: LearningOptions
     if not few:
         numbers = np.sort(np.random.default_rng((seed, DRAW)).permutation(numbers)[:FAMILY_ROWS])
     each = with_kernel(problem, kernel.per_feature(d))
-    best = first_stage(sample.only(numbers), each, replace(learning, prior="flat"), seed, revive=False)
+    centres = min(learning.centres, FAMILY_CENTRES)
+    small = replace(learning, prior="flat", centres=centres, max_centres=centres)
+    best = first_stage(sample.only(numbers), each, small, seed, revive=False)
     chosen = radials(kernel, d)[0][0].name
     tried = {chosen: best.value}
     for name in others:
