@@ -96,7 +96,7 @@ Errors with .3, .1 and no prior, of a Gaussian kernel: concrete .265, .275, .292
 """
 
 SHORT_WINDOW = 5
-"""The same for a search that begins at widths learned before."""
+"""Number of evaluations within which the best evidence must rise in a search that begins at learned widths."""
 
 LATER_WINDOW = 3
 """Number of evaluations between rounds within which the best evidence must rise (``core.rprop.RISE``)."""
