@@ -19,7 +19,7 @@ from partirvm.core.updates import StopRule
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Fit
 from partirvm.planning.schedule import Chosen, Schedule
-from partirvm.strategies.effort import SLOW_ROUNDS, is_slow, work_of_learning, work_of_round
+from partirvm.strategies.effort import LEAST_WORK, SLOW_ROUNDS, is_slow, work_before_rounds, work_of_round
 from partirvm.strategies.fit_rows import FIT_ROWS, noise_rows
 from partirvm.strategies.instructions import Event, Gather, Gathered, Passed
 from partirvm.strategies.problem import Options, Problem
@@ -90,7 +90,7 @@ class WorkingSetState(RoundsState):
     patient: bool = False
     best: Best | None = None
     kept: int = 0
-    work: float = 0.0
+    work: float = LEAST_WORK
     slow: int = 0
 
 
@@ -104,7 +104,7 @@ class WorkingSet(Relearning[WorkingSetState]):
 
     def first(self, problem: Problem, options: Options) -> WorkingSetState:
         """Return the state before the first round."""
-        work = work_of_learning(problem.n_rows, options.centres)
+        work = work_before_rounds(problem.n_rows, options.centres)
         return WorkingSetState(problem, options, problem.empty, problem.likelihood.start(problem), work=work)
 
     def _unused(self, state: WorkingSetState) -> int:
@@ -138,7 +138,8 @@ class WorkingSet(Relearning[WorkingSetState]):
 
     def _on_grown(self, state: WorkingSetState, event: Event) -> Answer[WorkingSetState]:
         """Reset the highest evidence and the best round after an append."""
-        state = replace(state, evidence=-np.inf, flat=0, patient=False, best=None, work=0.0, slow=0)
+        work = work_before_rounds(state.problem.n_rows, 0)
+        state = replace(state, evidence=-np.inf, flat=0, patient=False, best=None, work=work, slow=0)
         return super()._on_grown(state, event)
 
     def _on_rows(self, state: WorkingSetState, event: Gathered) -> Answer[WorkingSetState]:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.strategies.effort import is_slow, work_of_learning, work_of_round
+from partirvm.strategies import effort as effort_rule
+from partirvm.strategies.effort import is_slow, work_before_rounds, work_of_round
 
 LEAST = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 PARTITION = 40
@@ -23,7 +24,6 @@ def test_slow_is_less_than_the_least_gain_for_twice_the_work(effort, loss):
     assert not is_slow(effort, 8e6, 1e6, least * 1.001, loss)
     assert is_slow(effort, 8e6, 1e6, least * 0.999, loss) == (effort != "thorough")
     assert is_slow(effort, 8e6, 1e6, -0.1, loss) == (effort != "thorough")
-    assert not is_slow(effort, 8e6, 0.0, -1.0, loss), "the first round has nothing to compare with"
 
 
 def test_work_is_that_of_the_pass_and_of_16_dense_iterations():
@@ -31,9 +31,16 @@ def test_work_is_that_of_the_pass_and_of_16_dense_iterations():
     assert work_of_round(1000, 70, 40) == 1000 * (2 * 30 * 40 + 40**2) + 16 * 70**3
 
 
-def test_the_work_of_learning():
-    """100 evaluations; a Gram matrix and twice as much for its slopes, over at most 8,000 rows."""
-    assert work_of_learning(10**6, 50) == 100 * 3 * 8000 * 50**2
+def test_the_work_before_the_rounds():
+    """100 evaluations; a Gram matrix and twice as much for its slopes, over at most 8,000 rows; at least 10¹¹."""
+    assert work_before_rounds(10**6, 500) == 100 * 3 * 8000 * 500**2
+    assert work_before_rounds(1000, 20) == 1e11
+
+
+@pytest.fixture
+def no_work_is_free(monkeypatch):
+    """Small fits end by their effort, too."""
+    monkeypatch.setattr(effort_rule, "LEAST_WORK", 1.0)
 
 
 def rough(n=1500):
@@ -49,25 +56,27 @@ def rounds_of(model, X, y):
 
 
 @pytest.mark.parametrize("classes", [False, True], ids=["numbers", "classes"])
+@pytest.mark.usefixtures("no_work_is_free")
 def test_a_run_ends_after_the_second_slow_round_in_a_row(classes):
     """The criterion, from the evidence and the columns of the history alone: true at the end, and never before it."""
     X, y = rough()
     make, y = (RVMClassifier, y > 0) if classes else (RVMRegressor, y)
     options = {"gamma": 2.0, "partition_size": PARTITION, "random_state": 0, "effort": "quick"}
     rounds, _ = rounds_of(make(**options), X, y)
-    work, highest, kept, slow = 0.0, -np.inf, 0, []
+    work, highest, kept, slow = 1.0, -np.inf, 0, []
     for line in rounds:
         columns, new = line["candidates"], line["candidates"] - kept
         before, work = work, work + len(X) * (2 * (columns - new) * new + new**2) + 16 * columns**3
         gain = (line["log_evidence"] - highest) / len(X)
         unit = -highest / len(X) if classes else 1.0
-        slow.append(bool(before) and gain < 0.2 * unit * log2(work / before))
+        slow.append(gain < 0.2 * unit * log2(work / before))
         highest, kept = max(highest, line["log_evidence"]), line["vectors"]
     pairs = [a and b for a, b in pairwise(slow)]
     assert pairs[-1]
     assert not any(pairs[:-1])
 
 
+@pytest.mark.usefixtures("no_work_is_free")
 def test_more_effort_takes_more_rounds():
     X, y = rough()
     found = {}
@@ -75,3 +84,14 @@ def test_more_effort_takes_more_rounds():
         model = RVMRegressor(gamma=2.0, partition_size=PARTITION, random_state=0, effort=effort)
         found[effort] = len(rounds_of(model, X, y)[0])
     assert found["quick"] <= found["balanced"] < found["thorough"]
+
+
+def test_a_second_of_work_is_not_saved():
+    """A fit of little work is as thorough as it can be, whatever its effort."""
+    X, y = rough()
+    quick, thorough = (
+        RVMRegressor(gamma=2.0, partition_size=PARTITION, random_state=0, effort=effort).fit(X, y)
+        for effort in ("quick", "thorough")
+    )
+    assert quick.termination_ is thorough.termination_
+    np.testing.assert_array_equal(quick.predict(X), thorough.predict(X))
