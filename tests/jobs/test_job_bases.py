@@ -117,7 +117,9 @@ def test_by_the_command_line(data, tmp_path, capsys):
     capsys.readouterr()
     assert main(["fit", data, job, "--basis", "linear,numpy:tanh", "--gamma", "1", "--overwrite", "--quiet"]) == 0
     out = capsys.readouterr().out
-    assert "of 5 functions: x1 (" in out
+    (line,) = (line for line in out.splitlines() if line.startswith("basis"))
+    assert " of 5 functions: " in line
+    assert " x1 (" in line
     assert main(["resume", job, "--basis", "linear"]) == 2
     assert "No such option" in capsys.readouterr().err
     for asked, said in (
