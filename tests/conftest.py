@@ -69,6 +69,12 @@ def one_blas_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def numbers_of_every_run() -> None:
+    """Estimators without ``random_state`` draw from NumPy's global generator: no test passes by chance."""
+    np.random.seed(0)
+
+
 @pytest.fixture(scope="session")
 def one_worker() -> Iterator[Any]:
     """A client of a cluster of one worker with one thread, which tests leave as they found it."""
