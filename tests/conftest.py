@@ -72,7 +72,7 @@ def one_blas_thread() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def numbers_of_every_run() -> None:
     """Estimators without ``random_state`` draw from NumPy's global generator: no test passes by chance."""
-    np.random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
 
 
 @pytest.fixture(scope="session")
