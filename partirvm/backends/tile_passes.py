@@ -19,7 +19,7 @@ from partirvm.backends.blocks import Fetched, Keeping, OneDesign, TileBlocks
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source, Tile
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.passes import Panel, Pass, TileRows, between
+from partirvm.likelihoods.passes import Panel, Pass, Rows, TileRows, between
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
@@ -86,7 +86,7 @@ class _Tile(Tile):
 
     blocks: TileBlocks = field(default_factory=lambda: TileBlocks(0))
 
-    def panels(self, rows: Int | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
+    def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
         """Yield the panels of the tile's selected rows, each with its blocks of the designs.
 
         The blocks of a panel overwrite the blocks of the last panel. Buffers are reused, since new arrays of this size
@@ -97,12 +97,13 @@ class _Tile(Tile):
         numbers = self.start + np.arange(len(self.X), dtype=np.int64)
         if rows is not None:
             numbers = between(rows, numbers[0], numbers[-1])
-        digest = self.blocks.digest(None if rows is None else numbers)
+        whole = len(numbers) == len(self.X)
+        digest = self.blocks.digest(None if whole else numbers)
         places = [np.empty(min(PANEL_ROWS, len(numbers)) * design.n_columns) for design in designs]
         for number, start in enumerate(range(0, len(numbers), PANEL_ROWS)):
             here = numbers[start : start + PANEL_ROWS]
             # whole tiles are the usual case, and are sliced without a copy
-            some: Any = slice(start, start + PANEL_ROWS) if rows is None else here - self.start
+            some: Any = slice(start, start + PANEL_ROWS) if whole else here - self.start
             weights = None if self.weights is None else self.weights[some]
             factors = None if noise is None else noise.row_weights(self.X[some])
             if factors is not None:
@@ -129,7 +130,11 @@ def tile_statistics(
 def tiles_of(pass_: Pass, source: Source) -> list[int]:
     """Return the numbers, increasing, of the tiles that a pass reads: all tiles, or the tiles with its rows."""
     rows = pass_.rows
-    return list(range(source.n_tiles)) if rows is None else np.unique(rows // source.tile_rows).tolist()
+    if rows is None:
+        return list(range(source.n_tiles))
+    if isinstance(rows, range):
+        return list(range(rows.start // source.tile_rows, -(-rows.stop // source.tile_rows)))
+    return list(map(int, np.unique(rows // source.tile_rows)))
 
 
 def _columns(place: Float, n: int, columns: int) -> Float:

@@ -24,7 +24,7 @@ from scipy.linalg import blas, lapack
 
 from partirvm.core.on_demand import OnDemand
 from partirvm.core.posterior import Posterior, posterior
-from partirvm.core.statistics import GramStatistics
+from partirvm.core.statistics import EPS, GramStatistics
 from partirvm.core.updates import DEPENDENT, sparsity_quality
 
 Float = NDArray[np.float64]
@@ -134,7 +134,9 @@ class ActiveColumns:
         """Change the α of an active candidate."""
         i = self.place[column]
         change = alpha - self._alpha[i]
-        self._scale(i, change / (1.0 + change * self._Sigma[i, i]))
+        # 1 − α_old Σ_ii + α_new Σ_ii is above zero, but rounds to zero if the data say nothing of this column
+        left = max(1.0 + change * self._Sigma[i, i], EPS)
+        self._scale(i, change / left)
         self._alpha[i] = alpha
 
     def delete(self, column: int) -> None:

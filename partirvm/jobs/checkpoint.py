@@ -62,7 +62,7 @@ from partirvm.strategies.split_merge import Part, SplitMergeState
 from partirvm.strategies.working_set import Best, WorkingSetState
 
 KIND = "partirvm-checkpoint"
-FORMAT = 5
+FORMAT = 6
 
 ROUNDS, WORKING_SET, SPLIT_MERGE = "rounds", "working-set", "split-merge"
 """The kinds of states of strategies."""
@@ -119,7 +119,8 @@ def _pack_rounds(state: RoundsState) -> Packed:
     }
     if not isinstance(state, WorkingSetState):
         return packed
-    return {**packed, "kind": WORKING_SET, **named(state, USED), "best": _pack_best(state.best, likelihood)}
+    best, rows = _pack_best(state.best, likelihood), state.options.sample_rows
+    return {**packed, "kind": WORKING_SET, **named(state, USED), "best": best, "sample_rows": rows}
 
 
 def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> RoundsState:
@@ -139,6 +140,7 @@ def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> Rounds
     }
     if packed["kind"] == ROUNDS:
         return RoundsState(**own)
+    own["options"] = replace(options, sample_rows=packed["sample_rows"])
     return WorkingSetState(**own, **picked(packed, USED), best=_unpack_best(packed["best"], problem))
 
 

@@ -70,7 +70,7 @@ class Watcher:
 class Checkpoint:
     """A point from which a run can resume: the state of the strategy after ``waiting`` lines of history were stored.
 
-    A run resumes from a ``final`` checkpoint, taken after the final fit, only with more rows (``strategies.growing``).
+    A run resumes from a ``final`` checkpoint, taken after the final fit, only with more rows (``strategies.appended``).
     """
 
     state: Any

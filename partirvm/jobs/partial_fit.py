@@ -1,6 +1,6 @@
 """``partial_fit``: update a fit in memory with new rows, without reading most of the earlier rows again.
 
-A step is an update (``setup.growth``, ``strategies.growing``) of a working set, like the update of a job with appended
+A step is an update (``setup.growth``, ``strategies.appended``) of a working set, like the update of a job with appended
 rows. The statistics of the vectors over the new rows are added to the statistics over all earlier rows. Then the new
 rows become candidates, round by round. An update of a job can read all rows again, but a step cannot: it keeps a
 uniform *sample* of at most ``SAMPLE`` earlier rows. All other earlier rows are *discarded*, except for the Gram
@@ -47,7 +47,7 @@ from partirvm.options.values import written
 from partirvm.setup.growth import grow
 from partirvm.setup.parameters import check_parameters, timer_of
 from partirvm.setup.spec import FitSpec
-from partirvm.strategies.growing import grown
+from partirvm.strategies.appended import grown
 from partirvm.strategies.rounds import Phase
 from partirvm.strategies.selection import SELECTIONS
 from partirvm.strategies.working_set import WorkingSet, WorkingSetState

@@ -8,7 +8,7 @@ from typing import Any
 from partirvm.errors import UsageError
 from partirvm.jobs.checkpoint import SPLIT_MERGE
 from partirvm.setup.spec import FitSpec
-from partirvm.strategies.growing import grown
+from partirvm.strategies.appended import grown
 from partirvm.strategies.rounds import RoundsState
 
 

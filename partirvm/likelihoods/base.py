@@ -25,7 +25,7 @@ from partirvm.core.residuals import LargestErrors
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo, StopRule
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.passes import Pass, Rows
 from partirvm.model import AnyModel
 from partirvm.types import Columns
 
@@ -215,7 +215,7 @@ class Likelihood(Protocol[F, W]):
     def merge(self, left: W, right: W, labels: Int) -> W:
         """Return a start for the joined columns of two fits, restricted to the columns ``labels``."""
 
-    def measure(self, fit: F, kept: Design, new: Design, rows: Int | None) -> tuple[Pass, ...]:
+    def measure(self, fit: F, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
         """Return the passes over ``rows`` that extend the statistics of the columns ``kept`` by the columns ``new``."""
         return ()
 
@@ -269,7 +269,7 @@ class Likelihood(Protocol[F, W]):
         """Return the errors of rows left out among the statistics of ``settling``, or None."""
         return None
 
-    def grow(self, problem: FitProblem, design: Design, fit: F, rows: Int) -> tuple[Pass, ...]:
+    def grow(self, problem: FitProblem, design: Design, fit: F, rows: Rows) -> tuple[Pass, ...]:
         """Return the passes over the appended ``rows`` that extend the statistics of a fit to all rows.
 
         The result is an empty tuple if the statistics cannot be extended, so that a fit over all rows is necessary.

@@ -40,7 +40,7 @@ from partirvm.likelihoods.base import Begin, DenseFit, FitOptions, FitProblem, L
 from partirvm.likelihoods.columns import labels_of, positions
 from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.likelihoods.packing import SCORES, Packed, named, pack_dense, unpack_dense
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.passes import Pass, Rows
 from partirvm.model import Model
 from partirvm.types import Columns, power_of_two
 
@@ -160,7 +160,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         """Return the merged start (``Warm.merge``)."""
         return left.merge(right, labels)
 
-    def measure(self, fit: HyperState, kept: Design, new: Design, rows: Int | None) -> tuple[Pass, ...]:
+    def measure(self, fit: HyperState, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
         """Return one pass for the Gram products of the new columns."""
         return (GramPass(kept, new, fit.statistics.offset, rows=rows),)
 
@@ -246,7 +246,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         """Return the first of two statistics."""
         return statistics[0] if len(statistics) == 2 else None
 
-    def grow(self, problem: FitProblem, design: Design, fit: HyperState, rows: Int) -> tuple[Pass, ...]:
+    def grow(self, problem: FitProblem, design: Design, fit: HyperState, rows: Rows) -> tuple[Pass, ...]:
         """Return a pass for the statistics of the new rows, which are added to those of the previous rows."""
         return self.measure(self.start(problem), problem.empty, design, rows)
 

@@ -17,7 +17,7 @@ from partirvm.core.residuals import LEVELS, NORMAL, LargestErrors, ResidualStati
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.kernels.design import Design
 from partirvm.kernels.local_noise import TEMPER
-from partirvm.likelihoods.passes import DesignedPass, Panel, Pass, TileRows, eligible
+from partirvm.likelihoods.passes import DesignedPass, Panel, Pass, Rows, TileRows, eligible
 from partirvm.model import Model
 from partirvm.types import PANEL_ROWS
 
@@ -40,7 +40,7 @@ class GramPass(Pass):
     new: Design
     offset: Float
     diagonal: bool = False
-    rows: Int | None = None
+    rows: Rows | None = None
 
     @property
     def designs(self) -> tuple[Design, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import starmap
 from operator import add
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from partirvm.kernels.design import Design
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Rows: TypeAlias = Int | range
+"""Increasing row numbers, as an array or, without memory for each, as a range of neighbouring rows."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class TileRows(Protocol):
     @property
     def weights(self) -> Float | None: ...
 
-    def panels(self, rows: Int | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
+    def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
         """Return panels of the tile's rows (only those in ``rows``, if given), each with a block of each design.
 
         ``rows`` are increasing row numbers. A block (n, M) reuses the memory of the previous panel's block and may be
@@ -65,7 +67,7 @@ class Pass(ABC):
     """Name of the pass in progress reports."""
     held_out: ClassVar[bool] = False
     """True for a pass over the held-out rows, False for the training rows."""
-    rows: Int | None = None
+    rows: Rows | None = None
 
     @property
     @abstractmethod
@@ -104,6 +106,12 @@ def eligible(panel: Panel, exclude: Int) -> NDArray[np.bool_]:
     return found
 
 
-def between(sorted_rows: Int, first: int, last: int) -> Int:
-    """Return the elements of ``sorted_rows`` between ``first`` and ``last``, both included."""
+def between(sorted_rows: Rows, first: int, last: int) -> Int:
+    """Return the elements of ``sorted_rows`` between ``first`` and ``last``, both included.
+
+    >>> between(range(3, 9), 0, 5).tolist(), between(np.array([1, 4, 7]), 2, 7).tolist()
+    ([3, 4, 5], [4, 7])
+    """
+    if isinstance(sorted_rows, range):
+        return np.arange(max(first, sorted_rows.start), min(last + 1, sorted_rows.stop), dtype=np.int64)
     return sorted_rows[np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")]

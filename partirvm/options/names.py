@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 Selection: TypeAlias = Literal["auto", "error", "random", "gain", "map-weight"]
-FitRows: TypeAlias = Literal["auto", "full", "sample", "partition"]
+FitRows: TypeAlias = Literal["auto", "full", "growing", "sample", "partition"]
 LastRows: TypeAlias = Literal["full", "sample", "partition"]
 StopRule: TypeAlias = Literal["candidates", "partition"]
 SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]

@@ -209,9 +209,10 @@ class Request:
         metavar="L",
         flag_name="likelihood",
         applies={"strategy": (SEVERAL_FITS,)},
-        help='Rows that all fits before the last one use: "full" (all rows), "sample" (one random sample), '
+        help='Rows that all fits before the last one use: "full" (all rows), "growing" (a random sample that grows '
+        'with the number of columns, for "working-set"), "sample" (one random sample), '
         '"partition" (only the rows that are its candidates; the noise variance comes from other rows), or '
-        '"auto" ("full"; "sample" for "split-merge" and "incremental" if "full" would take too long).',
+        '"auto" ("full"; of many rows "growing", or "sample" for "split-merge" and "incremental").',
     )
     last_rows: str = option(
         "full",
@@ -228,8 +229,9 @@ class Request:
         group="strategy",
         metavar="R",
         flag_name="likelihood-rows",
-        applies={"fit_rows": ("sample",)},
-        help='Number of rows of the random sample of fit_rows="sample"; "auto" is 20·P.',
+        applies={"fit_rows": ("sample", "growing")},
+        help='Number of rows of the random sample of fit_rows="sample", or of the first sample of "growing"; "auto" is '
+        "20·P or 200·P.",
     )
     noise_rows: int | None = option(
         None,

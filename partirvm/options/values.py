@@ -29,6 +29,18 @@ class Sample(Value):
 
 
 @dataclass(eq=False)
+class Growing(Value):
+    """Intermediate fits use a random sample of at least 200 rows per column, which grows with the columns.
+
+    It begins with ``rows`` rows; "auto" is 200·P.
+    """
+
+    name = "growing"
+    of = ("fit_rows",)
+    rows: int | names.Auto = held("sample_rows")
+
+
+@dataclass(eq=False)
 class Partition(Value):
     """Intermediate fits use only the rows of their candidates (Ben-Shimon & Shmilovici 2006, §2).
 
@@ -84,9 +96,10 @@ class SplitMerge(Strategy):
 
     Parameters
     ----------
-    fit_rows : {"auto", "full", "sample", "partition"}, Sample or Partition
-        Rows that the posterior of an intermediate fit sees: all; one random sample; or only those of its candidates.
-        "auto" is "full", or "sample" where that would cost split-merge or incremental too much.
+    fit_rows : {"auto", "full", "growing", "sample", "partition"}, Growing, Sample or Partition
+        Rows that the posterior of an intermediate fit uses: all; a random sample that grows with the number of columns
+        (not of split-merge); one random sample; or only the rows of its candidates. "auto" is "full", or of many rows
+        "growing" for the working set and "sample" for split-merge and incremental.
     last_rows : {"full", "sample", "partition"}, Sample or Partition
         The same for the last fit; anything but "full" is for comparisons.
     stop_fraction : float in [0, 1)
@@ -113,7 +126,7 @@ class Incremental(Strategy):
     """
 
     name = "incremental"
-    fit_rows: names.FitRows | Sample | Partition = held("fit_rows")
+    fit_rows: names.FitRows | Growing | Sample | Partition = held("fit_rows")
     last_rows: names.LastRows | Sample | Partition = held("last_rows")
     stop_fraction: float = held("stop_fraction")
     stop_rule: names.StopRule = held("stop_rule")
@@ -136,7 +149,7 @@ class WorkingSet(Strategy):
 
     name = "working-set"
     selection: names.Selection = held("selection")
-    fit_rows: names.FitRows | Sample | Partition = held("fit_rows")
+    fit_rows: names.FitRows | Growing | Sample | Partition = held("fit_rows")
     last_rows: names.LastRows | Sample | Partition = held("last_rows")
     stop_fraction: float = held("stop_fraction")
     stop_rule: names.StopRule = held("stop_rule")
@@ -325,7 +338,7 @@ StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental",
 STRATEGIES = (Basic, SplitMerge, Incremental, WorkingSet)
 SOLVERS = (Auto, FixedPoint, Fast)
 FAMILIES = (Radial, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
-VALUES: tuple[type[Value], ...] = (*STRATEGIES, Sample, Partition, *SOLVERS, Noise, AlphaPrior, *FAMILIES)
+VALUES: tuple[type[Value], ...] = (*STRATEGIES, Growing, Sample, Partition, *SOLVERS, Noise, AlphaPrior, *FAMILIES)
 """Every value that an estimator may be given."""
 
 

@@ -87,12 +87,14 @@ class RowsUsed:
     """Number of rows that an intermediate fit uses.
 
     ``rows`` is None if the fit uses only the rows of its own candidates. ``noise`` is the number of further rows for
-    σ². ``sampled`` is True if all intermediate fits use the same random sample.
+    σ². ``sampled`` is True if intermediate fits use a random sample. The sample grows to at least ``per_column`` rows
+    per column.
     """
 
     rows: int | None
     noise: int = 0
     sampled: bool = False
+    per_column: int = 0
 
 
 RANDOM_SEARCH = CandidateSearch()
@@ -169,6 +171,7 @@ def fit_cost(
     """Estimate ``fits`` intermediate fits, with extended statistics or with all columns over the candidates' rows."""
     columns, rows = kept + candidates, work.rows_used.rows
     if rows is not None:
+        rows = min(max(rows, work.rows_used.per_column * columns), work.n_rows)
         return gram_cost(work, rows, kept, candidates, fits=fits, threads=threads, iterations=iterations)
     rows = columns + work.rows_used.noise
     cost = gram_cost(work, rows, 0, columns, fits=fits, threads=threads, iterations=iterations)

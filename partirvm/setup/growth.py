@@ -1,4 +1,4 @@
-"""Make the spec that continues a fit after rows were appended to its data (``strategies.growing``)."""
+"""Make the spec that continues a fit after rows were appended to its data (``strategies.appended``)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from partirvm.setup.kernel import learns
 from partirvm.setup.resolve import resolve_known
 from partirvm.setup.search import Interrupted
 from partirvm.setup.spec import FitSpec, memory_limits
-from partirvm.strategies.fit_rows import FIT_ROWS, automatic
-from partirvm.strategies.growing import joined
+from partirvm.strategies.appended import joined
+from partirvm.strategies.fit_rows import FIT_ROWS, automatic, grows
 from partirvm.strategies.incremental import Incremental
 
 
@@ -47,9 +47,11 @@ def grow(
     """
     before, schedule, options = spec.problem, spec.plan.schedule, spec.options
     new, at_once = source.n_rows - before.n_rows, not schedule.has_rounds
-    resolved: dict[str, Any] = {"strategy": schedule.name, "fit_rows": options.fit_rows}
+    # the statistics of the earlier fit refer to all rows, and only those of the new rows are needed
+    fit_rows = "full" if grows(options.fit_rows) else options.fit_rows
+    resolved: dict[str, Any] = {"strategy": schedule.name, "fit_rows": fit_rows}
     resolved["partition_size"] = size = options.partition_size
-    if FIT_ROWS[options.fit_rows].sampled:
+    if FIT_ROWS[fit_rows].sampled:
         resolved["sample_rows"] = options.sample_rows
     if not same_options:
         resolved["partition_size"] = min(size, new)

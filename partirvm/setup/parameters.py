@@ -24,7 +24,7 @@ from partirvm.setup.kernel import checked_kernel, portable_kernel
 from partirvm.setup.partition_size import DENSE, partition_size
 from partirvm.setup.timer import Timer
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import FIT_ROWS, SAMPLE, automatic
+from partirvm.strategies.fit_rows import FIT_ROWS, automatic, first_sample, grows
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.selection import SELECTIONS
@@ -83,7 +83,13 @@ def _check_together(p: Request) -> None:
             f"selection is {p.selection!r}, which needs all rows or one sample, but fit_rows is {p.fit_rows!r}: set "
             "fit_rows to 'full' or 'sample', or choose another selection"
         )
-    if p.strategy in STRATEGIES and STRATEGIES[p.strategy].schedule.merges and p.max_rounds is not None:
+    merges = p.strategy in STRATEGIES and STRATEGIES[p.strategy].schedule.merges
+    if merges and grows(p.fit_rows):
+        raise UsageError(
+            f"fit_rows is {p.fit_rows!r}, but the fits of {p.strategy} run side by side: set fit_rows to 'full' or "
+            "'sample', or use another strategy"
+        )
+    if merges and p.max_rounds is not None:
         raise UsageError(
             f"max_rounds is {p.max_rounds}, but {p.strategy} has no rounds: limit max_vectors, or use another strategy"
         )
@@ -194,14 +200,14 @@ def resolve_partition_size(
 
 
 def resolve_fit_rows(
-    parameters: Request, schedule: Schedule, n_rows: int, size: int, n_kernels: int = 1
+    parameters: Request, schedule: Schedule, n_rows: int, size: int, n_kernels: int = 1, *, shuffled: bool = False
 ) -> tuple[str, int]:
     """Resolve ``fit_rows`` and the number of rows of a sample; a single fit uses ``last_rows``."""
     fit_rows = parameters.last_rows if schedule.one_fit else parameters.fit_rows
     if fit_rows == "auto":
-        fit_rows = automatic(schedule, n_rows, size, n_kernels)
+        fit_rows = automatic(schedule, n_rows, size, n_kernels, shuffled=shuffled)
     rows = parameters.sample_rows
-    return fit_rows, min(SAMPLE * size if rows == "auto" else int(rows), n_rows)
+    return fit_rows, min(first_sample(fit_rows, size) if rows == "auto" else int(rows), n_rows)
 
 
 def timer_of(parameters: Request) -> Timer:

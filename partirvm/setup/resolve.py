@@ -40,7 +40,7 @@ from partirvm.setup.search import Interrupted, Learned, Measuring
 from partirvm.setup.spec import FitSpec, memory_limits, planned
 from partirvm.setup.spent import Entry
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import SAMPLE
+from partirvm.strategies.fit_rows import first_sample
 from partirvm.strategies.problem import Options, Problem
 
 Float = NDArray[np.float64]
@@ -270,13 +270,15 @@ def _smaller_sample(plan: Plan, request: Request, sample: int) -> tuple[Plan, in
     """Reduce an automatic sample size if the plan has lowered the partition size."""
     if request.sample_rows != "auto" or plan.sample_rows is None:
         return plan, sample
-    sample = min(sample, SAMPLE * plan.partition_size)
+    sample = min(sample, first_sample(plan.fit_rows, plan.partition_size))
     return replace(plan, sample_rows=sample), sample
 
 
 def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int) -> Request:
     """Resolve every "auto" that affects the model; the plan may still lower the partition size."""
-    fit_rows, sample = resolve_fit_rows(request, schedule, problem.n_rows, size, problem.n_kernels)
+    fit_rows, sample = resolve_fit_rows(
+        request, schedule, problem.n_rows, size, problem.n_kernels, shuffled=problem.shuffled
+    )
     resolved = replace(
         request,
         strategy=schedule.name,

@@ -4,6 +4,8 @@
     The fit uses all rows. One Gram pass gives the statistics of the new columns, including those for σ².
 ``sample``
     All fits of a run use one random sample of rows. The time is linear in N, and evidences can be compared.
+``growing``
+    A random sample that grows with the number of columns (``strategies.growing``). Larger samples contain smaller ones.
 ``partition``
     The literal scheme of Ben-Shimon & Shmilovici (2006). The posterior uses only the rows of the fit's candidates, or
     all rows if no candidate remains. σ² comes from the residual over all rows, or over a sample of them. The Gram
@@ -19,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.passes import Pass, Rows
 from partirvm.options import Request
 from partirvm.planning.cost import RowsUsed
 from partirvm.planning.schedule import Schedule
@@ -28,6 +30,7 @@ from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.selection import (
     partition_count,
     partition_rows,
+    permutation,
     random_rows,
     stratified_length,
     stratified_partition,
@@ -42,6 +45,14 @@ FULL_FLOPS = 2e12
 SAMPLE = 20
 """The default size of ``sample`` is this number × the partition size P."""
 
+GROWING = "growing"
+
+ROWS_PER_COLUMN = 200
+"""Minimum rows per column of a growing sample; its default first size is this number × the partition size P."""
+
+MOST = 0.7
+"""Maximum fraction of all rows in a growing sample: with more, few products are saved."""
+
 LEAST = 10
 """Minimum number of rows of each class in a sample; a class with fewer rows is used whole."""
 
@@ -50,8 +61,9 @@ LEAST = 10
 class FitRows:
     """One choice of ``fit_rows``; this base class uses all rows.
 
-    ``whole`` is true if a fit uses all rows, ``sampled`` if a fit uses a random sample. ``shared`` is true if all fits
-    of a run use the same rows: then statistics can be extended and evidences can be compared.
+    ``whole`` is true if a fit uses all rows, ``sampled`` if a fit uses a random sample. ``shared`` is true if
+    consecutive fits use the same rows: then statistics can be extended and evidences can be compared. ``grows`` is
+    true for a sample that is enlarged between fits.
     """
 
     name: str
@@ -59,6 +71,7 @@ class FitRows:
     whole: ClassVar[bool] = True
     sampled: ClassVar[bool] = False
     shared: ClassVar[bool] = True
+    grows: ClassVar[bool] = False
 
     def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
         """Return the rows that the posterior of these columns uses, in increasing order; None means all."""
@@ -102,6 +115,29 @@ class _Sample(FitRows):
 
 
 @dataclass(frozen=True)
+class _Growing(_Sample):
+    """Random sample that is enlarged between fits; ``options.sample_rows`` is its current size."""
+
+    grows: ClassVar[bool] = True
+
+    def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
+        """Return the rows of the current sample."""
+        return _nested_sample(problem, options)
+
+    def noise(self, problem: Problem, options: Options) -> Int | None:
+        """Return the rows of the current sample."""
+        return _nested_sample(problem, options)
+
+    def rows_used(self, request: Request, n_rows: int) -> RowsUsed:
+        """Return the rows of the first sample, and how many each column needs."""
+        return RowsUsed(int(request.sample_rows), sampled=True, per_column=ROWS_PER_COLUMN)
+
+    def text(self, sample: int | None) -> str:
+        """Return the text with the first size of the sample."""
+        return f", likelihood of a sample that grows from {counted(sample or 0, 'row')}"
+
+
+@dataclass(frozen=True)
 class _Partition(FitRows):
     """Rows of the fit's candidates; in regression, other rows give the noise variance."""
 
@@ -128,7 +164,7 @@ class _Partition(FitRows):
 
 
 FIT_ROWS: dict[str, FitRows] = {
-    each.name: each for each in (FitRows("full"), _Sample("sample"), _Partition("partition"))
+    each.name: each for each in (FitRows("full"), _Sample("sample"), _Growing(GROWING), _Partition("partition"))
 }
 """Choices of ``fit_rows`` by name."""
 
@@ -138,19 +174,70 @@ def uses_all_rows(seen: str) -> bool:
     return bool(seen) and FIT_ROWS[seen].whole
 
 
-def automatic(schedule: Schedule, n_rows: int, partition_size: int, n_kernels: int = 1, new_rows: int = 0) -> str:
-    """Return the meaning of ``fit_rows="auto"``: ``full`` if all rows are affordable, otherwise ``sample``.
+def first_sample(fit_rows: str, partition_size: int) -> int:
+    """Return the default size of a sample, or the first size of a growing one."""
+    return (ROWS_PER_COLUMN if grows(fit_rows) else SAMPLE) * partition_size
 
-    The result is never ``partition``. For the working set it is always ``full``, since each column joins once. In
-    split-and-merge and incremental fits every row gives K = ``n_kernels`` candidates, and the intermediate passes over
-    all rows take about 2·K·N²·P flops, where P is the partition size. If ``new_rows`` is not 0, only this number of
-    rows still has to join, and the flops fall in proportion. The rule counts flops and measures no time, so that the
-    result is the same on every machine.
 
-    >>> from partirvm.planning.schedule import InOrder
+def grows(seen: str) -> bool:
+    """Return whether ``fit_rows`` or ``RoundsState.seen`` (empty before the first fit) is a sample that grows."""
+    return seen in FIT_ROWS and FIT_ROWS[seen].grows
+
+
+def intermediate_rows(problem: Problem, options: Options) -> str:
+    """Return the rows of the next fit before the last one: ``fit_rows``, or "full" if a growing sample has all rows."""
+    return "full" if grows(options.fit_rows) and options.sample_rows >= problem.n_rows else options.fit_rows
+
+
+def enlarged(rows: int, columns: int, n_rows: int) -> int:
+    """Return the size of a growing sample of ``rows`` rows for this number of columns.
+
+    It has at least ``ROWS_PER_COLUMN`` rows per column. If these are most of the ``n_rows`` rows, it has all of them.
+
+    >>> enlarged(50_000, 200, 10**6), enlarged(50_000, 600, 10**6), enlarged(50_000, 600, 150_000)
+    (50000, 120000, 150000)
+    """
+    rows = max(rows, ROWS_PER_COLUMN * columns)
+    return n_rows if rows > MOST * n_rows else rows
+
+
+def fresh_rows(problem: Problem, before: Options, now: Options) -> Rows | None:
+    """Return the rows of the growing sample of ``now`` outside that of ``before``, in increasing order.
+
+    The result is None if the sample becomes all rows of data that are not shuffled: these would be most row numbers.
+    """
+    old, new = _nested_sample(problem, before), _nested_sample(problem, now)
+    assert old is not None
+    if problem.codes is None and problem.shuffled:
+        return range(len(old), problem.n_rows if new is None else len(new))
+    return None if new is None else np.setdiff1d(new, old, assume_unique=True)
+
+
+def automatic(
+    schedule: Schedule,
+    n_rows: int,
+    partition_size: int,
+    n_kernels: int = 1,
+    new_rows: int = 0,
+    *,
+    shuffled: bool = False,
+) -> str:
+    """Return the meaning of ``fit_rows="auto"``: ``full`` if all rows are affordable, otherwise a sample.
+
+    The result is never ``partition``. The working set uses ``growing`` if the data are ``shuffled`` and have more than
+    twice the rows of the first sample. In split-and-merge and incremental fits every row gives K = ``n_kernels``
+    candidates, and the intermediate passes over all rows take about 2·K·N²·P flops, where P is the partition size. If
+    ``new_rows`` is not 0, only this number of rows still has to join, and the flops fall in proportion. The rule counts
+    flops and measures no time, so that the result is the same on every machine.
+
+    >>> from partirvm.planning.schedule import Chosen, InOrder
     >>> automatic(InOrder("incremental"), 6144, 134), automatic(InOrder("incremental"), 1_000_000, 500)
     ('full', 'sample')
+    >>> automatic(Chosen("working-set"), 1_000_000, 500, shuffled=True)
+    'growing'
     """
+    if schedule.selects:
+        return GROWING if shuffled and 2 * ROWS_PER_COLUMN * partition_size < n_rows else "full"
     flops = 2.0 * n_kernels * n_rows * (new_rows or n_rows) * partition_size
     whole = not schedule.whole_partitions or flops <= FULL_FLOPS
     return "full" if whole else "sample"
@@ -230,6 +317,19 @@ def _sample(problem: Problem, options: Options, count: int) -> Int | None:
     return stratified_rows(
         problem.codes, problem.n_classes, nothing, count, seed=seed, draw=0, shuffled=shuffled, even=0.0, least=LEAST
     )
+
+
+def _nested_sample(problem: Problem, options: Options) -> Int | None:
+    """Return the growing sample of ``options.sample_rows`` rows; None if it has all rows.
+
+    A larger sample contains a smaller one, except in classification, where the shares of classes are rounded.
+    """
+    count = options.sample_rows
+    if count >= problem.n_rows or problem.codes is not None:
+        return _sample(problem, options, count)
+    if problem.shuffled:
+        return np.arange(count, dtype=np.int64)
+    return np.sort(permutation(problem.n_rows, options.seed)[:count])
 
 
 def _sample_for_noise(problem: Problem, options: Options, count: int) -> Int | None:

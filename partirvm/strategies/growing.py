@@ -1,13 +1,13 @@
-"""Continuation of a finished run after rows were appended.
+"""Rounds whose fits use a sample of rows that grows with the number of columns (``fit_rows="growing"``). Pure.
 
-The scaling and the kernel stay unchanged. A regression keeps the Gram statistics of its columns: one pass over the new
-rows gives their statistics, and the sum of old and new statistics covers all rows. The statistics of a classification
-are valid for the current weights only. Its fit therefore moves to the mode over all rows, which takes a few passes.
+A fit of M columns needs a multiple of M rows, not all of them: which columns matter, and their α, are known from
+``fit_rows.ROWS_PER_COLUMN`` rows per column nearly as well as from all rows. The sample doubles until it has so many
+rows. It also doubles when a round gains little: with more rows, the evidence supports more vectors. The last fit uses
+all rows.
 
-In both cases the present columns are fitted first, in a round without candidates whose model is saved. A regression
-that used a part of the rows skips this round. The usual rounds follow. The working set chooses among all rows that were
-never candidates. ``incremental`` continues with its remaining partitions, then with the partitions of the new rows.
-Runs of ``basic`` and ``split-merge`` are continued by ``incremental``.
+A larger sample contains the smaller one. In regression the Gram statistics of the fresh rows are added to those of the
+sample, so that the products of a vector that stays are computed once for each row. The samples depend only on the
+seed, the number of columns and the evidence: a fit can be repeated bit by bit.
 """
 
 from __future__ import annotations
@@ -15,42 +15,58 @@ from __future__ import annotations
 from dataclasses import replace
 
 from partirvm.core.termination import Termination
-from partirvm.strategies.fit_rows import batches_of
-from partirvm.strategies.problem import AppendedBatch, Options, Problem
-from partirvm.strategies.rounds import Phase, S
-from partirvm.strategies.selection import partition_count
+from partirvm.kernels.design import NONE
+from partirvm.strategies.fit_rows import enlarged, fresh_rows, grows, intermediate_rows
+from partirvm.strategies.instructions import Passed
+from partirvm.strategies.rounds import Answer, Phase, Rounds, S
 
 
-def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
-    """Return the problem with the additional rows of ``now`` as a new batch.
+class GrowingRounds(Rounds[S]):
+    """Rounds that enlarge a growing sample before candidates are chosen, and before the last fit."""
 
-    ``options`` are the options of the previous fit. ``partition_size`` applies to the new rows.
-    """
-    batches: tuple[AppendedBatch, ...] = (
-        AppendedBatch(before.n_rows, 0, before.shuffled),
-        AppendedBatch(now.n_rows, 0, shuffled=False),
-    )
-    if before.n_kernels:
-        count = partition_count(now.n_rows - before.n_rows, before.rows_of(partition_size))
-        batches = (*batches_of(before, options), AppendedBatch(now.n_rows, count, shuffled=False))
-    return replace(before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, batches=batches)
+    def _next_round(self, state: S) -> Answer[S]:
+        """Enlarge the sample if the columns of the next round need more rows; otherwise begin the round."""
+        room, limit = self._room(state)
+        if grows(state.seen) and limit is None:
+            columns = state.fit.n_columns + room * state.problem.n_kernels
+            rows = enlarged(state.options.sample_rows, columns, state.problem.n_rows)
+            if rows > state.options.sample_rows:
+                return self._grow(state, rows)
+        return super()._next_round(state)
 
+    def _conclude(self, state: S, reason: Termination) -> Answer[S]:
+        """Begin the last fit; if it uses all rows, add those outside the sample first."""
+        if not grows(state.seen) or state.options.last_rows != "full":
+            return super()._conclude(state, reason)
+        fit = state.problem.likelihood.again(state.fit)
+        state = replace(state, concluding=reason, rebases=0, candidates=fit.n_vectors, fit=fit)
+        return self._grow(state, state.problem.n_rows)
 
-def grown(state: S, problem: Problem, options: Options) -> S:
-    """Return the state of a checkpoint, changed to a problem with additional rows (``joined``) and to these options.
+    def _grow(self, state: S, count: int) -> Answer[S]:
+        """Enlarge the sample to ``count`` rows; the columns, α and β stay.
 
-    The kernel of the checkpoint stays and is not learned again.
-    """
-    return replace(
-        state,
-        problem=replace(problem, empty=state.problem.empty),
-        options=replace(options, centres=0),
-        phase=Phase.GROWN,
-        scores=None,
-        concluding=None,
-        settled=False,
-        warm=None,
-        dropped=0,
-        rebases=0,
-        reason=Termination.CONVERGED,
-    )
+        Without statistics that can be added, the next fit computes those of all its columns.
+        """
+        problem, before = state.problem, state.options
+        options = replace(before, sample_rows=count)
+        rows = fresh_rows(problem, before, options)
+        passes = () if rows is None else problem.likelihood.grow(problem, state.design, state.fit, rows)
+        seen = intermediate_rows(problem, options)
+        state = replace(state, options=options, seen=seen if passes else "")
+        if passes:
+            return replace(state, phase=Phase.GROW), passes
+        state = self._on_larger_sample(state, count - before.sample_rows)
+        if state.concluding is not None:
+            return self._measure(state, state.design.take(NONE, leading=NONE))
+        return self._next_round(state)
+
+    def _on_grow(self, state: S, *events: Passed) -> Answer[S]:
+        statistics = (event.statistic for event in events)
+        fit = state.problem.likelihood.grown(state.problem, state.design, state.fit, *statistics)
+        fresh = fit.n - state.fit.n
+        state = self._on_larger_sample(replace(state, fit=fit), fresh)
+        return self._next_round(state) if state.concluding is None else self._fit(state)
+
+    def _on_larger_sample(self, state: S, fresh: int) -> S:
+        """Return the state after ``fresh`` rows joined the sample; its fit refers to them if ``seen`` is not empty."""
+        return state

@@ -13,11 +13,12 @@ from dataclasses import replace
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE
 from partirvm.likelihoods.local_noise import CONSTANT, LOCAL, Fitted, NoiseFit, noise_sample
+from partirvm.strategies.growing import GrowingRounds
 from partirvm.strategies.instructions import Event, Finish, Gather, Gathered, Passed, Save, Solved, Stop
 from partirvm.strategies.rounds import Answer, Phase, Rounds, S
 
 
-class LocalNoiseRounds(Rounds[S]):
+class LocalNoiseRounds(GrowingRounds[S]):
     """Rounds whose last fit is followed by a fit with local noise, if that is asked for or better."""
 
     def next(self, state: S, *events: Event) -> Answer[S]:

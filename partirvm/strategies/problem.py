@@ -47,7 +47,7 @@ class Problem:
     number of classes; in regression ``n_classes`` is 0.
 
     ``prior`` has the priors of α and β in the units of the scaled target, the update rule and the fixed α. If rows were
-    appended (``strategies.growing``), ``batches`` are the original rows and each append, in order; otherwise
+    appended (``strategies.appended``), ``batches`` are the original rows and each append, in order; otherwise
     ``batches`` is empty.
     """
 

@@ -20,7 +20,7 @@ import numpy as np
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
 from partirvm.likelihoods.gaussian_passes import GramPass
-from partirvm.strategies.fit_rows import posterior_rows, uses_all_rows
+from partirvm.strategies.fit_rows import grows, posterior_rows, uses_all_rows
 from partirvm.strategies.instructions import Event, KernelLearned, LearnKernel, Log, Passed, Record, Save
 from partirvm.strategies.local_noise import LocalNoiseRounds
 from partirvm.strategies.problem import Options, Problem
@@ -52,12 +52,15 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
 
 
 class Relearning(LocalNoiseRounds[S]):
-    """Rounds with kernel learning between them, if the kernel was learned before and fits use all rows."""
+    """Rounds with kernel learning between them, if the kernel was learned before and fits share their rows.
+
+    The rows of fits are all rows or a growing sample: other fits say too little of the columns that all rows need.
+    """
 
     def _on_saved(self, state: S, event: Event) -> Answer[S]:
         if (
             state.settled
-            or not uses_all_rows(state.seen)
+            or not (uses_all_rows(state.seen) or grows(state.seen))
             or not due(state.problem, state.options, state.fit, state.learned)
         ):
             return super()._on_saved(state, event)
@@ -74,7 +77,8 @@ class Relearning(LocalNoiseRounds[S]):
             return self._reject(state, 0.0)
         problem = with_kernel(state.problem, event.kernel)
         design = replace(state.design, kernel=event.kernel)
-        request = GramPass(problem.empty, design, np.zeros((0, len(problem.empty.scaling.t_shift))))
+        rows = posterior_rows(problem, state.options, state.seen, design)
+        request = GramPass(problem.empty, design, np.zeros((0, len(problem.empty.scaling.t_shift))), rows=rows)
         return replace(state, problem=problem, design=design, phase=Phase.GRAM), (request,)
 
     def _on_gram(self, state: S, *events: Passed) -> Answer[S]:

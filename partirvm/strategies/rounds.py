@@ -24,7 +24,15 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit
 from partirvm.likelihoods.columns import survivors
 from partirvm.likelihoods.local_noise import Fitted
-from partirvm.strategies.fit_rows import FIT_ROWS, measuring, noise_rows, posterior_rows, uses_all_rows
+from partirvm.strategies.fit_rows import (
+    FIT_ROWS,
+    grows,
+    intermediate_rows,
+    measuring,
+    noise_rows,
+    posterior_rows,
+    uses_all_rows,
+)
 from partirvm.strategies.instructions import (
     Event,
     Finish,
@@ -67,6 +75,7 @@ class Phase(Enum):
     SETTLE = "the last residual"
     SCORE = "the held-out error"
     LEARN = "a better kernel"
+    GROW = "fresh rows of a growing sample"
     GROWN = "appended rows"
     MERGE = "statistics of appended rows"
     NOISE_ROWS = "inputs of rows left out"
@@ -210,14 +219,14 @@ class Rounds(Generic[S]):
         if not len(new.labels):
             return self._judge(replace(state, reason=Termination.CONVERGED))
         limit = self._room(state)[1]
-        if limit in {Termination.ROUNDS, self.exhausted}:
+        if limit in {Termination.ROUNDS, self.exhausted} and not grows(intermediate_rows(state.problem, state.options)):
             state = replace(state, concluding=limit)
         return self._measure(state, new)
 
     def _measure(self, state: S, new: Design) -> Answer[S]:
         """Request the statistics of the new columns, or of all columns if the rows of the fit change."""
         problem, options = state.problem, state.options
-        fit_rows = options.last_rows if state.concluding else options.fit_rows
+        fit_rows = options.last_rows if state.concluding else intermediate_rows(problem, options)
         if fit_rows == state.seen and FIT_ROWS[fit_rows].shared:
             rows = posterior_rows(problem, options, fit_rows, new)
             passes = problem.likelihood.measure(state.fit, state.design, new, rows)
@@ -236,7 +245,7 @@ class Rounds(Generic[S]):
         else:
             warm = state.warm or problem.likelihood.warm(fit)
             fit = problem.likelihood.restart(problem, options, fit, warm, design, *blocks)
-        seen = options.last_rows if state.concluding else options.fit_rows
+        seen = options.last_rows if state.concluding else intermediate_rows(problem, options)
         return self._fit(replace(state, design=design, fit=fit, incoming=None, seen=seen))
 
     def _rule(self, state: S) -> StopRule:
@@ -332,10 +341,10 @@ class Rounds(Generic[S]):
         return self._measure(state, leading_only)
 
     def _on_grown(self, state: S, event: Event) -> Answer[S]:
-        """Fit the present columns over all rows after an append (``strategies.growing``)."""
+        """Fit the present columns over all rows after an append (``strategies.appended``)."""
         problem = state.problem
         state = replace(state, candidates=state.fit.n_vectors)
-        new = np.arange(problem.batches[-2].stop, problem.n_rows, dtype=np.int64)
+        new = range(problem.batches[-2].stop, problem.n_rows)
         passes = problem.likelihood.grow(problem, state.design, state.fit, new)
         if not passes:
             # first find the mode over all rows at fixed α: a quadratic approximation is valid for α only at the mode

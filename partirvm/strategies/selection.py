@@ -205,11 +205,12 @@ def partition_rows(n_rows: int, count: int, number: int, *, seed: int, shuffled:
     first, last = number * n_rows // count, (number + 1) * n_rows // count
     if shuffled:
         return np.arange(first, last, dtype=np.int64)
-    return np.sort(_permutation(n_rows, seed)[first:last])
+    return np.sort(permutation(n_rows, seed)[first:last])
 
 
 @lru_cache(maxsize=1)
-def _permutation(n_rows: int, seed: int) -> Int:
+def permutation(n_rows: int, seed: int) -> Int:
+    """Return a random order of all rows, kept for the next call."""
     return np.random.default_rng(seed).permutation(n_rows).astype(np.int64)
 
 

@@ -20,7 +20,7 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Fit
 from partirvm.planning.schedule import Chosen, Schedule
 from partirvm.strategies.effort import LEAST_WORK, SLOW_ROUNDS, is_slow, work_before_rounds, work_of_round
-from partirvm.strategies.fit_rows import FIT_ROWS, noise_rows
+from partirvm.strategies.fit_rows import FIT_ROWS, enlarged, grows, intermediate_rows, noise_rows
 from partirvm.strategies.instructions import Event, Gather, Gathered, Passed
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import Relearning, with_kernel
@@ -202,12 +202,13 @@ class WorkingSet(Relearning[WorkingSetState]):
         if best.seen == state.options.last_rows:
             return self._settle(state)
         assert state.concluding is not None
-        return self._conclude(state, state.concluding)
+        # a sample may have grown since the best round: its statistics are those of another sample
+        return self._conclude(replace(state, seen="" if grows(best.seen) else best.seen), state.concluding)
 
     def _judge(self, state: WorkingSetState) -> Answer[WorkingSetState]:
         """End the run if evidence or held-out error no longer improve; otherwise begin the next round."""
         fit, tol = state.fit, state.options.tol
-        if state.seen != state.options.fit_rows:
+        if state.seen != intermediate_rows(state.problem, state.options):
             # no evidence to compare: all rows so far have weight 0, or the last fit used other rows than the next one
             return self._next_round(state)
         evidence = fit.log_evidence if FIT_ROWS[state.seen].shared else np.inf
@@ -222,15 +223,24 @@ class WorkingSet(Relearning[WorkingSetState]):
             return self._conclude(state, Termination.EFFORT)
         if state.best is not None and state.round - state.best.round >= PATIENCE:
             return self._restore(replace(state, concluding=Termination.VALIDATION), state.best)
+        if grows(state.seen) and (state.slow or state.flat) and self._room(state)[1] is None:
+            return self._grow(state, enlarged(2 * state.options.sample_rows, 0, state.problem.n_rows))
         return self._next_round(state)
+
+    def _on_larger_sample(self, state: WorkingSetState, fresh: int) -> WorkingSetState:
+        """Compare the next evidence with that of the same fit over the larger sample, if it is known."""
+        evidence = state.fit.log_evidence if state.seen else -np.inf
+        return replace(state, evidence=evidence, work=state.work + fresh * state.fit.n_columns**2)
 
 
 def _counted(state: WorkingSetState, evidence: float) -> WorkingSetState:
     """Count the work of a round that ended with this evidence, and whether it was slow."""
     rows, highest = state.fit.n, state.evidence
-    gain = (evidence - highest) / rows if np.isfinite(highest) else np.inf
+    gain = (evidence - highest) / rows
     loss = -highest / rows if state.problem.classifies else None
     work = state.work + work_of_round(rows, state.candidates, state.candidates - state.kept)
+    if not np.isfinite(highest):  # there is no evidence to compare
+        return replace(state, work=work)
     slow = is_slow(state.options.effort, work, state.work, gain, loss)
     return replace(state, work=work, slow=state.slow + 1 if slow else 0)
 

@@ -35,6 +35,7 @@ CASES = [
     for strategy in ("split-merge", "incremental", "working-set")
     for likelihood in ("full", "sample", "partition")
 ]
+CASES.append(pytest.param("working-set", "growing"))
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.options import Request
 from partirvm.setup.resolve import resolve
-from partirvm.strategies import STRATEGIES
+from partirvm.strategies import STRATEGIES, fit_rows
 
 TIMES = {"seconds", "pass_seconds", "solve_seconds", "solve_began", "peak_memory", "kernel_evaluated", "kernel_kept"}
 
@@ -53,16 +53,21 @@ def left(journal):
 @pytest.mark.parametrize(
     ("strategy", "likelihood", "validated"),
     some(
-        list(product(["split-merge", "incremental", "working-set"], ["full", "sample", "partition"], [False, True])),
+        [
+            *product(["split-merge", "incremental", "working-set"], ["full", "sample", "partition"], [False, True]),
+            *product(["incremental", "working-set"], ["growing"], [False, True]),
+        ],
         {
+            *(("working-set", "growing", False), ("working-set", "growing", True)),
             *(("split-merge", "full", True), ("split-merge", "sample", False)),
             *(("incremental", "sample", True), ("incremental", "partition", False)),
             *(("working-set", "partition", True), ("working-set", "full", False)),
         },
     ),
 )
-def test_a_run_goes_on_from_every_checkpoint(rows, strategy, likelihood, validated):
+def test_a_run_goes_on_from_every_checkpoint(rows, strategy, likelihood, validated, monkeypatch):
     """Model and history are those of the run that was never away; at most one round is done again."""
+    monkeypatch.setattr(fit_rows, "ROWS_PER_COLUMN", 4)
     X, y = rows
     held_out = ArraySource(X[:100], y[:100]) if validated else None
     source = ArraySource(X[100:], y[100:], tile_rows=128)

@@ -1,100 +1,164 @@
-"""Rows that came later, as a strategy sees them: which join, in what order, and what is asked of those before."""
+"""Samples that grow: which rows each fit uses, that their statistics are sums, and when a sample is enlarged."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import pairwise
 
+import naive
 import numpy as np
 import pytest
 from class_simulator import ClassSimulator, groups
+from drawing import runs
+from hypothesis import given
+from scipy.stats import multivariate_normal
 from simulator import Simulator, wave
 
+from partirvm.core.termination import Termination
+from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.likelihoods.laplace import Newton
-from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import automatic, partition, partition_length
-from partirvm.strategies.growing import grown, joined
-from partirvm.strategies.instructions import Finish, Gather, Save, Saved
+from partirvm.strategies import fit_rows
 from partirvm.strategies.problem import Options
+from partirvm.strategies.working_set import WorkingSet
 
-OPTIONS = Options(partition_size=15, selection="order", max_columns=100)
-BEFORE, AFTER = 63, 110
-
-
-def simulators(classes):
-    """All rows, and those before; both see the target as those before do."""
-    if classes:
-        X, y = groups(AFTER, classes)
-        kind = {"n_classes": classes, "likelihood": "bernoulli" if classes == 2 else "multinomial"}
-        return [ClassSimulator(X[:n], y[:n], gamma=0.5, **kind) for n in (AFTER, BEFORE)]
-    X, y = wave(AFTER)
-    both = [Simulator(X[:n], y[:n], gamma=0.5) for n in (AFTER, BEFORE)]
-    both[0].t = both[0].t + both[0].scaling.t_shift - both[1].scaling.t_shift
-    return both
+PER_COLUMN = 4
 
 
-def drive(simulator, strategy, state, instructions, rounds):
-    """Go on for so many saved models, or to the end; the state at the last of them, and all instructions."""
-    said = []
-    while not isinstance(instructions[0], Finish):
-        said += instructions
-        if isinstance(instructions[0], Save):
-            kept, rounds = state, rounds - 1
-            if not rounds:
-                return kept, said
-        state, instructions = strategy.next(state, *map(simulator.answer, instructions))
-    return kept, said
+@pytest.fixture(autouse=True)
+def few_rows_per_column(monkeypatch):
+    """A growing sample has at least 4 rows per column, so that small data have several samples."""
+    monkeypatch.setattr(fit_rows, "ROWS_PER_COLUMN", PER_COLUMN)
 
 
-@pytest.mark.parametrize("classes", [0, 2])
-@pytest.mark.parametrize("rounds", [2, 99])
-def test_in_order_the_rows_that_were_left_join_and_then_the_new_ones(classes, rounds):
-    """Once each, whether the run had ended or was ended after two rounds. Of rows that were there the merge asks
-    nothing for numbers; for classes it holds α and seeks the mode."""
-    (every, before), strategy = simulators(classes), STRATEGIES["incremental"]()
-    state, first = drive(before, strategy, *strategy.start(before.problem, OPTIONS), rounds)
-    state = grown(state, joined(state.problem, OPTIONS, every.problem, OPTIONS.partition_size), OPTIONS)
-    kept = state.fit.n_vectors
-    _, then = drive(every, strategy, *strategy.next(state, Saved()), 99)
-    rows = [row for each in (first, then) for i in each if isinstance(i, Gather) for row in i.rows.tolist()]
-    assert sorted(rows) == list(range(AFTER))
-    assert max(rows[:BEFORE]) < BEFORE
-    if classes:
-        assert isinstance(then[0], Newton)
-        assert then[0].hold
-        assert then[0].rows is None
-    else:
-        assert isinstance(then[0], GramPass)
-        assert then[0].rows.tolist() == list(range(BEFORE, AFTER))
-    save = next(i for i in then if isinstance(i, Save))
-    assert (save.record.rows, save.record.candidates, save.record.kind) == (AFTER, kept, "round")
-    assert then[-1].record.kind == "final"
+def simulated(shuffled=True, **options):
+    """A run of 600 rows, its first sample of 80."""
+    simulator = Simulator(*wave(600, noise=0.05), gamma=5.0, shuffled=shuffled)
+    asked = {"fit_rows": "growing", "sample_rows": 80, "max_rounds": 4, "tol": 1e-6, **options}
+    return simulator, simulator.run("working-set", Options(20, "random", **asked))
 
 
-@pytest.mark.parametrize("classes", [0, 3])
-def test_lots_make_partitions_of_their_own(classes):
-    """Those of a second and a third batch hold each of its rows once, no more than P; beyond the last there is none."""
-    every, before = simulators(classes)
-    strategy = STRATEGIES["incremental"]()
-    state, _ = drive(before, strategy, *strategy.start(before.problem, OPTIONS), 1)
-    for n, size in ((80, 10), (AFTER, 7)):
-        options = replace(OPTIONS, partition_size=size)
-        codes = every.problem.codes
-        now = replace(every.problem, n_rows=n, codes=None if codes is None else codes[:n])
-        state = grown(state, joined(state.problem, state.options, now, size), options)
-    problem = state.problem
-    assert [(batch.stop, batch.partitions) for batch in problem.batches] == [(BEFORE, 5), (80, 2), (AFTER, 5)]
-    parts = [partition(problem, state.options, k) for k in range(12)]
-    assert [len(part) for part in parts] == [partition_length(problem, state.options, k) for k in range(12)]
-    assert partition_length(problem, state.options, 12) == 0
-    batches = ((0, BEFORE), slice(0, 5), 15), ((BEFORE, 80), slice(5, 7), 10), ((80, AFTER), slice(7, 12), 7)
-    for batch, few, most in batches:
-        assert np.sort(np.concatenate(parts[few])).tolist() == list(range(*batch))
-        assert max(map(len, parts[few])) <= most
+def samples(simulator):
+    """The rows of each fit's statistics before the last fit, as sets, in order and without repetition."""
+    found = [set(range(80)) if simulator.shuffled else None]
+    for pass_ in simulator.passes(GramPass):
+        rows = set(range(len(simulator.X))) if pass_.rows is None else set(map(int, pass_.rows))
+        if pass_.kept.n_columns == 0 and found[-1] is not None and not rows & found[-1]:
+            rows |= found[-1]  # fresh rows, whose statistics are added
+        if rows != found[-1]:
+            found.append(rows)
+    return [each for each in found if each is not None]
 
 
-def test_few_new_rows_can_afford_all_rows():
-    """2·N·n·P flops of n new rows, where N²·P are too many (DESIGN: fine to about 10⁵ rows)."""
-    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500) == "sample"
-    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500, new_rows=1_000) == "full"
-    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500, new_rows=100_000) == "sample"
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_a_larger_sample_holds_the_smaller_one(shuffled):
+    """Fresh rows are read alone; every fit has enough rows; the last fit has all, and rounds did not."""
+    simulator, reason = simulated(shuffled)
+    assert reason is Termination.ROUNDS
+    found = samples(simulator)
+    assert len(found) >= 3
+    assert all(one < other for one, other in pairwise(found))
+    assert len(found[-1]) == 600
+    *fits, last = simulator.passes(Solve)
+    assert all(PER_COLUMN * fit.start.n_vectors <= fit.start.statistics.n < 600 for fit in fits)
+    assert last.start.statistics.n == 600
+    records = [save.record for save in simulator.saves]
+    assert [record.rows for record in records] == [*(fit.start.statistics.n for fit in fits), 600]
+    assert [record.fit_rows for record in records] == ["growing"] * 4 + ["full"]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_statistics_of_samples_add_up(weighted):
+    """Those of the last fit are ΦᵀWΦ, ΦᵀWt and tᵀWt over all rows."""
+    X, y = wave(600, noise=0.05)
+    w = np.random.default_rng(3).choice([0.0, 1.0, 2.5], size=600) if weighted else None
+    simulator = Simulator(X, y, gamma=5.0, w=w)
+    options = Options(20, "random", "growing", sample_rows=80, max_rounds=5)
+    simulator.run("working-set", options)
+    fit = simulator.saves[-1].fit
+    phi = simulator.phi(simulator.saves[-1].design)
+    offset = fit.statistics.offset
+    gram, projection, sum_squares = naive.gram(phi, simulator.t - phi @ offset, w)
+    np.testing.assert_allclose(fit.statistics.gram, gram, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(fit.statistics.projection, projection, atol=1e-8)
+    np.testing.assert_allclose(fit.statistics.sum_squares, sum_squares, rtol=1e-8)
+    assert fit.statistics.n == (600 if w is None else np.count_nonzero(w))
+
+
+def test_products_of_columns_that_stay_are_computed_once_for_each_row():
+    """Fresh rows are multiplied with the columns of the fit, and old rows only with columns that are new."""
+    simulator, _ = simulated()
+    done: dict[int, int] = {}
+    for pass_ in simulator.passes(GramPass):
+        rows = 600 if pass_.rows is None else len(pass_.rows)
+        for label in pass_.new.labels.tolist():
+            done[label] = done.get(label, 0) + rows
+    kept = simulator.saves[-1].design.labels.tolist()
+    assert {done[label] for label in kept} == {600}
+
+
+def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
+    """Few columns explain this target, so that their number asks for no more rows: flat rounds do, then end the run."""
+    simulator = Simulator(*wave(2000, noise=0.05), gamma=0.3)
+    options = Options(10, "random", "growing", sample_rows=200, tol=1e-6)
+    assert simulator.run("working-set", options) is Termination.CONVERGED
+    rows = [fit.start.statistics.n for fit in simulator.passes(Solve)]
+    assert max(fit.start.n_columns for fit in simulator.passes(Solve)) * PER_COLUMN < 200
+    assert 400 in rows
+    assert 1000 not in rows[:-1]
+    assert rows[-1] == 2000
+
+
+def test_the_evidence_is_compared_over_the_same_rows():
+    """After growth, the next round is compared with the evidence of the same α and β over the larger sample."""
+    simulator = Simulator(*wave(600, noise=0.05), gamma=5.0)
+    compared = []
+
+    class Noted(WorkingSet):
+        def _on_larger_sample(self, state, fresh):
+            state = super()._on_larger_sample(state, fresh)
+            compared.append(state)
+            return state
+
+    simulator.run(Noted(), Options(20, "random", "growing", sample_rows=80, max_rounds=4))
+    assert len(compared) >= 3
+    for state in compared:
+        fit, rows = state.fit, state.fit.n
+        phi = simulator.phi(state.design)[:rows]
+        C = np.eye(rows) / fit.beta + (phi / fit.alpha) @ phi.T
+        expected = multivariate_normal(np.zeros(rows), C).logpdf(simulator.t[:rows, 0])
+        assert state.evidence == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_begin_again_with_more_rows(n_classes):
+    """Their statistics hold for the weights of one fit alone: the next fit is over the whole larger sample."""
+    likelihood = "bernoulli" if n_classes == 2 else "multinomial"
+    simulator = ClassSimulator(*groups(500, n_classes), n_classes=n_classes, likelihood=likelihood)
+    simulator.run("working-set", Options(15, "random", "growing", sample_rows=60, max_rounds=4, max_passes=10))
+    fits = simulator.passes(Newton)
+    sizes = [500 if fit.rows is None else len(fit.rows) for fit in fits]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 500
+    assert 60 in sizes
+    assert len(set(sizes)) >= 3
+    for fit, size in zip(fits[:-1], sizes, strict=False):
+        assert size >= min(PER_COLUMN * len(fit.design.labels), 500)
+
+
+def test_the_best_round_of_a_held_out_error_is_fitted_to_all_rows():
+    """Its statistics are those of an earlier sample, and are computed anew over all rows."""
+    rng = np.random.default_rng(0)
+    X, y = wave(600, noise=0.5)
+    simulator = Simulator(X, y + rng.normal(size=600), gamma=20.0, held_out=wave(300, seed=9, noise=0.01))
+    reason = simulator.run("working-set", Options(20, "error", "growing", sample_rows=80))
+    assert reason is Termination.VALIDATION
+    assert simulator.passes(Solve)[-1].start.statistics.n == 600
+    assert simulator.saves[-1].fit.statistics.n == 600
+
+
+@given(runs(names=("incremental", "working-set"), likelihoods=("growing", "full")))
+def test_every_run_keeps_the_rules(run):
+    """Of the strategies with rounds, with any options."""
+    name, simulator, options = run
+    reason = simulator.run(name, options)
+    simulator.keeps_the_rules(name, reason)

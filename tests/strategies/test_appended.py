@@ -1,0 +1,100 @@
+"""Rows that came later, as a strategy sees them: which join, in what order, and what is asked of those before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from class_simulator import ClassSimulator, groups
+from simulator import Simulator, wave
+
+from partirvm.likelihoods.gaussian_passes import GramPass
+from partirvm.likelihoods.laplace import Newton
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.appended import grown, joined
+from partirvm.strategies.fit_rows import automatic, partition, partition_length
+from partirvm.strategies.instructions import Finish, Gather, Save, Saved
+from partirvm.strategies.problem import Options
+
+OPTIONS = Options(partition_size=15, selection="order", max_columns=100)
+BEFORE, AFTER = 63, 110
+
+
+def simulators(classes):
+    """All rows, and those before; both see the target as those before do."""
+    if classes:
+        X, y = groups(AFTER, classes)
+        kind = {"n_classes": classes, "likelihood": "bernoulli" if classes == 2 else "multinomial"}
+        return [ClassSimulator(X[:n], y[:n], gamma=0.5, **kind) for n in (AFTER, BEFORE)]
+    X, y = wave(AFTER)
+    both = [Simulator(X[:n], y[:n], gamma=0.5) for n in (AFTER, BEFORE)]
+    both[0].t = both[0].t + both[0].scaling.t_shift - both[1].scaling.t_shift
+    return both
+
+
+def drive(simulator, strategy, state, instructions, rounds):
+    """Go on for so many saved models, or to the end; the state at the last of them, and all instructions."""
+    said = []
+    while not isinstance(instructions[0], Finish):
+        said += instructions
+        if isinstance(instructions[0], Save):
+            kept, rounds = state, rounds - 1
+            if not rounds:
+                return kept, said
+        state, instructions = strategy.next(state, *map(simulator.answer, instructions))
+    return kept, said
+
+
+@pytest.mark.parametrize("classes", [0, 2])
+@pytest.mark.parametrize("rounds", [2, 99])
+def test_in_order_the_rows_that_were_left_join_and_then_the_new_ones(classes, rounds):
+    """Once each, whether the run had ended or was ended after two rounds. Of rows that were there the merge asks
+    nothing for numbers; for classes it holds α and seeks the mode."""
+    (every, before), strategy = simulators(classes), STRATEGIES["incremental"]()
+    state, first = drive(before, strategy, *strategy.start(before.problem, OPTIONS), rounds)
+    state = grown(state, joined(state.problem, OPTIONS, every.problem, OPTIONS.partition_size), OPTIONS)
+    kept = state.fit.n_vectors
+    _, then = drive(every, strategy, *strategy.next(state, Saved()), 99)
+    rows = [row for each in (first, then) for i in each if isinstance(i, Gather) for row in i.rows.tolist()]
+    assert sorted(rows) == list(range(AFTER))
+    assert max(rows[:BEFORE]) < BEFORE
+    if classes:
+        assert isinstance(then[0], Newton)
+        assert then[0].hold
+        assert then[0].rows is None
+    else:
+        assert isinstance(then[0], GramPass)
+        assert list(then[0].rows) == list(range(BEFORE, AFTER))
+    save = next(i for i in then if isinstance(i, Save))
+    assert (save.record.rows, save.record.candidates, save.record.kind) == (AFTER, kept, "round")
+    assert then[-1].record.kind == "final"
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+def test_lots_make_partitions_of_their_own(classes):
+    """Those of a second and a third batch hold each of its rows once, no more than P; beyond the last there is none."""
+    every, before = simulators(classes)
+    strategy = STRATEGIES["incremental"]()
+    state, _ = drive(before, strategy, *strategy.start(before.problem, OPTIONS), 1)
+    for n, size in ((80, 10), (AFTER, 7)):
+        options = replace(OPTIONS, partition_size=size)
+        codes = every.problem.codes
+        now = replace(every.problem, n_rows=n, codes=None if codes is None else codes[:n])
+        state = grown(state, joined(state.problem, state.options, now, size), options)
+    problem = state.problem
+    assert [(batch.stop, batch.partitions) for batch in problem.batches] == [(BEFORE, 5), (80, 2), (AFTER, 5)]
+    parts = [partition(problem, state.options, k) for k in range(12)]
+    assert [len(part) for part in parts] == [partition_length(problem, state.options, k) for k in range(12)]
+    assert partition_length(problem, state.options, 12) == 0
+    batches = ((0, BEFORE), slice(0, 5), 15), ((BEFORE, 80), slice(5, 7), 10), ((80, AFTER), slice(7, 12), 7)
+    for batch, few, most in batches:
+        assert np.sort(np.concatenate(parts[few])).tolist() == list(range(*batch))
+        assert max(map(len, parts[few])) <= most
+
+
+def test_few_new_rows_can_afford_all_rows():
+    """2·N·n·P flops of n new rows, where N²·P are too many (DESIGN: fine to about 10⁵ rows)."""
+    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500) == "sample"
+    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500, new_rows=1_000) == "full"
+    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500, new_rows=100_000) == "sample"
