@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from partirvm.backends.blocks import Fetched, Keeping
 from partirvm.core.termination import Termination
+from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.likelihoods.base import DenseFit, Fit
@@ -31,10 +32,14 @@ class Solution:
     ended: float
 
 
-def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None) -> Solution:
-    """Run a dense fit to its end. ``on_step`` is called at each step, and may raise an exception to stop."""
+def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solution:
+    """Run a dense fit to its end; large matrices use ``threads`` threads, with the same bits for any number of them.
+
+    ``on_step`` is called at each step, and may raise an exception to stop.
+    """
     began = time.time()
-    fit, reason = solve.run(on_step)
+    with on_threads(threads):
+        fit, reason = solve.run(on_step)
     return Solution(fit, reason, began, time.time())
 
 

@@ -26,6 +26,7 @@ class Cluster:
         self.client, self.patience = client, patience
         self.address: str = client.scheduler.address
         self.n_threads = 1  # of all workers, at the last poll
+        self.least_threads = 1  # of a worker, at the last poll
 
     def watch(self) -> Watch:
         """Return a new ``Watch`` of the cluster."""
@@ -49,6 +50,7 @@ class Cluster:
             return None
         workers: dict[str, Any] = identity["workers"]
         self.n_threads = sum(worker["nthreads"] for worker in workers.values()) or 1
+        self.least_threads = min((worker["nthreads"] for worker in workers.values()), default=1)
         return workers
 
     @contextmanager

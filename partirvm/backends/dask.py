@@ -169,12 +169,13 @@ class DaskExecutor:
         left = iter([position for position in range(len(solves)) if position not in found])
         waiting: dict[Any, int] = {}
         self._cluster.workers()
+        threads = self._cluster.least_threads if len(solves) == 1 else 1  # other fits use the other threads
         watch = self._cluster.watch()
         try:
             while len(found) < len(solves):
                 for position in islice(left, max(AHEAD * self._cluster.n_threads - len(waiting), 0)):
                     (sent,) = self._send([solves[position]])
-                    waiting[self._submit(run_solve, sent)] = position
+                    waiting[self._submit(run_solve, sent, threads)] = position
                 for future in self._finished(waiting, watch):
                     found[waiting.pop(future)] = self._result(future)
                 if progress is not None:

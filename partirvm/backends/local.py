@@ -89,6 +89,7 @@ class LocalExecutor:
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
         """Run dense fits, one per thread at a time, and return results in the given order.
 
+        If there are fewer fits than threads, each fit uses its share of them.
         ``progress`` is called after each fit. If ``progress`` raises an exception, running fits stop at the next step.
         """
         left = threading.Event()
@@ -97,9 +98,14 @@ class LocalExecutor:
             if left.is_set():
                 raise CancelledError("the result of this fit is not needed any more")
 
+        share = self.threads // max(len(solves), 1)
+
+        def run(solve: DenseFit) -> Solution:
+            return solution(solve, check, threads=share)
+
         try:
             # start all fits: the pool limits the number of running fits, and no thread is idle
-            return list(self._each(lambda solve: solution(solve, check), solves, progress, ahead=len(solves)))
+            return list(self._each(run, solves, progress, ahead=len(solves)))
         finally:
             left.set()
 

@@ -19,12 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
+from partirvm.core import tiled
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
 
@@ -78,7 +80,7 @@ class Posterior:
         """Return R (M, M) with Σ = R Rᵀ, so that a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative."""
         if not len(self.mean):
             return np.zeros((0, 0))
-        return np.ascontiguousarray(self.scale[:, None] * lapack.dtrtri(self.factor, lower=1)[0].T)
+        return np.ascontiguousarray(self.scale[:, None] * inverse(self.factor).T)
 
     def sparsity_and_quality(self, alpha: Float) -> tuple[Float, Float]:
         """Return Tipping & Faul's s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii of the active columns, shapes (M,).
@@ -174,9 +176,11 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
     scale = 1.0 / np.sqrt(diagonal)
     if not len(H):
         return np.zeros((0, 0), order="F"), scale, 0.0
-    H *= scale
-    H *= scale[:, None]
     L = np.ascontiguousarray(H).T  # H is symmetric: its transpose has LAPACK's column-major layout
+    if len(H) >= tiled.LEAST:
+        return _factorise_in_tiles(L, scale)
+    L *= scale[:, None]
+    L *= scale
     unit = L.diagonal().copy()
     for jitter in JITTERS:
         np.fill_diagonal(L, unit + jitter)
@@ -188,9 +192,54 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
                 L[k, :k] = L[:k, k]
         if info == 0:
             return L, scale, jitter
-    raise NumericalError(
-        f"the posterior precision of {len(H)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
+    raise _not_positive(len(H))
+
+
+def _factorise_in_tiles(L: Float, scale: Float) -> tuple[Float, Float, float]:
+    """Return the result of ``factorise`` for a large H = L, Fortran order."""
+    ranges = tiled.blocks(len(L))
+    corners = [L[k, k].copy() for k in ranges]
+
+    def restore(number: int, jitter: float) -> None:
+        """Scale the lower triangle of a block of columns; after an attempt, it is still stored above the diagonal."""
+        k = ranges[number]
+        L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
+        L[k, k] = corners[number] * scale[k, None] * scale[k]
+        L[k, k] += jitter * np.eye(k.stop - k.start)
+
+    for jitter in JITTERS:
+        tiled.each(partial(restore, jitter=jitter), range(len(ranges)))
+        if not tiled.cholesky(L):
+            break
+    else:
+        raise _not_positive(len(L))
+
+    def clear(k: slice) -> None:
+        L[: k.start, k] = 0.0
+        L[k, k] = np.tril(L[k, k])
+
+    tiled.each(clear, ranges)
+    return L, scale, jitter
+
+
+def _not_positive(columns: int) -> NumericalError:
+    return NumericalError(
+        f"the posterior precision of {columns} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
     )
+
+
+def inverse(factor: Float) -> Float:
+    """Return L⁻¹ (M, M) of a lower triangular factor L."""
+    if len(factor) < tiled.LEAST:
+        inverted: Float = lapack.dtrtri(factor, lower=1)[0]
+        return inverted
+    found = np.zeros_like(factor)
+
+    def store(columns: slice, block: Float) -> None:
+        found[columns.start :, columns] = block
+
+    tiled.inverse_columns(factor, store)
+    return found
 
 
 def any_posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> AnyPosterior:
@@ -215,7 +264,8 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterio
     The cost is one ``dpotrf`` and one ``dtrtri``: ⅔ M³ flops. Raises ``NumericalError`` as ``factorise`` does.
     """
     m, projection = statistics.offset[:, 0], statistics.projection[:, 0]
-    H = beta * statistics.gram
+    H = np.empty_like(statistics.gram)
+    tiled.each(lambda rows: np.multiply(beta, statistics.gram[rows], out=H[rows]), tiled.blocks(len(H)))
     H.flat[:: len(H) + 1] += alpha
     factor, scale, jitter = factorise(H)
     delta, variance = solve(factor, scale, beta * projection - alpha * m)
@@ -240,8 +290,16 @@ def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
     if not len(right):
         return right, right
     solution = scale * lapack.dpotrs(factor, scale * right, lower=1)[0]
-    inverse = lapack.dtrtri(factor, lower=1)[0]  # L⁻¹; the squared lengths of its columns are the diagonal
-    return solution, scale**2 * np.einsum("ij,ij->j", inverse, inverse)
+    lengths = np.empty(len(scale))  # the squared lengths of the columns of L⁻¹ are the diagonal
+
+    def measure(columns: slice, block: Float) -> None:
+        lengths[columns] = np.einsum("ij,ij->j", block, block)
+
+    if len(factor) < tiled.LEAST:
+        measure(slice(None), lapack.dtrtri(factor, lower=1)[0])
+    else:
+        tiled.inverse_columns(factor, measure)
+    return solution, scale**2 * lengths
 
 
 def weakly_correlated(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core import tiled
 from partirvm.types import BIAS
 
 __all__ = ["BIAS", "CrossBlock", "GramBlock", "GramStatistics"]
@@ -226,8 +227,15 @@ class GramStatistics:
         The residual is at least the bound. The argument is δ, since μ − offset would lose digits.
         """
         projection, sum_squares = self.projection[:, 0], float(self.sum_squares[0])
-        explained = float(delta @ (2 * projection - self.gram @ delta))
-        magnitude = sum_squares + np.abs(delta) @ (2 * np.abs(projection) + np.abs(self.gram) @ np.abs(delta))
+        sizes, moved, moved_sizes = np.abs(delta), np.empty(len(delta)), np.empty(len(delta))
+
+        def multiply(rows: slice) -> None:
+            moved[rows] = self.gram[rows] @ delta
+            moved_sizes[rows] = np.abs(self.gram[rows]) @ sizes
+
+        tiled.each(multiply, tiled.blocks(len(delta)) if len(delta) >= tiled.LEAST else [slice(None)])
+        explained = float(delta @ (2 * projection - moved))
+        magnitude = sum_squares + sizes @ (2 * np.abs(projection) + moved_sizes)
         rounding = float(EPS * magnitude)
         return max(sum_squares - explained, rounding), rounding
 

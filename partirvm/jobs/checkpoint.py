@@ -13,8 +13,8 @@ schema contains no names of classes of this package, so that the classes may be 
                    ``fit_rows`` for this fit), ``candidates``,
                    ``duplicates``, ``dropped``, ``reason``, ``concluding``, ``settled``, ``learned``
     working-set    the fields of rounds, and ``used`` (row numbers), ``evidence``, ``flat``, ``patient``, ``kept``,
-                   ``work``, ``slow``, ``best``: None or ``round``, ``error``, ``kernel``, ``design``, ``fit``,
-                   ``seen``, ``candidates``, ``reason``
+                   ``work``, ``slow``, ``sample_rows`` (the rows of a growing sample), ``best``: None or ``round``,
+                   ``error``, ``kernel``, ``design``, ``fit``, ``seen``, ``candidates``, ``reason``
     split-merge    ``level``, ``partitions``, ``duplicates``, ``dropped``, ``best`` (the evidence of a row), and
                    ``below`` and ``parts``, lists of ``design``, ``gain``, ``start``
 

@@ -228,14 +228,16 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
     ) -> tuple[Pass, ...]:
         """Return a residual pass and, for some last fits, a pass for leave-one-out errors.
 
-        Leave-one-out errors are computed for one target, if the fit used all rows and estimated its noise variance.
+        Leave-one-out errors are computed for one target, if the fit estimated its noise variance from its own rows
+        (``whole``).
         """
         found = fit.posterior
         residual = ResidualPass(design, found.means, rows=rows)
         if not (last and whole) or fit.noise is not None or fit.fixed_noise or problem.n_targets > 1:
             return (residual,)
-        left_out = LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta), sampled_rows(problem.n_rows))
-        return left_out, residual
+        sample = sampled_rows(problem.n_rows if rows is None else len(rows))
+        sample = sample if rows is None else rows if sample is None else rows[sample]
+        return LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta), sample), residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance."""

@@ -4,15 +4,22 @@ The last fit has constant noise at first. A log variance is fitted to its errors
 better, the columns of the fit are fitted again to weighted rows. No candidate joins: the noise changes the weights of
 rows, and hardly which columns are needed. A run that is stopped meanwhile keeps the model with constant noise. A run to
 which rows are appended keeps its noise factors, as it keeps its kernel.
+
+If rounds use a growing sample, the log variance is fitted to rows of the last sample, before the last fit. The products
+of all rows are then computed once, with their weights.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from partirvm.core.left_out import LeftOut
+from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE
 from partirvm.likelihoods.local_noise import CONSTANT, LOCAL, Fitted, NoiseFit, noise_sample
+from partirvm.strategies.fit_rows import grows
 from partirvm.strategies.growing import GrowingRounds
 from partirvm.strategies.instructions import Event, Finish, Gather, Gathered, Passed, Save, Solved, Stop
 from partirvm.strategies.rounds import Answer, Phase, Rounds, S
@@ -35,9 +42,20 @@ class LocalNoiseRounds(GrowingRounds[S]):
         assert state.concluding is not None
         return replace(state, phase=Phase.OVER), (Finish(state.concluding),)
 
+    def _conclude(self, state: S, reason: Termination) -> Answer[S]:
+        """Leave out rows of a growing sample before the last fit, if its noise may depend on the inputs."""
+        if grows(state.seen) and state.options.noise != CONSTANT and state.noise is None:
+            passes = self._settling(state, last=True)
+            if len(passes) > 1:
+                return replace(state, concluding=reason, phase=Phase.SETTLE), passes
+        return super()._conclude(state, reason)
+
     def _on_settle(self, state: S, *events: Passed) -> Answer[S]:
         statistics = [event.statistic for event in events]
         left_out = state.problem.likelihood.left_out(*statistics)
+        if grows(state.seen):
+            assert left_out is not None
+            return self._on_sample_settled(state, left_out, statistics)
         if left_out is None or state.options.noise == CONSTANT:
             return super()._on_settle(state, *events)
         if state.design.noise is not None:
@@ -54,6 +72,16 @@ class LocalNoiseRounds(GrowingRounds[S]):
         state = replace(state, fit=fit, constant=(state.design, fit), sample=sample, phase=Phase.NOISE_ROWS)
         return state, (Gather(sample.rows),)
 
+    def _on_sample_settled(self, state: S, left_out: LeftOut, statistics: list[Any]) -> Answer[S]:
+        """Fit the noise to rows of the sample that were left out, or keep constant noise."""
+        assert state.concluding is not None
+        sample = noise_sample(left_out, len(state.design.scaling.x_shift))
+        fit = state.problem.likelihood.settle(state.fit, *statistics, last=True)
+        assert isinstance(fit, HyperState)
+        if sample is None or fit.floored or fit.overconfident:
+            return super()._conclude(state, state.concluding)
+        return replace(state, sample=sample, phase=Phase.NOISE_ROWS), (Gather(sample.rows),)
+
     def _on_noise_rows(self, state: S, event: Gathered) -> Answer[S]:
         assert state.sample is not None
         always = state.options.noise == LOCAL
@@ -63,6 +91,9 @@ class LocalNoiseRounds(GrowingRounds[S]):
         found = event.fit
         assert isinstance(found, Fitted)
         state = replace(state, sample=None, noise=found)
+        if found.noise is None and grows(state.seen):
+            assert state.concluding is not None
+            return super()._conclude(state, state.concluding)
         if found.noise is None:
             return self._score(replace(state, settled=True))
         design, fit = replace(state.design, noise=found.noise), state.problem.likelihood.again(state.fit)

@@ -280,7 +280,7 @@ class Rounds(Generic[S]):
 
     def _settling(self, state: S, *, last: bool) -> tuple[Instruction, ...]:
         problem, rows = state.problem, noise_rows(state.problem, state.options, state.seen)
-        whole = uses_all_rows(state.seen)
+        whole = uses_all_rows(state.seen) or grows(state.seen)
         return problem.likelihood.settling(problem, state.design, state.fit, rows, whole=whole, last=last)
 
     def _on_rebase(self, state: S, *events: Passed) -> Answer[S]:

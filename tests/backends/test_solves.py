@@ -78,7 +78,9 @@ def begun(monkeypatch):
     def of(executor):
         if isinstance(executor, LocalExecutor):
             really = local.solution
-            monkeypatch.setattr(local, "solution", lambda *given: (found.append(given[0]), really(*given))[1])
+            monkeypatch.setattr(
+                local, "solution", lambda *given, **kw: (found.append(given[0]), really(*given, **kw))[1]
+            )
         else:
             submit = executor._submit
 
@@ -118,12 +120,12 @@ def test_fits_in_this_process_are_left_at_their_next_step(monkeypatch):
     monkeypatch.setattr(local, "POLL", 0.05)
     runner, really, steps = LocalExecutor(2), local.solution, []
 
-    def counted(solve, on_step):
+    def counted(solve, on_step, **threads):
         def heard(info):
             steps.append(info)
             on_step(info)
 
-        return really(solve, heard)
+        return really(solve, heard, **threads)
 
     monkeypatch.setattr(local, "solution", counted)
 

@@ -73,7 +73,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "unknown likelihood": (
         ("fit", "{train}", "{new}", "--likelihood", "half"),
-        r"'half'; known: auto, full, sample, p",
+        r"'half'; known: auto, full, growing, s",
     ),
     "unknown last likelihood": (
         ("plan", "{train}", "--final-likelihood", "auto"),

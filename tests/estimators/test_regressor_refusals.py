@@ -63,7 +63,7 @@ def test_each_parameter_that_cannot_be_is_named(name, value, says):
 @pytest.mark.parametrize(
     ("strategy", "name", "says"),
     [
-        (SplitMerge(fit_rows="half"), "SplitMerge.fit_rows", "auto, full, sample, partition"),
+        (SplitMerge(fit_rows="half"), "SplitMerge.fit_rows", "auto, full, growing, sample, partition"),
         (WorkingSet(last_rows="auto"), "WorkingSet.last_rows", "full, sample, partition"),
         (Basic(last_rows=None), "Basic.last_rows", "full, sample, partition"),
         (Incremental(fit_rows=Sample(0)), "Sample.rows", "whole number ≥ 1"),

@@ -1,0 +1,112 @@
+"""Factors and inverses in tiles: correct, with the same bits for any number of threads."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from partirvm.core import tiled
+from partirvm.core.posterior import JITTERS, factorise, inverse, posterior
+from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.errors import NumericalError
+
+M = tiled.LEAST + tiled.TILE + 37
+"""Columns of several tiles, the last of them smaller."""
+
+
+@pytest.fixture(scope="module")
+def positive():
+    """A symmetric positive matrix (M, M) whose diagonal spans six orders of magnitude."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(M + 20, M)) * 10 ** rng.uniform(-1.5, 1.5, size=M)
+    return X.T @ X + np.diag(rng.uniform(0.5, 1.0, size=M))
+
+
+def factor(H, threads):
+    """The factor on this number of threads."""
+    with tiled.on_threads(threads):
+        return factorise(H.copy())
+
+
+def test_the_factor_of_a_large_matrix(positive):
+    """LLᵀ = SHS with unit diagonal, L lower triangular; LL⁻¹ = 1."""
+    L, scale, jitter = factor(positive, 2)
+    assert jitter == 0.0
+    np.testing.assert_array_equal(L, np.tril(L))
+    np.testing.assert_allclose(scale, 1 / np.sqrt(np.diagonal(positive)), rtol=1e-15)
+    np.testing.assert_allclose(L @ L.T, positive * scale * scale[:, None], atol=1e-13)
+    with tiled.on_threads(2):
+        found = inverse(L)
+    np.testing.assert_array_equal(found, np.tril(found))
+    np.testing.assert_allclose(L @ found, np.eye(M), atol=1e-8)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 4, 8])
+def test_bits_do_not_depend_on_threads(positive, threads):
+    """Of factor, inverse and posterior."""
+    alone, _, _ = factor(positive, 1)
+    found, _, _ = factor(positive, threads)
+    assert found.tobytes() == alone.tobytes()
+    rows = np.random.default_rng(4).normal(size=(100, M + 1))
+    block = GramBlock.of(rows[:, :0], rows[:, 1:], rows[:, :1])
+    statistics = GramStatistics.empty("a").extend(np.arange(M), block, "a")
+    alpha = np.random.default_rng(1).uniform(0.1, 2.0, size=M)
+
+    def everything():
+        fit = posterior(statistics, alpha, 0.7)
+        arrays = fit.mean, fit.variance, fit.factor, fit.root()
+        return [each.tobytes() for each in arrays], fit.log_evidence, fit.residual, fit.rounding
+
+    expected = everything()
+    with tiled.on_threads(threads):
+        assert everything() == expected
+
+
+def test_the_posterior_of_many_columns():
+    """Mean, variance and residual by the formulas, without a factor."""
+    rng = np.random.default_rng(2)
+    X, t, alpha, beta = rng.normal(size=(2 * M, M)), rng.normal(size=(2 * M, 1)), rng.uniform(0.5, 2.0, size=M), 1.7
+    statistics = GramStatistics.empty("a").extend(np.arange(M), GramBlock.of(X[:, :0], X, t), "a")
+    with tiled.on_threads(3):
+        fit = posterior(statistics, alpha, beta)
+    H = beta * X.T @ X + np.diag(alpha)
+    mean = beta * np.linalg.solve(H, X.T @ t[:, 0])
+    np.testing.assert_allclose(fit.mean, mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(fit.variance, np.diagonal(np.linalg.inv(H)), rtol=1e-9)
+    assert fit.residual == pytest.approx(np.sum((t[:, 0] - X @ mean) ** 2), rel=1e-9)
+    np.testing.assert_allclose(fit.root() @ fit.root().T, np.linalg.inv(H), atol=1e-12)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_equal_columns_need_jitter(threads):
+    """The second attempt begins with the matrix, not with what the first attempt left."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(M + 20, M))
+    X[:, -5:] = X[:, 100:105] * (1 + 1e-9 * rng.normal(size=5))
+    H = X.T @ X
+    H = np.triu(H) + np.triu(H, 1).T
+    L, scale, jitter = factor(H, threads)
+    assert jitter in JITTERS[1:]
+    np.testing.assert_allclose(L @ L.T, H * scale * scale[:, None] + jitter * np.eye(M), atol=1e-13)
+
+
+def test_a_large_matrix_that_is_not_positive(positive):
+    """An error with the number of columns, at any tile."""
+    H = positive.copy()
+    H[-1, -2] = H[-2, -1] = 2 * np.sqrt(H[-1, -1] * H[-2, -2])
+    with pytest.raises(NumericalError, match=f"{M} columns is not positive definite"):
+        factor(H, 2)
+
+
+def test_tiles_run_on_the_threads_that_are_given():
+    """On two threads at once; without them, in the caller's thread; a failure comes back to the caller."""
+    both = threading.Barrier(2, timeout=10)
+    with tiled.on_threads(2):
+        names = tiled.each(lambda number: (both.wait(), threading.current_thread().name)[1], range(2))
+        with pytest.raises(ZeroDivisionError):
+            tiled.each(lambda number: 1 / number, range(2))
+    assert len(set(names)) == 2
+    here = threading.current_thread().name
+    assert tiled.each(lambda number: threading.current_thread().name, range(2)) == [here, here]
