@@ -69,6 +69,11 @@ class Executor(Protocol):
 
     elastic: bool  # True if ``use`` can reduce the number of threads
 
+    @property
+    def threads(self) -> int:
+        """Number of threads that a dense fit in this process may use."""
+        ...
+
     def machine(self, limit: int | None) -> Machine:
         """Return threads, bytes in use and memory limit (default: 70 % of the memory) of the most limited process."""
         ...

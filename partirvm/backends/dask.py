@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from partirvm.backends.base import Blocks, Progress, Solution
 from partirvm.backends.blocks import Keeping, forget
 from partirvm.backends.cluster import Cluster, Watch
+from partirvm.backends.local import usable_cores
 from partirvm.backends.process import resident_memory
 from partirvm.backends.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
 from partirvm.backends.tile_passes import Group, grouped, ungrouped
@@ -86,6 +87,11 @@ class DaskExecutor:
         self._sent: WeakKeyDictionary[Source, _Blocks] = WeakKeyDictionary()
         self._cluster.workers()
         self._cluster.check_packages()
+
+    @property
+    def threads(self) -> int:
+        """Threads of a dense fit in this process: as many as the smallest worker has, which may be this process."""
+        return min(self._cluster.least_threads, usable_cores())
 
     def machine(self, limit: int | None) -> Machine:
         """Return the maximum threads, the maximum resident bytes and the minimum memory over all workers."""
@@ -169,13 +175,12 @@ class DaskExecutor:
         left = iter([position for position in range(len(solves)) if position not in found])
         waiting: dict[Any, int] = {}
         self._cluster.workers()
-        threads = self._cluster.least_threads if len(solves) == 1 else 1  # other fits use the other threads
         watch = self._cluster.watch()
         try:
             while len(found) < len(solves):
                 for position in islice(left, max(AHEAD * self._cluster.n_threads - len(waiting), 0)):
                     (sent,) = self._send([solves[position]])
-                    waiting[self._submit(run_solve, sent, threads)] = position
+                    waiting[self._submit(run_solve, sent)] = position
                 for future in self._finished(waiting, watch):
                     found[waiting.pop(future)] = self._result(future)
                 if progress is not None:

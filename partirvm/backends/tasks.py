@@ -45,11 +45,11 @@ def add_nodes(left: Several, right: Several) -> Several:
     return left + right
 
 
-def run_solve(solve: DenseFit, threads: int) -> Solution:
-    """Run a dense fit on this number of threads."""
+def run_solve(solve: DenseFit) -> Solution:
+    """Run a dense fit."""
     return_freed_memory()
     with one_blas_thread():
-        return solution(solve, threads=threads)
+        return solution(solve)
 
 
 def map_tile(function: Callable[[Source, int], Any], parts: Sequence[Source], number: int) -> Any:

@@ -16,6 +16,7 @@ from partirvm.backends.base import Blocks, Executor
 from partirvm.backends.blocks import Fetched
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.termination import Termination
+from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.kernels.design import Design
@@ -177,7 +178,7 @@ class Driver:
         self._last: Record | None = None
         self._kept: tuple[Design, Fit] | None = None
         self._usable = usable
-        with one_blas_thread():
+        with one_blas_thread(), on_threads(self.executor.threads):
             if resume is None:
                 state, instructions = strategy.start(problem, options)
             else:
