@@ -17,7 +17,7 @@ from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import LeftOut, sampled_rows
 from partirvm.core.on_demand import DesignRows, Pool
-from partirvm.core.posterior import any_posterior, residuals
+from partirvm.core.posterior import AnyPosterior, any_posterior, residuals
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
@@ -42,10 +42,13 @@ from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, LeaveOneO
 from partirvm.likelihoods.packing import SCORES, Packed, named, pack_dense, unpack_dense
 from partirvm.likelihoods.passes import Pass, Rows
 from partirvm.model import Model
-from partirvm.types import Columns, power_of_two
+from partirvm.types import LEFT_OUT_ROWS, Columns, power_of_two
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+
+PRECISE = 1e-9
+"""Maximum relative rounding error of a residual from statistics that no pass has to compute again."""
 
 FIRST_NOISE = 0.1
 """Initial σ² as a fraction of the target variance (Tipping's choice)."""
@@ -229,24 +232,29 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         """Return a residual pass and, for some last fits, a pass for leave-one-out errors.
 
         Leave-one-out errors are computed for one target, if the fit estimated its noise variance from its own rows
-        (``whole``).
+        (``whole``). Of many rows, the residual of a last fit follows from its statistics if these are precise.
         """
         found = fit.posterior
-        residual = ResidualPass(design, found.means, rows=rows)
+        residual: tuple[Pass, ...] = (ResidualPass(design, found.means, rows=rows),)
+        if last and fit.noise is None and problem.n_rows > LEFT_OUT_ROWS and _is_precise(found):
+            residual = ()
         if not (last and whole) or fit.noise is not None or fit.fixed_noise or problem.n_targets > 1:
-            return (residual,)
+            return residual
         sample = sampled_rows(problem.n_rows if rows is None else len(rows))
         sample = sample if rows is None else rows if sample is None else rows[sample]
-        return LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta), sample), residual
+        return LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta), sample), *residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance."""
-        *left_out, found = statistics
-        return settle(fit, found, *left_out) if last else rebase(fit, found)
+        residual = next((each for each in statistics if isinstance(each, ResidualStatistics)), None)
+        if last:
+            return settle(fit, residual, self.left_out(*statistics))
+        assert residual is not None
+        return rebase(fit, residual)
 
     def left_out(self, *statistics: Any) -> LeftOut | None:
-        """Return the first of two statistics."""
-        return statistics[0] if len(statistics) == 2 else None
+        """Return the statistic of the pass for leave-one-out errors, if there is one."""
+        return next((each for each in statistics if isinstance(each, LeftOut)), None)
 
     def grow(self, problem: FitProblem, design: Design, fit: HyperState, rows: Rows) -> tuple[Pass, ...]:
         """Return a pass for the statistics of the new rows, which are added to those of the previous rows."""
@@ -357,14 +365,24 @@ def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:
     return replace(fit, statistics=statistics, found=any_posterior(statistics, fit.alpha, fit.beta))
 
 
-def settle(fit: HyperState, found: ResidualStatistics, left_out: LeftOut | None = None) -> HyperState:
-    """Return the fit with its final noise variance, from the residual pass, and the new posterior and evidence."""
+def _is_precise(found: AnyPosterior) -> bool:
+    """Return whether the residual from statistics has lost few digits by cancellation."""
+    return bool(np.all(np.asarray(found.rounding) <= PRECISE * np.asarray(found.residual)))
+
+
+def settle(fit: HyperState, found: ResidualStatistics | None, left_out: LeftOut | None = None) -> HyperState:
+    """Return the fit with its final noise variance, and the new posterior and evidence.
+
+    ``found`` is the result of the residual pass, or None if the residual from the statistics is precise.
+    """
     calibration, diagnostics = None, None
     if left_out is not None:
         calibration = left_out.calibration(float(fit.beta), float(fit.target_variance))
         diagnostics = None if calibration is None else left_out.diagnostics(calibration)
     fit = replace(fit, calibration=calibration, left_out=diagnostics)
-    if fit.noise is None:
+    if found is None:
+        pass
+    elif fit.noise is None:
         fit = rebase(fit, found)
     else:
         noise = fit.noise.rebase(fit.posterior.means, found.projection, found.sum_squares)

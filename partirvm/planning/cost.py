@@ -224,18 +224,19 @@ def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost
 def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
     """Add to ``last`` the cost of convergence, of residuals of all rows, and of leave-one-out errors of some.
 
-    Residuals and leave-one-out errors share one reading of the rows. Each evaluates a block of the ``kept`` columns;
-    the leave-one-out errors multiply the block by a triangular factor R. With local noise, the log variance is fitted,
+    Residuals and leave-one-out errors share one reading of the rows. Each evaluates a block of the ``kept`` columns, of
+    at most ``LEFT_OUT_ROWS`` rows: the residuals of more follow from statistics, unless these have lost digits. The
+    leave-one-out errors multiply the block by a triangular factor R. With local noise, the log variance is fitted,
     and the kept columns are fitted again.
     """
     if work.outputs:
         return last
     rates = work.rates
     left_out = min(work.n_rows, LEFT_OUT_ROWS)
-    residuals = work.n_rows * (rates.read + kept * rates.element)
+    residuals = work.n_rows * rates.read + left_out * kept * rates.element
     seconds = (residuals + left_out * (kept * rates.element + 2.0 * kept**2 / rates.product)) / work.threads
     more = (LAST_ITERATIONS - ITERATIONS) * iteration_seconds(work, columns)
-    passes = 2
+    passes = 2 if work.n_rows <= LEFT_OUT_ROWS else 1
     if work.local_noise_rows:
         again = gram_cost(work, work.n_rows, 0, kept)
         more += work.local_noise_rows * NOISE_FLOPS / rates.product

@@ -46,7 +46,7 @@ class LocalNoiseRounds(GrowingRounds[S]):
         """Leave out rows of a growing sample before the last fit, if its noise may depend on the inputs."""
         if grows(state.seen) and state.options.noise != CONSTANT and state.noise is None:
             passes = self._settling(state, last=True)
-            if len(passes) > 1:
+            if passes:
                 return replace(state, concluding=reason, phase=Phase.SETTLE), passes
         return super()._conclude(state, reason)
 
@@ -54,7 +54,6 @@ class LocalNoiseRounds(GrowingRounds[S]):
         statistics = [event.statistic for event in events]
         left_out = state.problem.likelihood.left_out(*statistics)
         if grows(state.seen):
-            assert left_out is not None
             return self._on_sample_settled(state, left_out, statistics)
         if left_out is None or state.options.noise == CONSTANT:
             return super()._on_settle(state, *events)
@@ -72,10 +71,10 @@ class LocalNoiseRounds(GrowingRounds[S]):
         state = replace(state, fit=fit, constant=(state.design, fit), sample=sample, phase=Phase.NOISE_ROWS)
         return state, (Gather(sample.rows),)
 
-    def _on_sample_settled(self, state: S, left_out: LeftOut, statistics: list[Any]) -> Answer[S]:
+    def _on_sample_settled(self, state: S, left_out: LeftOut | None, statistics: list[Any]) -> Answer[S]:
         """Fit the noise to rows of the sample that were left out, or keep constant noise."""
         assert state.concluding is not None
-        sample = noise_sample(left_out, len(state.design.scaling.x_shift))
+        sample = None if left_out is None else noise_sample(left_out, len(state.design.scaling.x_shift))
         fit = state.problem.likelihood.settle(state.fit, *statistics, last=True)
         assert isinstance(fit, HyperState)
         if sample is None or fit.floored or fit.overconfident:
