@@ -11,10 +11,11 @@ schema contains no names of classes of this package, so that the classes may be 
                    (held-out scores of regression: ``n``, ``square``, ``absolute``, ``nll``, ``crps``,
                    ``interval_score``, ``covered``, ``unit``; or None), ``round``, ``selection``, ``seen`` (the value of
                    ``fit_rows`` for this fit), ``candidates``,
-                   ``duplicates``, ``dropped``, ``reason``, ``concluding``, ``settled``, ``learned``
+                   ``duplicates``, ``dropped``, ``reason``, ``concluding``, ``settled``, ``learned``, ``sample_rows``
+                   (the rows of a growing sample)
     working-set    the fields of rounds, and ``used`` (row numbers), ``evidence``, ``flat``, ``patient``, ``kept``,
-                   ``work``, ``slow``, ``sample_rows`` (the rows of a growing sample), ``best``: None or ``round``,
-                   ``error``, ``kernel``, ``design``, ``fit``, ``seen``, ``candidates``, ``reason``
+                   ``work``, ``slow``, ``best``: None or ``round``, ``error``, ``kernel``, ``design``, ``fit``,
+                   ``seen``, ``candidates``, ``reason``
     split-merge    ``level``, ``partitions``, ``duplicates``, ``dropped``, ``best`` (the evidence of a row), and
                    ``below`` and ``parts``, lists of ``design``, ``gain``, ``start``
 
@@ -115,12 +116,12 @@ def _pack_rounds(state: RoundsState) -> Packed:
         "scores": likelihood.pack_scores(state.scores),
         "reason": state.reason.value,
         "concluding": None if state.concluding is None else state.concluding.value,
+        "sample_rows": state.options.sample_rows,
         **named(state, COUNTERS),
     }
     if not isinstance(state, WorkingSetState):
         return packed
-    best, rows = _pack_best(state.best, likelihood), state.options.sample_rows
-    return {**packed, "kind": WORKING_SET, **named(state, USED), "best": best, "sample_rows": rows}
+    return {**packed, "kind": WORKING_SET, **named(state, USED), "best": _pack_best(state.best, likelihood)}
 
 
 def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> RoundsState:
@@ -129,7 +130,7 @@ def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> Rounds
     concluding = packed["concluding"]
     own: Packed = {
         "problem": problem,
-        "options": options,
+        "options": replace(options, sample_rows=packed["sample_rows"]),
         "design": design,
         "fit": problem.likelihood.unpack(problem, design, packed["fit"]),
         "phase": Phase.SAVED,
@@ -140,7 +141,6 @@ def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> Rounds
     }
     if packed["kind"] == ROUNDS:
         return RoundsState(**own)
-    own["options"] = replace(options, sample_rows=packed["sample_rows"])
     return WorkingSetState(**own, **picked(packed, USED), best=_unpack_best(packed["best"], problem))
 
 

@@ -58,7 +58,7 @@ def left(journal):
             *product(["incremental", "working-set"], ["growing"], [False, True]),
         ],
         {
-            *(("working-set", "growing", False), ("working-set", "growing", True)),
+            *(("working-set", "growing", False), ("working-set", "growing", True), ("incremental", "growing", False)),
             *(("split-merge", "full", True), ("split-merge", "sample", False)),
             *(("incremental", "sample", True), ("incremental", "partition", False)),
             *(("working-set", "partition", True), ("working-set", "full", False)),
