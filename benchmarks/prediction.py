@@ -1,0 +1,109 @@
+"""Seconds of predictions beside the operations that they cannot do without.
+
+    python -m benchmarks.prediction [--rows N] [--vectors M ...] [--repeats K] [--output FOLDER]
+
+A model of at most M vectors predicts N generated rows of 8 features, on one thread. The limit of the mean is the
+evaluation of the kernel and one product with the weights; that of the standard deviation is also one product with a
+triangular root of Σ (``dtrmm``). ``share`` is the seconds of the limit ÷ those of the prediction. Runs alternate;
+seconds are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas
+
+from benchmarks.measure import say, write
+from partirvm import RVMRegressor
+from partirvm.backends.threads import one_blas_thread
+from partirvm.model import Model
+from partirvm.types import PANEL_ROWS
+
+COLUMNS = {
+    "vectors": ",", "rows": ",", "predicted": "", "seconds": ".2f", "limit": ".2f", "share": ".0%",
+    "rows_per_second": ",.0f",
+}  # fmt: skip
+
+Float = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def fitted(vectors: int) -> Model:
+    """Return a model of about this many vectors."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8 * vectors, 8))
+    y = np.sin(X[:, 0] * X[:, 1]) + np.cos(2 * X[:, 2]) + X[:, 3] ** 2 + 0.05 * rng.normal(size=len(X))
+    asked = {"gamma": 0.1, "kernel": "gaussian", "noise": "constant", "max_vectors": vectors, "effort": "thorough"}
+    model: Model = RVMRegressor(random_state=0, partition_size=vectors // 2, max_rounds=6, **asked).fit(X, y).model_
+    return model
+
+
+def limit(model: Model, X: Float, *, std: bool) -> None:
+    """Evaluate the kernel, and multiply it by the weights and the root."""
+    design = model.design
+    place = np.empty((design.n_columns, PANEL_ROWS)).T
+    root = np.asfortranarray(np.triu(model.root))
+    for start in range(0, len(X), PANEL_ROWS):
+        some = X[start : start + PANEL_ROWS]
+        block = design.block(some, place if len(some) == PANEL_ROWS else None)
+        block @ model.mean
+        if std:
+            blas.dtrmm(1.0, root, block, side=1)
+
+
+def seconds_of(function: Callable[[], Any]) -> float:
+    """Return the seconds of a call on one BLAS thread."""
+    with one_blas_thread():
+        began = time.perf_counter()
+        function()
+        return time.perf_counter() - began
+
+
+def measure(vectors: int, n_rows: int, repeats: int) -> list[dict[str, Any]]:
+    """Measure predictions of the mean, and of mean and standard deviation."""
+    model, X = fitted(vectors), np.random.default_rng(1).normal(size=(n_rows, 8))
+    model.predict(X[:10], return_std=True)
+    rows = []
+    for std in (False, True):
+        pairs = [
+            (
+                seconds_of(lambda std=std: model.predict(X, return_std=std)),
+                seconds_of(lambda std=std: limit(model, X, std=std)),
+            )
+            for _ in range(repeats)
+        ]
+        taken, least = (median(each) for each in zip(*pairs, strict=True))
+        rows.append(
+            {
+                "vectors": model.n_vectors,
+                "rows": n_rows,
+                "predicted": "mean and std" if std else "mean",
+                "seconds": taken,
+                "limit": least,
+                "share": least / taken,
+                "rows_per_second": n_rows / taken,
+            }
+        )
+        say(f"{model.n_vectors:,} vectors, {rows[-1]['predicted']}: {taken:.2f} s, {least / taken:.0%} of the limit")
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the benchmark and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=300_000, metavar="N")
+    parser.add_argument("--vectors", type=int, nargs="+", default=[200, 1000], metavar="M")
+    parser.add_argument("--repeats", type=int, default=3, metavar="K")
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
+    options = parser.parse_args(arguments)
+    rows = [row for vectors in options.vectors for row in measure(vectors, options.rows, options.repeats)]
+    write(options.output, "prediction", rows, COLUMNS)
+
+
+if __name__ == "__main__":
+    main()
