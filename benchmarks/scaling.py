@@ -4,14 +4,14 @@
 
 DATA has N × 9 generated rows in tiles of 16,384. The fit has three rounds of 250 candidates, all rows in each. Workers
 are processes with one thread each, over TCP on this machine; the fit beside them has one thread in this process.
-``cpu`` is the CPU seconds of all processes of the fit, ``overhead`` its excess over the fit in one process, ``tasks``
-the number of tasks that the scheduler ran, ``own`` the seconds of the scheduler and the driver. Repeats alternate;
-values are medians.
+A first fit, which is not measured, loads the packages in the workers. ``cpu`` is the CPU seconds of all processes of
+the fit, ``overhead`` its excess over the fit in one process, ``tasks`` the number of tasks that the scheduler ran.
+Repeats alternate; values are medians.
 
-The model states when the scheduler is busy: it takes ``own`` ÷ ``tasks`` seconds of one core for each task, and a task
-reads at most ``MOST_TILES`` tiles. ``largest_rows`` is the number of rows at which the statistics of one pass over
-``model_workers`` workers would take ``MINUTES`` minutes, ``scheduler_share`` the fraction of this time in which the
-scheduler works.
+``per_task`` are the seconds that the scheduler and the client need for one task that does nothing (of 2,000). The model
+extrapolates one pass over larger data to 64 workers: a task reads at most ``MOST_TILES`` tiles, ``pass_minutes`` are
+those of the workers, and ``scheduler_share`` is the fraction of them in which the scheduler works. Above 100 %, workers
+wait for the scheduler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -32,9 +31,8 @@ from partirvm.backends.dask import MOST_TILES
 from partirvm.options import Request
 
 COLUMNS = {
-    "workers": "", "seconds": ".1f", "cpu": ".1f", "overhead": ".1%", "own": ".1f", "tasks": ",",
-    "tasks_per_second": ".0f",
-    "same_bits": "",
+    "workers": "", "seconds": ".1f", "cpu": ".1f", "overhead": ".1%", "tasks": ",", "tasks_per_second": ".0f",
+    "per_task": ".5f", "same_bits": "",
 }  # fmt: skip
 
 MODEL = {
@@ -43,6 +41,13 @@ MODEL = {
 }  # fmt: skip
 
 TILE_ROWS = 16_384
+
+TRANSITIONS = 5
+"""State transitions of a task in the scheduler."""
+
+EMPTY_TASKS = 2_000
+"""Number of tasks that measure the scheduler."""
+
 ASKED = Request(
     gamma=0.1,
     partition_size=250,
@@ -78,17 +83,16 @@ def fit(folder: str, workers: int) -> dict[str, Any]:
         ) as local,
         Client(local, timeout="120s", set_as_default=False) as client,
     ):
-        transitions = local.scheduler.transition_counter
+        _fitted(folder, client)
+        done = local.scheduler.transition_counter
         before = sum(client.run(time.process_time).values())
         found = _fitted(folder, client)
-        found["own"] = found["cpu"]
         found["cpu"] += sum(client.run(time.process_time).values()) - before
-        tasks = sum(prefix.state_counts["memory"] + prefix.state_counts["released"] for prefix in _prefixes(local))
-        return {**found, "tasks": tasks or (local.scheduler.transition_counter - transitions)}
-
-
-def _prefixes(local: Any) -> list[Any]:
-    return list(local.scheduler.task_prefixes.values())
+        # each task becomes waiting, processing, in memory, released and forgotten
+        tasks = (local.scheduler.transition_counter - done) // TRANSITIONS
+        began = time.perf_counter()
+        client.gather(client.map(abs, range(EMPTY_TASKS)))
+        return {**found, "tasks": tasks, "per_task": (time.perf_counter() - began) / EMPTY_TASKS}
 
 
 def _fitted(folder: str, client: Any) -> dict[str, Any]:
@@ -108,7 +112,7 @@ def modelled(rows: list[dict[str, Any]], n_rows: int, passes: int) -> list[dict[
     """Extrapolate one pass to larger data on 64 workers, from the measured CPU seconds per row and per task."""
     most = max(rows, key=lambda row: row["workers"])
     per_row = most["cpu"] / (n_rows * passes)
-    per_task = most["own"] / max(most["tasks"], 1)
+    per_task = most["per_task"]
     found = []
     for wanted in (10**7, 10**8, 10**9):
         workers = 64
@@ -147,7 +151,7 @@ def main(arguments: list[str] | None = None) -> None:
                 runs[way].append(apart(fit, folder, way))
                 say(f"{way} workers: {runs[way][-1]['seconds']:.1f} s, {runs[way][-1]['cpu']:.1f} CPU s")
     middle = {
-        way: {key: median(run.get(key, 0) for run in runs[way]) for key in ("seconds", "cpu", "own", "tasks")}
+        way: {key: median(run.get(key, 0) for run in runs[way]) for key in ("seconds", "cpu", "tasks", "per_task")}
         for way in ways
     }
     rows = [
@@ -162,7 +166,6 @@ def main(arguments: list[str] | None = None) -> None:
     ]
     write(options.output, "scaling", rows, COLUMNS)
     write(options.output, "scaling_model", modelled(rows, options.rows, runs[0][0]["passes"]), MODEL)
-    assert Path(options.output).exists()
 
 
 if __name__ == "__main__":

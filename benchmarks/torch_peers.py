@@ -3,7 +3,7 @@
     pip install gpytorch xrfm
 
 Neither is a dependency of this project; each function imports its library when it is called. Inputs and targets are
-standardised by the training rows. All runs use one thread.
+standardised by the training rows. Runs use one thread, unless said.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ BANDWIDTHS, HELD_OUT = (3.0, 10.0), 0.2
 """Recursive feature machine: bandwidths to compare, and the share of the rows on which they are compared."""
 
 
-def svgp(X: Float, y: Float, new: Float, truth: Float) -> tuple[Float, Float, Float, dict[str, Any]]:
+def svgp(
+    X: Float, y: Float, new: Float, truth: Float, *, steps: int = STEPS, threads: int = 1
+) -> tuple[Float, Float, Float, dict[str, Any]]:
     """Fit a stochastic variational Gaussian process (Hensman et al. 2013, 2015) by GPyTorch.
 
     The kernel is Gaussian with a width per feature. Variational parameters take natural gradient steps, which need
@@ -32,7 +34,7 @@ def svgp(X: Float, y: Float, new: Float, truth: Float) -> tuple[Float, Float, Fl
     import torch
 
     torch.manual_seed(0)
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     inputs, targets, fresh, unit = _standardised(X, y, new)
 
     class Process(gpytorch.models.ApproximateGP):  # type: ignore[misc]
@@ -53,8 +55,8 @@ def svgp(X: Float, y: Float, new: Float, truth: Float) -> tuple[Float, Float, Fl
     objective = gpytorch.mlls.VariationalELBO(likelihood, model, len(inputs))
     natural = gpytorch.optim.NGD(model.variational_parameters(), num_data=len(inputs), lr=0.1)
     adam = torch.optim.Adam([*model.hyperparameters(), *likelihood.parameters()], lr=0.02)
-    slower = torch.optim.lr_scheduler.CosineAnnealingLR(adam, STEPS)
-    for _ in range(STEPS):
+    slower = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
+    for _ in range(steps):
         some = torch.randperm(len(inputs))[:BATCH]
         natural.zero_grad()
         adam.zero_grad()

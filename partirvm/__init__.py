@@ -28,6 +28,7 @@ _HOMES = {
 }
 
 _VALUES = (
+    "ActiveSet",
     "AlphaPrior",
     "Auto",
     "Basic",
@@ -56,6 +57,7 @@ _HOMES.update(dict.fromkeys(_VALUES, "partirvm.options.values"))
 __all__ = ["DiagnosticsDisplay", "RVMClassifier", "RVMRegressor", "__version__", "ingest", "load_model", "open_job"]
 __all__ += ["plan", "save_model", "submit"]
 __all__ += [
+    "ActiveSet",
     "AlphaPrior",
     "Auto",
     "Basic",
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
     from partirvm.jobs import open_job
     from partirvm.options.values import (
+        ActiveSet,
         AlphaPrior,
         Auto,
         Basic,

@@ -167,7 +167,7 @@ def calibration_error(codes, probabilities, bins=15):
 
 def log_probability(likelihood, f, codes):
     """log p of each row's code at predictors f (N, C), a term per output for ``ovr`` (Tipping 2001, eqs. 23, 28)."""
-    if likelihood == "multinomial":
+    if likelihood.startswith("multinomial"):
         return (f[np.arange(len(f)), codes.astype(int)] - logsumexp(f, axis=1))[:, None]
     t = codes[:, None] == (np.ones(1) if f.shape[1] == 1 else np.arange(f.shape[1]))
     return t * f - np.logaddexp(0, f)
@@ -176,7 +176,7 @@ def log_probability(likelihood, f, codes):
 def logistic(likelihood, Phi, codes, mean, w=None):
     """Log likelihood, gradient (M, C) and the whole negative Hessian (M, C, M, C) of class codes at weights (M, C)."""
     f, w = Phi @ mean, ones(Phi, w)
-    if likelihood == "multinomial":
+    if likelihood.startswith("multinomial"):
         y = np.exp(f - logsumexp(f, axis=1, keepdims=True))
         B = np.einsum("nk,kl->nkl", y, np.eye(f.shape[1])) - np.einsum("nk,nl->nkl", y, y)
     else:

@@ -138,6 +138,7 @@ THIRD_PARTIES = {
     "report.relevance_bars": {"markupsafe"},
     "setup": {"numpy"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
+    "predict.joint_laplace": {"numpy", "scipy"},
     "estimators": {"numpy", "sklearn"},
     "setup.basis": {"sklearn"},
     "cli.terrain": {"numpy", "zarr", "matplotlib"},

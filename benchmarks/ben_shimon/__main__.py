@@ -5,9 +5,11 @@
 2 3 4         RMSE, vectors and seconds of ``basic`` and the three partition strategies, P = 50, on small sets
 6             the working set over P, and the heuristic's P, on four pumadyn sets
 7 8 9         RMSE, vectors and seconds of the three strategies on the pumadyn sets in DIR, P from the heuristic
-figures       Figures 1 and 2: vectors and RMSE over time
+learned       tables 7–9 again with the default kernel, which is learned
+figures       Figures 1 to 4: vectors and RMSE over time, and sketches of two strategies
 likelihoods   the rows that the posterior uses: all rows, a sample, or the partition; ``literal`` is the scheme of the
               paper: its last fit also uses only the rows of the candidates, and its fits end at P/2 vectors
+readings      what the scheme of the paper's §2 may mean: rows, thresholds, noise and widths on Friedman#1
 growth        seconds as the number of rows doubles
 tradeoff      RMSE over vectors, for several P and widths
 

@@ -39,11 +39,27 @@ def _plain(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def basic(trace: dict[str, list[float]], path: Path) -> None:
+    """Draw Figure 1: vectors and test RMSE of ``basic`` on Boston over seconds, a dot per iteration that deletes."""
+    figure, axes = sheet(2, "Figure 1. The basic RVM on Boston")
+    vectors = trace["vectors"]
+    deletes = [k for k in range(1, len(vectors)) if vectors[k] < vectors[k - 1]]
+    for panel, key, label in zip(axes, ("vectors", "rmse"), ("vectors", "test RMSE"), strict=True):
+        panel.plot(trace["seconds"], trace[key], color=COLOURS["basic"], linewidth=1.6)
+        panel.plot(
+            [trace["seconds"][k] for k in deletes], [trace[key][k] for k in deletes], "o", color=INK, markersize=3
+        )
+        panel.set_xlabel("seconds", fontsize=9)
+        panel.set_ylabel(label, fontsize=9)
+        panel.set_ylim(bottom=0)
+    save(figure, path)
+
+
 def over_time(traces: Lines, key: str, path: Path) -> None:
-    """Draw Figure 1 (``key`` "vectors") or 2 ("rmse"): a panel per set, a curve per strategy, seconds on the x axis."""
+    """Draw Figure 2 by ``key`` "vectors" or "rmse": a panel per set, a curve per strategy, seconds on the x axis."""
     sets = list(dict.fromkeys(trace["data"] for trace in traces))
-    number, what = {"vectors": (1, "Relevance vectors"), "rmse": (2, "Test RMSE")}[key]
-    figure, axes = sheet(len(sets), f"Figure {number}. {what} over the seconds of a fit")
+    what = {"vectors": "Relevance vectors", "rmse": "Test RMSE"}[key]
+    figure, axes = sheet(len(sets), f"Figure 2. {what} over the seconds of a fit")
     for panel, name in zip(axes, sets, strict=True):
         for trace in [trace for trace in traces if trace["data"] == name]:
             strategy = trace["strategy"]
@@ -72,8 +88,8 @@ def _mark_paper(panel: Any, name: str, key: str) -> None:
     theirs: Any = paper.rmse(name, "working-set") if key == "rmse" else paper.vectors(name, "working-set")
     if theirs is None:
         return
-    low, high = theirs if isinstance(theirs, tuple) else (theirs, theirs)
-    panel.axhspan(low, high, color=STAR, alpha=0.35, linewidth=1.2, label="paper, at the end")
+    mean, deviation = theirs
+    panel.axhspan(mean - deviation, mean + deviation, color=STAR, alpha=0.35, linewidth=1.2, label="paper, at the end")
 
 
 def growth(lines: Lines, path: Path) -> None:
@@ -130,7 +146,7 @@ def tradeoff(rows: Lines, path: Path) -> None:
             panel.scatter(across, up, area, color=colour, alpha=0.85, linewidth=0, label=f"gamma {gamma:g}")
         theirs, most = paper.rmse(name, "working-set"), paper.vectors(name, "working-set")
         if theirs is not None and most is not None:
-            panel.plot(sum(most) / 2, theirs, marker="*", markersize=13, color=STAR, linestyle="", label="paper")
+            panel.plot(most[0], theirs[0], marker="*", markersize=13, color=STAR, linestyle="", label="paper")
         panel.set_title(name, loc="left", fontsize=10, color=INK)
         panel.set_xlabel("relevance vectors", fontsize=9)
         panel.set_ylabel("test RMSE", fontsize=9)

@@ -55,7 +55,8 @@ def warm_up() -> None:
 
 def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> Fit:
     """Run one fit, and return its cost and its scores."""
-    estimator = RVMRegressor(gamma=gamma, random_state=seed, **grouped(competitor.options))
+    options = {"gamma": gamma, "noise": "constant", **competitor.options}
+    estimator = RVMRegressor(random_state=seed, **grouped(options))
     with warnings.catch_warnings():
         # Warnings on duplicate rows and the heuristic's limits concern these data, and all competitors alike.
         warnings.simplefilter("ignore", PartirvmWarning)
@@ -71,7 +72,7 @@ def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> F
         "strategy": estimator.plan_.strategy,
         "likelihood": sorted({line.get("fit_rows", "full") for line in history if line["kind"] != "heuristic"}),
         "partition_size": estimator.plan_.partition_size,
-        "gamma": gamma,
+        "gamma": options["gamma"],
         "rows": len(split.y),
         "seconds": seconds,
         "cpu_seconds": cpu_seconds,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ben_shimon import figures, paper
-from benchmarks.ben_shimon.data import PUMADYN, SMALL, TABLE_6, Dataset
+from benchmarks.ben_shimon import figures, paper, sketches
+from benchmarks.ben_shimon.data import DATASETS, FRIEDMAN_NOISE, PUMADYN, SMALL, TABLE_6, Dataset
 from benchmarks.ben_shimon.fits import Competitor, Fit, Settings, compare_all
 from benchmarks.ben_shimon.goals import accuracy_goals, goals_text, growth_goals, heuristic_goals, time_goals
 from benchmarks.ben_shimon.growth import COLUMNS as GROWTH_COLUMNS
@@ -19,11 +19,14 @@ from benchmarks.ben_shimon.tables import (
     SECONDS,
     by_competitor,
     heuristic_quality,
+    mean_and_spread,
     partition_sizes,
+    printed,
     ratios,
+    values,
     what_was_run,
 )
-from benchmarks.ben_shimon.traces import traces
+from benchmarks.ben_shimon.traces import trace_basic, traces
 from benchmarks.ben_shimon.tradeoff import COLUMNS as TRADEOFF_COLUMNS
 from benchmarks.ben_shimon.tradeoff import tradeoff, tradeoff_rows
 from benchmarks.measure import table
@@ -46,7 +49,7 @@ LIKELIHOODS: dict[str, dict[str, Any]] = {
 
 OF_LIKELIHOODS = ("boston", "abalone", "pumadyn_8nm", "pumadyn_32nm")
 
-OF_FIGURES = ("friedman_1", "abalone", "pumadyn_8nm", "pumadyn_32nm")
+OF_FIGURES = ("boston", "friedman_1", "abalone", "pumadyn_8nm", "pumadyn_32nm")
 
 OF_TRADEOFF = ("boston", "sinc", "friedman_1", "abalone", *TABLE_6)
 
@@ -108,6 +111,19 @@ def pumadyn(datasets: list[Dataset], settings: Settings, output: Path) -> Answer
     return fits, sections
 
 
+def learned(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Run the fits of Tables 7–9 with the default kernel, which is learned."""
+    competitors = [Competitor(one.name, {**one.options, "gamma": "auto"}) for one in three("pumadyn_8nm")]
+    fits = compare_all("learned", datasets, competitors, settings)
+    sections = [
+        ("Table 7 with learned kernels: RMSE", by_competitor(fits, RMSE)),
+        ("Table 8 with learned kernels: relevance vectors", by_competitor(fits, RELEVANCE_VECTORS)),
+        ("Seconds of these fits", by_competitor(fits, SECONDS)),
+        ("Goals", goals_text(accuracy_goals(fits))),
+    ]
+    return fits, sections
+
+
 def likelihoods(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
     """Run every likelihood with every strategy."""
     fits: list[Fit] = []
@@ -127,6 +143,49 @@ def likelihoods(datasets: list[Dataset], settings: Settings, output: Path) -> An
     return fits, [*sections, ("Data sets and settings", what_was_run(fits))]
 
 
+PARTITION = {"fit_rows": "partition", "last_rows": "partition", "stop_rule": "partition"}
+
+READINGS: dict[str, tuple[dict[str, Any], float]] = {
+    "own rows in all fits": (PARTITION, 1.0),
+    "the same, α ≤ 10³ alone": ({**PARTITION, "solver": "fixed-point", "alpha_limit": 1e3}, 1.0),
+    "the same, α ≤ 10⁹ alone": ({**PARTITION, "solver": "fixed-point", "alpha_limit": 1e9}, 1.0),
+    "the same, true noise given": ({**PARTITION, "noise_variance": FRIEDMAN_NOISE**2}, 1.0),
+    "the same, gamma ÷ 4": (PARTITION, 0.25),
+    "the same, gamma × 4": (PARTITION, 4.0),
+    "own rows, all rows in the last fit": ({"fit_rows": "partition", "stop_rule": "partition"}, 1.0),
+    "all rows in all fits": ({"fit_rows": "full", "stop_rule": "partition"}, 1.0),
+    "all rows, no fit stops early": ({"fit_rows": "full", "stop_fraction": 0.0}, 1.0),
+}
+"""What §2 of the paper may mean: options, and the factor of gamma."""
+
+
+def readings(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Run each reading of §2 with every strategy."""
+    fits: list[Fit] = []
+    for dataset in datasets:
+        gamma = settings.gammas[dataset.name]
+        competitors = [
+            Competitor(f"{one.name}, {name}", {**one.options, **options, "gamma": factor * gamma})
+            for one in three(dataset.name)
+            for name, (options, factor) in READINGS.items()
+        ]
+        fits += compare_all("readings", [dataset], competitors, settings)
+    rows = [
+        {"reading": name}
+        | {
+            f"{strategy}{what}": mean_and_spread(values(fits, key, competitor=f"{strategy}, {name}"))
+            for strategy in THREE
+            for what, key in (("", "rmse"), (", vectors", "vectors"))
+        }
+        for name in READINGS
+    ]
+    printed_row = {"reading": "paper"}
+    for strategy in THREE:
+        printed_row[strategy] = printed(paper.rmse("friedman_1", strategy))
+        printed_row[f"{strategy}, vectors"] = printed(paper.vectors("friedman_1", strategy))
+    return fits, [("Friedman#1: readings of §2", table([printed_row, *rows], dict.fromkeys(rows[0], "")))]
+
+
 def _only(fits: list[Fit], strategy: str) -> list[Fit]:
     """Return the fits of one strategy, named only by their likelihood."""
     own = [fit for fit in fits if fit["competitor"].startswith(f"{strategy}, ")]
@@ -134,11 +193,17 @@ def _only(fits: list[Fit], strategy: str) -> list[Fit]:
 
 
 def pictures(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Run the fits of Figures 1 and 2, and draw both figures."""
+    """Run the fits of Figures 1 and 2, and draw Figures 1 to 4."""
     lines = traces(datasets, {dataset.name: size_of(dataset.name) for dataset in datasets}, settings)
-    for number, key in ((1, "vectors"), (2, "rmse")):
-        figures.over_time(lines, key, output / f"ben_shimon_figure_{number}.png")
-    return lines, [("Figures 1 and 2", "![](ben_shimon_figure_1.png)\n\n![](ben_shimon_figure_2.png)")]
+    boston = DATASETS["boston"]
+    basic = trace_basic(boston.split(settings.folder, 0, settings.rows), float(boston.gamma or 0.0))
+    figures.basic(basic, output / "ben_shimon_figure_1.png")
+    for name, key in (("2_vectors", "vectors"), ("2_rmse", "rmse")):
+        figures.over_time(lines, key, output / f"ben_shimon_figure_{name}.png")
+    sketches.split_merge(output / "ben_shimon_figure_3.png")
+    sketches.incremental(output / "ben_shimon_figure_4.png")
+    text = "\n\n".join(f"![](ben_shimon_figure_{name}.png)" for name in ("1", "2_vectors", "2_rmse", "3", "4"))
+    return [*lines, {"data": "boston", "strategy": "basic", **basic}], [("Figures 1 to 4", text)]
 
 
 def doubling(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
@@ -180,8 +245,10 @@ PARTS = (
     Part("strategies", ("2", "3", "4"), SMALL, 4, small),
     Part("partition_sizes", ("6",), TABLE_6, 8, sizes),
     Part("pumadyn", ("7", "8", "9"), PUMADYN, 7, pumadyn),
+    Part("learned", ("learned",), PUMADYN, 30, learned),
     Part("figures", ("figures",), OF_FIGURES, 1, pictures),
     Part("likelihoods", ("likelihoods",), OF_LIKELIHOODS, 4, likelihoods),
+    Part("readings", ("readings",), ("friedman_1",), 4, readings),
     Part("growth", ("growth",), ("friedman_1",), 4, doubling),
     Part("tradeoff", ("tradeoff",), OF_TRADEOFF, 3, curves),
 )

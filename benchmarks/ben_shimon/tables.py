@@ -61,13 +61,10 @@ def mean_and_spread(numbers: Sequence[float]) -> str:
 
 
 def printed(number: Any) -> str:
-    """Format a number of the paper: one value, or a range."""
+    """Format a number of the paper, or its mean ± standard deviation."""
     if number is None:
         return ""
-    if isinstance(number, tuple):
-        low, high = number
-        return f"{low:g}" if low == high else f"{low:g}–{high:g}"
-    return f"{number:g}"
+    return " ± ".join(f"{each:g}" for each in (number if isinstance(number, tuple) else (number,)))
 
 
 def by_competitor(fits: list[Fit], quantity: Quantity, *, strategies: bool = True) -> str:
@@ -99,7 +96,7 @@ def ratios(fits: list[Fit]) -> str:
         for strategy in [one for one in sorted_names(fits) if one != "basic"]:
             row[strategy] = mean_and_spread(ratios_to_basic(fits, name, strategy))
             ours, theirs = paper.seconds(name, strategy), paper.seconds(name, "basic")
-            row[f"{strategy}, paper"] = f"{ours / theirs:.2f}" if ours and theirs else ""
+            row[f"{strategy}, paper"] = f"{ours[0] / theirs[0]:.2f}" if ours and theirs else ""
         rows.append(row)
     return table(rows, dict.fromkeys(rows[0], "")) if rows else ""
 

@@ -1,7 +1,7 @@
 """Traces of a fit for Figures 1 and 2: number of vectors and test RMSE over seconds.
 
-Every model that a run saves is kept and scored after the run, so that scoring takes no time of the run. Split-and-merge
-saves only its last model. Its vectors are counted at the end of each level. Its errors come from a second run with the
+Every model that a run saves is kept and scored after the run, so that scoring takes no time of the run. Of
+split-and-merge the vectors are counted at the end of each level. Its errors come from a second run with the
 same bits, in which every fit is scored during the run.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -21,12 +21,20 @@ from benchmarks.datasets import Split
 from benchmarks.estimator_parameters import grouped
 from partirvm import RVMRegressor
 from partirvm.backends import executor_for
+from partirvm.core.entering import entry_precision
+from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.stopping import StopRule
+from partirvm.core.updates import HyperState, init, step, verdict
 from partirvm.data import as_source
 from partirvm.errors import PartirvmWarning
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
+from partirvm.kernels import Gaussian
 from partirvm.model import Model
 from partirvm.setup.resolve import resolve
+
+FIRST_NOISE = 0.1
+"""Noise variance before the first iteration of ``basic``, in units of the target's variance."""
 
 STRATEGIES = ("split-merge", "incremental", "working-set")
 
@@ -92,8 +100,42 @@ def trace_levels(split: Split, gamma: float, seed: int, options: dict[str, Any])
         rmse.append(
             fmean(line["held_out_rmse"] for line in scored if line["kind"] == "part" and line["level"] == level)
         )
-    ((moment, model),) = journal.kept
+    moment, model = journal.kept[-1]
     return {"seconds": [*seconds, moment], "vectors": [*vectors, model.n_vectors], "rmse": [*rmse, _rmse(model, split)]}
+
+
+def trace_basic(split: Split, gamma: float) -> dict[str, list[float]]:
+    """Return seconds, vectors and test RMSE of ``basic`` after every iteration, from dense statistics of all rows."""
+    shift, scale = split.X.mean(axis=0), split.X.std(axis=0)
+    scale[scale == 0] = 1.0
+    centre, unit = split.y.mean(), split.y.std()
+    X, new = (split.X - shift) / scale, (split.X_test - shift) / scale
+    kernel, t, bias = Gaussian(gamma).prepare(X), (split.y - centre) / unit, np.ones((len(X), 1))
+    Phi, Phi_new = np.empty((len(X), len(X)), order="F"), np.empty((len(new), len(X)), order="F")
+    kernel(X, Phi)
+    kernel(new, Phi_new)
+    Phi, Phi_new = np.hstack([bias, Phi]), np.hstack([np.ones((len(new), 1)), Phi_new])
+    began = time.perf_counter()
+    block = GramBlock.of(np.zeros((len(X), 0)), Phi, t[:, None])
+    statistics = GramStatistics.empty("").extend(np.arange(-1, len(X)), block, "")
+    beta = 1 / FIRST_NOISE
+    alpha = entry_precision(beta * statistics.diagonal, beta * statistics.projection[:, 0], beta * statistics.diagonal)
+    fits: list[tuple[float, HyperState]] = []
+    state = init(statistics, alpha, beta, target_variance=1.0)
+    rule = StopRule(1e-7, 500)
+    state = replace(state, found=state.posterior)
+    reason = None
+    while reason is None:
+        before = state
+        state, info = step(state)
+        fits.append((time.perf_counter() - began, state))
+        reason = verdict(before, state, info, rule)
+    errors = [unit * (Phi_new[:, 1 + fit.labels] @ fit.posterior.mean) + centre - split.y_test for _, fit in fits]
+    return {
+        "seconds": [moment for moment, _ in fits],
+        "vectors": [fit.n_vectors for _, fit in fits],
+        "rmse": [float(np.sqrt(np.mean(error**2))) for error in errors],
+    }
 
 
 def traces(datasets: list[Dataset], sizes: dict[str, Any], settings: Settings) -> list[dict[str, Any]]:

@@ -4,7 +4,9 @@ sinc        sin|x|/|x| at 100 equidistant points of [−10, 10] (Tipping 2001, s
 cos         cos x + noise of sd 0.1, x uniform on [0, 10]; 30 rows
 friedman_2, friedman_3      from scikit-learn, with noise of sd 0.1; 300 rows
 linear      classes x₁ + x₂ > 0 of points uniform on [−5, 5]²; 100 rows
+waveform    waves 1 and 2 of Breiman et al. (1984) with 21 features (``benchmarks.learning.waveform``); 400 rows
 cancer      Wisconsin breast cancer (diagnostic), 569 × 30, from scikit-learn
+banana, titanic, german     the training rows of the first public split: 400, 150, 700; files NAME.npz in a folder
 boston, airfoil, mcycle     files NAME.npz in a folder, see ``benchmarks/datasets.py``, ``benchmarks/learning/data.py``
 
 The sizes and noise of cos, Friedman 2 and 3, and linear are from the public code of four students of KTH
@@ -76,13 +78,25 @@ def cancer() -> tuple[Float, Float]:
     return X, y.astype(np.float64)
 
 
-def read(folder: str | Path, name: str) -> tuple[Float, Float]:
-    """Read X (N, d) and y (N,) from NAME.npz. Raises SystemExit if the file does not exist."""
+def waveform(rows: int = 400, seed: int = 0) -> tuple[Float, Float]:
+    """Generate waves 1 and 2 with the 21 features of signal: inputs (rows, 21) and classes (rows,)."""
+    from benchmarks.learning.waveform import draw
+
+    X, y = draw(rows, seed)
+    return X[:, :21], y.astype(np.float64)
+
+
+def read(folder: str | Path, name: str, *, training: bool = False) -> tuple[Float, Float]:
+    """Read X (N, d) and y (N,) from NAME.npz, with ``training`` only the training rows of its first split.
+
+    Raises SystemExit if the file does not exist.
+    """
     path = Path(folder, f"{name}.npz")
     if not path.exists():
         raise SystemExit(f"{path} does not exist: see benchmarks/family/data.py for the sources")
     with np.load(path) as file:
-        return file["X"], file["y"]
+        rows = file["train_idx"][0] if training else slice(None)
+        return file["X"][rows], file["y"][rows]
 
 
 @dataclass(frozen=True)
@@ -97,16 +111,21 @@ class ReportSet:
 
     def rows(self, folder: str | Path) -> tuple[Float, Float]:
         """Return X (N, d) and y (N,)."""
-        return read(folder, self.name) if self.make is None else self.make()
+        return read(folder, self.name, training=self.classes) if self.make is None else self.make()
 
 
 REPORT_SETS = (
     ReportSet("cos", cos),
+    ReportSet("sinc", lambda: (sinc()[0], sinc()[1] + gaussian_noise(100, 0))),
     ReportSet("friedman_2", lambda: friedman(2)),
     ReportSet("friedman_3", lambda: friedman(3)),
     ReportSet("boston"),
     ReportSet("airfoil"),
     ReportSet("linear", linear, classes=True),
+    ReportSet("titanic", classes=True),
+    ReportSet("banana", classes=True),
+    ReportSet("waveform", waveform, classes=True),
     ReportSet("cancer", cancer, classes=True),
+    ReportSet("german", classes=True),
 )
 """The data sets of Tables 1 and 2 of the report that are available."""

@@ -6,7 +6,8 @@ The fit holds some of K candidate columns. As a function of one α_i alone the l
 
 maximal at α_i = s_i²/(q_i² − s_i) if q_i² > s_i and otherwise at ∞, which deletes the column (their eqs. 18–20). So
 each candidate has an *action*, to **add** or **delete** it or to **estimate** its α again, with a gain in nats. The
-action of largest gain is applied, until no gain exceeds ``tol``·N. No action lowers the evidence.
+action of largest gain is applied, or in a random order any one, until no gain exceeds ``tol``·N. No action lowers the
+evidence.
 
 **Noise and refresh.** A change of σ² changes all s and q; computing them again is a refresh: one Cholesky factorisation
 and KM² flops. It takes as long as about M/16 actions. With ``FEWEST`` + M/``PART`` actions between two refreshes, these
@@ -27,11 +28,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.entering import DEPENDENT
 from partirvm.core.on_demand import OnDemand, Pool
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.rank_one import ActiveColumns
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
-from partirvm.core.updates import ALPHA_FLOOR, DEPENDENT, HyperState, StepInfo, StopRule, noise_precision
+from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, noise_precision
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -89,10 +92,11 @@ def first(gain: Float) -> int:
 class Greedy:
     """A fit in progress. It starts with those columns of ``state`` that have not just ``entered``, at their α.
 
-    With a ``pool`` it starts without columns, and the candidates are those of the pool.
+    With a ``pool`` it starts without columns, and the candidates are those of the pool. ``order`` is the seed of a
+    random order of actions.
     """
 
-    def __init__(self, state: HyperState, pool: Pool | None = None) -> None:
+    def __init__(self, state: HyperState, pool: Pool | None = None, order: int | None = None) -> None:
         statistics = state.statistics if pool is None else OnDemand(pool)
         entered = np.zeros(state.n_columns, bool) if state.entered is None else state.entered
         begun = np.flatnonzero(~entered)
@@ -104,6 +108,7 @@ class Greedy:
         self.since = 0
         self.log_evidence = self.active.posterior.log_evidence
         self.cost = 0.0
+        self._draws = None if order is None else np.random.default_rng(order)
 
     @property
     def n(self) -> int:
@@ -124,40 +129,62 @@ class Greedy:
 
     def action(self, least: float, *, thin: bool) -> Action | None:
         """The best action if it gains more than ``least`` nats; otherwise with ``thin`` the best deletion; or None."""
-        found = self.best()
+        found = self.best() if self._draws is None else self._drawn(least, self._draws)
         if found and found.gain <= least and thin:
             found, least = self._present(deletion=True), 0.0
         return found if found and found.gain > least else None
 
     def _present(self, *, deletion: bool = False) -> Action | None:
         """The best action on an active column; with ``deletion`` the best deletion."""
-        active = self.active
-        if not active.M:
+        alpha, gain = self._changes()
+        if not len(gain):
             return None
-        s, q = active.own_factors()
-        alpha = best_alpha(s, q, ALPHA_FLOOR * active.beta * active.diagonal[active.columns])
-        gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
         if deletion:
             gain[np.isfinite(alpha)] = 0.0
         i = first(gain)
-        kind = "estimate" if np.isfinite(alpha[i]) else "delete"
-        return self._action(kind, int(active.columns[i]), float(alpha[i]), float(gain[i]))
+        return self._action(int(self.active.columns[i]), float(alpha[i]), float(gain[i]))
 
     def _addition(self) -> Action | None:
         """The best addition."""
-        active = self.active
-        wanted = np.flatnonzero((active.Q**2 > active.S) & (active.place < 0))
+        wanted, alpha, gain = self._additions()
         if not len(wanted):
             return None
+        j = first(gain)
+        return self._action(int(wanted[j]), float(alpha[j]), float(gain[j]))
+
+    def _drawn(self, least: float, draws: np.random.Generator) -> Action | None:
+        """A random one of the actions that gain more than ``least`` nats."""
+        wanted, alpha, gain = self._additions()
+        own, own_gain = self._changes()
+        columns = np.concatenate([self.active.columns, wanted])
+        alpha, gain = np.concatenate([own, alpha]), np.concatenate([own_gain, gain])
+        worth = np.flatnonzero(gain > least)
+        if not len(worth):
+            return None
+        i = int(draws.choice(worth))
+        return self._action(int(columns[i]), float(alpha[i]), float(gain[i]))
+
+    def _changes(self) -> tuple[Float, Float]:
+        """The best α and its gain for each active column, shapes (M,)."""
+        active = self.active
+        s, q = active.own_factors()
+        alpha = best_alpha(s, q, ALPHA_FLOOR * active.beta * active.diagonal[active.columns])
+        return alpha, log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
+
+    def _additions(self) -> tuple[Int, Float, Float]:
+        """Positions of the columns whose addition gains, their best α, and its gain."""
+        active = self.active
+        wanted = np.flatnonzero((active.Q**2 > active.S) & (active.place < 0))
         s, q, precision = active.S[wanted], active.Q[wanted], active.beta * active.diagonal[wanted]
         alpha = best_alpha(s, q, ALPHA_FLOOR * precision)
         alpha[s < DEPENDENT * precision] = np.inf
         gain = log_contribution(alpha, s, q)
-        j = first(gain)
-        self._promise = wanted, gain
-        return self._action("add", int(wanted[j]), float(alpha[j]), float(gain[j]))
+        if len(wanted):
+            self._promise = wanted, gain
+        return wanted, alpha, gain
 
-    def _action(self, kind: str, column: int, alpha: float, gain: float) -> Action:
+    def _action(self, column: int, alpha: float, gain: float) -> Action:
+        kind = "add" if self.active.place[column] < 0 else "estimate" if np.isfinite(alpha) else "delete"
         return Action(kind, column, alpha, gain, self.log_evidence + gain)
 
     def do(self, action: Action) -> None:
@@ -243,7 +270,7 @@ def grow(
     is true for its cost so far (``Greedy.cost``) and number of columns, it ends as at the maximum of iterations. With a
     ``pool`` it starts without columns, and the candidates are those of the pool.
     """
-    greedy = Greedy(state, pool)
+    greedy = Greedy(state, pool, rule.order)
     least = rule.tol * greedy.n
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors
     reason = None

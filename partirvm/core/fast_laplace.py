@@ -10,7 +10,7 @@ gradient and curvature of these candidates too, so that the gain in nats of addi
 (``core.fast``).
 
 Outputs of ``multinomial`` share α. An action then applies to the column in all outputs, and its gain is the sum of the
-gains of the outputs (``core.shared_alpha``). Outputs of ``ovr`` are separate fits.
+gains of the outputs (``core.shared_alpha``). Actions of ``multinomial-per-class`` and ``ovr`` apply to one output.
 
 Each pass measures a new quadratic. A column that raised the evidence of one quadratic may lower the evidence of the
 next. So after a reversal only a *share* of an action is applied, and the share decreases with each reversal. The share
@@ -27,12 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.damping import next_share
+from partirvm.core.entering import ABSENT, DEPENDENT
 from partirvm.core.fast import TIE, Action, best_alpha, first
 from partirvm.core.laplace import LaplaceState, moved_to
 from partirvm.core.rank_one import ActiveColumns
 from partirvm.core.shared_alpha import optimum, worth
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.updates import ABSENT, ALPHA_FLOOR, DEPENDENT
+from partirvm.core.updates import ALPHA_FLOOR
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -85,6 +86,21 @@ class Together:
 
     def best(self) -> Action:
         """Return the action with the largest gain, the first of equal ones. ``log_evidence`` is the gain in nats."""
+        after, gain = self._changes()
+        j, absent = first(gain), self.outputs[0].place < 0
+        if absent[j] and len(there := self.outputs[0].columns):
+            present = int(there[first(gain[there])])
+            j = present if gain[present] >= (1.0 - TIE) * gain[j] else j
+        return self._action(j, after, gain)
+
+    def drawn(self, least: float, draws: np.random.Generator) -> Action:
+        """Return a random one of the actions that gain more than ``least`` nats; if there is none, the best action."""
+        after, gain = self._changes()
+        worth_it = np.flatnonzero(gain > least)
+        return self._action(int(draws.choice(worth_it)) if len(worth_it) else first(gain), after, gain)
+
+    def _changes(self) -> tuple[Float, Float]:
+        """Return the best α of each column and its gain, shapes (K,)."""
         s, q = self.sparsity_and_quality()
         q[self.precision < ABSENT] = 0.0
         before, floor = self.alpha, ALPHA_FLOOR * self.precision.max(axis=1)
@@ -92,12 +108,10 @@ class Together:
         alone = s.shape[1] == 1
         after = best_alpha(s[:, 0], q[:, 0], floor) if alone else np.maximum(optimum(s, q)[0], floor)
         after[absent & (s.sum(axis=1) < DEPENDENT * self.precision.sum(axis=1))] = np.inf
-        gain = worth(s, q, after) - worth(s, q, before)
-        j = first(gain)
-        if absent[j] and len(there := self.outputs[0].columns):
-            present = int(there[first(gain[there])])
-            j = present if gain[present] >= (1.0 - TIE) * gain[j] else j
-        kind = "add" if absent[j] else "estimate" if np.isfinite(after[j]) else "delete"
+        return after, worth(s, q, after) - worth(s, q, before)
+
+    def _action(self, j: int, after: Float, gain: Float) -> Action:
+        kind = "add" if self.outputs[0].place[j] < 0 else "estimate" if np.isfinite(after[j]) else "delete"
         return Action(kind, j, float(after[j]), float(gain[j]), float(gain[j]))
 
     def do(self, action: Action) -> None:
@@ -126,18 +140,21 @@ def act(
     least: float,
     poll: Callable[[], None] = lambda: None,
     on_action: Callable[[Action], None] = lambda action: None,
+    order: int | None = None,
 ) -> Float:
     """Apply actions that gain more than ``least`` nats each, and return the resulting α (K, C).
 
     Further actions follow the first one while the mode has moved by at most the maximum. ``poll`` is called before
-    each action. If no action gains enough, the α of the state is returned.
+    each action. If no action gains enough, the α of the state is returned. ``order`` is the seed of a random order of
+    actions; None means the action of largest gain.
     """
+    draws = None if order is None else np.random.default_rng((order, state.passes))
     alpha, block, far = state.alpha.copy(), state.block, max(FAR, state.n / FAR_ROWS)
     for k in _groups(state) if len(alpha) else ():
         group = Together(state.labels, alpha[:, k.start], state.weights[:, k], block.gradient[:, k], block.curvature[k])
         for _ in range(FEWEST + EACH * len(group.begun)):
             poll()
-            action = group.best()
+            action = group.best() if draws is None else group.drawn(least, draws)
             if action.gain <= least:
                 break
             group.do(action)
@@ -151,7 +168,7 @@ def act(
 def _groups(state: LaplaceState) -> list[slice]:
     """Return the groups of outputs that share α."""
     outputs = state.alpha.shape[1]
-    return [slice(0, outputs)] if state.coupled else [slice(k, k + 1) for k in range(outputs)]
+    return [slice(0, outputs)] if state.shared_alpha else [slice(k, k + 1) for k in range(outputs)]
 
 
 @dataclass(frozen=True)
@@ -175,9 +192,16 @@ class Aim:
         return replace(self, share=NEARER * self.share)
 
 
-def aimed(state: LaplaceState, last: Aim, least: float, damp: bool, poll: Callable[[], None] = lambda: None) -> Aim:
+def aimed(
+    state: LaplaceState,
+    last: Aim,
+    least: float,
+    damp: bool,
+    poll: Callable[[], None] = lambda: None,
+    order: int | None = None,
+) -> Aim:
     """Return the aim of actions on a new quadratic, given the ``last`` aim. The share is 1 unless ``damp`` is true."""
-    goal = act(state, least, poll)
+    goal = act(state, least, poll, order=order)
     drift = 1.0 / goal - 1.0 / state.alpha
     share = next_share(drift, last.drift, last.share) if damp else np.ones(drift.shape)
     return Aim(goal, np.where(drift == 0, last.drift, drift), share)

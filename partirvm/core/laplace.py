@@ -25,8 +25,8 @@ that is optimal if this column enters alone.
 times the curvature of the diagonal blocks, since each row of diag(y) − yyᵀ sums to 0. The factor is 2 if two classes
 move apart, about 1 if many classes compete, and 0 if the only two competing classes move together. In the first two
 cases ⅔ of the step of the diagonal blocks is wrong by at most one third. In the last case the step is not useful.
-Adding a constant to all outputs changes only the prior, so the mode has Σ_k w_ik = 0, and all steps keep this sum at
-zero.
+Adding a constant to all outputs changes only the prior, so with a shared α the mode has Σ_k w_ik = 0, and all steps
+keep this sum at zero.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.entering import entry_precision, evidence_gain, sparsity_quality
 from partirvm.core.link import LINKS
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.posterior import Posterior, factorise, solve, weakly_correlated
 from partirvm.core.priors import FLAT, Prior
-from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, entry_precision, evidence_gain, sparsity_quality
+from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -99,13 +100,18 @@ class LaplaceState:
 
     @property
     def coupled(self) -> bool:
-        """True if the outputs share one likelihood and one α per column (``core.link``)."""
+        """True if the outputs share one likelihood (``core.link``)."""
         return LINKS[self.likelihood].coupled
+
+    @property
+    def shared_alpha(self) -> bool:
+        """True if the weights of a column in all outputs share one α (``core.link``)."""
+        return LINKS[self.likelihood].shared_alpha
 
     @property
     def own_prior(self) -> Prior:
         """The part of the prior that each output has."""
-        return self.prior.shared(self.alpha.shape[1]) if self.coupled else self.prior
+        return self.prior.shared(self.alpha.shape[1]) if self.shared_alpha else self.prior
 
     @property
     def mean(self) -> Float:
@@ -222,7 +228,7 @@ def update(state: LaplaceState) -> LaplaceState:
     gone = (prior.alpha.worthless(s, q) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     gone = (gone & ~prior.held(state.labels)[:, None]) | ~np.isfinite(state.alpha)
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature)
-    if state.coupled:
+    if state.shared_alpha:
         floor = np.broadcast_to(floor.max(axis=1, keepdims=True), floor.shape)
     return _left(state, gone, np.where(gone, np.inf, np.maximum(alpha, floor)))
 
@@ -239,7 +245,7 @@ def thin(state: LaplaceState) -> LaplaceState:
     if not failing.any():
         return state
     gone = ~there
-    if state.coupled:
+    if state.shared_alpha:
         gone[weakly_correlated(state.posteriors, np.flatnonzero(failing[:, 0]))] = True
     else:
         for k, each in enumerate(state.posteriors):
@@ -250,7 +256,7 @@ def thin(state: LaplaceState) -> LaplaceState:
 
 def _alike(state: LaplaceState, *values: Float) -> tuple[Float, ...]:
     """Return values (M, C), or the means of the values over outputs that share α."""
-    if not state.coupled:
+    if not state.shared_alpha:
         return values
     return tuple(np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) for value in values)
 
@@ -345,7 +351,7 @@ def enter(
 def _entry(there: LaplaceState, together: LogisticBlock) -> Float:
     """Return the initial α (P, C) of the P columns that ``together`` has and the fit ``there`` lacks."""
     s, q, precision = entry_factors(there, together)
-    if there.coupled:
+    if there.shared_alpha:
         shape = s.shape
         s, q, precision = (np.broadcast_to(value.mean(axis=1, keepdims=True), shape) for value in (s, q**2, precision))
         q = np.sqrt(q)

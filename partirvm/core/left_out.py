@@ -266,10 +266,16 @@ def _pooled(z: Float, centres: Bool) -> Float:
     return found
 
 
-def sampled_rows(n_rows: int) -> Int | None:
-    """Numbers of the rows to leave out, increasing: one at random of each of ``LEFT_OUT_ROWS`` strata; None for all."""
+def sampled_rows(n_rows: int, *, shuffled: bool) -> Int | None:
+    """Numbers of the rows to leave out, increasing; None for all.
+
+    Of shuffled rows these are the last ``LEFT_OUT_ROWS``, so that few tiles are read; otherwise one row at random of
+    each of so many strata.
+    """
     if n_rows <= LEFT_OUT_ROWS:
         return None
+    if shuffled:
+        return np.arange(n_rows - LEFT_OUT_ROWS, n_rows, dtype=np.int64)
     edges = np.arange(LEFT_OUT_ROWS + 1, dtype=np.int64) * n_rows // LEFT_OUT_ROWS
     width = np.diff(edges)
     return edges[:-1] + np.floor(uniform(edges[:-1], (0, 0)) * width).astype(np.int64)

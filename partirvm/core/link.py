@@ -1,7 +1,8 @@
 """Class probabilities from linear predictors, and corrections for the uncertainty of the weights (moderation).
 
 K classes have C linear predictors f. C = 1 for ``"bernoulli"`` (two classes, f > 0 favours the second class), C = K for
-``"multinomial"`` (softmax) and ``"ovr"`` (one logistic fit for each class against the rest).
+``"multinomial"`` and ``"multinomial-per-class"`` (softmax) and ``"ovr"`` (one logistic fit for each class against the
+rest).
 
 To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same name in ``likelihoods.LIKELIHOODS``.
 """
@@ -25,7 +26,10 @@ class Link:
 
     name: str
     coupled: bool = False
-    """True if the outputs share one likelihood and one α per column; otherwise each output is a separate fit."""
+    """True if the outputs share one likelihood; otherwise each output is a separate fit."""
+
+    shared_alpha: bool = False
+    """True if the weights of a column in all outputs share one α; only coupled outputs may."""
 
     moderation: float = np.pi / 8.0
     """The factor c of ``moderated``: π/8 for the logistic sigmoid and the softmax, 1 (exact) for probit."""
@@ -95,6 +99,7 @@ class Softmax(Link):
 
     name = "multinomial"
     coupled = True
+    shared_alpha = True
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         """Return log likelihood, derivative, and as curvature the diagonal y_k(1 − y_k) of diag(y) − yyᵀ."""
@@ -112,7 +117,14 @@ class Softmax(Link):
         return found
 
 
-LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax(), OneVsRest())}
+class SoftmaxPerClass(Softmax):
+    """Softmax link with an α for each class and column, as Tipping (2001), eq. 28, has it."""
+
+    name = "multinomial-per-class"
+    shared_alpha = False
+
+
+LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax(), SoftmaxPerClass(), OneVsRest())}
 """Dictionary of all links by the name of the likelihood."""
 
 

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.damping import next_share
+from partirvm.core.entering import HOPE
 from partirvm.core.fast_laplace import Aim, aimed, toward
 from partirvm.core.laplace import LaplaceState, settled, thin, update
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.secant import Pairs, among, newton_step, remember
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HOPE, StopRule
 
 Float = NDArray[np.float64]
 
@@ -203,7 +204,7 @@ def _act(state: LaplaceState, last: Aim, rule: StopRule, since: int, poll: Poll,
     If no action raises the evidence, or if the weights are far from the mode, the step keeps α.
     """
     far = state.decrement > _near(last, state)
-    aim = last if far else aimed(state, last, rule.tol * state.n, state.passes - since > TIMID, poll)
+    aim = last if far else aimed(state, last, rule.tol * state.n, state.passes - since > TIMID, poll, rule.order)
     if far or np.array_equal(aim.goal, state.alpha):
         return _plain(state, 1.0, since, pairs, settling=False, aim=aim)
     return replace(_tried(state, toward(state, aim), since, pairs), aim=aim)
@@ -278,11 +279,11 @@ def _sober(state: LaplaceState) -> LaplaceState:
 
 
 def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
-    """Return the state with the weights after ``part`` of a Newton step; weights of coupled outputs sum to zero."""
+    """Return the state with the weights after ``part`` of a Newton step; weights that share α sum to zero."""
     if not state.coupled:
         return replace(state, weights=state.weights + part * (state.mean - state.weights))
     weights = state.weights + part * newton_step(state, pairs)
-    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True))
+    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True) if state.shared_alpha else weights)
 
 
 def _rounding(state: LaplaceState) -> float:

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
+from partirvm.core.entering import DEPENDENT, sparsity_quality
 from partirvm.core.on_demand import OnDemand
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.statistics import EPS, GramStatistics
-from partirvm.core.updates import DEPENDENT, sparsity_quality
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

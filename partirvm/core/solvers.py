@@ -45,11 +45,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.entering import ABSENT, DEPENDENT, entry_precision
 from partirvm.core.fast import Greedy, grow
 from partirvm.core.on_demand import Pool
 from partirvm.core.priors import FLAT
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
-from partirvm.core.updates import ABSENT, DEPENDENT, HyperState, StepInfo, StopRule, entry_precision, maximise
+from partirvm.core.updates import HyperState, StepInfo, maximise
 
 WORTH = 1e-3
 """Nats per row that a round or a turn has to gain for another to follow."""
@@ -100,7 +102,8 @@ def solve(
 
 
 def _auto(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) -> tuple[HyperState, Termination]:
-    alone = isinstance(state.beta, np.ndarray) or state.prior != FLAT
+    # columns that a limit of α deleted must not come back
+    alone = isinstance(state.beta, np.ndarray) or state.prior != FLAT or rule.thresholds.alpha_limit is not None
     if rule.vectors is not None or alone:
         return maximise(state, rule, on_step)
     return _best(state, rule, on_step)

@@ -84,7 +84,8 @@ def widened(
     white = solve_triangular(factor, moved[free], lower=True, check_finite=False)
     whole = white.T @ white
     whole.flat[:: M + 1] += 1.0
-    wide = root @ np.linalg.cholesky(whole) if M else root
+    # an upper triangular factor, from the last row upwards, keeps the root upper triangular
+    wide = root @ np.linalg.cholesky(whole[::-1, ::-1])[::-1, ::-1] if M else root
     if known_noise:
         return wide, np.inf
     return wide, max(2 * float(factor[-1, -1]) ** 2, 1.0)  # 1/L_MM² is the last element of (LLᵀ)⁻¹

@@ -24,14 +24,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
 
 from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.entering import joint_gain, sparsity_quality
 from partirvm.core.left_out import Calibration
-from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals, weakly_correlated
-from partirvm.core.priors import FLAT, GammaDensity, Prior
-from partirvm.core.shared_alpha import fails, fixed_point, optimum
+from partirvm.core.posterior import AnyPosterior, JointPosterior, any_posterior, residuals, weakly_correlated
+from partirvm.core.priors import FLAT, Prior
+from partirvm.core.shared_alpha import fails, fixed_point
 from partirvm.core.statistics import GramStatistics
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
 
 Float = NDArray[np.float64]
@@ -59,42 +60,12 @@ each other, and with them the digits of the residual; with this floor they fit a
 LINGERING = 100.0
 """With a prior or EM, columns are thinned once a step changes the evidence by less than this × tol nats per row."""
 
-HOPE = 1e-3
-"""Columns that join together start at this fraction of their individually optimal α.
-
-Columns are similar, and several share what one of them explains alone: started at their own optimal α they eliminate
-each other before the noise estimate has decreased. With many candidates at once the difference is hundreds of nats
-(Friedman#1, all of 3,000 rows: evidence −5,653 against −4,831).
-"""
-
 OVERCONFIDENT = 4.0
 """Threshold of ``Calibration.overconfidence`` above which a fit is reported as overconfident.
 
 At 4, standard deviations by the evidence are half of what they should be. Fits with a suitable kernel have 0.8 to 2,
 interpolating fits 7 and more, up to 10⁸.
 """
-
-ABSENT = 1e-200
-"""A column whose βφᵀφ is below this counts as zero."""
-
-DEPENDENT = 1e-8
-"""A new column whose s is below this fraction of its βG_ii counts as a copy of present columns."""
-
-
-@dataclass(frozen=True)
-class StopRule:
-    """When a dense fit ends: the evidence changes by less than ``tol``·N nats, or a limit is reached.
-
-    Limits are ``max_iterations``, and a number of kernel columns, ``vectors``, to which pruning reduces the fit; None
-    means convergence. With ``guard`` a fit whose residual has cancelled stops and requests a pass. With ``thin``, or if
-    the prior keeps worthless columns (``Prior.lingers``), it has converged only if no such column is left.
-    """
-
-    tol: float
-    max_iterations: int
-    vectors: int | None = None
-    guard: bool = True
-    thin: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,14 +176,15 @@ def init(
     return HyperState(statistics, alpha, beta, target_variance, noise, prior=prior)
 
 
-def step(state: HyperState) -> tuple[HyperState, StepInfo]:
-    """One update of α and β, pruning, one factorisation."""
+def step(state: HyperState, alpha_limit: float | None = None) -> tuple[HyperState, StepInfo]:
+    """One update of α and β, pruning, one factorisation. ``alpha_limit`` is that of ``Thresholds``."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
     gamma = _most(old.determinedness)
     alpha = _alpha_update(prior, old)
     refresh = not state.fixed_noise and state.iteration % state.noise_every == 0
     beta, floored = noise_precision(state) if refresh else (state.beta, state.floored)
-    gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
+    faded = _worthless(state) & (gamma < FADED) if alpha_limit is None else alpha > alpha_limit
+    gone = faded | (gamma < LOST) | ~np.isfinite(alpha)
     kept = np.flatnonzero(~gone | prior.held(state.labels))
     statistics, noise = _columns(state, kept)
     floor = ALPHA_FLOOR * np.max(beta) * np.diagonal(statistics.gram)
@@ -281,14 +253,16 @@ def maximise(
     state: HyperState, rule: StopRule, on_step: Callable[[StepInfo], None] = lambda info: None
 ) -> tuple[HyperState, Termination]:
     """A dense fit: step until the rule ends it. ``on_step`` is called at each step; it may raise to stop the fit."""
-    state, reason = replace(state, found=state.posterior), None
+    state, reason, limits = replace(state, found=state.posterior), None, rule.thresholds
+    by_evidence = limits.alpha_limit is None
     while reason is None:
-        state, info = step(state)
+        before = state
+        state, info = step(state, limits.alpha_limit)
         on_step(info)
-        reason = verdict(state, info, rule)
+        reason = verdict(before, state, info, rule)
         slow = state.prior.lingers and reason is None and abs(info.change) < LINGERING * rule.tol * state.n
         done = reason is Termination.CONVERGED and (rule.thin or state.prior.lingers)
-        if (slow or done) and state.iteration < rule.max_iterations:
+        if by_evidence and (slow or done) and state.iteration < rule.max_iterations:
             thinner = thin(state)
             reason, state = (reason if thinner is state else None), thinner
     return state, reason
@@ -324,19 +298,26 @@ def _columns(state: HyperState, kept: NDArray[np.int64]) -> tuple[GramStatistics
     return statistics.take(kept), None if state.noise is None else state.noise.take(kept)
 
 
-def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:
-    """The reason if the fit ends after this step, otherwise None."""
+def verdict(before: HyperState, state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:
+    """The reason if the fit ends after the step from ``before`` to ``state``, otherwise None."""
     if rule.guard and state.posterior.cancelled:
         return Termination.CANCELLED
     if rule.vectors is not None and state.n_vectors <= rule.vectors:
         return Termination.HALVED
-    noise = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
     refreshed = (state.iteration - 1) % state.noise_every == 0
-    if refreshed and info.pruned == 0 and abs(info.change) < max(rule.tol * state.statistics.n, noise):
+    if refreshed and info.pruned == 0 and _rests(before, state, info, rule):
         return Termination.CONVERGED
     if state.iteration >= rule.max_iterations:
         return Termination.ITERATIONS
     return None
+
+
+def _rests(before: HyperState, state: HyperState, info: StepInfo, rule: StopRule) -> bool:
+    """True if the step, which has pruned no column, changed too little for another."""
+    if rule.thresholds.ends:
+        return rule.thresholds.converged(state.alpha - before.alpha, np.asarray(state.beta - before.beta))
+    noise = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
+    return abs(info.change) < max(rule.tol * state.statistics.n, noise)
 
 
 def candidate_factors(state: HyperState, statistics: GramStatistics) -> tuple[Float, Float]:
@@ -362,53 +343,3 @@ def any_sparsity_quality(
         for k, (one, b) in enumerate(zip(old.each, np.atleast_1d(beta).tolist(), strict=True))
     ]
     return np.column_stack([s for s, _ in found]), np.column_stack([q for _, q in found])
-
-
-def sparsity_quality(
-    old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
-) -> tuple[Float, Float]:
-    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) from cross (M, P), diagonal (P,) and projection (P,), one target."""
-    if not len(cross):
-        return beta * diagonal, beta * projection
-    # the transposed problem: rows of ``cross`` are columns for BLAS, so nothing is copied
-    whitened = blas.dtrsm(1.0, old.factor, (old.scale[:, None] * cross).T, side=1, lower=1, trans_a=1, overwrite_b=1)
-    s = beta * diagonal - beta**2 * np.einsum("pm,pm->p", whitened, whitened)
-    q = beta * (projection - cross.T @ (old.mean - offset))
-    return np.maximum(s, 0.0), q
-
-
-def evidence_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """Gain of log evidence when a column with these s and q joins at its best α: ½[q²/s − 1 − log(q²/s)], or 0.
-
-    Tipping & Faul (2003), eq. 27 at α = s²/(q² − s); with a prior of α from ``core.priors``. Nats, any shape.
-    """
-    return prior.gain(s, q**2)
-
-
-def joint_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """The same for each column (P,), if several targets share its α, from s and q (P, T)."""
-    return optimum(s, q)[1] if s.ndim == 2 else evidence_gain(s, q, prior)
-
-
-def entry_precision(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """Initial α of new columns: ``HOPE`` × the individual optimum, or × s if there is none. Any shape.
-
-    The optimum is s²/(q² − s) if q² > s (Tipping & Faul 2003, eq. 20), or from the prior. A column without gain alone
-    may gain together with others: a small α makes its prior weak at first. ``precision`` is βφᵀφ: the s of a near-copy
-    of present columns is a rounding error, and is raised to a fraction of it.
-    """
-    s = np.maximum(s, DEPENDENT * precision)
-    return _entry(prior.peak(s, q**2), s, precision)
-
-
-def joint_entry(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """The same for each column (P,), if several targets share its α, from s, q and precision (P, T)."""
-    if s.ndim == 1:
-        return entry_precision(s, q, precision, prior)
-    s = np.maximum(s, DEPENDENT * precision)
-    return _entry(optimum(s, q)[0], s.mean(axis=1), precision.max(axis=1))
-
-
-def _entry(best: Float, s: Float, precision: Float) -> Float:
-    # a centre far from every row has a column of zeros: any α is valid, the first step prunes it
-    return np.where(precision > ABSENT, HOPE * np.where(np.isfinite(best), best, s), 1.0)

@@ -16,6 +16,7 @@ from partirvm.estimators.base import in_memory
 from partirvm.estimators.targets import column
 from partirvm.estimators.updating import Updatable
 from partirvm.model import Model
+from partirvm.predict.joint_laplace import JointLaplace, joint_laplace
 from partirvm.predict.prediction import PredictTile, check_features, predict_rows, warn_of_far_rows
 from partirvm.predict.rvm_star import augmented_rows, require_augmentable
 
@@ -86,7 +87,7 @@ class RegressionPredictions(Updatable):
             Credible intervals, and intervals of a fit whose noise was given or that has fewer than 20 rows, use
             quantiles of Student's t with the degrees of freedom of the noise. False gives the interval of the
             posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22). The uncertainty of a
-            learned kernel is included in neither.
+            learned kernel is included in neither, but in ``joint_laplace``.
 
         Raises
         ------
@@ -99,6 +100,23 @@ class RegressionPredictions(Updatable):
             return np.column_stack([lower for lower, _ in each]), np.column_stack([upper for _, upper in each])
         ends = self._values(self.model_.interval(level, kind, hyperparameters=hyperparameters), X)
         return ends[:, 0], ends[:, 1]
+
+    def joint_laplace(self, X: Any, y: Any, sample_weight: Any = None) -> JointLaplace:
+        """Predictions whose standard deviations also count the uncertainty of the kernel's parameters.
+
+        ``X`` (N, d), ``y`` (N,) and ``sample_weight`` (N,) are the rows of the fit, in memory. α, σ² and the kernel's
+        parameters are maximised together from the fit's values, with the fit's vectors, and are approximated by a
+        normal distribution there (TMB paper, §5.5; ``model.joint_laplace``). The result has ``predict`` and
+        ``interval``. It takes memory for N·M numbers, and some hundred times N·M² products.
+
+        Raises ``UsageError`` for several targets, no vectors, or a kernel without parameters, and ``DataError`` or
+        ``ValueError`` for rows that no fit takes.
+        """
+        check_is_fitted(self)
+        if hasattr(self, "estimators_"):
+            raise UsageError("joint_laplace needs a model of one target: call it on an estimator of estimators_")
+        weights = () if sample_weight is None else (sample_weight,)
+        return joint_laplace(self.model_, self._training(X, y, *weights))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
         """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
@@ -149,12 +167,17 @@ class RegressionPredictions(Updatable):
                 raise UsageError(
                     f"augment has {len(augment)} parts: it must be (X, y) or (X, y, sample_weight) of the fit, or DATA"
                 )
-            X, y, *weights = augment
-            if in_memory(X):
-                X, y = self._rows(X, model.columns.categories, y)
-                return as_source(X, y, *weights, columns=model.columns)
-            training = as_source(X, y, *weights)
-        else:
-            training = as_source(augment)
+            return self._training(*augment)
+        training = as_source(augment)
+        check_features(model, training)
+        return training
+
+    def _training(self, X: Any, y: Any, *weights: Any) -> Source:
+        """Return the training rows as a source, in the given order."""
+        model: Model = self.model_
+        if in_memory(X):
+            X, y = self._rows(X, model.columns.categories, y)
+            return as_source(X, y, *weights, columns=model.columns)
+        training = as_source(X, y, *weights)
         check_features(model, training)
         return training

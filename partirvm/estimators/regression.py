@@ -122,6 +122,8 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):  # type: ignore[misc]
     relevance_vectors_ : ndarray of shape (n_relevance_vectors_, d), in the units of X
     n_relevance_vectors_ : int, the bias and basis functions not counted
     weights_, alpha_ : ndarray of shape (n_relevance_vectors_,), of the standardised problem
+    determinedness_ : ndarray of shape (n_relevance_vectors_,); γ of each weight: 1 if the data determine it, 0 if the
+        prior does
     intercept_ : float, in the target's unit
     noise_variance_ : float, in the target's unit squared (∞ or 0 where that is beyond a double's range, as of targets
         near 1e200; predictions are not). The estimate from the errors of rows left out (``core.left_out``), or the
@@ -272,6 +274,7 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):  # type: ignore[misc]
         self.n_relevance_vectors_ = model.n_vectors
         self.weights_ = model.mean[kernels]
         self.alpha_ = model.alpha[kernels]
+        self.determinedness_ = model.determinedness[kernels]
         self.intercept_ = model.intercept
         with np.errstate(over="ignore", under="ignore"):
             variance = np.square(model.design.scaling.t_unit) * model.noise_variance

@@ -8,7 +8,7 @@ from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.bernoulli import BernoulliLikelihood
 from partirvm.likelihoods.gaussian import GaussianLikelihood
 from partirvm.likelihoods.pooled import PooledLikelihood
-from partirvm.likelihoods.softmax import OneVsRestLikelihood, SoftmaxLikelihood
+from partirvm.likelihoods.softmax import OneVsRestLikelihood, SoftmaxLikelihood, SoftmaxPerClassLikelihood
 
 GAUSSIAN = GaussianLikelihood()
 BERNOULLI = BernoulliLikelihood()
@@ -16,7 +16,15 @@ BERNOULLI = BernoulliLikelihood()
 AnyLikelihood: TypeAlias = Likelihood[Any, Any]
 
 LIKELIHOODS: dict[str, AnyLikelihood] = {
-    each.name: each for each in (GAUSSIAN, BERNOULLI, PooledLikelihood(), SoftmaxLikelihood(), OneVsRestLikelihood())
+    each.name: each
+    for each in (
+        GAUSSIAN,
+        BERNOULLI,
+        PooledLikelihood(),
+        SoftmaxLikelihood(),
+        SoftmaxPerClassLikelihood(),
+        OneVsRestLikelihood(),
+    )
 }
 """Likelihoods by name. An entry in this dictionary makes a likelihood available under its ``words``."""
 
@@ -40,7 +48,7 @@ def words_of(*, classes: bool) -> tuple[str, ...]:
     """Return the option values that select a likelihood in classification (``classes=True``) or regression.
 
     >>> words_of(classes=True), words_of(classes=False)
-    (('auto', 'pooled', 'multinomial', 'ovr'), ('estimate',))
+    (('auto', 'pooled', 'multinomial', 'multinomial-per-class', 'ovr'), ('estimate',))
     """
     found = (word for each in LIKELIHOODS.values() if each.classifies == classes for word in each.words)
     return tuple(dict.fromkeys(found))
@@ -57,6 +65,7 @@ __all__ = [
     "OneVsRestLikelihood",
     "PooledLikelihood",
     "SoftmaxLikelihood",
+    "SoftmaxPerClassLikelihood",
     "likelihood_for",
     "words_of",
 ]

@@ -22,8 +22,9 @@ from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import LeftOut
 from partirvm.core.priors import Prior
 from partirvm.core.residuals import LargestErrors
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StepInfo, StopRule
+from partirvm.core.updates import StepInfo
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import Pass, Rows
 from partirvm.model import AnyModel
@@ -71,6 +72,8 @@ class FitProblem(Protocol):
     def n_targets(self) -> int: ...
     @property
     def n_outputs(self) -> int: ...
+    @property
+    def shuffled(self) -> bool: ...
 
 
 class FitOptions(Protocol):

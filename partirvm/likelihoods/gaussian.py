@@ -15,24 +15,22 @@ from numpy.typing import NDArray
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.entering import HOPE, joint_entry, joint_gain
 from partirvm.core.left_out import LeftOut, sampled_rows
 from partirvm.core.on_demand import DesignRows, Pool
 from partirvm.core.posterior import AnyPosterior, any_posterior, residuals
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
 from partirvm.core.updates import (
     ALPHA_FLOOR,
-    HOPE,
     NOISE_FLOOR,
     HyperState,
-    StopRule,
     any_sparsity_quality,
     candidate_factors,
     init,
-    joint_entry,
-    joint_gain,
     noise_precision,
 )
 from partirvm.kernels.design import Design
@@ -242,7 +240,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
             residual = ()
         if not (last and whole) or fit.noise is not None or fit.fixed_noise or problem.n_targets > 1:
             return residual
-        sample = sampled_rows(problem.n_rows if rows is None else len(rows))
+        sample = sampled_rows(problem.n_rows if rows is None else len(rows), shuffled=problem.shuffled)
         sample = sample if rows is None else rows if sample is None else rows[sample]
         return LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta), sample), *residual
 

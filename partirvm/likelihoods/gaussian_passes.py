@@ -14,6 +14,7 @@ from partirvm.core.diagnostics import MOST_TARGETS, NORMAL_MULTIPLES, STATED_LEV
 from partirvm.core.left_out import LeftOut
 from partirvm.core.on_demand import DesignRows
 from partirvm.core.residuals import LEVELS, NORMAL, LargestErrors, ResidualStatistics, Scores, TargetScores
+from partirvm.core.rowwise import quadratic_forms
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.kernels.design import Design
 from partirvm.kernels.local_noise import TEMPER
@@ -183,8 +184,7 @@ class ScorePass(DesignedPass):
 
         def score(panel: Panel, block: Float, target: int) -> Scores:
             shift, scale, unit = (float(each[target]) for each in (scaling.t_shift, scaling.t_scale, scaling.t_unit))
-            spread = block @ roots[target]
-            variance = np.einsum("nm,nm->n", spread, spread)
+            variance = quadratic_forms(block, roots[target])
             variance += noise[target] * self.design.noise_factor(panel.X)
             mean = shift + scale * (block @ means[:, target])
             variance *= float(scaling.t_variance[target])

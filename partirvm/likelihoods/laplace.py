@@ -15,14 +15,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.entering import HOPE, evidence_gain
 from partirvm.core.laplace import LaplaceState, enter, init, trial_factors
 from partirvm.core.link import LINKS
 from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.newton import Search, begin, receive, settle
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.residuals import LargestErrors
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HOPE, StepInfo, StopRule, evidence_gain
+from partirvm.core.updates import StepInfo
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, Likelihood, PassFit
 from partirvm.likelihoods.columns import labels_of, positions, survivors

@@ -26,8 +26,9 @@ from partirvm.core.logistic import LogisticBlock
 from partirvm.core.newton import SETTLED, Search, receive, settle
 from partirvm.core.peak import Peak
 from partirvm.core.priors import Prior
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StepInfo, StopRule
+from partirvm.core.updates import StepInfo
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, Likelihood, PassFit
 from partirvm.likelihoods.columns import survivors

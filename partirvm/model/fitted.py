@@ -119,6 +119,16 @@ class Model:
         found: Float = scaling.t_shift + scaling.t_scale * bias
         return found if self.n_targets > 1 else float(found[0])
 
+    @property
+    def determinedness(self) -> Float:
+        """γ_i = 1 − α_iΣ_ii of each column (M,), (M, T): 1 where the data determine a weight, 0 where the prior does.
+
+        Tipping (2001), eq. 17; their sum is the number of parameters that the data determine.
+        """
+        variance = np.einsum("...mk,...mk->m...", self.root, self.root)
+        found: Float = np.clip(1.0 - (self.alpha * variance.T).T, 0.0, 1.0)
+        return found
+
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean (n,) of the target at raw inputs X (n, d); with ``return_std`` also the sd of a new noisy target, (n,).
 

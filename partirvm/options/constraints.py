@@ -83,16 +83,17 @@ class Whole:
 
 @dataclass(frozen=True)
 class Real:
-    """Check for a finite number between bounds, or one of the given words."""
+    """Check for a finite number between bounds, or one of the given words, or None if it is ``optional``."""
 
     least: float | None = None
     above: float | None = None
     below: float | None = None
     words: tuple[str, ...] = ()
+    optional: bool = False
 
     def __call__(self, name: str, value: Any) -> Any:
         """Return the number or the word."""
-        if isinstance(value, str) and value in self.words:
+        if (isinstance(value, str) and value in self.words) or (value is None and self.optional):
             return value
         right = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
         right = right and (self.least is None or value >= self.least) and (self.above is None or value > self.above)

@@ -41,6 +41,28 @@ class Growing(Value):
 
 
 @dataclass(eq=False)
+class ActiveSet(Value):
+    """Candidates are the rows of large weight in a MAP solution over all rows (algorithm 1 of the TMB paper, §3).
+
+    Parameters
+    ----------
+    batch : int
+        B, the number of candidates of the first round: those of largest weight.
+    threshold : float
+        δ: rows with a larger weight become candidates, in units of the target's standard deviation.
+    bound : float or None
+        ν: precision α of rows that are not candidates; in a regression, candidates with a larger one are deleted. The
+        paper's is e⁵. None: 1, and candidates are deleted by evidence.
+    """
+
+    name = "map-weight"
+    of = ("selection",)
+    batch: int = held("first_candidates")
+    threshold: float = held("least_weight")
+    bound: float | None = held("alpha_bound")
+
+
+@dataclass(eq=False)
 class Partition(Value):
     """Intermediate fits use only the rows of their candidates (Ben-Shimon & Shmilovici 2006, §2).
 
@@ -139,16 +161,16 @@ class WorkingSet(Strategy):
 
     Parameters
     ----------
-    selection : {"auto", "error", "random", "gain", "map-weight"}
-        Next candidates: the rows of largest error, random ones, those of largest evidence gain in a random pool, or
-        those of largest weight where all rows have one (an N × N problem: small data). Mislabelled rows have the
-        largest errors. "auto" is "error", and "gain" for classes.
+    selection : {"auto", "error", "largest-error", "random", "gain", "map-weight"} or ActiveSet
+        Next candidates: the rows of largest error among 20·P random rows or among all, random ones, those of largest
+        evidence gain in a random pool, or those of largest weight where all rows have one (an N × N problem: small
+        data). Mislabelled rows have the largest errors. "auto" is "error", and "gain" for classes.
     fit_rows, last_rows, stop_fraction, stop_rule, heuristic_rows
         As of ``SplitMerge``.
     """
 
     name = "working-set"
-    selection: names.Selection = held("selection")
+    selection: names.Selection | ActiveSet = held("selection")
     fit_rows: names.FitRows | Growing | Sample | Partition = held("fit_rows")
     last_rows: names.LastRows | Sample | Partition = held("last_rows")
     stop_fraction: float = held("stop_fraction")
@@ -174,7 +196,7 @@ class Auto(Solver):
         but takes many more steps.
     max_iterations : int or None
         Maximum number of iterations of a regression fit, or of passes of a classification fit. None means 500
-        iterations or 200 passes.
+        iterations (5,000 with "em") or 200 passes.
     """
 
     name = "auto"
@@ -184,11 +206,27 @@ class Auto(Solver):
 
 @dataclass(eq=False)
 class FixedPoint(Solver):
-    """All precisions are updated together. Parameters are those of ``Auto``."""
+    """All precisions are updated together.
+
+    Parameters
+    ----------
+    updates, max_iterations
+        As of ``Auto``.
+    alpha_limit : float or None
+        A basis function is deleted when its α exceeds this limit, and for no other reason. None: when its deletion does
+        not lower the evidence.
+    alpha_tol, beta_tol : float or None
+        A fit ends when no α changes by ``alpha_tol``, and β by less than ``beta_tol``, in one iteration. None for both:
+        when the evidence changes by less than ``tol``. All three thresholds are absolute, as in the literature, and
+        refer to the standardised problem.
+    """
 
     name = "fixed-point"
     updates: names.Updates = held("updates")
     max_iterations: int | None = held("max_iterations")
+    alpha_limit: float | None = held("alpha_limit")
+    alpha_tol: float | None = held("alpha_tol")
+    beta_tol: float | None = held("beta_tol")
 
 
 @dataclass(eq=False)
@@ -197,11 +235,14 @@ class Fast(Solver):
 
     Parameters
     ----------
+    actions : {"best", "random"}
+        Order of the steps: the one with the largest gain, or a random one of those that gain.
     max_iterations : int or None
         The same as for ``Auto``.
     """
 
     name = "fast"
+    actions: names.Actions = held("actions")
     max_iterations: int | None = held("max_iterations")
 
 
@@ -260,9 +301,10 @@ class KernelFamily(Value):
     ----------
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
         Width(s), as the estimators' ``gamma``.
-    prior : {"flat", "half-normal"}
+    prior : {"flat", "half-normal", "half-normal-gamma"}
         Prior of the gamma of each feature, if gamma is learned per feature. "half-normal" is a prior on the square
-        roots with one precision per feature; it switches off more features than "flat".
+        roots with one precision per feature; it switches off more features than "flat". "half-normal-gamma" is a prior
+        on gamma itself, as of PFCVM in the TMB paper.
     multiples : sequence of float
         Several widths at once, for targets with structure of several sizes, such as (1, 8, 64): each candidate row
         offers one basis function for each of these multiples of gamma. If gamma is learned, the multiples are the
@@ -338,7 +380,17 @@ StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental",
 STRATEGIES = (Basic, SplitMerge, Incremental, WorkingSet)
 SOLVERS = (Auto, FixedPoint, Fast)
 FAMILIES = (Radial, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
-VALUES: tuple[type[Value], ...] = (*STRATEGIES, Growing, Sample, Partition, *SOLVERS, Noise, AlphaPrior, *FAMILIES)
+VALUES: tuple[type[Value], ...] = (
+    *STRATEGIES,
+    ActiveSet,
+    Growing,
+    Sample,
+    Partition,
+    *SOLVERS,
+    Noise,
+    AlphaPrior,
+    *FAMILIES,
+)
 """Every value that an estimator may be given."""
 
 

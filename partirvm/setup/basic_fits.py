@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StopRule
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Fit, RunningFit

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.half_normal import half_normal
+from partirvm.core.half_normal import PRIORS
 from partirvm.core.rprop import (
     FIRST_STEP,
     LATER_STEP,
@@ -109,8 +109,8 @@ DRAW = 3
 class LearningOptions:
     """Options of kernel learning: initial and maximum number of centres, and the prior of a gamma per feature.
 
-    ``prior`` is "flat" (uniform in log gamma) or "half-normal" with an estimated precision (``core.half_normal``). The
-    half-normal prior costs half a nat per unit of log gamma, and it switches irrelevant features off. ``metric`` is
+    ``prior`` is "flat" (uniform in log gamma) or one of ``core.half_normal``, with estimated precisions. "half-normal"
+    costs half a nat per unit of log gamma, and it switches irrelevant features off. ``metric`` is
     "widths", "directions", "low-rank", or "auto", which chooses between the first two (``setup.metric``). ``warm`` (p,)
     are log parameters at which the first search begins, if they were learned before.
     """
@@ -315,7 +315,7 @@ def with_prior(prior: str, names: Sequence[str], search: Search, value: float, s
         return value, slope
     for group in groups(names):
         alive = group[np.isfinite(logs[group])]
-        cost, rise = half_normal(logs[alive])
+        cost, rise = PRIORS[prior](logs[alive])
         value += cost
         slope[alive] += rise
     return value, slope

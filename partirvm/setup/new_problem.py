@@ -32,7 +32,12 @@ def new_problem(
     source: Source, held_out: Source | None, parameters: Request, moments: Moments, executor: Executor
 ) -> Problem:
     """Make the problem of the source's rows; a kernel that will be learned is the initial one."""
-    scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
+    scaling = resolve_scaling(
+        moments,
+        parameters.standardize,
+        classes=source.columns.classes is not None,
+        fit_intercept=parameters.fit_intercept,
+    )
     kernel = resolve_kernel(parameters, moments, source.columns)
     origin = scaling.inputs(moments.inputs.mean)
     empty = Design(

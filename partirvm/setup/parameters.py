@@ -104,16 +104,21 @@ def portable(parameters: Request) -> dict[str, Any]:
     return asdict(replace(parameters, kernel=kernel, basis=basis))
 
 
-def resolve_scaling(moments: Moments, standardize: bool, *, classes: bool = False) -> Scaling:
+def resolve_scaling(
+    moments: Moments, standardize: bool, *, classes: bool = False, fit_intercept: bool = True
+) -> Scaling:
     """Compute the scaling from the training moments: subtract the mean, divide by the standard deviation (ddof 0).
 
     The scale of a constant feature is 1. The scale of a constant target is its absolute value, so that its noise floor
     is in its own unit. Without ``standardize`` only the mean of the target is subtracted; this does not change a model
-    with a bias, but it improves the numerical accuracy. With ``classes`` the target holds codes and is not scaled.
+    with a bias, but it improves the numerical accuracy. Without a bias the target is then left alone. With ``classes``
+    the target holds codes and is not scaled.
     """
     d, T = len(moments.inputs.mean), len(moments.targets.mean)
     t_shift, t_scale = moments.targets.mean, _deviation(moments.targets) if standardize else np.ones(T)
     t_scale = np.where(moments.targets.constant & (t_shift != 0), np.abs(t_shift), t_scale)
+    if not (standardize or fit_intercept):
+        t_shift = np.zeros(T)
     if classes:
         t_shift, t_scale = np.zeros(T), np.ones(T)
     if not standardize:

@@ -1,19 +1,21 @@
 """``selection="map-weight"``: candidates chosen by the size of their MAP weights, as in the TMB paper.
 
-Algorithm 1 of the paper keeps an *active set* of basis functions, which begins with B = 20 of them. Each round adds the
-basis functions whose weight in the MAP solution over all candidates is larger than δ = 0.5. The algorithm ends when no
-weight is larger than δ. The paper leaves some points open. This module implements them as follows:
+Algorithm 1 of the paper keeps an *active set* of basis functions, which begins with those B = 20 that have the largest
+MAP weights if every α is the bound ν = e⁵. Each round adds the basis functions whose weight in the MAP solution over
+all candidates is larger than δ = 0.5. The algorithm ends when no weight is larger than δ. The paper leaves some points
+open. This module implements them as follows:
 
-- The first B are random rows. The fit of each round converges on the active set by MacKay's fixed point; the paper uses
-  a gradient search by automatic differentiation. Columns whose α diverges are pruned and never become candidates again.
+- The fit of each round converges on the active set by MacKay's fixed point; the paper uses a gradient search by
+  automatic differentiation, which also learns γ. Here γ is learned before the first round and again as vectors grow.
+  Columns whose α diverges, or in a regression exceeds a given bound ν, are pruned and never become candidates again.
 - The α and β of this fit give MAP weights of the active columns and of *all* rows that were never candidates:
 
       w = β (βΦᵀΦ + A)⁻¹ Φᵀt.
 
-  The diagonal matrix A holds the fitted α of each active column, and 1 for every other column: δ is then half a prior
-  standard deviation. In classification, w is one Newton step from the mode of the active set,
-  (ΦᵀBΦ + A)⁻¹ (ΦᵀBΦw₀ + Φᵀ(t − y)): the MAP of Laplace's quadratic at this mode. The size of a candidate is its
-  largest |w| over the outputs.
+  The diagonal matrix A holds the fitted α of each active column, and for every other column the bound ν if it is given,
+  as in the paper, and otherwise 1: δ is then half a prior standard deviation. In classification, w is one Newton step
+  from the mode of the active set, (ΦᵀBΦ + A)⁻¹ (ΦᵀBΦw₀ + Φᵀ(t − y)): the MAP of Laplace's quadratic at this mode. The
+  size of a candidate is its largest |w| over the outputs.
 - Rows with |w| > δ join the active set, the largest first. At most P rows (the partition size) join in one round. α and
   δ are in units of the target's standard deviation, for kernels of height 1. In classification their unit is that of
   the linear predictor. The run ends when no row joins, or at a limit. (With the median α of the vectors in place of 1,
@@ -26,31 +28,28 @@ candidates, with a far smaller pass.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
+from partirvm.core.stopping import StopRule, Thresholds
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StopRule
 from partirvm.kernels.design import Design
 from partirvm.strategies.fit_rows import noise_rows
 from partirvm.strategies.instructions import Gather, Passed
 from partirvm.strategies.rounds import Answer, Phase
-from partirvm.strategies.working_set import FLAT_ROUNDS, WorkingSet, WorkingSetState
+from partirvm.strategies.working_set import WorkingSet, WorkingSetState
 
-FIRST = 20
-"""B, the number of rows of the first active set."""
-
-ADMIT = 0.5
-"""δ: rows with a larger MAP weight join the active set. The unit is the target's standard deviation."""
+START = math.exp(5)
+"""α of all columns before the first fit, the paper's ν."""
 
 
 class ActiveSet(WorkingSet):
     """Working-set strategy whose candidates are the rows with large MAP weights."""
 
     def _propose(self, state: WorkingSetState, room: int) -> Answer[WorkingSetState]:
-        if not state.seen:
-            return super()._propose(replace(state, flat=FLAT_ROUNDS - 1), min(FIRST, room))  # random rows
+        room = room if state.seen else min(state.options.first_candidates, room)
         rows = np.setdiff1d(np.arange(state.problem.n_rows), state.used, assume_unique=True)
         state = replace(state, selection=state.options.selection, chosen=rows, candidates=room)
         return replace(state, phase=Phase.POOL), (Gather(rows),)
@@ -65,18 +64,23 @@ class ActiveSet(WorkingSet):
     def _on_gains(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
         problem, pool = state.problem, state.incoming
         assert pool is not None
-        sizes = problem.likelihood.sizes(state.fit, pool, event.statistic, 1 / problem.target_variance) / np.sqrt(
-            problem.target_variance
-        )
-        order = np.argsort(-sizes, kind="stable")
-        best = order[sizes[order] > ADMIT][: state.candidates * state.problem.n_kernels]
+        options, unit = state.options, np.sqrt(problem.target_variance)
+        alpha = options.alpha_bound or (1.0 if state.seen else START)
+        sizes = problem.likelihood.sizes(state.fit, pool, event.statistic, alpha / unit**2) / unit
+        best = np.argsort(-sizes, kind="stable")
+        if state.seen:
+            best = best[sizes[best] > options.least_weight]
+        best = best[: state.candidates * problem.n_kernels]
         if not len(best):
             return self._conclude(replace(state, round=state.round - 1, incoming=None), Termination.CONVERGED)
         return self._admit(state, pool.take(best))
 
     def _rule(self, state: WorkingSetState) -> StopRule:
-        """Return a rule under which every fit converges."""
-        return super()._rule(replace(state, patient=True))
+        """Return a rule under which every fit converges, and under which columns beyond the bound are pruned."""
+        rule, options = super()._rule(replace(state, patient=True)), state.options
+        if options.alpha_bound is None:
+            return rule
+        return replace(rule, thresholds=Thresholds(options.alpha_bound / state.problem.target_variance))
 
     def _judge(self, state: WorkingSetState) -> Answer[WorkingSetState]:
         """Begin the next round even if the evidence is flat, since rows with large weights may remain."""

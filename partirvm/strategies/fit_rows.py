@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.random_order import random_order
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import Pass, Rows
 from partirvm.options import Request
@@ -30,7 +31,6 @@ from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.selection import (
     partition_count,
     partition_rows,
-    permutation,
     random_rows,
     stratified_length,
     stratified_partition,
@@ -329,7 +329,7 @@ def _nested_sample(problem: Problem, options: Options) -> Int | None:
         return _sample(problem, options, count)
     if problem.shuffled:
         return np.arange(count, dtype=np.int64)
-    return np.sort(permutation(problem.n_rows, options.seed)[:count])
+    return np.sort(random_order(problem.n_rows, options.seed, np.arange(count)))
 
 
 def _sample_for_noise(problem: Problem, options: Options, count: int) -> Int | None:

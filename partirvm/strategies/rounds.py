@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from partirvm.core.left_out import LeftOut
 from partirvm.core.residuals import Scores
 from partirvm.core.scores import ClassScores
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StopRule
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit
 from partirvm.likelihoods.columns import survivors

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from partirvm.core.updates import StopRule
+from dataclasses import replace
+
+from partirvm.core.stopping import StopRule, Thresholds
 from partirvm.strategies.problem import STOP_RULES, Options
 
 INTERMEDIATE = 100.0
@@ -15,9 +17,19 @@ REBASES = 2
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
     """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates, or of the partition size."""
     whole = STOP_RULES[options.stop_rule](candidates, options.partition_size)
-    return StopRule(INTERMEDIATE * options.tol, options.max_iterations, int(options.stop_fraction * whole))
+    return replace(_rule(options, INTERMEDIATE * options.tol), vectors=int(options.stop_fraction * whole))
 
 
 def final_rule(options: Options) -> StopRule:
     """Return the rule of a fit that converges and then deletes columns whose deletion raises the evidence."""
-    return StopRule(options.tol, options.max_iterations, thin=True)
+    return replace(_rule(options, options.tol), thin=True)
+
+
+def _rule(options: Options, tol: float) -> StopRule:
+    """Return a rule with the options of the solver; an option of another solver has no effect."""
+    rule = StopRule(tol, options.max_iterations)
+    if options.solver == "fast" and options.actions == "random":
+        return replace(rule, order=options.seed)
+    if options.solver == "fixed-point":
+        return replace(rule, thresholds=Thresholds(options.alpha_limit, options.alpha_tol, options.beta_tol))
+    return rule

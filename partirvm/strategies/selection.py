@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.random_order import random_order
 from partirvm.planning.cost import CandidateSearch
 
 Float = NDArray[np.float64]
@@ -34,12 +34,14 @@ SPAN = 1 << 16
 class Selection:
     """Method by which the working set chooses candidates; if all attributes are false, candidates are random rows.
 
-    ``by_error`` chooses the rows of largest error. ``by_gain`` chooses the rows of largest evidence gain in a random
-    pool. ``weighs_all`` chooses the rows of largest weight in one fit of all rows (``strategies.active_set``).
+    ``by_error`` chooses the rows of largest error, with ``everywhere`` among all rows. ``by_gain`` chooses the rows of
+    largest evidence gain in a random pool. ``weighs_all`` chooses the rows of largest weight in one fit of all rows
+    (``strategies.active_set``).
     """
 
     name: str
     by_error: bool = False
+    everywhere: bool = False
     by_gain: bool = False
     weighs_all: bool = False
 
@@ -48,7 +50,8 @@ class Selection:
     ) -> CandidateSearch:
         """Return the number of rows or columns that the selection evaluates, for planning."""
         if self.by_error:
-            return CandidateSearch(rows=min(SPREAD * partition_size, n_rows) if shuffled else n_rows)
+            some = shuffled and not self.everywhere
+            return CandidateSearch(rows=min(SPREAD * partition_size, n_rows) if some else n_rows)
         return CandidateSearch(pool=min(POOL * partition_size, n_candidates) if self.by_gain else 0)
 
 
@@ -58,6 +61,7 @@ SELECTIONS = {
     each.name: each
     for each in (
         Selection("error", by_error=True),
+        Selection("largest-error", by_error=True, everywhere=True),
         RANDOM,
         Selection("gain", by_gain=True),
         Selection("map-weight", weighs_all=True),
@@ -177,7 +181,7 @@ def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, 
         first = number * (size // count) + np.count_nonzero(more[:number])
         ranks = np.arange(first, first + size // count + int(more[number]))
         if not shuffled:
-            ranks = np.sort(np.random.default_rng((seed, k)).permutation(size)[ranks])
+            ranks = np.sort(random_order(size, (seed, k), ranks))
         parts.append(ranked(members, ranks))
         dealt += size
     return np.sort(np.concatenate(parts))
@@ -197,7 +201,7 @@ def partition_rows(n_rows: int, count: int, number: int, *, seed: int, shuffled:
     """Return the rows of partition ``number`` of ``count``, in increasing order.
 
     The partitions together hold every row once, and their sizes differ by at most one row. If the data were shuffled at
-    ingest, a partition has neighbouring rows. Otherwise a partition is a part of one random permutation.
+    ingest, a partition has neighbouring rows. Otherwise a partition is a part of one random order.
 
     >>> [partition_rows(7, 3, number, seed=0, shuffled=True).tolist() for number in range(3)]
     [[0, 1], [2, 3], [4, 5, 6]]
@@ -205,13 +209,7 @@ def partition_rows(n_rows: int, count: int, number: int, *, seed: int, shuffled:
     first, last = number * n_rows // count, (number + 1) * n_rows // count
     if shuffled:
         return np.arange(first, last, dtype=np.int64)
-    return np.sort(permutation(n_rows, seed)[first:last])
-
-
-@lru_cache(maxsize=1)
-def permutation(n_rows: int, seed: int) -> Int:
-    """Return a random order of all rows, kept for the next call."""
-    return np.random.default_rng(seed).permutation(n_rows).astype(np.int64)
+    return np.sort(random_order(n_rows, seed, np.arange(first, last)))
 
 
 def distinct(points: Float, others: Float) -> Int:

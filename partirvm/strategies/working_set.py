@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StopRule
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Fit
 from partirvm.planning.schedule import Chosen, Schedule
@@ -117,7 +117,8 @@ class WorkingSet(Relearning[WorkingSetState]):
         state = replace(state, selection=selection.name)
         likelihood, pool = problem.likelihood, selection.by_gain
         if selection.by_error or (pool and likelihood.draws_pools):
-            rows = _random(state, NONE, SPREAD * room) if problem.shuffled else None
+            some = problem.shuffled and not selection.everywhere
+            rows = _random(state, NONE, SPREAD * room) if some else None
             count, draw = (room * POOL, (options.seed, state.round)) if pool else (room, None)
             request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw, floor=FLOOR)
             return replace(state, phase=Phase.ERRORS, chosen=rows, candidates=room), (request,)

@@ -13,7 +13,8 @@ from waiting import wait_for
 from partirvm.backends.tile_passes import MomentsPass
 from partirvm.core.residuals import LEVELS
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.updates import StopRule, init
+from partirvm.core.stopping import StopRule
+from partirvm.core.updates import init
 from partirvm.data import ZarrSource
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design

@@ -11,9 +11,9 @@ from sklearn.model_selection import KFold
 pytest.importorskip("benchmarks", reason="benchmarks are run from a checkout")
 
 from benchmarks.family.__main__ import main
-from benchmarks.family.data import cos, friedman, gaussian_noise, linear, sinc, uniform_noise
+from benchmarks.family.data import REPORT_SETS, ReportSet, cos, friedman, gaussian_noise, linear, sinc, uniform_noise
 from benchmarks.family.goals import Fit, Goal
-from benchmarks.family.report import folds
+from benchmarks.family.kth import PRINTED, folds, rows, verdict
 
 
 def test_the_generated_sets_follow_their_formulas():
@@ -60,5 +60,16 @@ def test_the_table_of_goals(tmp_path, capsys):
     main(["--data", str(tmp_path), "--tables", "goals", "--draws", "1", "--output", str(tmp_path)])
     text = (tmp_path / "family" / "goals.md").read_text()
     assert "| sinc, no noise, σ = 0.01 fixed | 1 | 9 | 9 |" in text
-    assert text.count("\n- ") == text.count("| kernlab:") + text.count("| Tipping") + text.count("| KTH") == 5
+    assert text.count("\n- ") == text.count("| kernlab:") + text.count("| Tipping") + text.count("| KTH") == 6
     assert text in capsys.readouterr().out + "\n"
+
+
+def test_each_method_of_the_report_has_a_row():
+    """On 30 rows of a cosine: printed values of Table 1 beside ours, and the default without a printed one."""
+    found = rows(ReportSet("cos", cos), "")
+    assert [row["method"] for row in found] == ["rvm", "rvm*", "fast", "svm", "default"]
+    assert [row.get("error_printed") for row in found] == [1.41, 1.42, 1.42, 0.084, None]
+    assert all(row["error"] < 1.5 and row["vectors"] > 0 for row in found)
+    assert found[0]["vectors"] == found[1]["vectors"]
+    assert {one.name for one in REPORT_SETS} == set(PRINTED)
+    assert [verdict(error, 1.0) for error in (0.9, 1.0, 1.1)] == ["better", "same", "worse"]

@@ -230,7 +230,10 @@ WRONG = {
     "weights of a number": ("fit number.zarr new --class-weight balanced", r"number\.zarr: --class-weight .* classes"),
     "weights all zero": ("ingest w0.csv new --target kind --weights w --classes", r"w0\.csv: the weights.*all zero"),
     "one class of weight": ("fit one.zarr new", r"one class, 'x' in all rows of positive weight"),
-    "unknown multi_class": ("fit {train} new --multi-class one", r"'one'; known: auto, pooled, multinomial, ovr"),
+    "unknown multi_class": (
+        "fit {train} new --multi-class one",
+        r"'one'; known: auto, pooled, multinomial, multinomial-per-class, ovr",
+    ),
     "missing labels": ("ingest missing.csv new --target kind --classes", r"missing\.csv: 1 values are missing.*'kind'"),
 }
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from partirvm.core.half_normal import LEAST, half_normal
+from partirvm.core.half_normal import BOUND, LEAST, half_normal, half_normal_gamma
 
 
 def density(logs):
@@ -34,3 +34,19 @@ def test_a_feature_that_is_off_has_nothing_more_to_gain():
     on, less, off, gone = (half_normal(np.array([0.0, 0.0, log]))[0] for log in (-3.0, -4.0, -20.0, -30.0))
     assert 0.4 < less - on < 0.5
     assert abs(gone - off) < 1e-3
+
+
+def test_pfcvm_has_the_prior_on_gamma_itself():
+    """Σ max over β ≤ ν of log(√β exp(−½βγ²)), by search; slopes against differences; a common factor counts."""
+    rng = np.random.default_rng(1)
+    one, two = 3.0 * rng.normal(size=(2, 9))
+    beta = np.geomspace(1e-12, BOUND, 400_001)[:, None]
+
+    def searched(logs):
+        return float((0.5 * np.log(beta) - 0.5 * beta * np.exp(2 * logs)).max(axis=0).sum())
+
+    rise = half_normal_gamma(two)[0] - half_normal_gamma(one)[0]
+    assert rise == pytest.approx(searched(two) - searched(one), abs=1e-5)
+    value, slope = half_normal_gamma(one)
+    assert half_normal_gamma(one + 1.0)[0] < value
+    assert slope == pytest.approx(approx_fprime(one, lambda x: half_normal_gamma(x)[0], 1e-7), abs=1e-5)

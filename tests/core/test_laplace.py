@@ -44,7 +44,11 @@ def working(likelihood, Phi, codes, mean, w, k):
     """b (N,) and the working response z = Φw + B⁻¹(t − y) (N,) of output k, without rows that tell nothing."""
     w = naive.ones(Phi, w)
     f = Phi @ mean
-    y = np.exp(f) / np.exp(f).sum(axis=1, keepdims=True) if likelihood == "multinomial" else 1 / (1 + np.exp(-f))
+    y = (
+        np.exp(f) / np.exp(f).sum(axis=1, keepdims=True)
+        if likelihood.startswith("multinomial")
+        else 1 / (1 + np.exp(-f))
+    )
     t = codes == (1 if likelihood == "bernoulli" else k)
     b = (y * (1 - y))[:, k]
     return np.flatnonzero(w * b > 1e-8), w * b, f[:, k] + (t - y[:, k]) / b

@@ -163,9 +163,12 @@ def test_a_kernel_that_covers_single_rows_only():
 
 
 def test_many_rows_are_sampled():
-    """One row of each stratum, all of them if there are few."""
-    assert sampled_rows(LEFT_OUT_ROWS) is None
-    rows = sampled_rows(7 * LEFT_OUT_ROWS + 3)
+    """One row of each stratum, neighbours if rows are shuffled, all of them if there are few."""
+    assert sampled_rows(LEFT_OUT_ROWS, shuffled=False) is None
+    assert sampled_rows(LEFT_OUT_ROWS, shuffled=True) is None
+    last = sampled_rows(7 * LEFT_OUT_ROWS + 3, shuffled=True)
+    assert (last[0], last[-1], len(last)) == (6 * LEFT_OUT_ROWS + 3, 7 * LEFT_OUT_ROWS + 2, LEFT_OUT_ROWS)
+    rows = sampled_rows(7 * LEFT_OUT_ROWS + 3, shuffled=False)
     assert len(rows) == LEFT_OUT_ROWS
     assert (np.diff(rows) > 0).all()
     edges = np.arange(LEFT_OUT_ROWS + 1) * (7 * LEFT_OUT_ROWS + 3) // LEFT_OUT_ROWS

@@ -26,7 +26,7 @@ def test_probabilities_equal_the_formulas(likelihood, data):
         second = 1 / (1 + np.exp(-f[:, 0]))
         expected = np.column_stack([1 - second, second])
     else:
-        terms = np.exp(f) if likelihood == "multinomial" else 1 / (1 + np.exp(-f))
+        terms = np.exp(f) if likelihood.startswith("multinomial") else 1 / (1 + np.exp(-f))
         expected = terms / terms.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(probabilities(likelihood, f), expected, rtol=1e-12, atol=1e-15)
 

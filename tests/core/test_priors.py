@@ -9,11 +9,13 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from partirvm.core import laplace
+from partirvm.core.entering import HOPE, entry_precision, evidence_gain
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.priors import FLAT, GammaDensity, Prior
 from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HOPE, StopRule, entry_precision, evidence_gain, init, maximise, step
+from partirvm.core.updates import init, maximise, step
 
 seeds = st.integers(0, 2**32 - 1)
 PRIORS = [(0.0, 0.0, 0.0, 0.0), (2.0, 0.5, 3.0, 1.0), (0.0, 0.01, 0.0, 5.0), (0.5, 0.0, 4.0, 0.0)]

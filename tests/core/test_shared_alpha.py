@@ -9,19 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partirvm.core import shared_alpha
+from partirvm.core.entering import HOPE, entry_precision, evidence_gain, joint_entry, joint_gain
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.updates import (
-    HOPE,
-    StopRule,
-    candidate_factors,
-    entry_precision,
-    evidence_gain,
-    init,
-    joint_entry,
-    joint_gain,
-    maximise,
-    step,
-)
+from partirvm.core.stopping import StopRule
+from partirvm.core.updates import candidate_factors, init, maximise, step
 
 T = 3
 

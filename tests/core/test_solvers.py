@@ -8,10 +8,12 @@ import naive
 import numpy as np
 import pytest
 
+from partirvm.core.entering import entry_precision
 from partirvm.core.solvers import improve, revive, solve
 from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState, StopRule, entry_precision, init, maximise
+from partirvm.core.updates import HyperState, init, maximise
 
 RULE = StopRule(1e-7, 500, thin=True)
 

@@ -143,6 +143,33 @@ def test_without_an_intercept_there_is_no_bias():
     assert len(model.weights_) == len(model.alpha_) == model.n_relevance_vectors_ == len(model.relevance_vectors_)
 
 
+def test_without_intercept_and_standardisation_the_target_is_left_alone():
+    """The mean is Kw of the raw target: an evidence maximum of it, with the dense posterior at its α and σ²."""
+    X, y = plane(120)
+    y = y + 40.0
+    asked = {"gamma": 0.2, "kernel": "gaussian", "noise": "constant", "strategy": "basic"}
+    model = RVMRegressor(standardize=False, fit_intercept=False, **asked).fit(X, y)
+    K = naive.gaussian(X, model.relevance_vectors_, 0.2)
+    assert model.intercept_ == 0.0
+    np.testing.assert_allclose(model.predict(X), K @ model.weights_, rtol=1e-9)
+    beta = 1 / model.model_.evidence_noise
+    mean = np.linalg.solve(beta * K.T @ K + np.diag(model.alpha_), beta * K.T @ y)
+    np.testing.assert_allclose(model.predict(X), K @ mean, rtol=1e-6)
+    assert model.log_evidence_ == pytest.approx(naive.log_evidence(K, y, model.alpha_, beta), rel=1e-6)
+
+
+def test_determinedness_is_that_of_the_posterior():
+    """γ_i = 1 − α_iΣ_ii (Tipping 2001, eq. 17), between 0 and 1."""
+    X, y = plane(150)
+    model = RVMRegressor(gamma=0.3, noise="constant", strategy="basic").fit(X, y)
+    Phi, alpha = phi(model, X), model.model_.alpha
+    scale = model.model_.design.scaling.t_scale[0]
+    Sigma = np.linalg.inv(scale**2 / model.model_.evidence_noise * Phi.T @ Phi + np.diag(alpha))
+    bias = int(model.model_.design.bias)
+    np.testing.assert_allclose(model.determinedness_, (1 - alpha * np.diag(Sigma))[bias:], atol=1e-6)
+    assert len(model.determinedness_) == model.n_relevance_vectors_
+
+
 def test_the_attributes_make_the_prediction():
     """mean = intercept_ + sd(y)·Σ_m weights_m k(x, z_m), z_m rows of X in its own units."""
     X, y = plane(200)

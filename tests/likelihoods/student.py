@@ -17,8 +17,9 @@ import numpy as np
 from partirvm.core import solvers
 from partirvm.core.posterior import any_posterior
 from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState, StepInfo, StopRule
+from partirvm.core.updates import HyperState, StepInfo
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import GAUSSIAN, GaussianLikelihood
 from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, PassFit

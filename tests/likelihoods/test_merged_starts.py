@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partirvm.core.updates import HOPE
+from partirvm.core.entering import HOPE
 from partirvm.likelihoods.laplace import Start
 
 

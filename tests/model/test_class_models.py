@@ -34,7 +34,7 @@ def dense(model, X):
 
 @pytest.mark.parametrize("moderate", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "ovr"])
+@pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "multinomial-per-class", "ovr"])
 def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
     classes = ("no", "yes") if likelihood == "bernoulli" else LABELS["text"]
     model = classifier(likelihood, classes, bias=bias, moderate=moderate)
@@ -52,7 +52,7 @@ def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
         p = np.hstack([1 - p, p])
     else:
         np.testing.assert_allclose(model.decision_function(X), linked, rtol=1e-9, atol=1e-12)
-        p = np.exp(linked) if likelihood == "multinomial" else 1 / (1 + np.exp(-linked))
+        p = np.exp(linked) if likelihood.startswith("multinomial") else 1 / (1 + np.exp(-linked))
         p /= p.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(model.predict_proba(X), p, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(model.predict(X), np.array(classes)[p.argmax(axis=1)])

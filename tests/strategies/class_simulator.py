@@ -67,7 +67,11 @@ class ClassSimulator(Simulator):
         """(N, K) of predictors (N, C): sigmoid, softmax, or sigmoids divided by their sum."""
         if self.likelihood == "bernoulli":
             return np.hstack([1 - expit(f), expit(f)])
-        return softmax(f, axis=1) if self.likelihood == "multinomial" else expit(f) / expit(f).sum(1, keepdims=True)
+        return (
+            softmax(f, axis=1)
+            if self.likelihood.startswith("multinomial")
+            else expit(f) / expit(f).sum(1, keepdims=True)
+        )
 
     def weight(self, rows: np.ndarray | None) -> np.ndarray:
         """Weights of the rows of a pass."""
@@ -77,7 +81,7 @@ class ClassSimulator(Simulator):
     def _slopes(self, Phi: np.ndarray, codes: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """t − y and y(1 − y) of each output, (N, C)."""
         f = Phi @ mean
-        y = softmax(f, axis=1) if self.likelihood == "multinomial" else expit(f)
+        y = softmax(f, axis=1) if self.likelihood.startswith("multinomial") else expit(f)
         t = codes[:, None] == (np.ones(1) if f.shape[1] == 1 else np.arange(f.shape[1]))
         return t - y, y * (1 - y)
 

@@ -14,11 +14,11 @@ from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.likelihoods.laplace import Newton
 from partirvm.likelihoods.laplace_passes import LogisticPass
-from partirvm.strategies.active_set import ADMIT, FIRST, ActiveSet
+from partirvm.strategies.active_set import START, ActiveSet
 from partirvm.strategies.instructions import Gather, Save
 from partirvm.strategies.problem import Options
 
-P = 8
+P, FIRST, ADMIT = 8, 20, 0.5
 
 
 def options(**changes):
@@ -35,7 +35,7 @@ def looks(simulator):
     """Of each look at all rows: the model before, the labels weighed beside it, and those of the next fit's columns."""
     said = simulator.said
     for at, instruction in enumerate(said):
-        if isinstance(instruction, Gather) and at > 1:
+        if isinstance(instruction, Gather) and any(isinstance(one, Save) for one in said[:at]):
             save = next(one for one in reversed(said[:at]) if isinstance(one, Save))
             fitted = next(one for one in said[at:] if isinstance(one, Solve | Newton))
             after = fitted.start.labels if isinstance(fitted, Solve) else fitted.design.labels
@@ -47,7 +47,7 @@ def test_rows_of_large_map_weights_are_admitted(scale):
     """The largest first, at most P; all others that were never candidates stay out; the end is when there is none."""
     simulator = Simulator(*waves(scale=scale), gamma=1.0)
     target_variance = float(np.mean(simulator.t**2))
-    reason = simulator.run(ActiveSet(), options(partition_size=P))
+    reason = simulator.run(ActiveSet(), options(partition_size=4, first_candidates=2))
     assert reason is Termination.CONVERGED
     assert simulator.returned() == []
     counts = []
@@ -59,23 +59,49 @@ def test_rows_of_large_map_weights_are_admitted(scale):
             target_variance
         )
         order = np.argsort(-w)
-        expected = rows[order[w[order] > ADMIT][:P]]
+        expected = rows[order[w[order] > ADMIT][:4]]
         assert set(after) - set(fit.statistics.labels) - {BIAS} == set(expected)
         counts.append(len(expected))
     assert counts[-1] == 0
     assert len(counts) > 2
-    assert max(counts) == P
+    assert max(counts) == 4
 
 
-def test_the_first_set_is_twenty_random_rows():
-    """Or P, where that is less; and the same problem in other units is the same run."""
+@pytest.mark.parametrize(("changes", "count"), [({}, FIRST), ({"first_candidates": 5}, 5), ({"partition_size": 9}, 9)])
+def test_the_first_set_has_the_largest_weights_of_all(changes, count):
+    """B of them, or P if that is less: of MAP weights with every α at e⁵; the run is the same in other units."""
     runs = []
     for scale in (1.0, 1000.0):
         simulator = Simulator(*waves(scale=scale), gamma=1.0)
-        simulator.run(ActiveSet(), options())
-        assert len(simulator.said[0].rows) == FIRST
+        simulator.run(ActiveSet(), options(max_rounds=2, **changes))
+        first = next(one for one in simulator.said if isinstance(one, Solve))
         runs.append(simulator.proposed())
+        t, variance = simulator.t[:, 0], float(np.mean(simulator.t**2))
+        Phi = naive.gaussian(simulator.X, simulator.X, simulator.gamma)
+        w = np.abs(naive.map_weights(Phi, t, np.full(len(t), START / variance), first.start.beta))
+        assert set(first.start.labels) - {BIAS} == set(np.argsort(-w)[:count])
     assert runs[0] == runs[1]
+
+
+def test_a_bound_is_the_precision_of_rows_outside_and_the_limit_inside():
+    """With ν no α of the active set exceeds it, and the weights of other rows are those at α = ν."""
+    nu = 20.0
+    simulator = Simulator(*waves(), gamma=1.0)
+    target_variance = float(np.mean(simulator.t**2))
+    simulator.run(ActiveSet(), options(partition_size=P, alpha_bound=nu, least_weight=0.05, max_rounds=6))
+    found = 0
+    for save, rows, after in looks(simulator):
+        fit = save.fit
+        kernels = fit.labels >= 0
+        assert fit.alpha[kernels].max() <= nu / target_variance
+        Phi = np.hstack([simulator.phi(save.design), naive.gaussian(simulator.X, simulator.X[rows], simulator.gamma)])
+        alpha = np.concatenate([fit.alpha, np.full(len(rows), nu / target_variance)])
+        w = np.abs(naive.map_weights(Phi, simulator.t[:, 0], alpha, fit.beta))[len(fit.alpha) :]
+        order = np.argsort(-w)
+        expected = rows[order[w[order] > 0.05 * np.sqrt(target_variance)][:P]]
+        assert set(after) - set(fit.labels) - {BIAS} == set(expected)
+        found += len(expected)
+    assert found > 0
 
 
 @pytest.mark.parametrize(("likelihood", "K"), [("bernoulli", 2), ("multinomial", 3), ("ovr", 3)])
@@ -115,5 +141,5 @@ def test_every_fit_converges_and_each_round_looks_once():
     simulator.run(ActiveSet(), options(max_rounds=3, partition_size=P))
     assert all(solve.rule.vectors is None for solve in simulator.passes(Solve))
     whole = [one for one in simulator.passes(GramPass) if len(one.new.labels) > P]
-    assert len(whole) == 2
+    assert len(whole) == 3
     assert not any(one.diagonal for one in whole)

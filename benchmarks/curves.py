@@ -1,0 +1,169 @@
+"""Test error over the seconds of a fit, beside kernel methods and boosting by other libraries.
+
+    python -m benchmarks.curves --data DIR [--set NAME ...] [--method NAME ...] [--output FOLDER]
+
+Each fit runs in its own process on two threads, and is a whole fit: the choice of widths or penalties is part of its
+seconds. ``max_vectors`` varies for this library, everything else has its default. The others have
+
+nystroem    ``Nystroem`` and ``BayesianRidge`` on all rows; the width of the kernel is chosen on 8,000 rows
+svr         ``SVR`` on a random subset of the rows; width and C are chosen on 2,000 rows
+svgp        a sparse Gaussian process with 500 inducing points and a width per feature (``benchmarks.torch_peers``)
+boosting    ``HistGradientBoostingRegressor`` with early stopping
+
+RMSE is that of held-out rows, in units of the sd of the training target. Standardised inputs are given to all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.datasets import load
+from benchmarks.measure import apart, say, write
+
+Float = np.ndarray[Any, np.dtype[np.float64]]
+
+SIZES: dict[str, tuple[int, ...]] = {
+    "partirvm": (50, 100, 200, 400, 800, 1600),
+    "nystroem": (100, 250, 500, 1000, 2000),
+    "svr": (2_500, 5_000, 10_000, 20_000),
+    "svgp": (50, 150, 500, 1000),
+    "boosting": (30, 100, 300, 1000),
+}
+"""Methods, and their sizes: vectors, components, rows, steps, trees."""
+
+LARGE, MOST_COMPONENTS = 500_000, 500
+"""From ``LARGE`` rows on, ``nystroem`` has at most ``MOST_COMPONENTS`` components: its features must fit in memory."""
+
+THREADS = 2
+
+COLUMNS = {
+    "data": "", "rows": ",", "method": "", "size": ",", "seconds": ".1f", "rmse": ".4f", "vectors": "",
+}  # fmt: skip
+
+
+def partirvm(X: Float, y: Float, size: int) -> Any:
+    """Fit with at most ``size`` vectors."""
+    from partirvm import RVMRegressor
+
+    return RVMRegressor(max_vectors=size, random_state=0).fit(X, y)
+
+
+def nystroem(X: Float, y: Float, size: int) -> Any:
+    """Fit a Bayesian ridge of Nyström features."""
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.linear_model import BayesianRidge
+    from sklearn.model_selection import GridSearchCV, ShuffleSplit
+    from sklearn.pipeline import make_pipeline
+
+    steps = make_pipeline(Nystroem(n_components=300, random_state=0), BayesianRidge())
+    grid = {"nystroem__gamma": [factor / X.shape[1] for factor in (0.1, 0.3, 1.0, 3.0)]}
+    some = np.random.default_rng(0).permutation(len(X))[:8_000]
+    found = GridSearchCV(steps, grid, cv=ShuffleSplit(1, test_size=0.25, random_state=0), refit=False)
+    found.fit(X[some], y[some])
+    return steps.set_params(**found.best_params_, nystroem__n_components=size).fit(X, y)
+
+
+def svr(X: Float, y: Float, size: int) -> Any:
+    """Fit a support vector machine to ``size`` rows."""
+    from sklearn.model_selection import GridSearchCV, ShuffleSplit
+    from sklearn.svm import SVR
+
+    grid = {"gamma": [factor / X.shape[1] for factor in (0.1, 0.3, 1.0, 3.0)], "C": [1.0, 10.0, 100.0]}
+    order = np.random.default_rng(0).permutation(len(X))
+    split = ShuffleSplit(1, test_size=0.25, random_state=0)
+    found = GridSearchCV(SVR(epsilon=0.05, cache_size=1000), grid, cv=split, refit=False)
+    found.fit(X[order[:2_000]], y[order[:2_000]])
+    return SVR(epsilon=0.05, cache_size=1000, **found.best_params_).fit(X[order[:size]], y[order[:size]])
+
+
+def boosting(X: Float, y: Float, size: int) -> Any:
+    """Fit at most ``size`` trees."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(max_iter=size, early_stopping=True, random_state=0).fit(X, y)
+
+
+METHODS: dict[str, Callable[[Float, Float, int], Any]] = {
+    "partirvm": partirvm,
+    "nystroem": nystroem,
+    "svr": svr,
+    "boosting": boosting,
+}
+"""Methods with the interface of scikit-learn."""
+
+
+def measure(folder: str, name: str, method: str, size: int) -> dict[str, Any]:
+    """Fit one method at one size, and return seconds and RMSE."""
+    split = load(folder, name)
+    shift, scale, unit = split.X.mean(axis=0), split.X.std(axis=0), split.deviation
+    X, y = (split.X - shift) / scale, (split.y - split.y.mean()) / unit
+    new, truth = (split.X_test - shift) / scale, (split.y_test - split.y.mean()) / unit
+    vectors = None
+    began = time.perf_counter()
+    if method == "svgp":
+        from benchmarks.torch_peers import svgp
+
+        # predictions of 2,000 rows are a small part of these seconds
+        some = np.random.default_rng(0).permutation(len(new))[:2_000]
+        found, *_ = svgp(X, y, new[some], truth[some], steps=size, threads=THREADS)
+        seconds, truth = time.perf_counter() - began, truth[some]
+    else:
+        model = METHODS[method](X, y, size)
+        seconds, found = time.perf_counter() - began, model.predict(new)
+        vectors = getattr(model, "n_relevance_vectors_", None)
+    rmse = float(np.sqrt(np.mean((found - truth) ** 2)))
+    return {"rows": len(X), "seconds": seconds, "rmse": rmse, "vectors": vectors}
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw a panel per set."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    sets = list(dict.fromkeys(row["data"] for row in rows))
+    figure, axes = plt.subplots(1, len(sets), figsize=(4.6 * len(sets), 3.8), squeeze=False, layout="constrained")
+    for panel, name in zip(axes[0], sets, strict=True):
+        for method in SIZES:
+            some = sorted(
+                (row["seconds"], row["rmse"]) for row in rows if (row["data"], row["method"]) == (name, method)
+            )
+            if some:
+                ours = method == "partirvm"
+                panel.plot(*zip(*some, strict=True), "o-", ms=4, lw=2.4 if ours else 1.2, label=method)
+        panel.set(xscale="log", yscale="log", xlabel="seconds of the fit", ylabel="test RMSE ÷ sd(y)", title=name)
+        panel.grid(alpha=0.3, which="both")
+    axes[0][0].legend(frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the benchmark; write the table and the picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder with the sets as .npz files")
+    parser.add_argument("--set", nargs="+", default=["kin40k", "protein", "nyc_green_taxi"], metavar="NAME")
+    parser.add_argument("--method", nargs="+", default=list(SIZES), choices=list(SIZES))
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
+    options = parser.parse_args(arguments)
+    rows: list[dict[str, Any]] = []
+    for name in options.set:
+        for method in options.method:
+            for size in SIZES[method]:
+                if method == "nystroem" and size > MOST_COMPONENTS and rows and rows[-1]["rows"] > LARGE:
+                    continue
+                found = apart(measure, options.data, name, method, size)
+                rows.append({"data": name, "method": method, "size": size, **found})
+                say(f"{name} {method} {size}: {found['seconds']:.1f} s, RMSE {found['rmse']:.4f}")
+    write(options.output, "curves", rows, COLUMNS)
+    draw(rows, Path(options.output) / "curves.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Experiments of Tipping (2001), §4.1 and §4.2, EM beside MacKay's updates, and the softmax of eq. 28.
+
+    python -m benchmarks.tipping --data DIR [--draws 100] [--output FOLDER]
+
+sinc           100 equidistant points of [−10, 10], linear spline kernel. Without noise σ is fixed at 0.01, and the
+               error is the largest one on 1,001 points. With noise, uniform on ±0.2, it is the RMS error to the truth;
+               the paper has one draw, and ``share`` is the share of draws whose error is at most the paper's.
+ripley         100 random rows of Ripley's 250, a Gaussian kernel of radius 0.5 (γ = 4), errors on 1,000 test rows
+em             α and σ² by expectation maximisation and by MacKay's updates, on the first noisy sinc
+softmax        three ways to share α: for each class and vector (eq. 28), for each vector, and one against the rest,
+               beside the default; log loss and error on held-out rows of iris, digits and 1,500 rows of pendigits
+
+DIR contains ripley_synth.npz and pendigits.npz; without them their rows are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.family.data import sinc, uniform_noise
+from benchmarks.measure import say, write
+from partirvm import FixedPoint, RVMClassifier, RVMRegressor
+from partirvm.errors import PartirvmWarning
+
+Float = NDArray[np.float64]
+Row = dict[str, Any]
+
+COLUMNS = {
+    "case": "", "draws": "d", "printed": "", "vectors": ".1f", "error": ".4f", "error_sd": ".4f", "share": ".0%",
+    "seconds": ".2f",
+}  # fmt: skip
+
+SOFTMAX_COLUMNS = {
+    "data": "", "rows": "d", "multi_class": "", "log_loss": ".4f", "error": ".4f", "vectors": "d", "seconds": ".1f",
+}  # fmt: skip
+
+SHARED = {
+    "multinomial-per-class": "α of each class and vector (eq. 28)",
+    "multinomial": "α of each vector",
+    "ovr": "one against the rest",
+    "auto": "default",
+}
+"""Values of ``multi_class`` and their names."""
+
+
+def over(case: str, printed: str, best: float | None, fits: list[tuple[int, float, float]]) -> Row:
+    """Return a row of the table: mean vectors and seconds, median and sd of the error."""
+    vectors, errors, seconds = (np.array(each) for each in zip(*fits, strict=True))
+    row: Row = {"case": case, "draws": len(fits), "printed": printed, "vectors": float(vectors.mean())}
+    row |= {"error": float(np.median(errors)), "seconds": float(seconds.mean())}
+    if len(fits) > 1:
+        row["error_sd"] = float(errors.std(ddof=1))
+        row["share"] = None if best is None else float(np.mean(errors <= best))
+    return row
+
+
+def timed(model: Any, X: Float, y: Any, error: Callable[[Any], float]) -> tuple[int, float, float]:
+    """Fit, and return vectors, error and seconds."""
+    began = time.perf_counter()
+    model.fit(X, y)
+    seconds = time.perf_counter() - began
+    return model.n_relevance_vectors_, error(model), seconds
+
+
+def spline(**options: Any) -> RVMRegressor:
+    """Return an RVM with the linear spline kernel on unscaled inputs."""
+    return RVMRegressor(kernel="linear-spline", standardize=False, noise="constant", strategy="basic", **options)
+
+
+def regressions(draws: int) -> list[Row]:
+    """Return the rows of sinc and EM."""
+    X, truth = sinc()
+    grid, exact = sinc(1001)
+    rows = [
+        over(
+            "sinc, no noise, σ = 0.01",
+            "9 vectors, largest error 0.0070",
+            None,
+            [
+                timed(
+                    spline(noise_variance=1e-4),
+                    X,
+                    truth,
+                    lambda model: float(np.abs(model.predict(grid) - exact).max()),
+                )
+            ],
+        )
+    ]
+
+    def rms(model: Any) -> float:
+        return float(np.sqrt(np.mean((model.predict(X) - truth) ** 2)))
+
+    noisy = [timed(spline(), X, truth + uniform_noise(100, seed), rms) for seed in range(draws)]
+    rows.append(over("sinc, uniform noise ±0.2", "6 vectors, RMS error 0.0245 (one draw)", 0.0245, noisy))
+    for updates in ("mackay", "em"):
+        fit = timed(spline(solver=FixedPoint(updates=updates)), X, truth + uniform_noise(100, 0), rms)
+        rows.append(over(f"first draw, {updates} alone", "", None, [fit]))
+    return rows
+
+
+def ripley(folder: str, draws: int) -> list[Row]:
+    """Return the row of Ripley's classes."""
+    path = Path(folder, "ripley_synth.npz")
+    if not path.exists():
+        return []
+    with np.load(path) as file:
+        X, y, train, test = file["X"], file["y"], file["train_idx"][0], file["test_idx"][0]
+    fits = []
+    for seed in range(draws):
+        some = np.random.default_rng(seed).permutation(train)[:100]
+        model = RVMClassifier(kernel="gaussian", gamma=4.0, standardize=False, strategy="basic")
+        fits.append(timed(model, X[some], y[some], lambda model: float(np.mean(model.predict(X[test]) != y[test]))))
+    return [over("Ripley, r = 0.5", "4 vectors, error 0.093 (one draw)", 0.093, fits)]
+
+
+def sets(folder: str) -> dict[str, tuple[Float, Any]]:
+    """Return inputs and labels of the sets of several classes."""
+    from sklearn.datasets import load_digits, load_iris
+
+    found = {"iris": load_iris(return_X_y=True), "digits": load_digits(return_X_y=True)}
+    if Path(folder, "pendigits.npz").exists():
+        with np.load(Path(folder, "pendigits.npz")) as file:
+            found["pendigits"] = file["X"], file["y"]
+    return found
+
+
+def softmax(folder: str) -> list[Row]:
+    """Return the rows of the classes."""
+    from sklearn.metrics import log_loss
+    from sklearn.model_selection import train_test_split
+
+    rows = []
+    for name, (X, y) in sets(folder).items():
+        size = min(1500, int(0.6 * len(y)))
+        X, new, y, truth = train_test_split(X, y, train_size=size, random_state=0, stratify=y)
+        for multi_class, title in SHARED.items():
+            model = RVMClassifier(multi_class=multi_class, random_state=0)
+            vectors, error, seconds = timed(
+                model, X, y, lambda model, new=new, truth=truth: float(np.mean(model.predict(new) != truth))
+            )
+            loss = float(log_loss(truth, model.predict_proba(new), labels=model.classes_))
+            row = {"data": name, "rows": size, "multi_class": title, "log_loss": loss, "error": error}
+            rows.append(row | {"vectors": vectors, "seconds": seconds})
+            say(f"{name}, {title}: log loss {loss:.4f}")
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the experiments and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser.add_argument("--draws", type=int, default=100, help="number of draws of noise and of rows (default: 100)")
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
+    options = parser.parse_args(arguments)
+    warnings.simplefilter("ignore", PartirvmWarning)
+    rows = [*regressions(options.draws), *ripley(options.data, min(options.draws, 20))]
+    write(options.output, "tipping", rows, COLUMNS)
+    write(options.output, "softmax", softmax(options.data), SOFTMAX_COLUMNS)
+
+
+if __name__ == "__main__":
+    main()
