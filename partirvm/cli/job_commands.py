@@ -13,7 +13,7 @@ from partirvm.cli.failures import ExitStatus
 from partirvm.cli.flags import as_flags
 from partirvm.cli.shared import cluster, ended, in_foreground, place, show
 from partirvm.cli.terminal import echo
-from partirvm.errors import DoneError, ExistsError, JobFailedError, PartirvmError
+from partirvm.errors import DoneError, JobFailedError, PartirvmError
 
 
 def detached(job: str, scheduler: str | None, as_json: bool) -> int:
@@ -291,19 +291,13 @@ def report(job: str, output: str, overwrite: bool) -> None:
     Example:
       partirvm report jobs/run1 run1.html
     """
-    from pathlib import Path
-
     from partirvm import jobs
     from partirvm.predict.output import write_text
     from partirvm.report.page import page
 
     if not output.endswith((".html", ".htm")):
         raise click.UsageError(f"{output!r} must end in .html.", click.get_current_context())
-    target = Path(output)
-    if target.exists() and not overwrite:
-        raise ExistsError(f"{output} is there already: --overwrite replaces it")
-    text = page(_facts(jobs.open_job(job)))
-    write_text(target, text)
+    write_text(output, page(_facts(jobs.open_job(job))), overwrite=overwrite)
     echo(f"{output}: open it in a browser")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 from partirvm.errors import ExistsError, UsageError
 from partirvm.model import label_array
 from partirvm.storage import storing
-from partirvm.storage.local_folder import flush, replacing, sync
+from partirvm.storage.destination import Destination, destination
+from partirvm.storage.local_folder import remove
 
 KIND = "partirvm-prediction"
 """The attribute ``kind`` of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
@@ -59,59 +61,53 @@ class Column:
 
 @contextmanager
 def open_output(
-    path: Path, part: Path, columns: tuple[Column, ...], n_rows: int, check: Callable[[], None]
+    output: Destination, part: Path, columns: tuple[Column, ...], n_rows: int, check: Callable[[], None]
 ) -> Iterator[Write]:
     """Open OUTPUT with these columns, and yield a function that appends a block of numbers (rows, columns).
 
     The file name extension selects the format: .zarr (one array per column; text has variable length), .parquet or
-    .csv. The table is written to ``part`` on the same disk, flushed, and finally renamed to ``path``, which replaces an
-    existing file. After an error no file is left. ``check`` is called before the rename and may raise. Raises
+    .csv. The table is written to ``part`` on this machine, and finally moved to ``output``, where it replaces an
+    existing file. After an error no file is left. ``check`` is called before the move and may raise. Raises
     ``StorageError`` if the table cannot be written.
     """
-    with storing(str(path)):
-        with replacing(path, part):
-            with _WRITERS[path.suffix](part, columns, n_rows) as write:
+    with storing(output.location):
+        try:
+            with _WRITERS[output.suffix](part, columns, n_rows) as write:
                 yield write
-            flush(part)
-            check()
-        sync(path.parent)
+            output.publish(part, check)
+        finally:
+            remove(part)
 
 
-def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Path:
-    """Return the path of OUTPUT if it may be written. ``overwrite`` permits replacing a file or a prediction in Zarr.
+def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Destination:
+    """Return the destination OUTPUT if it may be written: a path or an fsspec URL.
 
-    Raises ``UsageError`` for a URL, for an extension other than .zarr, .parquet and .csv, and for a path that equals or
-    lies inside one of ``inputs``. Raises ``ExistsError`` if OUTPUT exists and may not be overwritten.
+    ``overwrite`` permits replacing a file or a prediction in Zarr. Raises ``UsageError`` for an unknown kind of URL,
+    for an extension other than .zarr, .parquet and .csv, and for a place that equals or lies inside one of ``inputs``.
+    Raises ``ExistsError`` if OUTPUT exists and may not be overwritten.
     """
-    if "://" in output:
-        raise UsageError(
-            f"output {output!r} is a URL, but predictions are written to local files only: give a local path, and copy "
-            "the finished file"
-        )
-    path = Path(output)
-    if path.suffix not in _WRITERS:
+    place = destination(output)
+    if place.suffix not in _WRITERS:
         raise UsageError(f"output {output!r} must end in .zarr, .parquet or .csv")
-    place = path.resolve()
     for given in inputs:
-        local = Path(given.removeprefix("file://"))
-        if ("://" not in given or given.startswith("file://")) and place.is_relative_to(local.resolve()):
+        if place.is_inside(given):
             raise UsageError(f"output {output!r} equals or lies inside the input {given!r}: choose another path")
-    if path.exists():
+    if place.exists():
         if not overwrite:
             raise ExistsError(f"{output} exists already: replace it with --overwrite")
-        replaceable = _holds_predictions(path) if path.suffix == ".zarr" else path.is_file()
+        replaceable = _holds_predictions(place) if place.suffix == ".zarr" else place.is_file()
         if not replaceable:
             raise ExistsError(
                 f"{output} exists and does not contain predictions: it is not overwritten; choose another path"
             )
-    return path
+    return place
 
 
-def _holds_predictions(path: Path) -> bool:
+def _holds_predictions(place: Destination) -> bool:
     import zarr
 
     try:
-        return zarr.open_group(str(path), mode="r").attrs.get("kind") == KIND
+        return zarr.open_group(place.absolute, mode="r").attrs.get("kind") == KIND
     except (OSError, KeyError, ValueError):
         return False
 
@@ -200,7 +196,18 @@ def _csv(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write
 _WRITERS = {".zarr": _zarr, ".parquet": _parquet, ".csv": _csv}
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, which replaces an existing file only when complete. Raises ``StorageError`` on failure."""
-    with storing(str(path)), replacing(path) as part:
-        part.write_text(text, encoding="utf-8")
+def write_text(location: str, text: str, *, overwrite: bool = False) -> None:
+    """Write a text file to a path or URL. An existing file is replaced only when the new one is complete.
+
+    Raises ``ExistsError`` if the file exists and ``overwrite`` is false, and ``StorageError`` if it cannot be written.
+    """
+    place = destination(location)
+    if not overwrite and place.exists():
+        raise ExistsError(f"{location} is there already: --overwrite replaces it")
+    with storing(location), place.scratch() as folder:
+        part = folder / f".{place.name}.{uuid.uuid4().hex}.part"
+        try:
+            part.write_text(text, encoding="utf-8")
+            place.publish(part)
+        finally:
+            remove(part)

@@ -7,7 +7,6 @@ import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from partirvm.predict.output import Column, check_output, open_output
 from partirvm.predict.resumable import Partial, partial_prediction
 from partirvm.predict.rvm_star import augmenting_of, original_rows, training_source
 from partirvm.quoting import listed_values, quoted
-from partirvm.storage import storing
+from partirvm.storage.destination import Destination, destination
 
 Float = NDArray[np.float64]
 
@@ -101,11 +100,12 @@ def predict(
 ) -> int:
     """Write the predictions of the model at each row of DATA to OUTPUT; return the number of rows.
 
-    OUTPUT is a .zarr, .parquet or .csv file with the rows of DATA in their order before shuffling. Regression has the
-    columns ``mean`` and ``std``. Classification has ``label``, the most probable class with the type of the labels
-    (``output.Column``), and ``p_<class>`` in the order of the classes (``value_names``). With an ``interval``, a level
-    such as 0.95, columns for the ends of the prediction interval follow, ``lower`` and ``upper``; classification gives
-    the credible bands of the probabilities. Intervals are those of ``predict_interval`` of the estimators.
+    OUTPUT is a .zarr, .parquet or .csv file, at a path or an fsspec URL, with the rows of DATA in their order before
+    shuffling. Regression has the columns ``mean`` and ``std``. Classification has ``label``, the most probable class
+    with the type of the labels (``output.Column``), and ``p_<class>`` in the order of the classes (``value_names``).
+    With an ``interval``, a level such as 0.95, columns for the ends of the prediction interval follow, ``lower`` and
+    ``upper``; classification gives the credible bands of the probabilities. Intervals are those of ``predict_interval``
+    of the estimators.
 
     OUTPUT appears under its name only when it is complete. Until then the predicted tiles are kept in a hidden folder
     beside OUTPUT, which takes 8 bytes per row and column and 16 more bytes per row. If a call is interrupted or its
@@ -123,7 +123,7 @@ def predict(
     such a model raises ``UsageError``.
 
     Raises ``DataError`` if DATA have other features than the model, and ``LeaseError`` if another process writes the
-    same OUTPUT. Raises ``UsageError`` for another file name extension, a URL, an OUTPUT inside DATA or JOB, and a level
+    same OUTPUT. Raises ``UsageError`` for another file name extension, an OUTPUT inside DATA or JOB, and a level
     outside (0, 1). Raises ``ExistsError`` if OUTPUT exists, unless ``overwrite`` is true and OUTPUT is a file or a
     prediction in Zarr. An error after which a call can continue has a note with the number of kept tiles.
     """
@@ -136,16 +136,16 @@ def predict(
     training = None if augment is None else training_source(store, augment)
     band = None if interval is None else model.band(interval)
     identity, note = _identity(model, source, training, band), note or (lambda message: None)
-    if not overwrite and Path(output).exists() and store.has_prediction(_key(output, identity)):
+    place = destination(output)
+    if not overwrite and place.exists() and store.has_prediction(_key(place, identity)):
         note(f"{output} is complete for this model and these DATA, nothing to do; --overwrite predicts again")
         return source.n_rows
-    path = check_output(output, places, overwrite=overwrite)
+    check_output(output, places, overwrite=overwrite)
     executor = executor_for(client)
     try:
         augmenting = None if training is None else augmenting_of(store, model, training, executor, source)
-        with storing(output):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with partial_prediction(path, identity, note) as partial:
+        place.make_parent()
+        with partial_prediction(place, identity, note) as partial:
             check_output(output, places, overwrite=overwrite)  # another process may have written OUTPUT in the meantime
             here = partial.n_whole
 
@@ -160,8 +160,8 @@ def predict(
                 tiles = PredictTile(model.predictive, interval=band)
                 for number, predicted in executor.map(tiles, source, partial.missing, report):
                     partial.keep(number, predicted)
-            far = _write(path, partial, model, source.n_rows, interval=band is not None)
-        store.note_prediction(_key(output, identity), {"output": str(path.absolute())})
+            far = _write(place, partial, model, source.n_rows, interval=band is not None)
+        store.note_prediction(_key(place, identity), {"output": place.absolute})
     finally:
         executor.close()
     if augmenting is None:
@@ -169,14 +169,14 @@ def predict(
     return source.n_rows
 
 
-def _write(path: Path, partial: Partial, model: AnyModel, n_rows: int, *, interval: bool) -> int:
+def _write(output: Destination, partial: Partial, model: AnyModel, n_rows: int, *, interval: bool) -> int:
     """Write the predictions of all tiles to OUTPUT, sorted by row number; return the number of far rows."""
     far, columns = 0, tuple(map(Column, model.value_names(interval=interval)))
     labels = model.columns.classes
     if labels is not None:
         columns = (Column("label", labels), *columns)
     with (
-        open_output(path, partial.place(f"output{path.suffix}"), columns, n_rows, partial.check) as write,
+        open_output(output, partial.place(f"output{output.suffix}"), columns, n_rows, partial.check) as write,
         ExternalSorter(partial.place("spill"), width=partial.width, high=float(n_rows)) as sorter,
     ):
         for number in range(partial.n_tiles):
@@ -212,18 +212,10 @@ def _identity(
     }
 
 
-def _key(output: str, identity: dict[str, Any]) -> str:
-    """Return a hash of a prediction's identity, its path, and the names, sizes and times of its files."""
-    path = Path(output).absolute()
-    facts = {"output": str(path), "files": _files(path), **identity}
+def _key(output: Destination, identity: dict[str, Any]) -> str:
+    """Return a hash of a prediction's identity, its place, and the names, sizes and times of its files."""
+    facts = {"output": output.absolute, "files": output.files(), **identity}
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def _files(path: Path) -> list[tuple[str, int, int]]:
-    """Return relative name, size (bytes) and modification time (ns) of the file ``path`` or of each file below it."""
-    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-    stats = [(str(file.relative_to(path)), file.stat()) for file in sorted(files)]
-    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
 
 
 def _digest(source: ZarrSource) -> str:

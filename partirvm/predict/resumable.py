@@ -6,10 +6,11 @@
     .new.csv.partial/spill-000002/       rows being sorted by the process with epoch 2
     .new.csv.partial/output-000002.csv   OUTPUT while this process writes it
 
-A process killed at any moment leaves all finished tiles. Tiles are not flushed: after a power failure, damaged tiles
-are detected by their checksums and predicted again. The name of the array contains a hash of its identity, and the
-names of all other files contain the epoch of their writer. Therefore a process that was frozen and has lost its lease
-cannot damage the files of its successor.
+The folder lies in the same store as OUTPUT. If that store is not a local disk, the files of the last two lines are in a
+temporary folder of this machine. A process killed at any moment leaves all finished tiles. Tiles are not flushed: after
+a power failure, damaged tiles are detected by their checksums and predicted again. The name of the array contains a
+hash of its identity, and the names of all other files contain the epoch of their writer. Therefore a process that was
+frozen and has lost its lease cannot damage the files of its successor.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from numpy.typing import NDArray
 
 from partirvm.errors import ChangedDataError, MissingDataError, StorageError
 from partirvm.storage import reading, storing
+from partirvm.storage.destination import Destination
+from partirvm.storage.folder import Folder
 from partirvm.storage.lease import Lease, acquire, epochs
 from partirvm.storage.local_folder import LocalFolder
 
@@ -39,7 +42,7 @@ def width(columns: Sized) -> int:
 
 
 @contextmanager
-def partial_prediction(output: Path, identity: dict[str, Any], note: Callable[[str], None]) -> Iterator[Partial]:
+def partial_prediction(output: Destination, identity: dict[str, Any], note: Callable[[str], None]) -> Iterator[Partial]:
     """Open the kept tiles of the prediction to ``output``, and remove them at the end of the ``with`` statement.
 
     ``identity`` is JSON that identifies the prediction. It contains ``n_rows``, ``tile_rows`` and ``columns``, the
@@ -50,16 +53,16 @@ def partial_prediction(output: Path, identity: dict[str, Any], note: Callable[[s
     Raises ``LeaseError`` if another process writes the same output, and ``StorageError`` if the folder cannot be
     written.
     """
-    folder = LocalFolder(str(output), output.with_name(f".{output.name}.partial"))
+    folder = output.beside(f".{output.name}.partial")
     lease, partial = _acquire(folder), None
     try:
-        with storing(folder.location):
-            partial = Partial(folder, lease, identity)
-        if partial.n_whole:
-            note(f"continuing an interrupted prediction: {partial.count()} are done")
-        elif partial.replaced:
-            note("replacing an interrupted prediction of other data or another model")
-        yield partial
+        with storing(folder.location), output.scratch(folder) as scratch:
+            partial = Partial(folder, lease, identity, scratch)
+            if partial.n_whole:
+                note(f"continuing an interrupted prediction: {partial.count()} are done")
+            elif partial.replaced:
+                note("replacing an interrupted prediction of other data or another model")
+            yield partial
         _remove(folder, lease)
     except BaseException as error:
         if epochs(folder)[-1:] != [lease.epoch]:
@@ -69,7 +72,9 @@ def partial_prediction(output: Path, identity: dict[str, Any], note: Callable[[s
         else:
             with suppress(StorageError):
                 lease.release()
-            error.add_note(f"{partial.count()} are kept beside {output}: the same command continues from these tiles")
+            error.add_note(
+                f"{partial.count()} are kept beside {output.location}: the same command continues from these tiles"
+            )
         raise
 
 
@@ -81,8 +86,8 @@ class Partial:
     ``replaced`` is True if tiles of another prediction were removed.
     """
 
-    def __init__(self, folder: LocalFolder, lease: Lease, identity: dict[str, Any]) -> None:
-        self._folder, self._lease = folder, lease
+    def __init__(self, folder: Folder, lease: Lease, identity: dict[str, Any], scratch: Path) -> None:
+        self._folder, self._lease, self._scratch = folder, lease, scratch
         self._n_rows, self._tile_rows = int(identity["n_rows"]), int(identity["tile_rows"])
         self.n_tiles = -(-self._n_rows // self._tile_rows)
         self.width = width(identity["columns"])
@@ -116,9 +121,9 @@ class Partial:
         return chunk[: self._n_rows - number * self._tile_rows]
 
     def place(self, name: str) -> Path:
-        """Return a path with the epoch of this process in its name, for a file such as ``output.csv``."""
+        """Return a local path with the epoch of this process in its name, for a file such as ``output.csv``."""
         path = Path(name)
-        return Path(self._folder.place(f"{path.stem}-{self._lease.epoch:06d}{path.suffix}"))
+        return self._scratch / f"{path.stem}-{self._lease.epoch:06d}{path.suffix}"
 
     def check(self) -> None:
         """Raise ``LeaseLostError`` if another process took over."""
@@ -162,7 +167,7 @@ class Partial:
         return slice(number * self._tile_rows, (number + 1) * self._tile_rows)
 
 
-def _acquire(folder: LocalFolder) -> Lease:
+def _acquire(folder: Folder) -> Lease:
     """Return the lease of a partial prediction. The holder finally removes the lease with the folder."""
     try:
         for _ in range(3):
@@ -170,22 +175,27 @@ def _acquire(folder: LocalFolder) -> Lease:
                 return acquire(folder, dict)
         return acquire(folder, dict)
     except StorageError:
-        for name in ("lease", ""):
-            with suppress(OSError):
-                Path(folder.place(name)).rmdir()  # fails if the folder is not empty
+        if isinstance(folder, LocalFolder):
+            for name in ("lease", ""):
+                with suppress(OSError):
+                    Path(folder.place(name)).rmdir()  # fails if the folder is not empty
         raise
 
 
-def _remove(folder: LocalFolder, lease: Lease) -> None:
+def _remove(folder: Folder, lease: Lease) -> None:
     """Remove the folder of a partial prediction.
 
-    The lease is removed last, after a rename of the folder, because the next holder may already wait for the lease.
+    On a local disk the lease is removed last, after a rename of the folder, because the next holder may already wait
+    for the lease. A store of objects has no rename: the claims are removed one by one, and the next holder reads them
+    again.
     """
     lease.stop()
     with suppress(OSError):
         for name in folder.list():
             if name != "lease":
                 folder.remove(name)
-        gone = folder.sibling(f"{Path(folder.place('')).name}-{uuid.uuid4().hex}")
-        folder.rename(gone)
+        gone = folder
+        if isinstance(folder, LocalFolder):
+            gone = folder.sibling(f"{Path(folder.place('')).name}-{uuid.uuid4().hex}")
+            folder.rename(gone)
         gone.remove()

@@ -87,8 +87,9 @@ class RemoteFolder:
             return bool(self._fs.exists(self._path(name)))
 
     def remove(self, name: str = "") -> None:
-        """Remove an object or a folder."""
+        """Remove an object or a folder. Other processes may have added objects that a cache does not list."""
         if self.exists(name):
+            self._fs.invalidate_cache()
             self._fs.rm(self._path(name), recursive=True)
 
     def flush(self, name: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from partirvm.predict.output import Column, open_output
+from partirvm.storage.destination import destination
 
 LABELS = ("=1+1", "+2", "-3", "@sum(a1)", 'a"b', "a,b", "two\nlines", "cr\rx", "", "NA", "01", "\ttab", " spaces ", "ü")
 
@@ -17,7 +18,7 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
     place = tmp_path / "p.csv"
     columns = (Column("label", LABELS), *(Column(f"p_{label}") for label in LABELS))
     n = len(LABELS)
-    with open_output(place, tmp_path / ".part.csv", columns, n, lambda: None) as write:
+    with open_output(destination(str(place)), tmp_path / ".part.csv", columns, n, lambda: None) as write:
         write(np.column_stack([np.arange(n), np.eye(n) / 3]))
     names = [column.name for column in columns]
     with place.open(newline="", encoding="utf-8") as file:
@@ -33,6 +34,8 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
 def test_integers_beyond_2_to_the_53_in_csv(tmp_path):
     labels = (2**53, 2**53 + 1, 2**63 - 1)
     place = tmp_path / "p.csv"
-    with open_output(place, tmp_path / ".part.csv", (Column("label", labels),), 3, lambda: None) as write:
+    with open_output(
+        destination(str(place)), tmp_path / ".part.csv", (Column("label", labels),), 3, lambda: None
+    ) as write:
         write(np.arange(3.0)[:, None])
     assert place.read_text().split() == ['"label"', *map(str, labels)]

@@ -32,8 +32,8 @@ from partirvm.errors import (
     StorageError,
 )
 from partirvm.options import Request
-from partirvm.predict import output as output_module
 from partirvm.predict import prediction
+from partirvm.storage import destination
 from partirvm.storage import lease as lease_module
 
 PARAMETERS = Request(
@@ -112,7 +112,8 @@ def alone(out):
 MOTHER = """
 import itertools, os, signal, sys, time
 import zarr, pyarrow.csv, pyarrow.parquet
-from partirvm.predict import output, resumable, prediction
+from partirvm.predict import resumable, prediction
+from partirvm.storage import destination
 from partirvm.storage.lease import Lease
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
@@ -130,9 +131,9 @@ def predict(folder, out, where):
     elif where == "ordering":
         prediction.ExternalSorter.blocks = die
     elif where == "written":
-        output.flush = die
+        destination.flush = die
     elif where == "named":
-        output.sync = die
+        destination.sync = die
     elif where == "removing":
         Lease.stop = die
     else:
@@ -382,7 +383,7 @@ def test_a_full_disk_loses_no_tile(folder, tmp_path, monkeypatch):
     def full(path):
         raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr(output_module, "flush", full)
+    monkeypatch.setattr(destination, "flush", full)
     with pytest.raises(StorageError, match="the disk is full") as caught:
         predict(folder, out)
     monkeypatch.undo()

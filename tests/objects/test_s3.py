@@ -1,0 +1,176 @@
+"""DATA, JOB, predictions, report and models on a store of objects: a server of the S3 protocol on this machine.
+
+The killed fit is a process of its own. The results are compared with those on a local disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from by_default import some
+from click.testing import CliRunner
+from waiting import wait_for
+
+pytest.importorskip("moto")
+pytest.importorskip("s3fs")
+
+from partirvm import load_model, open_job, save_model
+from partirvm.cli.commands import partirvm
+from partirvm.errors import ExistsError, LeaseError, UsageError
+from partirvm.jobs import carry_out
+from partirvm.predict import predict
+from partirvm.predict.output import write_text
+
+# botocore and moto warn of their own use of older functions
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "4", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def requests() -> Iterator[Callable[[], dict[str, int]]]:
+    """Start the server, and return a function that counts its requests so far."""
+    script = Path(__file__).with_name("s3_server.py")
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("AWS_ENDPOINT_URL", address)
+            patched.setenv("AWS_ACCESS_KEY_ID", "anyone")
+            patched.setenv("AWS_SECRET_ACCESS_KEY", "anything")
+            patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+            def count() -> dict[str, int]:
+                with urllib.request.urlopen(f"{address}/requests") as answer:
+                    return dict(json.load(answer))
+
+            yield count
+        server.kill()
+
+
+def run(*arguments: str) -> str:
+    """Run a command in this process, and return what it prints."""
+    done = CliRunner().invoke(partirvm, arguments)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def places(requests: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Return a local folder and a bucket, both with DATA and a finished job of the same table."""
+    import s3fs
+
+    folder, bucket = str(tmp_path_factory.mktemp("local")), "s3://experiments/first"
+    s3fs.S3FileSystem().mkdir("experiments")
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 2, (3000, 2))
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": np.sin(3 * X[:, 0]) * X[:, 1] + rng.normal(0, 0.1, 3000)})
+    table.to_csv(f"{folder}/table.csv", index=False)
+    for place in (folder, bucket):
+        run("ingest", f"{folder}/table.csv", f"{place}/table.zarr", "--target", "y", "--quiet")
+    run("fit", f"{folder}/table.zarr", f"{folder}/job", *CHOICES)
+    return folder, bucket
+
+
+def test_a_killed_fit_is_resumed_to_the_bits_of_a_local_one(places, requests):
+    """kill −9 after the first round. A second driver gets ``LeaseError`` before, and goes on after it."""
+    folder, bucket = places
+    before = requests()
+    fit = subprocess.Popen([sys.executable, "-m", "partirvm", "fit", f"{bucket}/table.zarr", f"{bucket}/job", *CHOICES])
+    job = open_job(wait_for(lambda: _there(f"{bucket}/job"), "the job"))
+    wait_for(lambda: job.state().history, "a round", pause=0.05)
+    with pytest.raises(LeaseError, match="is in use by process"):
+        carry_out(f"{bucket}/job", attempt=1, patience=0.0)
+    fit.send_signal(signal.SIGKILL)
+    fit.wait()
+    assert wait_for(lambda: job.progress()["status"] == "interrupted", "the end of the process")
+    run("resume", f"{bucket}/job", "--quiet")
+    assert load_model(f"{bucket}/job").digest() == load_model(f"{folder}/job").digest()
+    used = {name: count - before.get(name, 0) for name, count in requests().items()}
+    assert sum(used.values()) < 3000, used
+    assert "table.zarr" not in run("jobs", bucket)
+
+
+def _there(place: str) -> str | None:
+    from partirvm.jobs import Job
+
+    return place if Job(place).store.there() else None
+
+
+@pytest.mark.parametrize("ending", some(["parquet", "csv", "zarr"], "zarr"))
+def test_predictions_of_a_bucket_are_those_of_a_disk(places, ending, tmp_path):
+    """The same bytes; a second call has nothing to do; nothing but the output stays."""
+    folder, bucket = places
+    here, there = tmp_path / f"p.{ending}", f"{bucket}/p.{ending}"
+    notes: list[str] = []
+    predict(f"{folder}/job", f"{folder}/table.zarr", str(here))
+    predict(f"{folder}/job", f"{bucket}/table.zarr", there)
+    assert _objects(there) == _files(here)
+    predict(f"{folder}/job", f"{bucket}/table.zarr", there, note=notes.append)
+    assert "nothing to do" in notes[0]
+    assert not [name for name in _objects(bucket) if "partial" in name]
+    with pytest.raises(ExistsError):
+        predict(f"{folder}/job", f"{bucket}/table.zarr", there, interval=0.9)
+    predict(f"{folder}/job", f"{bucket}/table.zarr", there, interval=0.9, overwrite=True)
+    assert _objects(there) != _files(here)
+
+
+def test_an_interrupted_prediction_of_a_bucket_continues(places):
+    """Finished tiles are kept in the bucket: the next call, on any machine, does not predict them again."""
+    folder, bucket = places
+    output, notes = f"{bucket}/again.csv", []
+
+    def stop(done: int, total: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        predict(f"{folder}/job", f"{bucket}/table.zarr", output, progress=stop)
+    assert [name for name in _objects(bucket) if ".again.csv.partial/tiles" in name]
+    predict(f"{folder}/job", f"{bucket}/table.zarr", output, note=notes.append)
+    assert "continuing an interrupted prediction: 1 of" in notes[0]
+    predict(f"{folder}/job", f"{bucket}/table.zarr", f"{bucket}/whole.csv")
+    assert _objects(output) == _objects(f"{bucket}/whole.csv")
+
+
+def test_report_and_model_are_written_to_a_bucket(places):
+    folder, bucket = places
+    assert "open it in a browser" in run("report", f"{folder}/job", f"{bucket}/report.html")
+    assert _objects(f"{bucket}/report.html")[""].startswith(b"<!")
+    with pytest.raises(ExistsError, match="is there already"):
+        write_text(f"{bucket}/report.html", "another")
+    model = load_model(f"{folder}/job")
+    save_model(model, f"{bucket}/model.rvm")
+    assert load_model(f"{bucket}/model.rvm").digest() == model.digest()
+
+
+def test_an_output_inside_data_of_a_bucket_is_refused(places):
+    folder, bucket = places
+    with pytest.raises(UsageError, match="lies inside the input"):
+        predict(f"{folder}/job", f"{bucket}/table.zarr", f"{bucket}/table.zarr/p.csv")
+
+
+def _objects(place: str) -> dict[str, bytes]:
+    import s3fs
+
+    store = s3fs.S3FileSystem(skip_instance_cache=True)
+    path = place.removeprefix("s3://")
+    return {name[len(path) :]: store.cat_file(name) for name in store.find(path)}
+
+
+def _files(place: Path) -> dict[str, bytes]:
+    if place.is_file():
+        return {"": place.read_bytes()}
+    files = (Path(folder, name) for folder, _, names in os.walk(place) for name in names)
+    return {f"/{file.relative_to(place)}": file.read_bytes() for file in files}
