@@ -4,8 +4,8 @@
 what a fit would do; ``submit`` starts a job, a fit that can be left alone, and ``open_job`` finds it again;
 strategies, kernels, solvers and priors with options of their own are values, such as ``WorkingSet`` and ``Gaussian``;
 ``save_model`` writes a fitted estimator or a model, and ``load_model`` reads either back, or the model of a job;
-``DiagnosticsDisplay`` draws predictions beside what was observed. Names are loaded when they are first used, so that
-importing the package is quick.
+``DiagnosticsDisplay`` draws predictions beside what was observed; ``FitCallback`` hears how a fit goes. Names are
+loaded when they are first used, so that importing the package is quick.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "DiagnosticsDisplay": "partirvm.report.diagnostics",
+    "FitCallback": "partirvm.callbacks",
     "RVMClassifier": "partirvm.estimators",
     "RVMRegressor": "partirvm.estimators",
     "ingest": "partirvm.setup.ingest",
@@ -54,8 +55,8 @@ _VALUES = (
 
 _HOMES.update(dict.fromkeys(_VALUES, "partirvm.options.values"))
 
-__all__ = ["DiagnosticsDisplay", "RVMClassifier", "RVMRegressor", "__version__", "ingest", "load_model", "open_job"]
-__all__ += ["plan", "save_model", "submit"]
+__all__ = ["DiagnosticsDisplay", "FitCallback", "RVMClassifier", "RVMRegressor", "__version__", "ingest", "load_model"]
+__all__ += ["open_job", "plan", "save_model", "submit"]
 __all__ += [
     "ActiveSet",
     "AlphaPrior",
@@ -81,6 +82,7 @@ __all__ += [
 ]
 
 if TYPE_CHECKING:
+    from partirvm.callbacks import FitCallback
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
     from partirvm.jobs import open_job
     from partirvm.options.values import (

@@ -8,6 +8,7 @@ partirvm pass their whole text through ``printable``; a value that comes from da
 from __future__ import annotations
 
 from collections.abc import Iterable
+from html import escape
 from itertools import islice
 from typing import Any
 
@@ -89,3 +90,15 @@ def listed_values(values: Iterable[Any], most: int = 20) -> str:
 def _joined(texts: Iterable[str], most: int) -> str:
     found = list(texts)
     return ", ".join([*found[:most], *["…"] * (len(found) > most)])
+
+
+def html_table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
+    """Return facts as an HTML table of names and values, for notebooks.
+
+    >>> html_table("Model", [("vectors", 7)])
+    '<table><caption>Model</caption><tbody><tr><th scope="row">vectors</th><td>7</td></tr></tbody></table>'
+    """
+    cells = (
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(printable(str(value)))}</td></tr>' for name, value in rows
+    )
+    return f"<table><caption>{escape(title)}</caption><tbody>{''.join(cells)}</tbody></table>"

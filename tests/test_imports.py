@@ -13,13 +13,15 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "options", "quoting", "frames"}
-"""Small frozen value types, how messages quote, and what makes pandas of other data frames: importable by all."""
+VALUES = {"errors", "types", "options", "quoting", "frames", "callbacks"}
+"""Small frozen value types, how messages quote, what makes pandas of other data frames, and the class of callbacks:
+importable by all."""
 
 ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
     "types": set(),
+    "callbacks": set(),
     "options": {"errors", "planning.units"},
     "frames": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
@@ -42,7 +44,7 @@ ARROWS = {
     | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "setup"}
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
-    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "backends.process"},
+    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "backends.process", "storage.destination"},
     "estimators": VALUES | {"setup", "jobs", "predict", "report"},
     "cli": VALUES | {"setup", "jobs", "predict", "report", "planning.units", "backends.process"},
     "__main__": {"cli"},
@@ -97,6 +99,9 @@ EXCEPTIONS = {
         "data.require_target",
     },
     "estimators.jobs": {"planning.plan.Plan"},
+    # A handle shows its page; the import is inside the method.
+    "jobs.job": {"report.job_page.job_page"},
+    "estimators.watching": {"core.termination.Termination", "core.updates.StepInfo"},
     "estimators.predictions": {
         "data.as_source",
         "data.source.Source",
@@ -115,6 +120,7 @@ THIRD_PARTIES = {
     "quoting": set(),
     "errors": set(),
     "types": {"numpy"},
+    "callbacks": set(),
     "options": set(),
     "frames": {"pyarrow"},
     "storage": {"fsspec"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -292,49 +291,11 @@ def report(job: str, output: str, overwrite: bool) -> None:
       partirvm report jobs/run1 run1.html
     """
     from partirvm import jobs
-    from partirvm.predict.output import write_text
-    from partirvm.report.page import page
 
     if not output.endswith((".html", ".htm")):
         raise click.UsageError(f"{output!r} must end in .html.", click.get_current_context())
-    write_text(output, page(_facts(jobs.open_job(job))), overwrite=overwrite)
+    jobs.open_job(job).report().save(output, overwrite=overwrite)
     echo(f"{output}: open it in a browser")
-
-
-def _facts(job: Any) -> Any:
-    from partirvm.report.basis_table import Function
-    from partirvm.report.directions_table import Direction
-    from partirvm.report.page import JobFacts
-
-    state, progress, spec = job.state(), job.progress(), job.store.spec()
-    parameters = job.asked()
-    validation = parameters.pop("validation")
-    return JobFacts(
-        location=job.location,
-        status=state.status.value,
-        status_advice=state.status.advice,
-        reason=state.reason,
-        advice=progress["advice"],
-        queued=state.queued,
-        began=state.began,
-        ended=state.ended,
-        seconds=progress["seconds"],
-        spec={**spec, "parameters": parameters, "data": job.data(), "validation": validation},
-        plan=state.plan,
-        history=state.history,
-        relevance=_or_none(job.relevance),
-        directions=[Direction(**each) for each in _or_none(job.directions) or ()],
-        bases=[Function(**each) for each in _or_none(job.bases) or ()],
-        outputs=_or_none(job.outputs) or (),
-    )
-
-
-def _or_none(read: Callable[[], Any]) -> Any:
-    """Return the result of ``read``, or None if the model cannot be read; the page then leaves this part out."""
-    try:
-        return read()
-    except PartirvmError:
-        return None
 
 
 COMMANDS = (status, jobs, wait, abort, cancel, resume, update, report)

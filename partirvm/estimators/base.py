@@ -17,12 +17,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from partirvm.backends import executor_for
+from partirvm.callbacks import FitCallback
 from partirvm.core.exact import whole_numbers
 from partirvm.data import as_source, require_target
 from partirvm.data.checks import numeric_array
 from partirvm.data.labels import coded, label_values, plain_labels
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
+from partirvm.estimators.watching import Watching, require_callbacks
 from partirvm.frames import pandas_column, pandas_frame
 from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.jobs.run import run
@@ -33,6 +35,7 @@ from partirvm.options.value import flat
 from partirvm.options.values import KernelFamily
 from partirvm.predict.prediction import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
 from partirvm.quoting import listed_values
+from partirvm.report.choice import progress_for
 from partirvm.setup.parameters import check_parameters, portable, timer_of
 from partirvm.setup.relevance import relevances
 from partirvm.setup.resolve import resolve
@@ -48,15 +51,27 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
 
     kernel: Any
     client: Any
+    verbose: bool
     model_: Any
+    _callbacks: tuple[FitCallback, ...] = ()
 
     def __sklearn_clone__(self) -> Self:
-        """Clone with the metadata requests and the same client, because a connection cannot be copied."""
+        """Clone with the metadata requests, the callbacks and the same client, which cannot be copied."""
         bare = copy(self)
         bare.client = None
         cloned: Self = super(RelevanceVectorMachine, bare).__sklearn_clone__()
         cloned.client = self.client
+        cloned._callbacks = self._callbacks
         return cloned
+
+    def set_callbacks(self, *callbacks: FitCallback) -> Self:
+        """Set the callbacks that hear of each ``fit`` in this process, in place of earlier ones; without any, none.
+
+        Clones have them too, so a grid search passes them on; pickles and files do not. Raises ``UsageError`` for an
+        object that is not a ``FitCallback``.
+        """
+        self._callbacks = require_callbacks(callbacks)
+        return self
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name, nested ones as ``strategy__selection``.
@@ -74,8 +89,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         return changed
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a pickle, without the client, because a connection cannot be pickled."""
-        return {**super().__getstate__(), "client": None}
+        """Return the state for a pickle, without the client and the callbacks, which may hold connections."""
+        state = {**super().__getstate__(), "client": None}
+        state.pop("_callbacks", None)
+        return state
 
     def parameters(self) -> Request:
         """Return the options of a fit of this estimator, with a seed drawn from ``random_state``.
@@ -83,7 +100,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         Raises ``UsageError`` for a value that its option does not allow, and for an option that is given twice.
         """
         values = self.get_params(deep=False)
-        del values["client"]
+        del values["client"], values["verbose"]
         state = values.pop("random_state")
         seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
         asked = flat(values)
@@ -104,13 +121,25 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
             portable(parameters)
         executor = executor_for(self.client)
         try:
-            timer = timer_of(parameters)
-            spec = resolve(source, parameters, executor, held_out, timer)
-            journal = MemoryJournal()
-            outcome = run(spec, source, executor, journal, held_out=held_out, interrupted=timer, elapsed=timer.seconds)
+            with progress_for(quiet=not self.verbose) as display:
+                timer, watching = timer_of(parameters), Watching(self._callbacks, display)
+                spec = resolve(source, parameters, executor, held_out, timer)
+                watching.on_plan(spec.plan)
+                journal = MemoryJournal()
+                outcome = run(
+                    spec,
+                    source,
+                    executor,
+                    journal,
+                    held_out=held_out,
+                    watcher=watching,
+                    interrupted=watching.ending(timer),
+                    elapsed=timer.seconds,
+                )
             after(spec, outcome, executor)
         finally:
             executor.close()
+        watching.on_end(outcome.reason)
         assert journal.model is not None
         self._fitted(journal, outcome, spec)
         self._describe(journal.model.design.kernel, spec.input_variance)

@@ -127,6 +127,8 @@ class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
         Seed of all random choices: the order of rows in memory, samples and random candidates.
     client : distributed.Client or None, default=None
         Client of the Dask cluster that runs the fit; None runs it in this process.
+    verbose : bool, default=False
+        Show the progress of ``fit``: a live view on a terminal, HTML in a notebook, otherwise lines on stderr.
 
     Attributes
     ----------
@@ -185,6 +187,7 @@ class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
         kernel_store: KernelStore = "auto",
         random_state: Any = None,
         client: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
@@ -207,6 +210,7 @@ class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
         self.kernel_store = kernel_store
         self.random_state = random_state
         self.client = client
+        self.verbose = verbose
 
     def parameters(self) -> Request:
         """Return the options of a fit of this estimator, with a seed drawn from ``random_state``."""

@@ -116,6 +116,8 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):  # type: ignore[misc]
         Seed of all random choices: the order of rows in memory, samples and random candidates.
     client : distributed.Client or None, default=None
         Client of the Dask cluster that runs the fit; None runs it in this process.
+    verbose : bool, default=False
+        Show the progress of ``fit``: a live view on a terminal, HTML in a notebook, otherwise lines on stderr.
 
     Attributes
     ----------
@@ -182,6 +184,7 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):  # type: ignore[misc]
         kernel_store: KernelStore = "auto",
         random_state: Any = None,
         client: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
@@ -204,6 +207,7 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):  # type: ignore[misc]
         self.kernel_store = kernel_store
         self.random_state = random_state
         self.client = client
+        self.verbose = verbose
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None, sample_noise: Any = None

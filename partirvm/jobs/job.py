@@ -20,6 +20,7 @@ from partirvm.jobs.resume import check_changes, requeue, requeue_grown
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel, ClassModel
+from partirvm.quoting import html_table
 from partirvm.setup.relevance import basis_functions_json, directions_json, relevances
 
 Place: TypeAlias = str | os.PathLike[str] | None
@@ -84,6 +85,17 @@ class Job:
 
     def __repr__(self) -> str:
         return f"Job({self.location!r})"
+
+    def _repr_html_(self) -> str:
+        """The status and the figures of the last fit, for a notebook."""
+        facts = ((name.replace("_", " "), value) for name, value in self.progress().items() if value is not None)
+        return html_table("Job", facts)
+
+    def report(self) -> Any:
+        """Return the page of the job: plan, curves, diagnostics, history. A notebook shows it; ``save`` writes it."""
+        from partirvm.report.job_page import job_page  # reports read jobs, so this cannot be imported at the start
+
+        return job_page(self)
 
     def state(self) -> JobState:
         """Return the state of the job, with its plan and history."""

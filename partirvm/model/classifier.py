@@ -20,7 +20,7 @@ from partirvm.errors import DataError, UsageError
 from partirvm.kernels.design import Design
 from partirvm.model.label_arrays import label_array, plain_labels
 from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
-from partirvm.quoting import quoted
+from partirvm.quoting import html_table, quoted
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
@@ -77,6 +77,19 @@ class ClassModel:
             n_rows=fit.n,
             columns=replace(columns, classes=plain_labels(columns.classes)),
         )
+
+    def __repr__(self) -> str:
+        return f"<ClassModel of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel>"
+
+    def _repr_html_(self) -> str:
+        """The main facts, for a notebook."""
+        facts: list[tuple[str, Any]] = [
+            ("relevance vectors", f"{self.n_vectors:,} of {self.n_rows:,} rows"),
+            ("classes", ", ".join(str(label) for label in (self.columns.classes or ())[:10])),
+            ("kernel", self.design.kernel.name),
+            ("log evidence", f"{self.log_evidence:,.2f} nats"),
+        ]
+        return html_table("Model of a classification", facts)
 
     def digest(self) -> str:
         """Return a hash of all values that affect predictions. Models with equal digests predict the same bits."""

@@ -23,6 +23,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.kernels.local_noise import TEMPER
 from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
+from partirvm.quoting import html_table
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
@@ -85,6 +86,20 @@ class Model:
     def __getstate__(self) -> dict[str, Any]:
         """The fields: what is cached is computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __repr__(self) -> str:
+        return f"<Model of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel>"
+
+    def _repr_html_(self) -> str:
+        """The main facts, for a notebook."""
+        facts: list[tuple[str, Any]] = [
+            ("relevance vectors", f"{self.n_vectors:,} of {self.n_rows:,} rows"),
+            ("features", f"{self.n_features:,}"),
+            ("kernel", self.design.kernel.name),
+            ("log evidence", f"{self.log_evidence:,.2f} nats"),
+            ("noise variance", np.asarray(self.noise_variance).round(6)),
+        ]
+        return html_table("Model of a regression", facts)
 
     def digest(self) -> str:
         """Hash of everything that predictions depend on: models of equal digest predict the same bits."""

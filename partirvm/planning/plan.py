@@ -15,7 +15,8 @@ from partirvm.planning.memory import (
     sample_bytes,
 )
 from partirvm.planning.schedule import Schedule
-from partirvm.planning.units import format_bytes, format_duration
+from partirvm.planning.units import counted, format_bytes, format_duration
+from partirvm.quoting import html_table
 from partirvm.types import LEARNING_ROWS
 
 
@@ -172,7 +173,7 @@ class Plan:
         if machine.workers > 1:
             place = f"{machine.workers} workers × {place}"
         lines = [
-            f"data        {shape.n_rows:,} rows × {shape.n_features} features, {self._classes()}"
+            f"data        {counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {self._classes()}"
             f"{shape.n_tiles:,} tile{'s' * (shape.n_tiles != 1)} of {shape.tile_rows:,} rows",
             f"strategy    {self.strategy}, likelihood {self._likelihood()}"
             + (f", selection {self.selection}" if self.schedule.selects else ""),
@@ -194,6 +195,9 @@ class Plan:
         if self.sparseness is not None:
             lines.insert(3, f"heuristic   {self.sparseness}")
         return "\n".join(lines + [f"note        {note}" for note in self.notes])
+
+    def _repr_html_(self) -> str:
+        return html_table("Plan", ((line[:12].strip(), line[12:]) for line in str(self).splitlines()))
 
     def _classes(self) -> str:
         return "" if self.outputs is None else f"{self.outputs if self.outputs > 1 else 2:,} classes, "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -194,20 +193,3 @@ def _csv(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write
 
 
 _WRITERS = {".zarr": _zarr, ".parquet": _parquet, ".csv": _csv}
-
-
-def write_text(location: str, text: str, *, overwrite: bool = False) -> None:
-    """Write a text file to a path or URL. An existing file is replaced only when the new one is complete.
-
-    Raises ``ExistsError`` if the file exists and ``overwrite`` is false, and ``StorageError`` if it cannot be written.
-    """
-    place = destination(location)
-    if not overwrite and place.exists():
-        raise ExistsError(f"{location} is there already: --overwrite replaces it")
-    with storing(location), place.scratch() as folder:
-        part = folder / f".{place.name}.{uuid.uuid4().hex}.part"
-        try:
-            part.write_text(text, encoding="utf-8")
-            place.publish(part)
-        finally:
-            remove(part)

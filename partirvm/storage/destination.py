@@ -8,13 +8,15 @@ of a Zarr group is sent last.
 from __future__ import annotations
 
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
+from partirvm.errors import ExistsError
 from partirvm.storage.folder import Folder, open_filesystem, reading, storing
-from partirvm.storage.local_folder import LocalFolder, flush, replacing, sync
+from partirvm.storage.local_folder import LocalFolder, flush, remove, replacing, sync
 from partirvm.storage.remote_folder import RemoteFolder
 
 ROOT = "zarr.json"
@@ -211,3 +213,20 @@ class RemoteDestination:
 def _version(facts: dict[str, Any]) -> Any:
     """Return what changes when an object is written again; the names differ from store to store."""
     return next((facts[name] for name in ("ETag", "etag", "LastModified", "mtime", "created") if name in facts), "")
+
+
+def write_text(location: str, text: str, *, overwrite: bool = False) -> None:
+    """Write a text file to a path or URL. An existing file is replaced only when the new one is complete.
+
+    Raises ``ExistsError`` if the file exists and ``overwrite`` is false, and ``StorageError`` if it cannot be written.
+    """
+    place = destination(location)
+    if not overwrite and place.exists():
+        raise ExistsError(f"{location} is there already: --overwrite replaces it")
+    with storing(location), place.scratch() as folder:
+        part = folder / f".{place.name}.{uuid.uuid4().hex}.part"
+        try:
+            part.write_text(text, encoding="utf-8")
+            place.publish(part)
+        finally:
+            remove(part)

@@ -1,0 +1,72 @@
+"""The page of a job: ``Job.report()`` and ``partirvm report``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from partirvm.errors import PartirvmError
+from partirvm.report.basis_table import Function
+from partirvm.report.directions_table import Direction
+from partirvm.report.page import JobFacts, page
+from partirvm.storage.destination import write_text
+
+HEIGHT = 900
+"""Height in pixels of the page inside a notebook."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page as one HTML document without scripts. A notebook shows it below the cell."""
+
+    html: str
+
+    def save(self, location: str, *, overwrite: bool = False) -> None:
+        """Write the page to a path or URL.
+
+        Raises ``ExistsError`` if the file exists and ``overwrite`` is false, ``StorageError`` if it cannot be written.
+        """
+        write_text(location, self.html, overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        style = f"width:100%;height:{HEIGHT}px;border:1px solid #ccc"
+        return f'<iframe title="Report of a job" sandbox srcdoc="{escape(self.html)}" style="{style}"></iframe>'
+
+
+def job_page(job: Any) -> Page:
+    """Return the page of a job in any state. It imports and runs no code that the job names."""
+    return Page(page(_facts(job)))
+
+
+def _facts(job: Any) -> JobFacts:
+    state, progress, spec = job.state(), job.progress(), job.store.spec()
+    parameters = job.asked()
+    validation = parameters.pop("validation")
+    return JobFacts(
+        location=job.location,
+        status=state.status.value,
+        status_advice=state.status.advice,
+        reason=state.reason,
+        advice=progress["advice"],
+        queued=state.queued,
+        began=state.began,
+        ended=state.ended,
+        seconds=progress["seconds"],
+        spec={**spec, "parameters": parameters, "data": job.data(), "validation": validation},
+        plan=state.plan,
+        history=state.history,
+        relevance=_or_none(job.relevance),
+        directions=[Direction(**each) for each in _or_none(job.directions) or ()],
+        bases=[Function(**each) for each in _or_none(job.bases) or ()],
+        outputs=_or_none(job.outputs) or (),
+    )
+
+
+def _or_none(read: Callable[[], Any]) -> Any:
+    """Return the result of ``read``, or None if the model cannot be read; the page then leaves this part out."""
+    try:
+        return read()
+    except PartirvmError:
+        return None

@@ -1,0 +1,128 @@
+"""Callbacks hear each pass and round, may end a fit, and may raise; ``verbose`` shows progress."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from partirvm import FitCallback, RVMClassifier, RVMRegressor
+from partirvm.core.termination import Termination
+from partirvm.errors import UsageError
+from partirvm.report.notebook import NotebookProgress
+
+ROUNDS = {"gamma": 0.5, "strategy": "working-set", "partition_size": 20, "max_rounds": 3, "random_state": 0}
+
+
+def rows(n=400):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-4, 4, (n, 1))
+    return X, np.sin(X[:, 0]) + 0.1 * rng.standard_normal(n)
+
+
+class Heard(FitCallback):
+    """Writes down what it hears, and ends the fit after so many rounds."""
+
+    def __init__(self, last=None):
+        self.calls, self.entries, self._last = [], [], last
+
+    def on_plan(self, plan):
+        self.calls.append("plan")
+
+    def on_pass(self, name, done, total):
+        assert 0 < done <= total
+        self.calls.append("pass")
+
+    def on_round(self, entry):
+        self.calls.append("round")
+        self.entries.append(entry)
+        return len(self.entries) == self._last
+
+    def on_end(self, termination):
+        self.calls.append(termination)
+
+
+def test_each_step_is_heard_in_order():
+    heard = Heard()
+    model = RVMRegressor(**ROUNDS).set_callbacks(heard).fit(*rows())
+    assert heard.calls[0] == "plan"
+    assert heard.calls[-1] is model.termination_
+    assert heard.calls.index("pass") < heard.calls.index("round")
+    assert [entry["kind"] for entry in heard.entries] == ["round", "round", "final"]
+    assert heard.entries[-1]["vectors"] == model.n_relevance_vectors_
+
+
+def test_a_fit_that_is_heard_has_the_bits_of_one_that_is_not():
+    X, y = rows()
+    plain = RVMRegressor(**ROUNDS).fit(X, y)
+    heard = RVMRegressor(**ROUNDS, verbose=True).set_callbacks(Heard()).fit(X, y)
+    assert heard.model_.digest() == plain.model_.digest()
+
+
+def test_a_callback_ends_a_fit_with_the_model_of_the_round():
+    """Its vectors are those of the round; later rounds are not run; the estimator predicts."""
+    heard = Heard(last=1)
+    X, y = rows()
+    model = RVMRegressor(**ROUNDS).set_callbacks(heard).fit(X, y)
+    assert model.termination_ is Termination.ABORTED
+    assert len(heard.entries) == 1
+    assert model.n_relevance_vectors_ == heard.entries[0]["vectors"]
+    assert model.score(X, y) > 0.9
+
+
+def test_an_exception_of_a_callback_reaches_the_caller():
+    class Pruned(Exception):
+        pass
+
+    class Prune(FitCallback):
+        def on_round(self, entry):
+            raise Pruned
+
+    with pytest.raises(Pruned):
+        RVMRegressor(**ROUNDS).set_callbacks(Prune()).fit(*rows())
+
+
+def test_clones_keep_callbacks_and_pickles_do_not():
+    heard = Heard()
+    model = RVMRegressor(**ROUNDS).set_callbacks(heard)
+    GridSearchCV(model, {"partition_size": [15, 25]}, cv=2).fit(*rows(100))
+    assert heard.calls.count("plan") == 5
+    assert clone(model)._callbacks == (heard,)
+    assert pickle.loads(pickle.dumps(model))._callbacks == ()
+
+
+def test_classes_are_heard_too():
+    X, y = rows(200)
+    heard = Heard()
+    RVMClassifier(gamma=0.5, strategy="working-set", partition_size=20, max_rounds=2).set_callbacks(heard).fit(X, y > 0)
+    assert heard.entries[-1]["train_log_loss"] >= 0
+
+
+def test_what_is_no_callback_is_refused():
+    with pytest.raises(UsageError, match=r"derive its class from partirvm\.FitCallback"):
+        RVMRegressor().set_callbacks(print)
+
+
+def test_verbose_prints_plan_and_rounds(capsys):
+    RVMRegressor(**ROUNDS, verbose=True).fit(*rows())
+    err = capsys.readouterr().err
+    assert "400 rows × 1 feature" in err
+    assert "candidates" in err
+    assert "last" in err
+
+
+def test_the_display_of_a_notebook_is_drawn_again_in_one_place():
+    """HTML with a bar while a pass goes on, then the table of rounds; text is escaped."""
+    drawn = []
+    display = NotebookProgress(shown=drawn.append)
+    display.note("<b>note</b>")
+    display._drawn = 0.0
+    display.on_tiles("gram", 3, 8, 80_000)
+    assert '<progress value="3" max="8" aria-label="kernel products"></progress>' in drawn[-1]
+    assert "&lt;b&gt;note&lt;/b&gt;" in drawn[-1]
+    display.close()
+    assert "done in" in drawn[-1]
+    assert "<progress" not in drawn[-1]
