@@ -100,7 +100,7 @@ EXCEPTIONS = {
     },
     "estimators.jobs": {"planning.plan.Plan"},
     # A handle shows its page; the import is inside the method.
-    "jobs.job": {"report.job_page.job_page"},
+    "jobs.job": {"report.report.report_of"},
     "estimators.watching": {"core.termination.Termination", "core.updates.StepInfo"},
     "estimators.predictions": {
         "data.as_source",

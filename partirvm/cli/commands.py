@@ -55,6 +55,24 @@ for command in job_commands.COMMANDS:
 
 
 @partirvm.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that completes commands and options in a shell.
+
+    \b
+    Examples:
+      source <(partirvm completion bash)                # in ~/.bashrc
+      source <(partirvm completion zsh)                 # in ~/.zshrc
+      partirvm completion fish > ~/.config/fish/completions/partirvm.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    echo(kind(partirvm, {}, "partirvm", "_PARTIRVM_COMPLETE").source())
+
+
+@partirvm.command()
 @click.option(
     "--output",
     default="partirvm-demo",

@@ -9,7 +9,7 @@ import click
 
 from partirvm.cli import options
 from partirvm.cli.failures import ExitStatus
-from partirvm.cli.flags import as_flags
+from partirvm.cli.flags import FLAGS, as_flags
 from partirvm.cli.shared import cluster, ended, in_foreground, place, show
 from partirvm.cli.terminal import echo
 from partirvm.errors import DoneError, JobFailedError, PartirvmError
@@ -278,24 +278,53 @@ def update(
 
 @click.command()
 @click.argument("job")
-@click.argument("output", metavar="OUTPUT.html")
+@click.argument("output")
 @options.overwrite
 def report(job: str, output: str, overwrite: bool) -> None:
-    """Write a report of a job as one HTML page.
+    """Write a report of a job: an HTML page, or its numbers as JSON or CSV.
 
-    The page shows the plan, the curves of error, vectors and evidence, the table of rounds, the parameters and advice,
-    for a job in any state. It is one file and needs no network.
+    The ending of OUTPUT decides. The page (.html) shows the plan, the curves of error, vectors and evidence, the
+    predictions beside the targets, the table of rounds, the parameters and advice, for a job in any state. It is one
+    file and needs no network. A .json file holds all values of the page; a .csv file holds the table of fits. OUTPUT
+    may be a URL.
 
     \b
-    Example:
+    Examples:
       partirvm report jobs/run1 run1.html
+      partirvm report jobs/run1 fits.csv
     """
     from partirvm import jobs
 
-    if not output.endswith((".html", ".htm")):
-        raise click.UsageError(f"{output!r} must end in .html.", click.get_current_context())
+    ending = output.rpartition(".")[2]
+    if ending not in ("html", "htm", "json", "csv"):
+        raise click.UsageError(f"{output!r} must end in .html, .json or .csv.", click.get_current_context())
     jobs.open_job(job).report().save(output, overwrite=overwrite)
-    echo(f"{output}: open it in a browser")
+    echo(f"{output}: open it in a browser" if ending.startswith("htm") else f"{output}: written")
 
 
-COMMANDS = (status, jobs, wait, abort, cancel, resume, update, report)
+@click.command()
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB JOB...")
+@click.option("--csv", "as_csv", is_flag=True, help="Print one line of CSV per job.")
+@options.as_json
+def compare(jobs: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
+    """Compare jobs: models, errors, work, and the parameters that differ.
+
+    The errors are those of the last model, on the training rows and on the held-out rows of the fit. To compare
+    models on the same test rows, run `evaluate` for each.
+
+    \b
+    Examples:
+      partirvm compare jobs/run1 jobs/run2
+      partirvm compare jobs/* --csv > runs.csv
+    """
+    from partirvm import jobs as package
+    from partirvm.report import compare
+
+    found = [compare.facts(package.open_job(job)) for job in jobs]
+    if as_csv:
+        echo(compare.as_csv(found).rstrip())
+        return
+    show(found, compare.compare_text(found, lambda name: FLAGS.get(name, name)), as_json)
+
+
+COMMANDS = (status, jobs, wait, abort, cancel, resume, update, compare, report)

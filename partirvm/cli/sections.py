@@ -17,8 +17,10 @@ SECTIONS = {
         "cancel",
         "resume",
         "update",
+        "compare",
         "report",
     ),
+    "Shell": ("completion",),
 }
 
 

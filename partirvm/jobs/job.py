@@ -92,10 +92,10 @@ class Job:
         return html_table("Job", facts)
 
     def report(self) -> Any:
-        """Return the page of the job: plan, curves, diagnostics, history. A notebook shows it; ``save`` writes it."""
-        from partirvm.report.job_page import job_page  # reports read jobs, so this cannot be imported at the start
+        """Return the report of the job: plan, curves, diagnostics, history. A notebook shows it, ``save`` writes it."""
+        from partirvm.report.report import report_of  # reports read jobs, so this cannot be imported at the start
 
-        return job_page(self)
+        return report_of(self)
 
     def state(self) -> JobState:
         """Return the state of the job, with its plan and history."""

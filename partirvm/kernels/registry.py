@@ -6,6 +6,7 @@ from typing import Any
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel
+from partirvm.options.constraints import near
 
 ALIASES = {"rbf": "gaussian"}
 """Alternative names of kernels, as in scikit-learn."""
@@ -18,5 +19,5 @@ def one_kernel(spec: dict[str, Any]) -> Kernel:
     """Return the kernel of a spec (``{"name": ..., parameters}``). Raises ``UsageError`` for an unknown name."""
     name = ALIASES.get(spec.get("name", ""), spec.get("name"))
     if name not in KERNELS:
-        raise UsageError(f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}")
+        raise UsageError(f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}{near(name, KERNELS)}")
     return KERNELS[name].from_spec(spec)

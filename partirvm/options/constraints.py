@@ -10,6 +10,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypeAlias, get_args
 
 from partirvm.errors import UsageError
@@ -36,8 +37,18 @@ class OneOf:
     def __call__(self, name: str, value: Any) -> str:
         """Return the word."""
         if not isinstance(value, str) or value not in self.words:
-            raise UsageError(f"{name} is {value!r}; known: {', '.join(self.words)}")
+            raise UsageError(f"{name} is {value!r}; known: {', '.join(self.words)}{near(value, self.words)}")
         return value
+
+
+def near(value: Any, words: Iterable[str]) -> str:
+    """Return a question that names the most similar word, empty if none is similar.
+
+    >>> near("workingset", ("basic", "working-set")), near("x", ("basic", "working-set"))
+    ("; did you mean 'working-set'?", '')
+    """
+    found = get_close_matches(str(value), list(words), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def one_of(literal: Any) -> OneOf:

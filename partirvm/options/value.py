@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from partirvm.errors import UsageError
+from partirvm.options.constraints import near
 from partirvm.options.table import TABLE
 
 
@@ -68,7 +69,9 @@ class Value:
         for key, value in params.items():
             name, nested, rest = key.partition("__")
             if name not in known:
-                raise UsageError(f"{type(self).__name__} has no {name!r}; known: {', '.join(known) or 'none'}")
+                raise UsageError(
+                    f"{type(self).__name__} has no {name!r}; known: {', '.join(known) or 'none'}{near(name, known)}"
+                )
             if nested:
                 inner = getattr(self, name)
                 if not isinstance(inner, Value):

@@ -28,6 +28,12 @@ from partirvm.strategies import schedule_of
 REFRESH = 8
 """Number of redraws per second."""
 
+WIDEST = 120
+"""Maximum width of the panel."""
+
+ABREAST = 100
+"""Width from which facts stand in two columns; a narrower panel has one, so that nothing is cut."""
+
 
 class LiveProgress(Progress):
     """Live view of the latest state. Callbacks only store values, so a fit never waits for the terminal."""
@@ -122,7 +128,7 @@ class LiveProgress(Progress):
         return Panel(Group(*body), title="partirvm", title_align="left", border_style="dim", width=self._width())
 
     def _width(self) -> int:
-        return min(self._console.width, 100)
+        return min(self._console.width, WIDEST)
 
     def _bar(self) -> Table:
         row = Table.grid(padding=(0, 2), expand=True)
@@ -151,7 +157,7 @@ class LiveProgress(Progress):
             ("peak memory", memory),
             ("log evidence", format_evidence(entry.get("log_evidence"))),
         ]
-        return _grid(*((*a, *b) for a, b in zip_longest(left, right, fillvalue=("", ""))))
+        return self._grid(left, right)
 
     def _place(self, plan: dict[str, Any]) -> tuple[str, str]:
         """Return the name and the number of the current round or level."""
@@ -163,10 +169,19 @@ class LiveProgress(Progress):
         return schedule.unit, f"{self.rounds + 1}" + (f" of {most:,}" if most else "")
 
     def _facts(self) -> Table:
-        return _grid(
-            ("time", self._time(), "peak memory", format_bytes(peak_memory())),
-            ("rows/s", format_rate(self._rate()), "", ""),
-        )
+        left = [("time", self._time()), ("rows/s", format_rate(self._rate()))]
+        return self._grid(left, [("peak memory", format_bytes(peak_memory()))])
+
+    def _grid(self, left: list[tuple[str, str]], right: list[tuple[str, str]]) -> Table:
+        """Return names and values side by side if the panel is wide enough, otherwise one below the other."""
+        abreast = self._width() >= ABREAST
+        rows = [(*a, *b) for a, b in zip_longest(left, right, fillvalue=("", ""))] if abreast else left + right
+        grid = Table.grid(padding=(0, 2), expand=True)
+        for style in ("dim", None) * (2 if abreast else 1):
+            grid.add_column(style=style, ratio=1 if style is None else None, no_wrap=True)
+        for row in rows:
+            grid.add_row(*row)
+        return grid
 
     def _time(self) -> str:
         elapsed = format_duration(time.monotonic() - self._began)
@@ -179,12 +194,3 @@ class LiveProgress(Progress):
             return None
         share = self._done / self._total if self._unit == "tile" and self._total else 1.0
         return share * self._rows / seconds
-
-
-def _grid(*rows: tuple[str, str, str, str]) -> Table:
-    grid = Table.grid(padding=(0, 2), expand=True)
-    for style in ("dim", None, "dim", None):
-        grid.add_column(style=style, ratio=1, no_wrap=True)
-    for row in rows:
-        grid.add_row(*row)
-    return grid

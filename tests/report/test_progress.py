@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 import time
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
+from partirvm.planning.units import format_bytes
 from partirvm.report.choice import progress_for
 from partirvm.report.live import LiveProgress
 from partirvm.report.progress import PlainProgress, Progress
@@ -223,6 +225,22 @@ def test_the_live_view_shows_levels_and_dense_fits(monkeypatch):
         assert "dense fits" in text
         assert "12 of 46 fits" in text
     assert "level 0: 4 fits, 1,000 candidates" in screen.getvalue()
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_the_live_view_cuts_nothing(monkeypatch, columns):
+    """The time that is left and the memory are whole on narrow and on wide terminals."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with LiveProgress(Screen()) as progress:
+        merge(progress)
+        progress._began -= 100_000.0
+        progress._remaining.seconds = lambda: 200_000.0
+        text = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", _drawn(progress))
+    assert max(len(line) for line in text.splitlines()) == columns
+    assert "27 h 46 min, about 55 h 33 min left" in text
+    assert f" of {format_bytes(SomePlan().to_json()['memory_limit'])} " in text
+    assert "…" not in text
 
 
 def _drawn(progress: LiveProgress) -> str:

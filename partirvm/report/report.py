@@ -1,43 +1,60 @@
-"""The page of a job: ``Job.report()`` and ``partirvm report``."""
+"""The report of a job: ``Job.report()`` and ``partirvm report``."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
 from partirvm.errors import PartirvmError
 from partirvm.report.basis_table import Function
+from partirvm.report.compare import as_csv
 from partirvm.report.directions_table import Direction
 from partirvm.report.page import JobFacts, page
 from partirvm.storage.destination import write_text
 
 HEIGHT = 900
-"""Height in pixels of the page inside a notebook."""
+"""Height in pixels of the page in a notebook."""
 
 
 @dataclass(frozen=True)
-class Page:
-    """A page as one HTML document without scripts. A notebook shows it below the cell."""
+class Report:
+    """The report of a job: an HTML page without scripts, and its values. A notebook shows the page below the cell."""
 
-    html: str
+    facts: JobFacts
+
+    @property
+    def html(self) -> str:
+        """The page as one document."""
+        return page(self.facts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all values of the page as plain JSON."""
+        return asdict(self.facts)
 
     def save(self, location: str, *, overwrite: bool = False) -> None:
-        """Write the page to a path or URL.
+        """Write the report to a path or URL: .json all values, .csv the table of fits, otherwise the page.
 
         Raises ``ExistsError`` if the file exists and ``overwrite`` is false, ``StorageError`` if it cannot be written.
         """
-        write_text(location, self.html, overwrite=overwrite)
+        if location.endswith(".json"):
+            text = json.dumps(self.to_json(), indent=1)
+        elif location.endswith(".csv"):
+            text = as_csv(self.facts.history)
+        else:
+            text = self.html
+        write_text(location, text, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
         style = f"width:100%;height:{HEIGHT}px;border:1px solid #ccc"
         return f'<iframe title="Report of a job" sandbox srcdoc="{escape(self.html)}" style="{style}"></iframe>'
 
 
-def job_page(job: Any) -> Page:
-    """Return the page of a job in any state. It imports and runs no code that the job names."""
-    return Page(page(_facts(job)))
+def report_of(job: Any) -> Report:
+    """Return the report of a job in any state. It imports and runs no code that the job names."""
+    return Report(_facts(job))
 
 
 def _facts(job: Any) -> JobFacts:
