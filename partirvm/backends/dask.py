@@ -7,6 +7,7 @@ offsets, Gram matrices) and rows of this process are sent once. The tasks refer 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -139,13 +140,13 @@ class DaskExecutor:
         level = self._level(n_tiles)
         tiles: dict[Any, int] = {}
         roots: list[Any] = []
-        sent = self._send([group.passes for group in groups])
+        sent = self._send([group.passes for group in groups], "pass")
         try:
             for group, passes in zip(groups, sent, strict=True):
                 total: TreeSum[_Node] = TreeSum(len(group.tiles))
                 for index, run in aligned_runs(len(group.tiles), level):
                     parts, places = self._parts(source, [group.tiles[position] for position in run])
-                    future = self._submit(run_tiles, passes, parts, places, keeping)
+                    future = self._submit(group.passes[0].name, run_tiles, passes, parts, places, keeping)
                     tiles[future] = len(run)
                     total.add(index, _Node(self, future), level)
                 roots.append(total.result().future)
@@ -179,8 +180,8 @@ class DaskExecutor:
         try:
             while len(found) < len(solves):
                 for position in islice(left, max(AHEAD * self._cluster.n_threads - len(waiting), 0)):
-                    (sent,) = self._send([solves[position]])
-                    waiting[self._submit(run_solve, sent)] = position
+                    (sent,) = self._send([solves[position]], "columns")
+                    waiting[self._submit("dense-fit", run_solve, sent)] = position
                 for future in self._finished(waiting, watch):
                     found[waiting.pop(future)] = self._result(future)
                 if progress is not None:
@@ -203,9 +204,9 @@ class DaskExecutor:
 
         def begin(number: int) -> Any:
             if not carried:
-                carried.extend(self._send([function]))
+                carried.extend(self._send([function], "model"))
             parts, _ = self._parts(source, [number])
-            return self._submit(map_tile, carried[0], parts, number)
+            return self._submit(getattr(function, "name", "tile"), map_tile, carried[0], parts, number)
 
         window = Window(tiles, begin, AHEAD * self._cluster.n_threads)
 
@@ -240,7 +241,7 @@ class DaskExecutor:
         return self._persist(lambda: self._gather(source, np.asarray(rows)))
 
     def _gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
-        future = self._submit(gather_rows, source, rows)
+        future = self._submit("gather", gather_rows, source, rows)
         try:
             found: NDArray[Any] = self._awaited(future)
             return found
@@ -271,7 +272,9 @@ class DaskExecutor:
         for block in needed:
             if block not in sent.futures:
                 first, size = block << sent.level, 1 << sent.level
-                (sent.futures[block],) = self._send([source.part(range(first, min(first + size, source.n_tiles)))])
+                (sent.futures[block],) = self._send(
+                    [source.part(range(first, min(first + size, source.n_tiles)))], "rows"
+                )
         places = [(number, needed.index(number >> sent.level)) for number in tiles]
         return [sent.futures[block] for block in needed], places
 
@@ -286,22 +289,23 @@ class DaskExecutor:
                 self._cluster.workers()
         raise ClusterError(f"workers were lost in {ATTEMPTS} attempts at the same work: {lost}") from lost
 
-    def _send(self, values: Sequence[Any]) -> list[Any]:
+    def _send(self, values: Sequence[Any], name: str) -> list[Any]:
         """Send values to workers and return their futures. Raises ``CancelledError`` if a worker is leaving."""
         if not values:
             return []
         try:
             with self._cluster.reaching():
-                futures: list[Any] = self._client.scatter(list(values), hash=False)
+                futures: dict[str, Any] = self._client.scatter({_key(name): value for value in values}, hash=False)
         except OSError as error:
             if isinstance(error, PartirvmError):
                 raise
             raise CancelledError(str(error)) from error
-        return futures
+        return list(futures.values())
 
-    def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Submit a task. Dask's dashboard shows tasks by ``name``."""
         with self._cluster.reaching():
-            return self._client.submit(function, *arguments, pure=False)
+            return self._client.submit(function, *arguments, key=_key(name), pure=False)
 
     def _finished(self, waiting: Collection[Any], watch: Watch) -> set[Any]:
         """Wait at most ``POLL`` seconds, and return the tasks that have ended. Never blocks on a broken cluster.
@@ -360,6 +364,10 @@ class _Blocks:
         self.futures: dict[int, Any] = {}
 
 
+def _key(name: str) -> str:
+    return f"{name}-{uuid.uuid4().hex}"
+
+
 class _Node:
     """A node of the summation tree on the cluster. Adding two nodes submits a task that adds their values."""
 
@@ -367,4 +375,4 @@ class _Node:
         self.executor, self.future = executor, future
 
     def __add__(self, other: _Node) -> _Node:
-        return _Node(self.executor, self.executor._submit(add_nodes, self.future, other.future))
+        return _Node(self.executor, self.executor._submit("sum", add_nodes, self.future, other.future))

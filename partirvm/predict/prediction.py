@@ -7,7 +7,7 @@ import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ class PredictTile:
 
     The values are the ``values`` of a model, given as ``predictive``, and those of an ``interval`` after them.
     """
+
+    name: ClassVar[str] = "predict"
 
     model: AnyModel
     interval: OfRows | None = None

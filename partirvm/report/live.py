@@ -31,7 +31,7 @@ REFRESH = 8
 WIDEST = 120
 """Maximum width of the panel."""
 
-ABREAST = 100
+ABREAST = 120
 """Width from which facts stand in two columns; a narrower panel has one, so that nothing is cut."""
 
 

@@ -84,9 +84,9 @@ def begun(monkeypatch):
         else:
             submit = executor._submit
 
-            def submitted(function, *arguments):
+            def submitted(name, function, *arguments):
                 found.extend([function] * (function is run_solve))
-                return submit(function, *arguments)
+                return submit(name, function, *arguments)
 
             monkeypatch.setattr(executor, "_submit", submitted)
         return found
