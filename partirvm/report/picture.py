@@ -105,10 +105,11 @@ def draw(landscape: Landscape) -> Any:
         sheet = Sheet(landscape)
         _relief(sheet, 0, landscape, landscape.elevation, "a  Terrain (m)")
         _relief(sheet, 1, landscape, landscape.mean, "b  Predicted mean (m)")
-        std, error = landscape.std, landscape.mean - landscape.elevation
-        _map(sheet, (0, 2), landscape, std, "c  Predicted standard deviation (m)", "magma", _range(std))
-        _vectors(sheet, landscape, f"d  {len(landscape.vectors):,} relevance vectors")
+        error = landscape.mean - landscape.elevation
         width = float(np.quantile(np.abs(error), 0.99))
+        title = "c  Predicted standard deviation (m)"  # on the scale of the errors: an even map is drawn as even
+        _map(sheet, (0, 2), landscape, landscape.std, title, "magma", (0.0, width))
+        _vectors(sheet, landscape, f"d  {len(landscape.vectors):,} relevance vectors")
         _map(sheet, (1, 1), landscape, error, "e  Predicted mean − terrain (m)", "RdBu_r", (-width, width))
         rounds(sheet.axes(1, 2, 34, MAP - 34), landscape.history, "f  Error of each round", "m")
         for text, y, size, weight in ((landscape.title, 30, 12, "bold"), (landscape.subtitle, 58, 8.5, "normal")):

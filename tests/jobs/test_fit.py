@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import fsspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -142,12 +143,14 @@ def test_predictions_never_replace_what_is_no_prediction(folder, tmp_path):
     assert predict.predict(job, str(data), str(tmp_path / "out.zarr")) == 50
 
 
-def test_predictions_are_not_written_to_urls(folder, tmp_path, monkeypatch):
-    """UsageError, and no folder called ``memory:``."""
+def test_predictions_are_written_to_urls(folder, tmp_path, monkeypatch):
+    """The bytes of a local file, and no folder called ``memory:``."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="local files only"):
-        predict.predict(str(folder / "job"), str(folder / "test.zarr"), "memory://out.csv")
+    job, data = str(folder / "job"), str(folder / "test.zarr")
+    predict.predict(job, data, "memory://out.csv")
     assert not list(tmp_path.iterdir())
+    predict.predict(job, data, "out.csv")
+    assert fsspec.filesystem("memory").cat_file("/out.csv") == (tmp_path / "out.csv").read_bytes()
 
 
 def test_far_rows_are_counted(folder, tmp_path):
