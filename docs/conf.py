@@ -1,0 +1,84 @@
+"""Sphinx configuration of the site. ``.ci/docs`` builds it; warnings are errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import partirvm
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_extensions"))
+
+project = "partirvm"
+author = "The partirvm developers"
+copyright = f"2026, {author}"
+version = release = partirvm.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "matplotlib.sphinxext.plot_directive",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_design",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+    "option_tables",
+    "command_pages",
+]
+
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = ["_build", "_extensions", "figures", "gallery", "gallery_built/**/*.ipynb"]
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+add_module_names = False
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+plot_include_source = False
+plot_html_show_formats = False
+plot_html_show_source_link = False
+plot_formats = [("png", 150)]
+plot_basedir = str(HERE / "figures")
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "gallery_built",
+    "filename_pattern": "/plot_",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "min_reported_time": 1,
+    "plot_gallery": os.environ.get("PARTIRVM_GALLERY", "1") == "1",
+    "doc_module": ("partirvm",),
+    "backreferences_dir": "api/generated/backreferences",
+    "reference_url": {"partirvm": None},
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "partirvm"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "partirvm"},
+    "github_url": "https://github.com/partirvm/partirvm",
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 6,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_context = {"default_mode": "auto"}
