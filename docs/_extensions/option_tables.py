@@ -26,7 +26,6 @@ class OptionTable(SphinxDirective):
 
     def _item(self, row: Any) -> nodes.definition_list_item:
         term = nodes.term("", "", nodes.literal(text=row.name), nodes.Text("  "), nodes.literal(text=row.flag))
-        default = "none" if row.default is None else str(row.default)
         text = nodes.paragraph(
             "", "", nodes.Text(f"{row.help} Default: "), nodes.literal(text=default), nodes.Text(".")
         )

@@ -153,7 +153,7 @@ def test_the_image_gets_what_the_build_needs_and_no_more():
     needed = {
         *project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"],
         *project["project"]["license-files"],
-        project["project"]["readme"],
+        *(part["path"] for part in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]),
         "pyproject.toml",
     }
     copied = {name for verb, rest in DOCKERFILE if verb == "COPY" for name in rest.split()[:-1]}
