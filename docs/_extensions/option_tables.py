@@ -26,9 +26,8 @@ class OptionTable(SphinxDirective):
 
     def _item(self, row: Any) -> nodes.definition_list_item:
         term = nodes.term("", "", nodes.literal(text=row.name), nodes.Text("  "), nodes.literal(text=row.flag))
-        text = nodes.paragraph(
-            "", "", nodes.Text(f"{row.help} Default: "), nodes.literal(text=default), nodes.Text(".")
-        )
+        default = nodes.literal(text="none" if row.default is None else str(row.default))
+        text = nodes.paragraph("", f"{row.help} Default: ", default, nodes.Text("."))
         return nodes.definition_list_item("", term, nodes.definition("", text))
 
 
