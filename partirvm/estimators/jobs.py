@@ -23,6 +23,20 @@ def plan(
 
     DATA and validation are paths or URLs of what ``ingest`` made. Raises ``UsageError`` for anything else,
     ``MemoryLimitError`` if the fit needs more memory than allowed, and the errors of ``fit``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor, ingest, plan
+    >>> X = np.linspace(-5, 5, 300)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=300)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> _ = ingest((X, y), f"{folder.name}/rows.zarr")
+    >>> found = plan(RVMRegressor(gamma=2.0, strategy="working-set", partition_size=20), f"{folder.name}/rows.zarr")
+    >>> found.partition_size
+    20
+    >>> folder.cleanup()
     """
     _require_places("plan", data, validation)
     held_out = None if validation is None else os.fspath(validation)
@@ -47,6 +61,23 @@ def submit(
 
     DATA and validation are paths or URLs of what ``ingest`` made. Raises ``ExistsError`` if JOB exists,
     unless ``overwrite``, and errors that can be found without reading rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor, ingest, submit
+    >>> X = np.linspace(-5, 5, 300)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=300)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> _ = ingest((X, y), f"{folder.name}/rows.zarr")
+    >>> model = RVMRegressor(gamma=2.0, strategy="working-set", partition_size=20, max_rounds=2)
+    >>> job = submit(model, f"{folder.name}/rows.zarr", f"{folder.name}/job")
+    >>> job.wait(timeout=60).value
+    'done'
+    >>> job.model().n_vectors < 40
+    True
+    >>> folder.cleanup()
     """
     _require_places("submit", data, validation)
     return jobs.submit(

@@ -68,6 +68,19 @@ def save_model(
         If the location exists already, or cannot be written.
     NotFittedError
         For an estimator that is not fitted.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor, load_model, save_model
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> model = RVMRegressor(gamma=2.0).fit(X, np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=100))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(model, f"{folder}/sinc.rvm")
+    ...     again = load_model(f"{folder}/sinc.rvm")
+    >>> np.array_equal(again.predict(X), model.predict(X))
+    True
     """
     location = os.fspath(location)
     if isinstance(model, Model | ClassModel):
@@ -121,6 +134,19 @@ def load_model(
         If the location holds something else, or a file of another version of partirvm.
     UsageError
         If ``allow_code`` is needed; the message names the functions.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor, load_model, save_model
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> model = RVMRegressor(gamma=2.0).fit(X, np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=100))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(model, f"{folder}/sinc.rvm")
+    ...     again = load_model(f"{folder}/sinc.rvm")
+    >>> np.array_equal(again.predict(X), model.predict(X))
+    True
     """
     location = os.fspath(location)
     job = Job(location, storage_options=storage_options)

@@ -58,7 +58,24 @@ def require_shared(*places: str) -> None:
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
-    """Return the job in this folder. Raises ``MissingDataError`` if there is no job."""
+    """Return the job in this folder. Raises ``MissingDataError`` if there is no job.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor, ingest, open_job, submit
+    >>> X = np.linspace(-5, 5, 300)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=300)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> _ = ingest((X, y), f"{folder.name}/rows.zarr")
+    >>> model = RVMRegressor(gamma=2.0, strategy="working-set", partition_size=20, max_rounds=2)
+    >>> _ = submit(model, f"{folder.name}/rows.zarr", f"{folder.name}/job").wait(timeout=60)
+    >>> job = open_job(f"{folder.name}/job")  # in any process that can read the folder
+    >>> job.progress()["status"]
+    'done'
+    >>> folder.cleanup()
+    """
     opened = Job(os.fspath(job))
     opened.store.spec()
     return opened

@@ -21,7 +21,18 @@ from partirvm.options.value import Value, held
 
 @dataclass(eq=False)
 class Sample(Value):
-    """Fits see one random sample of ``rows`` rows, which all of them share; "auto" is 20·P."""
+    """Fits see one random sample of ``rows`` rows, which all of them share; "auto" is 20·P.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor, Sample, SplitMerge
+    >>> X = np.linspace(-5, 5, 400)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(gamma=2.0, strategy=SplitMerge(fit_rows=Sample(200)), partition_size=50).fit(X, y)
+    >>> model.history_[0]["rows"], model.history_[-1]["rows"]
+    (200, 400)
+    """
 
     name = "sample"
     of = ("fit_rows", "last_rows")
@@ -33,6 +44,17 @@ class Growing(Value):
     """Intermediate fits use a random sample of at least 200 rows per column, which grows with the columns.
 
     It begins with ``rows`` rows; "auto" is 200·P.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Growing, RVMRegressor, WorkingSet
+    >>> X = np.linspace(-5, 5, 400)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> strategy = WorkingSet(fit_rows=Growing(100))
+    >>> model = RVMRegressor(gamma=2.0, strategy=strategy, partition_size=10, max_rounds=3).fit(X, y)
+    >>> model.history_[0]["rows"] < model.history_[-1]["rows"]
+    True
     """
 
     name = "growing"
@@ -53,6 +75,17 @@ class ActiveSet(Value):
     bound : float or None
         ν: precision α of rows that are not candidates; in a regression, candidates with a larger one are deleted. The
         paper's is e⁵. None: 1, and candidates are deleted by evidence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import ActiveSet, RVMRegressor, WorkingSet
+    >>> X = np.linspace(-5, 5, 200)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> strategy = WorkingSet(selection=ActiveSet(batch=20, threshold=0.5))
+    >>> model = RVMRegressor(gamma=2.0, strategy=strategy).fit(X, y)
+    >>> model.score(X, y) > 0.85
+    True
     """
 
     name = "map-weight"
@@ -68,6 +101,17 @@ class Partition(Value):
 
     The noise is estimated from the residuals of ``noise_rows`` other rows (None means all rows), every ``noise_every``
     iterations. A classification has no noise to estimate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Partition, RVMRegressor, SplitMerge
+    >>> X = np.linspace(-5, 5, 200)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> literal = SplitMerge(fit_rows=Partition(noise_rows=None))
+    >>> model = RVMRegressor(gamma=2.0, strategy=literal, partition_size=50).fit(X, y)
+    >>> model.score(X, y) > 0.9
+    True
     """
 
     name = "partition"
@@ -106,6 +150,16 @@ class Basic(Strategy):
     ----------
     last_rows : {"full", "sample", "partition"}, Sample or Partition
         Rows that this fit sees; anything but "full" is for comparisons.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Basic, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(gamma=2.0, strategy=Basic()).fit(X, y)
+    >>> len(model.history_), model.n_relevance_vectors_ < 50
+    (1, True)
     """
 
     name = "basic"
@@ -130,6 +184,16 @@ class SplitMerge(Strategy):
         What it is a fraction of: the candidates that the fit began with, or P.
     heuristic_rows : int
         Most rows on which ``partition_size="auto"`` measures.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor, SplitMerge
+    >>> X = np.linspace(-5, 5, 200)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(gamma=2.0, strategy=SplitMerge(stop_fraction=0.6), partition_size=50).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
     """
 
     name = "split-merge"
@@ -145,6 +209,16 @@ class Incremental(Strategy):
     """Partitions join the kept vectors one after the other, each as candidates.
 
     Parameters are those of ``SplitMerge``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Incremental, RVMRegressor
+    >>> X = np.linspace(-5, 5, 200)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(gamma=2.0, strategy=Incremental(), partition_size=50).fit(X, y)
+    >>> len(model.history_)
+    4
     """
 
     name = "incremental"
@@ -167,6 +241,17 @@ class WorkingSet(Strategy):
         data). Mislabelled rows have the largest errors. "auto" is "error", and "gain" for classes.
     fit_rows, last_rows, stop_fraction, stop_rule, heuristic_rows
         As of ``SplitMerge``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor, WorkingSet
+    >>> X = np.linspace(-5, 5, 500)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> strategy = WorkingSet(selection="gain")
+    >>> model = RVMRegressor(gamma=2.0, strategy=strategy, partition_size=20, max_rounds=3).fit(X, y)
+    >>> [entry["kind"] for entry in model.history_]
+    ['round', 'round', 'final']
     """
 
     name = "working-set"
@@ -197,6 +282,15 @@ class Auto(Solver):
     max_iterations : int or None
         Maximum number of iterations of a regression fit, or of passes of a classification fit. None means 500
         iterations (5,000 with "em") or 200 passes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Auto, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> RVMRegressor(gamma=2.0, solver=Auto(max_iterations=200)).fit(X, y).score(X, y) > 0.95
+    True
     """
 
     name = "auto"
@@ -219,6 +313,16 @@ class FixedPoint(Solver):
         A fit ends when no α changes by ``alpha_tol``, and β by less than ``beta_tol``, in one iteration. None for both:
         when the evidence changes by less than ``tol``. All three thresholds are absolute, as in the literature, and
         refer to the standardised problem.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import FixedPoint, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> tipping = FixedPoint(alpha_limit=1e9, alpha_tol=1e-3, beta_tol=1e-3)
+    >>> RVMRegressor(gamma=2.0, solver=tipping).fit(X, y).score(X, y) > 0.95
+    True
     """
 
     name = "fixed-point"
@@ -239,6 +343,15 @@ class Fast(Solver):
         Order of the steps: the one with the largest gain, or a random one of those that gain.
     max_iterations : int or None
         The same as for ``Auto``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Fast, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> RVMRegressor(gamma=2.0, solver=Fast(actions="best")).fit(X, y).score(X, y) > 0.85
+    True
     """
 
     name = "fast"
@@ -255,6 +368,16 @@ class Noise(Value):
     prior : pair of float
         Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ². It acts like 2c additional rows with a sum
         of squared residuals of 2d, in the squared unit of the target. (0, 0) is flat in log σ².
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Noise, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> known = RVMRegressor(gamma=2.0, noise_variance=Noise(prior=(1e6, 1e4)), noise="constant").fit(X, y)
+    >>> round(float(known.model_.evidence_noise), 3)  # the prior has the mean 0.01 and outweighs 100 rows
+    0.01
     """
 
     name = "estimate"
@@ -275,6 +398,16 @@ class AlphaPrior(Value):
     fixed : None or dict of str and float
         Precisions that are not updated, by the name of their basis function: "bias" or another of ``basis_names_``.
         These basis functions are never deleted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import AlphaPrior, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(gamma=2.0, alpha_prior=AlphaPrior(fixed={"bias": 1e-6})).fit(X, y)
+    >>> dict(zip(model.basis_names_, model.basis_alpha_.tolist()))
+    {'bias': 1e-06}
     """
 
     name = "gamma"
@@ -328,6 +461,16 @@ class Radial(KernelFamily):
         combinations beside the features; or "auto", which takes directions where they predict better.
 
     The other parameters are those of ``KernelFamily``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor, Radial
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(kernel=Radial(metric="widths")).fit(X, y)
+    >>> type(model.kernel_).__name__ in {"Gaussian", "Matern32", "Matern52"}
+    True
     """
 
     name = "auto"
@@ -335,43 +478,120 @@ class Radial(KernelFamily):
 
 
 class Gaussian(Radial):
-    """k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)."""
+    """k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Gaussian, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(kernel=Gaussian(gamma=2.0, multiples=(1, 4))).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    """
 
     name = "gaussian"
 
 
 class Laplacian(KernelFamily):
-    """k(x, z) = exp(−Σ_j gamma_j |x_j − z_j|)."""
+    """k(x, z) = exp(−Σ_j gamma_j |x_j − z_j|).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Laplacian, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(kernel=Laplacian(gamma=0.5), strategy="working-set", partition_size=20, max_rounds=1)
+    >>> model.set_params(random_state=0).fit(X, y).score(X, y) > 0.8
+    True
+    """
 
     name = "laplacian"
 
 
 class Matern32(Radial):
-    """Matérn kernel of smoothness 3/2."""
+    """Matérn kernel of smoothness 3/2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Matern32, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(kernel=Matern32(gamma=1.0)).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    """
 
     name = "matern32"
 
 
 class Matern52(Radial):
-    """Matérn kernel of smoothness 5/2."""
+    """Matérn kernel of smoothness 5/2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Matern52, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(kernel=Matern52(gamma=1.0)).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    """
 
     name = "matern52"
 
 
 class Polynomial(KernelFamily):
-    """k(x, z) = (Σ_j gamma_j x_j z_j + 1)³; of another degree give ``partirvm.kernels.Polynomial``."""
+    """k(x, z) = (Σ_j gamma_j x_j z_j + 1)³; of another degree give ``partirvm.kernels.Polynomial``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Polynomial, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = X[:, 0] ** 3 - 10 * X[:, 0] + np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(kernel=Polynomial(gamma=1.0)).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    """
 
     name = "polynomial"
 
 
 class Sigmoid(KernelFamily):
-    """k(x, z) = tanh(Σ_j gamma_j x_j z_j + coef0), as ``partirvm.kernels.Sigmoid`` has it by default."""
+    """k(x, z) = tanh(Σ_j gamma_j x_j z_j + coef0), as ``partirvm.kernels.Sigmoid`` has it by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor, Sigmoid
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.tanh(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(kernel=Sigmoid(gamma=1.0)).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    """
 
     name = "sigmoid"
 
 
 class Categorical(KernelFamily):
-    """Categories that agree or not: Π_j exp(−gamma_j [x_j ≠ z_j])."""
+    """Categories that agree or not: Π_j exp(−gamma_j [x_j ≠ z_j]).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Categorical, RVMRegressor
+    >>> X = np.stack(np.meshgrid(np.arange(6), np.arange(7)), axis=-1).reshape(-1, 2)  # two codes
+    >>> y = np.array([0.0, 3.0, -1.0, 5.0, 2.0, 4.0])[X[:, 0]] + 0.1 * np.random.default_rng(0).normal(size=42)
+    >>> model = RVMRegressor(kernel=Categorical(gamma=(2.0, 0.01)), standardize=False, noise_variance=0.01).fit(X, y)
+    >>> model.predict([[0, 3], [1, 3], [2, 3]]).round().astype(int)
+    array([ 0,  3, -1])
+    """
 
     name = "categorical"
 

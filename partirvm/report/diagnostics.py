@@ -72,6 +72,17 @@ class DiagnosticsDisplay:
     figure_ : matplotlib Figure
     axes_ : list of matplotlib Axes
         One for each panel; set by ``plot``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> from partirvm import DiagnosticsDisplay, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=100)
+    >>> display = DiagnosticsDisplay.from_estimator(RVMRegressor(gamma=2.0).fit(X, y), X, y, figure=Figure())
+    >>> display.axes_[0].get_xlabel() != ""
+    True
     """
 
     figure_: Any
