@@ -28,10 +28,11 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "option_tables",
     "command_pages",
+    "project_files",
 ]
 
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build", "_extensions", "figures", "gallery", "gallery_built/**/*.ipynb"]
+exclude_patterns = ["_build", "_extensions", "_templates", "figures", "gallery", "gallery_built/**/*.ipynb"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 3
@@ -66,6 +67,7 @@ sphinx_gallery_conf = {
     "reference_url": {"partirvm": None},
 }
 
+templates_path = ["_templates"]
 html_theme = "pydata_sphinx_theme"
 html_title = "partirvm"
 html_static_path = ["_static"]
@@ -77,6 +79,7 @@ html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "header_links_before_dropdown": 6,
+    "navbar_persistent": ["search-button"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],

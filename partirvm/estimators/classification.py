@@ -133,9 +133,10 @@ class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : ndarray of shape (K,), of y's own dtype, in the order of the columns of probabilities
-    relevance_vectors_ : ndarray of shape (n_relevance_vectors_, d), in the units of X
-    n_relevance_vectors_ : int, the bias and basis functions not counted
-    weights_ : ndarray of shape (n_relevance_vectors_,) for two classes, otherwise (K, n_relevance_vectors_)
+    n_relevance_vectors_ : int
+        M, the number of relevance vectors. The bias and basis functions are not counted.
+    relevance_vectors_ : ndarray of shape (M, d), in the units of X
+    weights_ : ndarray of shape (M,) for two classes, otherwise (K, M)
     alpha_ : ndarray of the same shape; infinite, with a weight of zero, for a vector that a class does not use
     intercept_ : float for two classes, otherwise ndarray of shape (K,)
     log_evidence_ : float, nats; a prior adds its log density in log α, less the largest value of that

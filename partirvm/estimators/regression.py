@@ -121,16 +121,16 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):  # type: ignore[misc]
 
     Attributes
     ----------
-    relevance_vectors_ : ndarray of shape (n_relevance_vectors_, d), in the units of X
-    n_relevance_vectors_ : int, the bias and basis functions not counted
-    weights_, alpha_ : ndarray of shape (n_relevance_vectors_,), of the standardised problem
-    determinedness_ : ndarray of shape (n_relevance_vectors_,); γ of each weight: 1 if the data determine it, 0 if the
-        prior does
+    n_relevance_vectors_ : int
+        M, the number of relevance vectors. The bias and basis functions are not counted.
+    relevance_vectors_ : ndarray of shape (M, d), in the units of X
+    weights_, alpha_ : ndarray of shape (M,), of the standardised problem
+    determinedness_ : ndarray of shape (M,); γ of each weight: 1 if the data determine it, 0 if the prior does
     intercept_ : float, in the target's unit
     noise_variance_ : float, in the target's unit squared (∞ or 0 where that is beyond a double's range, as of targets
         near 1e200; predictions are not). The estimate from the errors of rows left out (``core.left_out``), or the
         value of maximum evidence if no rows were left out. ``model_.evidence_noise`` is always the latter.
-        Of T targets ``weights_`` is (n_relevance_vectors_, T), ``intercept_`` and ``noise_variance_`` are (T,).
+        Of T targets ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
     log_evidence_ : float, nats, of the target in its own units, of T targets of all together; a prior adds its log
         density in log α and log σ², less the largest value of that
     basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the loss of evidence, in nats,

@@ -1,4 +1,4 @@
-"""The Laplacian (ℓ1) kernel k(x, z) = exp(−Σ_j gamma_j |x_j − z_j|)."""
+"""The Laplacian (ℓ1) kernel ``k(x, z) = exp(−Σ_j gamma_j |x_j − z_j|)``."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class PreparedLaplacian:
         by_groups(out, write)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_j = −k gamma_j |x_j − z_j|."""
+        """Return the weighted sum of ``∂k/∂ log gamma_j = −k gamma_j |x_j − z_j|``."""
         U, steps = self._scaled(points), np.empty((GROUP, len(points)))
         total = np.zeros(len(self.widths))
         for some in runs(self.centres.shape[1]):

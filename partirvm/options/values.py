@@ -478,7 +478,7 @@ class Radial(KernelFamily):
 
 
 class Gaussian(Radial):
-    """k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²).
+    """``k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)``.
 
     Examples
     --------
@@ -495,7 +495,7 @@ class Gaussian(Radial):
 
 
 class Laplacian(KernelFamily):
-    """k(x, z) = exp(−Σ_j gamma_j |x_j − z_j|).
+    """``k(x, z) = exp(−Σ_j gamma_j |x_j − z_j|)``.
 
     Examples
     --------
@@ -546,7 +546,7 @@ class Matern52(Radial):
 
 
 class Polynomial(KernelFamily):
-    """k(x, z) = (Σ_j gamma_j x_j z_j + 1)³; of another degree give ``partirvm.kernels.Polynomial``.
+    """``k(x, z) = (Σ_j gamma_j x_j z_j + 1)³``; of another degree give ``partirvm.kernels.Polynomial``.
 
     Examples
     --------
@@ -563,7 +563,7 @@ class Polynomial(KernelFamily):
 
 
 class Sigmoid(KernelFamily):
-    """k(x, z) = tanh(Σ_j gamma_j x_j z_j + coef0), as ``partirvm.kernels.Sigmoid`` has it by default.
+    """``k(x, z) = tanh(Σ_j gamma_j x_j z_j + coef0)``, as ``partirvm.kernels.Sigmoid`` has it by default.
 
     Examples
     --------
@@ -580,7 +580,7 @@ class Sigmoid(KernelFamily):
 
 
 class Categorical(KernelFamily):
-    """Categories that agree or not: Π_j exp(−gamma_j [x_j ≠ z_j]).
+    """Categories that agree or not: ``Π_j exp(−gamma_j [x_j ≠ z_j])``.
 
     Examples
     --------
