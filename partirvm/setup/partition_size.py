@@ -1,4 +1,4 @@
-"""Choose the partition size by the √(N·d) sparseness heuristic of Ben-Shimon & Shmilovici (2006, §4).
+"""Choose the partition size by the √(N·d) sparseness heuristic of Ben-Shimon & Shmilovici (2006, §3.1).
 
 ρ is the fraction of rows that a basic RVM on √(N·d) random rows keeps as vectors. Small partitions suffice for sparse
 problems; dense problems need large partitions. (The paper prints the middle line with a reversed sign.)

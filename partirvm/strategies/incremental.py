@@ -26,7 +26,7 @@ from partirvm.strategies.rounds import Answer, Phase, RoundsState
 
 
 class Incremental(Relearning[RoundsState]):
-    """The incremental strategy of Ben-Shimon & Shmilovici (2006, §3.3): the partitions join in order, one a round."""
+    """The incremental strategy of Ben-Shimon & Shmilovici (2006, §2.2): the partitions join in order, one a round."""
 
     name = "incremental"
     schedule: ClassVar[Schedule] = InOrder(name)

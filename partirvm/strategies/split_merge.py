@@ -89,7 +89,7 @@ Answer: TypeAlias = tuple[State, tuple[Instruction, ...]]
 
 
 class SplitMerge:
-    """The split-and-merge strategy of Ben-Shimon & Shmilovici (2006, §3.2)."""
+    """The split-and-merge strategy of Ben-Shimon & Shmilovici (2006, §2.1)."""
 
     name = "split-merge"
     schedule: ClassVar[Schedule] = ByLevel(name)

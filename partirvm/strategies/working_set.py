@@ -95,7 +95,7 @@ class WorkingSetState(RoundsState):
 
 
 class WorkingSet(Relearning[WorkingSetState]):
-    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §3.4); by default fits use all rows."""
+    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §2.3); by default fits use all rows."""
 
     name = "working-set"
     schedule: ClassVar[Schedule] = Chosen(name)

@@ -471,7 +471,7 @@ def test_distinct_points(points, present):
     ],
 )
 def test_the_partition_size_has_the_papers_values(n, d, rho, expected):
-    """⌈f·√(N·d)⌉: √(6144·8) and √(6144·32) with f = 0.2, 0.6 and 1 (Ben-Shimon & Shmilovici 2006, §4)."""
+    """⌈f·√(N·d)⌉: √(6144·8) and √(6144·32) with f = 0.2, 0.6 and 1 (Ben-Shimon & Shmilovici 2006, §3.1)."""
     assert partition_size(n, d, rho) == expected
 
 
