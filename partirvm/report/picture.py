@@ -86,8 +86,9 @@ class Sheet:
         return axis
 
     def bar(self, row: int, column: int, mappable: Any) -> None:
-        """Draw a colour bar beside a map."""
-        bar = self.figure.colorbar(mappable, cax=self.axes(row, column, MAP + 9, 12), extend="both")
+        """Draw a colour bar beside a map. Only limits that values may exceed have an arrow: not a lower limit of 0."""
+        extend = "max" if mappable.norm.vmin == 0.0 else "both"
+        bar = self.figure.colorbar(mappable, cax=self.axes(row, column, MAP + 9, 12), extend=extend)
         bar.outline.set_linewidth(0.5)
         bar.ax.tick_params(length=2, pad=2)
 
