@@ -1,0 +1,34 @@
+"""The README: short, its links lead somewhere, and its Python runs as pasted and prints what the text states."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "README.md").read_text()
+
+
+def test_it_is_short():
+    assert len(TEXT.splitlines()) <= 120
+
+
+def test_its_links_and_pictures_are_files():
+    """Links to other sites are not checked."""
+    targets = re.findall(r"\]\(((?!https?:|#)[^)#]+)", TEXT)
+    assert len(targets) > 10
+    assert not [target for target in targets if not (ROOT / target).exists()]
+
+
+def test_its_python_runs_as_pasted(tmp_path):
+    """Features 0 to 4 have an effect by the formula of Friedman#1, features 5 to 9 have none."""
+    (block,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", block], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"R² (0\.\d+) with (\d+) of 1500 rows\n([\d.]+)% in the 95 % intervals", done.stdout)
+    assert float(found[1]) > 0.94
+    assert int(found[2]) < 100
+    assert 92 <= float(found[3]) <= 97
+    assert "used: [ True  True  True  True  True False False False False False]" in done.stdout
