@@ -28,6 +28,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "option_tables",
     "command_pages",
+    "error_messages",
 ]
 
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
