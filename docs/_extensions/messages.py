@@ -1,7 +1,7 @@
 """Messages of the library, read from its sources.
 
-A message is the text of the sources with "…" in place of each value. ``tests/docs/test_troubleshooting.py`` compares the
-page on troubleshooting with these lists.
+A message is the text of the sources with "…" in place of each value. ``tests/docs/test_troubleshooting.py`` compares
+the page on troubleshooting with these lists.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def _text(node: ast.expr) -> str | None:
             return text
         case ast.JoinedStr(values=parts):
             return "".join(_text(part) or VALUE for part in parts)
-        case ast.FormattedValue(value=ast.IfExp(body=ast.Constant(value=str(one)), orelse=ast.Constant(value=str(two)))):
+        case ast.FormattedValue(
+            value=ast.IfExp(body=ast.Constant(value=str(one)), orelse=ast.Constant(value=str(two)))
+        ):
             return f"{one} or {two}" if one and two else VALUE
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return (_text(left) or VALUE) + (_text(right) or VALUE)

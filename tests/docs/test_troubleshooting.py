@@ -1,4 +1,4 @@
-"""The page on troubleshooting holds every advice, warning and note of the sources, so that it cannot become outdated."""
+"""The page on troubleshooting holds every advice, warning and note of the sources, so that it stays complete."""
 
 from __future__ import annotations
 
