@@ -29,6 +29,7 @@ extensions = [
     "option_tables",
     "command_pages",
     "project_files",
+    "error_messages",
 ]
 
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
@@ -73,6 +74,7 @@ html_title = "partirvm"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
+html_sidebars = {page: [] for page in ("why", "start", "reliability", "troubleshooting", "benchmarks", "developers")}
 html_theme_options = {
     "logo": {"text": "partirvm"},
     "github_url": "https://github.com/partirvm/partirvm",

@@ -1,0 +1,101 @@
+"""Messages of the library, read from its sources.
+
+A message is the text of the sources with "…" in place of each value. ``tests/docs/test_troubleshooting.py`` compares
+the page on troubleshooting with these lists.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import partirvm
+from partirvm import errors
+
+SOURCES = Path(partirvm.__file__).parent
+
+VALUE = "…"
+
+
+def template(node: ast.expr) -> str | None:
+    """Return the text of an expression with "…" for each value, or None if the expression has no fixed text."""
+    found = _text(node)
+    if found is None or not re.search(r"\w", found):
+        return None
+    return re.sub(rf"{VALUE}({VALUE})+", VALUE, re.sub(r"\s+", " ", found)).strip()
+
+
+def _text(node: ast.expr) -> str | None:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(_text(part) or VALUE for part in parts)
+        case ast.FormattedValue(
+            value=ast.IfExp(body=ast.Constant(value=str(one)), orelse=ast.Constant(value=str(two)))
+        ):
+            return f"{one} or {two}" if one and two else VALUE
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return (_text(left) or VALUE) + (_text(right) or VALUE)
+    return None
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    """Yield the name and the syntax tree of each module."""
+    for path in sorted(SOURCES.rglob("*.py")):
+        yield path.relative_to(SOURCES).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def warned() -> Iterator[tuple[str, str, ast.expr]]:
+    """Yield the module, the category and the expression of the message of each call of ``warnings.warn``."""
+    for module, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn":
+                yield module, ast.unparse(node.args[1]), node.args[0]
+
+
+def noted() -> Iterator[str]:
+    """Yield the notes of plans: texts in tuples named ``notes`` or ``held``, and what is appended to ``remarks``."""
+    for module, tree in trees():
+        if not module.startswith(("setup/", "planning/")):
+            continue
+        for node in ast.walk(tree):
+            match node:
+                case ast.AugAssign(target=ast.Name(id="notes"), value=ast.Tuple(elts=texts)):
+                    pass
+                case ast.Assign(targets=[ast.Name(id="notes" | "held")], value=ast.Tuple(elts=texts)):
+                    pass
+                case ast.keyword(arg="notes", value=ast.Tuple(elts=texts)):
+                    pass
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="remarks"), attr="append"), args=texts):
+                    pass
+                case _:
+                    continue
+            yield from filter(None, map(template, texts))
+
+
+def remarked() -> Iterator[str]:
+    """Yield the warnings of an ingest, which the function ``_remarks`` makes."""
+    tree = dict(trees())["data/ingestion.py"]
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and function.name == "_remarks":
+            for node in ast.walk(function):
+                if isinstance(node, ast.Yield) and node.value is not None:
+                    text = template(node.value)
+                    assert text is not None
+                    yield text
+
+
+def error_messages() -> dict[str, list[str]]:
+    """Return the messages of each class of errors, wherever such an error is made."""
+    known = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+    found: dict[str, set[str]] = {}
+    for _, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known and node.args:
+                text = template(node.args[0])
+                if text is not None:
+                    found.setdefault(node.func.id, set()).add(text)
+    return {name: sorted(texts, key=lambda text: text.lstrip(f"{VALUE}: ").lower()) for name, texts in found.items()}

@@ -1,0 +1,41 @@
+"""The page for newcomers: its blocks of Python and its commands run in their order, and end well."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from partirvm.cli import main
+
+PAGE = Path(__file__).parents[2] / "docs" / "start.md"
+
+
+def without_numbers(text):
+    """The words of an output, without numbers, which may differ in their digits, and without times and sizes."""
+    return re.sub(r"[-−]?\d[\d,.]*( [KMG]iB| m?s\b)?", "#", text).split()
+
+
+@pytest.mark.slow
+def test_the_page_runs_as_it_is_pasted(tmp_path, monkeypatch, capsys):
+    """Each output has the words of the page. A file between two blocks is where the page says."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert [kind for kind, _ in blocks].count("console") == 6
+    names = {"__name__": "__main__"}
+    for position, (kind, text) in enumerate(blocks):
+        if kind == "python":
+            exec(compile(text, f"block {position}", "exec"), names)
+            shown = blocks[position + 1 : position + 2]
+            expected = shown[0][1] if shown and shown[0][0] == "text" else ""
+        elif kind == "console":
+            command, _, expected = text.partition("\n")
+            assert main(shlex.split(command.removeprefix("$ partirvm "))) == 0
+        else:
+            continue
+        assert without_numbers(capsys.readouterr().out) == without_numbers(expected)
+    assert Path("report.html").stat().st_size > 10_000
+    assert np.isfinite(names["rows"]["mean"]).all()

@@ -1,0 +1,69 @@
+"""The page on troubleshooting holds every advice, warning and note of the sources, so that it stays complete."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from partirvm import errors
+from partirvm.core.termination import Termination
+from partirvm.jobs.state import Status
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+sys.path.insert(0, str(DOCS / "_extensions"))
+
+import messages  # noqa: E402
+
+INDIRECT = {("data/ingestion.py", "f'{data}: {message}'"), ("jobs/warn.py", "advice")}
+"""Warnings whose text is made elsewhere: by ``_remarks`` of the ingest, and by ``Termination``."""
+
+
+def plain(text):
+    """Text without marks of Markdown and line breaks."""
+    return re.sub(r"\s+", " ", re.sub(r"^> ?", "", text, flags=re.MULTILINE)).replace("\\", "")
+
+
+PAGE = plain((DOCS / "troubleshooting.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("member", [*Termination, *Status], ids=str)
+def test_every_advice_is_explained(member):
+    assert member.advice in PAGE
+
+
+def test_every_warning_is_explained():
+    found = list(messages.warned())
+    without = {(module, ast.unparse(node)) for module, _, node in found if messages.template(node) is None}
+    assert without == INDIRECT
+    texts = [text for _, _, node in found if (text := messages.template(node)) is not None]
+    assert len(texts) > 10
+    assert [text for text in [*texts, *messages.remarked()] if text not in PAGE] == []
+
+
+def test_every_note_of_a_plan_is_explained():
+    texts = list(messages.noted())
+    assert len(texts) > 10
+    assert [text for text in texts if text not in PAGE] == []
+
+
+def test_every_class_of_warnings_has_a_section():
+    kinds = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Warning)]
+    assert len(kinds) == 5
+    assert [name for name in kinds if f"### {name}" not in (DOCS / "troubleshooting.md").read_text("utf-8")] == []
+
+
+def test_every_class_of_errors_is_listed():
+    """The directive lists the messages of a class; the page has one directive for each class with a message."""
+    listed = re.findall(r"```\{error-messages\} (\w+)", (DOCS / "troubleshooting.md").read_text("utf-8"))
+    assert sorted(listed) == sorted(messages.error_messages())
+
+
+def test_a_template_has_a_mark_for_each_value():
+    tree = ast.parse("f'{n:,} rows of {name}' f' {1 if n else 2}: {\"a\" if n else \"b\"}' + more", mode="eval")
+    assert messages.template(tree.body) == "… rows of … …: a or b…"
+    assert messages.template(ast.parse("advice", mode="eval").body) is None
