@@ -71,7 +71,7 @@ plt.show()
 #
 # An exception of a callback ends the fit and reaches the caller. So a callback can report each round to an Optuna trial
 # and raise ``TrialPruned`` if the pruner says so. Here the pruner ends a trial whose error is above the median of the
-# earlier trials at the same round, from the third round on.
+# earlier trials at the same round, from the second round on.
 
 
 class Prune(FitCallback):
@@ -121,5 +121,5 @@ ax.legend()
 plt.show()
 
 # %%
-# The callback ends the first fit where its curve becomes flat. In the search, trials with a width that is much too
-# large or too small end after a few rounds, and the time goes to the trials that remain.
+# The callback ends the first fit where its curve becomes flat. In the search, unpromising trials end after two rounds,
+# and the time goes to the other trials.
