@@ -39,7 +39,7 @@ steps = Pipeline(
     ]
 ).set_output(transform="pandas")
 
-widths = np.array([0.003, 0.01, 0.03, 0.1, 0.3])
+widths = [0.003, 0.01, 0.03, 0.1, 0.3]
 search = GridSearchCV(
     steps,
     {"rvm__kernel__gamma": widths, "rvm__strategy__selection": ["random", "error"]},
@@ -64,7 +64,7 @@ fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for selection, colour, marker, shift in (("random", "#0072B2", "o", 0.97), ("error", "#D55E00", "s", 1.03)):
     mine = found["param_rvm__strategy__selection"] == selection
     ax.errorbar(
-        shift * widths,
+        shift * np.array(widths),
         -found["mean_test_score"][mine],
         found["std_test_score"][mine],
         color=colour,
