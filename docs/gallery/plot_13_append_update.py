@@ -1,0 +1,104 @@
+"""
+Append rows and update a model
+==============================
+
+Later rows can join the data and the model without a new fit. On disk, ``ingest(..., append=True)`` adds rows to DATA
+and ``Job.update`` continues the job. In memory, ``partial_fit`` updates an estimator.
+"""
+
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from partirvm import RVMRegressor, ingest, submit
+
+# %%
+# Data
+# ----
+#
+# A sensor is read for 12 days. The first 8 days are there at the start; the last 4 days come later.
+
+rng = np.random.default_rng(1)
+days = np.sort(rng.uniform(0, 12, 6_000))
+signal = np.sin(2 * days) + 0.5 * np.sin(0.7 * days**1.3)
+values = signal + 0.15 * rng.standard_normal(len(days))
+X, first = days[:, None], days < 8
+
+# %%
+# Update a job
+# ------------
+#
+# The job is fitted to the first 8 days. It predicts the last 4 days badly, because it has no relevance vector there.
+# (Its standard deviation does not grow there either: see
+# :ref:`sphx_glr_gallery_built_plot_20_far_from_data.py`.)
+
+scratch = tempfile.TemporaryDirectory()
+folder = Path(scratch.name)
+ingest((X[first], values[first]), folder / "sensor.zarr")
+model = RVMRegressor(gamma=20.0, partition_size=60, random_state=0)
+job = submit(model, folder / "sensor.zarr", folder / "job")
+job.wait(timeout=300)
+before = job.model()
+
+# %%
+# The new rows are appended, and the job is updated. The vectors stay, and rounds with new candidates follow. The
+# regression reuses the statistics of the old rows.
+
+ingest((X[~first], values[~first]), folder / "sensor.zarr", append=True)
+job.update(max_rounds=3)
+job.wait(timeout=300)
+after = job.model()
+print(f"vectors {before.n_vectors} -> {after.n_vectors}, rows {before.n_rows:,} -> {after.n_rows:,}")
+
+# %%
+# The bands are the mean ± 1.96 standard deviations.
+
+grid = np.linspace(0, 12, 600)[:, None]
+fig, axes = plt.subplots(2, 1, figsize=(7, 5.5), sharex=True, sharey=True, layout="constrained")
+for ax, fitted, title in zip(axes, (before, after), ("Fit to 8 days", "After the update"), strict=True):
+    mean, std = fitted.predict(grid, return_std=True)
+    ax.plot(days[::10], values[::10], ".", color="0.6", markersize=3, label="every tenth row")
+    ax.fill_between(grid[:, 0], mean - 1.96 * std, mean + 1.96 * std, color="#56B4E9", alpha=0.4, linewidth=0)
+    ax.plot(grid[:, 0], mean, color="#0072B2", label="mean and 95 % interval")
+    ax.axvline(8, color="#D55E00", linestyle="--", linewidth=1, label="first new row")
+    ax.set(ylabel="value", title=title)
+axes[1].set_xlabel("time (days)")
+axes[0].legend(loc="lower left", fontsize="small")
+plt.show()
+
+# %%
+# Update an estimator
+# -------------------
+#
+# ``partial_fit`` takes batches of rows in memory. The first call estimates the kernel and the scaling, which later
+# calls keep. Here the batches come in random order, 500 rows each. The last 1,000 rows are test rows.
+
+order = rng.permutation(len(days))
+train, test = order[:-1_000], order[-1_000:]
+stream = RVMRegressor(gamma=20.0, random_state=0)
+rmse, vectors = [], []
+for batch in np.split(train, 10):
+    stream.partial_fit(X[batch], values[batch])
+    rmse.append(np.sqrt(np.mean((stream.predict(X[test]) - signal[test]) ** 2)))
+    vectors.append(stream.n_relevance_vectors_)
+
+together = RVMRegressor(gamma=20.0, random_state=0).fit(X[train], values[train])
+reference = np.sqrt(np.mean((together.predict(X[test]) - signal[test]) ** 2))
+print(f"error of the stream {rmse[-1]:.4f}, of one fit to all rows {reference:.4f}; vectors {vectors[-1]}")
+
+# %%
+# The error is that of the mean against the signal without noise.
+
+fig, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
+ax.plot(500 * np.arange(1, 11), rmse, "o-", color="#0072B2", label="partial_fit, batch by batch")
+ax.axhline(reference, color="#D55E00", linestyle="--", label="one fit to all rows")
+ax.set(xlabel="rows so far", ylabel="RMSE against the signal", ylim=(0, None))
+ax.legend()
+plt.show()
+scratch.cleanup()
+
+# %%
+# After the update the mean follows the new days, and the interval is as narrow there as on the first days. The error
+# of the stream falls, batch by batch, to about that of one fit to all rows.

@@ -1,0 +1,105 @@
+"""
+Reading a report
+================
+
+``Job.report`` makes one page of all that is known of a job: the plan, the curves, the predictions against the targets,
+the table of fits and the parameters. This example shows such a page, explains its parts, and compares two jobs.
+"""
+
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from partirvm import RVMRegressor, ingest, submit
+from partirvm.cli import main
+
+# %%
+# Two jobs
+# --------
+#
+# The target depends on two of four features. The third feature is noise, the fourth a copy of the first with noise.
+# The first job learns one width for all features, the second job one per feature.
+
+rng = np.random.default_rng(0)
+
+
+def rows(n):
+    X = rng.uniform(-1, 1, (n, 4))
+    X[:, 3] = X[:, 0] + 0.3 * rng.standard_normal(n)
+    return X, np.sin(4 * X[:, 0]) * np.exp(X[:, 1]) + 0.2 * rng.standard_normal(n)
+
+
+scratch = tempfile.TemporaryDirectory()
+folder = Path(scratch.name)
+ingest(rows(6_000), folder / "train.zarr")
+ingest(rows(1_500), folder / "validation.zarr")
+
+jobs = {}
+for name, gamma in (("one-width", "learn"), ("per-feature", "learn-per-feature")):
+    model = RVMRegressor(kernel="gaussian", gamma=gamma, partition_size=80, random_state=0)
+    data = {"data": folder / "train.zarr", "validation": folder / "validation.zarr"}
+    jobs[name] = submit(model, job=folder / name, **data)
+    jobs[name].wait(timeout=300)
+
+# %%
+# The page
+# --------
+#
+# In a notebook, ``job.report()`` as the last line of a cell shows the page below the cell, as here.
+
+jobs["per-feature"].report()
+
+# %%
+# The parts, from top to bottom:
+#
+# - **Head**: the status and the reason for the end, with advice.
+# - **Figures**: errors, vectors, time and memory of the fit.
+# - **Worth knowing**: choices made before the fit and numbers that were capped, with their reasons.
+# - **Curves**: error, vectors and evidence of each round. Once the held-out error is flat, further rounds gain nothing.
+# - **Predictions of held-out rows**: predicted against actual values, residuals and coverage of the intervals. They
+#   check what the model states. A job without validation has these panels for training rows that are left out.
+# - **Features**: the relevance of each feature.
+# - **History**: a table of the fits. "All columns" below it opens the whole table.
+# - **Plan**: the work, time and memory that were planned.
+# - **Parameters**: those that differ from the defaults, and below them all.
+
+# %%
+# Save it
+# -------
+#
+# The ending decides: a page without scripts that needs no network, all values as JSON, or the table of fits as CSV.
+
+report = jobs["per-feature"].report()
+for ending in ("html", "json", "csv"):
+    report.save(str(folder / f"report.{ending}"))
+    print(f"report.{ending}: {(folder / f'report.{ending}').stat().st_size / 1024:.0f} KiB")
+
+# %%
+# The same from a terminal: ``partirvm report JOB report.html``.
+#
+# Compare jobs
+# ------------
+#
+# ``partirvm compare JOB JOB ...`` prints the jobs side by side, and the parameters in which they differ.
+
+main(["compare", str(folder / "one-width"), str(folder / "per-feature")])
+
+# %%
+# The values of a report are plain JSON, from which other pictures are drawn.
+
+fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+for (name, job), colour, marker in zip(jobs.items(), ("#0072B2", "#D55E00"), "os", strict=True):
+    fits = [entry for entry in job.report().to_json()["history"] if entry["held_out_rmse"] is not None]
+    errors = [entry["held_out_rmse"] for entry in fits]
+    ax.plot(np.arange(1, len(fits) + 1), errors, marker=marker, color=colour, label=name)
+ax.axhline(0.2, color="0.5", linestyle=":", linewidth=1, label="standard deviation of the noise")
+ax.set(xlabel="fit", ylabel="RMSE of held-out rows", ylim=(0, None), title="Two jobs")
+ax.legend()
+plt.show()
+scratch.cleanup()
+
+# %%
+# Both jobs are done because the held-out error stopped falling. The job with one width per feature has the smaller
+# held-out error and needs fewer vectors.

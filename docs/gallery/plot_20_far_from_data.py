@@ -1,0 +1,73 @@
+r"""
+Uncertainty far from the data: RVM\*
+====================================
+
+Far from all relevance vectors the basis functions of an RVM are zero, so its standard deviation falls back to that of
+the noise: the prediction looks most certain where nothing is known. RVM\* (Rasmussen & Quiñonero-Candela 2005) adds a
+basis function at each test row, and its standard deviation grows away from the training rows.
+"""
+
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from partirvm import RVMRegressor
+from partirvm.errors import DataWarning
+
+# %%
+# Data
+# ----
+#
+# There are rows in two intervals, with a gap between them.
+
+rng = np.random.default_rng(0)
+x = np.concatenate([rng.uniform(-6, -1, 60), rng.uniform(3, 6, 40)])
+X, y = x[:, None], 10 + np.sin(1.5 * x) + 0.15 * rng.standard_normal(100)
+model = RVMRegressor("gaussian", gamma=12.0, noise="constant", random_state=0).fit(X, y)
+
+# %%
+# Two standard deviations
+# -----------------------
+#
+# ``predict`` warns of rows that are far from every relevance vector. With ``augment`` it takes the training rows again
+# and predicts by RVM\*.
+
+grid = np.linspace(-12, 12, 700)[:, None]
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always", DataWarning)
+    mean, std = model.predict(grid, return_std=True)
+print(caught[0].message)
+
+mean_star, std_star = model.predict(grid, return_std=True, augment=(X, y))
+
+# %%
+# The upper panels show means and intervals of ± 1.96 standard deviations, the lower one the standard deviations. Far
+# from all rows, that of RVM\* is the root of noise variance plus variance of the target.
+
+BLUE, ORANGE = "#0072B2", "#D55E00"
+limit = np.sqrt(model.noise_variance_ + y.var())
+fig, axes = plt.subplots(3, 1, figsize=(7, 8), sharex=True, layout="constrained")
+for ax, centre, spread, colour, name in (
+    (axes[0], mean, std, ORANGE, "RVM"),
+    (axes[1], mean_star, std_star, BLUE, "RVM*"),
+):
+    ax.plot(x, y, ".", color="0.4", markersize=4, label="rows")
+    ax.plot(grid, centre, color=colour, label=f"mean of {name}")
+    ax.fill_between(
+        grid[:, 0], centre - 1.96 * spread, centre + 1.96 * spread, color=colour, alpha=0.25, label="95 % interval"
+    )
+    ax.set(ylabel="target", ylim=(7, 13), title=name)
+    ax.legend(loc="upper right", ncols=3, fontsize="small")
+axes[2].plot(grid, std, "--", color=ORANGE, label="RVM")
+axes[2].plot(grid, std_star, color=BLUE, label="RVM*")
+axes[2].axhline(limit, color="0.4", linestyle=":", label="√(noise variance + variance of the target)")
+axes[2].plot(x, np.zeros_like(x), "|", color="0.4", label="rows")
+axes[2].set(xlabel="x", ylabel="standard deviation", ylim=(-0.03, 1.3 * limit))
+axes[2].legend(loc="upper right", ncols=2, fontsize="small")
+plt.show()
+
+# %%
+# In the gap and beyond the last rows, the standard deviation of the RVM falls to that of the noise, and that of RVM\*
+# rises to the spread of the target. Near the rows both agree. RVM\* takes passes over the training rows for each
+# request, so it is not the default.
