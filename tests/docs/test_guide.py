@@ -1,0 +1,87 @@
+"""The snippets of the guide run as they are printed, in order, in an empty folder.
+
+Blocks ``python`` of a chapter share one namespace. Of blocks ``sh`` the lines of ``partirvm`` run in this process; a
+block with other commands carries the comment ``<!-- not run: reason -->`` before it, as do blocks that need a cluster
+or a network.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+from partirvm.cli.commands import partirvm
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+CHAPTERS = sorted(path for path in [DOCS / "start.md", *DOCS.glob("guide/*.md")] if "```" in path.read_text())
+
+SLOW: set[str] = set()
+"""Chapters whose snippets take longer than some seconds."""
+
+BLOCK = re.compile(
+    r"(?P<mark><!-- not run: [^\n]+ -->\n+)?^```(?P<language>python|sh)\n(?P<text>.*?)^```$", re.M | re.S
+)
+
+
+class Block(NamedTuple):
+    """A snippet and the line of its chapter where it begins."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(text: str) -> list[Block]:
+    """Return the snippets of a chapter that run.
+
+    >>> blocks("```python\\na = 1\\n```\\n<!-- not run: slow -->\\n```sh\\nls\\n```\\n")
+    [Block(language='python', text='a = 1\\n', line=1)]
+    """
+    found = [match for match in BLOCK.finditer(text) if not match["mark"]]
+    return [Block(match["language"], match["text"], text.count("\n", 0, match.start()) + 1) for match in found]
+
+
+def commands(text: str) -> list[list[str]]:
+    """Return the words of each command line.
+
+    >>> commands("partirvm fit a.zarr \\\\\\n  'a b'  # a comment\\n")
+    [['partirvm', 'fit', 'a.zarr', 'a b']]
+    """
+    lines = text.replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def run_command(words: list[str]) -> None:
+    """Run a command line of ``partirvm`` in this process."""
+    assert words[0] == "partirvm", f"mark the block of `{shlex.join(words)}` as not run"
+    done = CliRunner().invoke(partirvm, words[1:])
+    assert done.exit_code == 0, f"{shlex.join(words)}: {done.output}"
+
+
+def run_chapter(chapter: Path) -> None:
+    """Run the snippets of a chapter in order."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks(chapter.read_text()):
+        if block.language == "python":
+            exec(compile("\n" * block.line + block.text, str(chapter), "exec"), names)
+        else:
+            for words in commands(block.text):
+                run_command(words)
+
+
+@pytest.mark.parametrize(
+    "chapter",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else []) for path in CHAPTERS],
+)
+def test_snippets_run(chapter, tmp_path, monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run_chapter(chapter)
