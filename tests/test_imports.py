@@ -281,6 +281,42 @@ def test_the_way_of_a_fit_loads_no_tables_and_no_cluster():
     assert not loaded("from partirvm.jobs import fit") & {"sklearn", "pandas", "pyarrow", "distributed", "matplotlib"}
 
 
+WITHOUT = {"pandas", "pyarrow", "dask", "distributed", "tornado", "jinja2", "click", "matplotlib", "rich"}
+"""Not needed by a fit to arrays and by predictions of a saved model."""
+
+ARRAYS_ALONE = f"""
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {WITHOUT}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+import numpy as np
+import partirvm
+X = np.linspace(-4, 4, 60)[:, None]
+y = np.sin(X[:, 0])
+partirvm.save_model(partirvm.RVMRegressor(gamma=1.0).fit(X, y), "r.rvm")
+partirvm.save_model(partirvm.RVMClassifier(gamma=1.0).fit(X, np.where(y > 0, "high", "low")), "c.rvm")
+means, _ = partirvm.load_model("r.rvm").predict(X, return_std=True)
+assert np.abs(means - y).max() < 0.1
+assert partirvm.load_model("c.rvm").predict_proba(X).shape == (60, 2)
+"""
+
+PREDICTIONS_ALONE = """
+import numpy as np
+from partirvm import load_model
+load_model("r.rvm").predict_interval(np.zeros((3, 1)))
+"""
+
+
+def test_fits_to_arrays_and_predictions_need_no_tables_and_no_cluster(tmp_path, monkeypatch):
+    """They run where these packages are not installed; predictions load no others than scikit-learn itself."""
+    monkeypatch.chdir(tmp_path)
+    loaded(ARRAYS_ALONE)
+    of_scikit_learn = loaded("import sklearn.base, sklearn.metrics")
+    assert not loaded(PREDICTIONS_ALONE) & WITHOUT - of_scikit_learn
+
+
 def test_the_command_line_starts_light():
     """``partirvm --help`` needs click alone."""
     assert not loaded("import partirvm.cli") & {

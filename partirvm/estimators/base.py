@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -24,6 +24,7 @@ from partirvm.data.checks import numeric_array
 from partirvm.data.labels import coded, label_values, plain_labels
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
+from partirvm.estimators.sklearn_bases import BaseEstimator
 from partirvm.estimators.watching import Watching, require_callbacks
 from partirvm.frames import pandas_column, pandas_frame
 from partirvm.jobs.driver import MemoryJournal, Outcome
@@ -46,7 +47,7 @@ Float = NDArray[np.float64]
 Labels = NDArray[Any]
 
 
-class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
+class RelevanceVectorMachine(BaseEstimator, ABC):
     """Base of the estimators. A subclass adds its parameters, ``_take`` (attributes of a model) and predictions."""
 
     kernel: Any

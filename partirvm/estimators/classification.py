@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -19,6 +18,7 @@ from partirvm.data.labels import coded, find_classes
 from partirvm.data.weighted import text_of_label
 from partirvm.estimators.base import Labels, array_of, in_memory, labels_of, told_by_name
 from partirvm.estimators.diagnosed import Diagnosed
+from partirvm.estimators.sklearn_bases import ClassifierMixin
 from partirvm.model import ClassModel, bases_of, label_array, plain_labels
 from partirvm.options import Request
 from partirvm.options.names import Auto, Effort, Gamma, KernelStore, MultiClass, SolverName
@@ -28,7 +28,7 @@ from partirvm.predict.prediction import ValuesTile, values_of_rows, warn_of_far_
 Float = NDArray[np.float64]
 
 
-class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
+class RVMClassifier(ClassifierMixin, Diagnosed):
     """Relevance Vector Machine for classification (Tipping 2001, §3), trained out of core.
 
     Linear predictors Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows, one for two

@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from partirvm.data.noise import noise_weights
 from partirvm.estimators.base import numbers_of, told_by_name
 from partirvm.estimators.predictions import RegressionPredictions
+from partirvm.estimators.sklearn_bases import RegressorMixin
 from partirvm.estimators.targets import columns_of
 from partirvm.model import Model, bases_of
 from partirvm.options.names import Auto, Effort, Estimate, Gamma, KernelStore, MultiOutput, NoiseForm, SolverName
@@ -20,7 +20,7 @@ from partirvm.options.values import AlphaPrior, Noise, Solver, Strategy, Strateg
 from partirvm.types import power_of_two
 
 
-class RVMRegressor(RegressorMixin, RegressionPredictions):  # type: ignore[misc]
+class RVMRegressor(RegressorMixin, RegressionPredictions):
     """Relevance Vector Machine for regression (Tipping 2001), trained out of core.
 
     The mean is Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows; weights have a Gaussian

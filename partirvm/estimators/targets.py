@@ -27,7 +27,8 @@ class IndependentTargets(Diagnosed):
         fitted = []
         for target in range(targets):
             held_out = None if validation is None else (validation[0], column(validation[1], target))
-            fitted.append(self._one().fit(X, column(y, target), sample_weight, held_out))
+            one: Any = self._one()
+            fitted.append(one.fit(X, column(y, target), sample_weight, held_out))
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)  # attributes of an earlier fit of all targets
         self.__dict__.pop("_memory", None)

@@ -197,20 +197,46 @@ def test_defaults_may_be_given_beside_a_value():
 
 
 SCRIPT = """
-from partirvm import FixedPoint, Gaussian, RVMClassifier, RVMRegressor, Sample, WorkingSet
+import partirvm
+from partirvm import AlphaPrior, FixedPoint, Gaussian, Noise, RVMClassifier, RVMRegressor, Sample, WorkingSet
+from partirvm import ingest, load_model, open_job, plan, save_model, submit
 
 RVMRegressor(strategy=WorkingSet(selection="gain", fit_rows=Sample(rows=50)), kernel=Gaussian("learn"), gamma=0.5)
 RVMClassifier(strategy="working-set", solver=FixedPoint(updates="em"), moderate=True, class_weight={"a": 2.0})
+asked = RVMRegressor(noise_variance=Noise(prior=(50.0, 0.5)), alpha_prior=AlphaPrior(fixed={"bias": 1e-6}))
+fitted = asked.fit("d.zarr")
+mean, std = fitted.predict([[0.0]], return_std=True)
+lower, upper = fitted.predict_interval([[0.0]], 0.95)
+count: int = fitted.n_relevance_vectors_
+advice: str = fitted.termination_.advice
+print(fitted.noise_variance_, fitted.log_evidence_, fitted.get_params(), fitted.set_params(tol=1e-6), fitted.history_)
+fitted.set_fit_request(sample_weight=True).partial_fit([[0.0]], [0.0]).score([[0.0]], [0.0])
+RVMClassifier().fit([[0.0]], ["a"], sample_weight=[1.0]).classes_
+save_model(fitted, "m.rvm", storage_options=None)
+load_model("m.rvm").predict([[0.0]])
+ingest(([[0.0]], [0.0]), "d.zarr")
+job = submit(RVMRegressor(), "d.zarr", "jobs/run1")
+print(plan(RVMRegressor(), "d.zarr"), open_job("jobs/run1").status(), job.model(), partirvm.__version__)
+
+# The lines below are wrong.
 RVMRegressor(strategy="workingset")
 RVMRegressor(strategy=WorkingSet(selection="gains"))
 RVMRegressor(solver="newton")
 RVMRegressor(gamma="learnt")
 RVMClassifier(multi_class="ovo")
+RVMRegressor(kernal="gaussian")
+RVMClassifier(noise="local")
+WorkingSet(select="gain")
+fitted.n_relevance_vector_
+RVMClassifier().fit([[0.0]], ["a"]).class_
+fitted.predct([[0.0]])
+open_job("jobs/run1").staus()
+load_model("m.rvm").predct([[0.0]])
 """
 
 
-def test_a_type_checker_refuses_words_that_are_none(tmp_path):
-    """mypy --strict of a user's script: the five last lines are wrong, the others right."""
+def test_a_type_checker_finds_wrong_options_and_names(tmp_path):
+    """mypy --strict of a user's script: the lines after the comment are wrong, the others right."""
     pytest.importorskip("mypy")
     (tmp_path / "script.py").write_text(SCRIPT)
     asked = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--ignore-missing-imports"]
@@ -218,8 +244,11 @@ def test_a_type_checker_refuses_words_that_are_none(tmp_path):
     where = {**os.environ, "MYPYPATH": str(Path(partirvm.__file__).parents[1])}
     found = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, env=where, check=False)
     lines = [line for line in found.stdout.splitlines() if ": error:" in line]
-    assert [int(line.split(":")[1]) for line in lines] == [6, 7, 8, 9, 10], found.stdout + found.stderr
-    assert all("[arg-type]" in line for line in lines)
+    script = SCRIPT.splitlines()
+    wrong = range(script.index("# The lines below are wrong.") + 2, len(script) + 1)
+    assert sorted({int(line.split(":")[1]) for line in lines}) == list(wrong), found.stdout + found.stderr
+    kinds = {"arg-type", "call-arg", "attr-defined", "union-attr"}
+    assert {line.rpartition("[")[2].rstrip("]") for line in lines} == kinds
 
 
 def test_values_are_equal_by_their_fields():
