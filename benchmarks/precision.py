@@ -319,14 +319,14 @@ def whole_fits(folder: str, case: Case, repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run the requested cases and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="folder of the .npz files, see benchmarks/datasets.py")
     parser.add_argument("--case", choices=CASES, nargs="+", default=list(CASES), help="cases (default: all)")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each form (default: 3)")
     parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     single, fits = [], []
     for name in options.case:
         single += apart(passes, options.data, CASES[name], options.repeats)["rows"]
