@@ -66,5 +66,5 @@ for axis, (form, model) in zip(axes, models.items(), strict=True):
     axis.plot(X[:, 0], y, ".", color="#D55E00", ms=4, label="training rows")
     axis.set(title=f'noise="{form}"', xlabel="time (ms)", xlim=(0, 60))
 axes[0].set_ylabel("acceleration (g)")
-axes[1].legend(fontsize=9, loc="lower right")
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
 plt.show()

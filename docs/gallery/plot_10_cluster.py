@@ -21,9 +21,11 @@ from partirvm import RVMRegressor, ingest
 # ``if __name__ == "__main__":``. A notebook needs no such line.
 #
 # Workers read the rows themselves. DATA is therefore a folder or a URL that all of them can open. On a real cluster,
-# replace ``LocalCluster`` by the address of the scheduler: ``Client("tcp://scheduler:8786")``.
+# connect to the scheduler by its address: ``Client("tcp://scheduler:8786")``.
 
-OPTIONS = {"kernel": "gaussian", "gamma": 0.1, "partition_size": 100, "max_rounds": 3, "random_state": 0}
+OPTIONS = {"kernel": "gaussian", "gamma": "scale", "partition_size": 100, "max_rounds": 2, "random_state": 0}
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#666666", "#000000")
 
 
 def generated(n_rows):
@@ -54,10 +56,41 @@ def inline_and_cluster(data):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        ingest(generated(200_000), Path(folder) / "rows.zarr")
+        ingest(generated(100_000), Path(folder) / "rows.zarr")
         inline, remote, tasks = inline_and_cluster(Path(folder) / "rows.zarr")
     print("equal vectors:", np.array_equal(inline.relevance_vectors_, remote.relevance_vectors_))
     print("equal weights:", np.array_equal(inline.weights_, remote.weights_))
     print("equal noise variance:", inline.noise_variance_ == remote.noise_variance_)
     print("equal evidence:", inline.log_evidence_ == remote.log_evidence_)
-    print(len(tasks), [t["key"] for t in tasks][:20])
+
+# %%
+# Each bar of the picture is a task. Its colour is the name of the task, which Dask's dashboard shows, too.
+
+
+def draw(tasks):
+    intervals = [
+        (task["worker"], task["key"].rpartition("-")[0], step["start"], step["stop"])
+        for task in tasks
+        for step in task["startstops"]
+        if step["action"] == "compute"
+    ]
+    zero = min(start for _, _, start, _ in intervals)
+    workers = sorted({worker for worker, *_ in intervals})
+    names = sorted({name for _, name, *_ in intervals})
+    colours = dict(zip(names, COLOURS, strict=False))
+    figure, axis = plt.subplots(figsize=(9, 3.2), layout="constrained")
+    for name in names:
+        mine = [(workers.index(w), start - zero, stop - start) for w, of, start, stop in intervals if of == name]
+        rows, starts, seconds = zip(*mine, strict=True)
+        axis.barh(rows, seconds, left=starts, height=0.7, color=colours[name], ec="white", lw=0.3, label=name)
+    axis.set(xlabel="time (s)", yticks=range(len(workers)), yticklabels=["worker 1", "worker 2"][: len(workers)])
+    axis.set_title("Tasks of the fit")
+    figure.legend(loc="outside right center", title="task", fontsize=9)
+    plt.show()
+
+
+if __name__ == "__main__":
+    draw(tasks)
+
+# %%
+# The passes over the rows keep both workers busy. In the gaps the dense fits run, which read no rows.
