@@ -1,0 +1,81 @@
+"""
+A terrain
+=========
+
+The heights of a real landscape are predicted from longitude and latitude. The example shows the predicted mean, the
+predicted standard deviation and the errors. The standard deviation and the errors have the same scale of colours.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.cbook import get_sample_data
+from matplotlib.ticker import MultipleLocator
+
+from partirvm import Gaussian, RVMRegressor
+
+# %%
+# matplotlib bundles an elevation model of the Jacksboro fault in Tennessee. The example uses every second row and column
+# of its grid. A random third of these cells are the training rows, and all other cells are test rows.
+
+with get_sample_data("jacksboro_fault_dem.npz") as sample:
+    height = sample["elevation"][::2, ::2].astype(float)
+    west, east, south, north = (float(sample[name]) for name in ("xmin", "xmax", "ymax", "ymin"))
+
+n_rows, n_columns = height.shape
+longitude = np.linspace(west, east, n_columns)
+latitude = np.linspace(north, south, n_rows)
+X = np.stack(np.meshgrid(longitude, latitude), axis=-1).reshape(-1, 2)
+y = height.ravel()
+
+order = np.random.default_rng(0).permutation(len(y))
+train, test = np.split(order, [len(y) // 3])
+
+# %%
+# A landscape is rough at all sizes, so it needs many vectors: each of the three rounds adds up to 500 of them. The width
+# of the kernel is given, since the learned one is wide: kernel learning uses a few hundred centres.
+
+model = RVMRegressor(kernel=Gaussian(gamma=80), partition_size=500, max_rounds=3, random_state=0)
+model.fit(X[train], y[train])
+mean, std = model.predict(X, return_std=True)
+lower, upper = model.predict_interval(X[test], 0.95)
+
+error = mean - y
+inside = np.mean((lower <= y[test]) & (y[test] <= upper))
+print(f"{len(train):,} training cells, {model.n_relevance_vectors_} relevance vectors")
+print(f"standard deviation of the heights: {y.std():.1f} m")
+print(f"RMSE on the {len(test):,} test cells: {np.sqrt(np.mean(error[test] ** 2)):.1f} m")
+print(f"test cells inside the 95 % interval: {inside:.1%}")
+
+# %%
+# Panels a and b have one scale, and so have c and d. The errors are drawn without their sign, so that they can be
+# compared with the standard deviation. The scale ends at the 99 % quantile of the errors.
+
+aspect = 1 / np.cos(np.radians((south + north) / 2))
+heights = dict(cmap="cividis", vmin=y.min(), vmax=y.max())
+errors = dict(cmap="magma", vmin=0, vmax=np.quantile(np.abs(error), 0.99))
+panels = [
+    ("a  Terrain and relevance vectors", height, heights),
+    ("b  Predicted mean", mean.reshape(height.shape), heights),
+    ("c  Predicted standard deviation", std.reshape(height.shape), errors),
+    ("d  Absolute error", np.abs(error).reshape(height.shape), errors),
+]
+
+figure, axes = plt.subplots(2, 2, figsize=(9, 8), sharex=True, sharey=True, layout="constrained")
+for axis, (title, values, scale) in zip(axes.flat, panels, strict=True):
+    image = axis.imshow(values, extent=(west, east, south, north), aspect=aspect, **scale)
+    axis.set_title(title, loc="left")
+    if title[0] in "bd":
+        row = axes[0] if title[0] == "b" else axes[1]
+        label = "height (m)" if title[0] == "b" else "standard deviation, error (m)"
+        figure.colorbar(image, ax=row, label=label, extend="neither" if title[0] == "b" else "max", shrink=0.9)
+axes[0, 0].plot(*model.relevance_vectors_.T, ".", color="#D55E00", ms=2, label="relevance vectors")
+axes[0, 0].legend(loc="lower right", markerscale=4)
+for axis in axes[:, 0]:
+    axis.set_ylabel("latitude (degrees north)")
+for axis in axes[1]:
+    axis.set_xlabel("longitude (degrees east)")
+    axis.xaxis.set_major_locator(MultipleLocator(0.1))
+plt.show()
+
+# %%
+# The model keeps the ridges and smooths small valleys. The standard deviation is the largest where the errors are large.

@@ -1,0 +1,70 @@
+"""
+A time series whose noise varies
+================================
+
+The noise of a series may depend on time. The example compares a fit with constant noise and a fit with local noise.
+The data are generated in the manner of the well-known motorcycle data (acceleration of a head after an impact).
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from partirvm import RVMRegressor
+
+# %%
+# The series is calm at first, then it falls, rises and fades. Its noise grows from 3 g to 20 g.
+
+
+def acceleration(t):
+    return -70 * np.exp(-(((t - 24) / 6) ** 2)) + 30 * np.exp(-(((t - 40) / 8) ** 2))
+
+
+def noise(t):
+    return 3 + 17 / (1 + np.exp(-(t - 18) / 2.0))
+
+
+def measured(n, rng):
+    t = np.sort(rng.uniform(0, 60, size=n))
+    return t[:, None], acceleration(t) + noise(t) * rng.normal(size=n)
+
+
+X, y = measured(250, np.random.default_rng(0))
+X_test, y_test = measured(5000, np.random.default_rng(1))
+
+# %%
+# ``noise="auto"``, the default, tests whether the errors of rows left out depend on the inputs. Here both forms are
+# asked for by name.
+
+models = {form: RVMRegressor(noise=form, random_state=0).fit(X, y) for form in ("constant", "local")}
+
+# %%
+# The coverage of the 95 % interval is counted on 5,000 new rows: before the impact, and after it.
+
+calm = X_test[:, 0] < 12
+for form, model in models.items():
+    lower, upper = model.predict_interval(X_test, 0.95)
+    inside = (lower <= y_test) & (y_test <= upper)
+    mean, std = model.predict(X_test, return_std=True)
+    nlpd = np.mean(0.5 * np.log(2 * np.pi * std**2) + 0.5 * ((y_test - mean) / std) ** 2)
+    print(
+        f"{form:8}  inside 95 %: {inside[calm].mean():.1%} before 12 ms, {inside[~calm].mean():.1%} after, "
+        f"{inside.mean():.1%} of all; negative log predictive density {nlpd:.2f}"
+    )
+
+# %%
+# Both panels have the same scale.
+
+grid = np.linspace(0, 60, 400)
+figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), sharey=True, layout="constrained")
+for axis, (form, model) in zip(axes, models.items(), strict=True):
+    lower, upper = model.predict_interval(grid[:, None], 0.95)
+    ends = acceleration(grid) - 1.96 * noise(grid), acceleration(grid) + 1.96 * noise(grid)
+    axis.fill_between(grid, lower, upper, color="#56B4E9", alpha=0.35, lw=0, label="95 % interval")
+    axis.plot(grid, ends[0], color="black", ls=":", lw=1, label="true 95 % interval")
+    axis.plot(grid, ends[1], color="black", ls=":", lw=1)
+    axis.plot(grid, model.predict(grid[:, None]), color="#0072B2", lw=2, label="predicted mean")
+    axis.plot(X[:, 0], y, ".", color="#D55E00", ms=4, label="training rows")
+    axis.set(title=f'noise="{form}"', xlabel="time (ms)", xlim=(0, 60))
+axes[0].set_ylabel("acceleration (g)")
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
+plt.show()

@@ -1,0 +1,62 @@
+"""
+Digits
+======
+
+A classifier recognises handwritten digits. The example shows its accuracy, its confusion matrix, the number of relevance
+vectors, and the test pictures whose class is the least certain.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.metrics import ConfusionMatrixDisplay, accuracy_score, log_loss
+from sklearn.model_selection import train_test_split
+
+from partirvm import RVMClassifier
+
+# %%
+# The data are 1,797 pictures of 8 × 8 pixels. Pixels that are blank in all training pictures are left out.
+
+X, y = load_digits(return_X_y=True)
+X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0, stratify=y)
+used = np.ptp(X_train, axis=0) > 0
+
+# %%
+# All pixels have the same unit, so they are not standardised. ``gamma="scale"`` is a common width that is not learned.
+
+model = RVMClassifier(kernel="gaussian", gamma="scale", standardize=False, random_state=0)
+model.fit(X_train[:, used], y_train)
+probabilities = model.predict_proba(X_test[:, used])
+predicted = model.predict(X_test[:, used])
+
+print(f"relevance vectors: {model.n_relevance_vectors_} of {len(X_train):,} training pictures")
+print(f"accuracy on {len(X_test)} test pictures: {accuracy_score(y_test, predicted):.1%}")
+print(f"log loss: {log_loss(y_test, probabilities):.3f} nats")
+
+# %%
+# Each row of the confusion matrix is a true digit, and each column is a predicted one.
+
+figure, axis = plt.subplots(figsize=(5.5, 5), layout="constrained")
+ConfusionMatrixDisplay.from_predictions(y_test, predicted, cmap="Blues", colorbar=False, ax=axis)
+axis.set(xlabel="predicted digit", ylabel="true digit", title="Numbers of test pictures")
+plt.show()
+
+# %%
+# The uncertainty of a picture is the entropy of its probabilities. Below are the ten test pictures of the largest
+# entropy, with the true digit and the two most probable ones.
+
+entropy = -np.sum(probabilities * np.log(np.maximum(probabilities, 1e-300)), axis=1)
+figure, axes = plt.subplots(2, 5, figsize=(9, 4.6), layout="constrained")
+for axis, row in zip(axes.flat, np.argsort(-entropy), strict=False):
+    first, second = np.argsort(-probabilities[row])[:2]
+    axis.imshow(X_test[row].reshape(8, 8), cmap="gray_r")
+    chances = f"{first}: {probabilities[row, first]:.0%}, {second}: {probabilities[row, second]:.0%}"
+    axis.set_title(f"true digit {y_test[row]}\n{chances}", fontsize=10)
+    axis.set_axis_off()
+plt.show()
+
+# %%
+# Many of these pictures are hard to read for a person, too.
+
+certain = entropy < np.quantile(entropy, 0.9)
+print(f"accuracy of the 90 % most certain pictures: {accuracy_score(y_test[certain], predicted[certain]):.1%}")

@@ -1,0 +1,85 @@
+"""
+Imbalanced classes
+==================
+
+One class is rare. The example shows what ``class_weight="balanced"`` changes: more rare rows are found, and the
+probabilities are no longer the frequencies of the data.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.calibration import calibration_curve
+from sklearn.datasets import make_classification
+from sklearn.metrics import log_loss, precision_recall_curve, precision_score, recall_score
+
+from partirvm import RVMClassifier
+
+# %%
+# About 6 % of the generated rows belong to the class "rare". 2,000 rows are for training, all others for the test.
+
+X, codes = make_classification(
+    n_samples=22_000, n_features=6, n_informative=4, n_redundant=0, weights=(0.95,), class_sep=0.8, random_state=3
+)
+y = np.where(codes == 1, "rare", "usual")
+X_train, X_test, y_train, y_test = X[:2000], X[2000:], y[:2000], y[2000:]
+is_rare = y_test == "rare"
+print(f"rare rows: {np.sum(y_train == 'rare')} of {len(y_train):,} for training, {is_rare.mean():.1%} of the test rows")
+
+# %%
+# With "balanced" both classes have the same total weight.
+
+models = {weights: RVMClassifier(kernel="matern32", class_weight=weights, random_state=0) for weights in (None, "balanced")}
+rare = {weights: model.fit(X_train, y_train).predict_proba(X_test)[:, 0] for weights, model in models.items()}
+print("order of the columns of predict_proba:", models[None].classes_.tolist())
+
+# %%
+# A balanced fit states the odds of data in which both classes are equally frequent. Dividing these odds by the ratio of
+# the weights gives probabilities of the original data again.
+
+share = np.mean(y_train == "rare")
+odds = rare["balanced"] / (1 - rare["balanced"]) * share / (1 - share)
+rare["balanced, corrected"] = odds / (1 + odds)
+
+for name, p in rare.items():
+    found = p > 0.5
+    print(
+        f"class_weight={name!s:20} recall {recall_score(is_rare, found):.2f}, "
+        f"precision {precision_score(is_rare, found):.2f}, log loss {log_loss(is_rare, p):.3f}"
+    )
+
+# %%
+# More rare rows are found without weights, too: a lower threshold selects more rows. Here the threshold is the one that
+# selects as many test rows as the balanced fit does.
+
+threshold = np.quantile(rare[None], 1 - np.mean(rare["balanced"] > 0.5))
+found = rare[None] > threshold
+print(
+    f"no weights, threshold {threshold:.2f}: recall {recall_score(is_rare, found):.2f}, "
+    f"precision {precision_score(is_rare, found):.2f}"
+)
+
+# %%
+# The left panel compares stated probabilities with observed frequencies, in ten bins. The right panel shows precision
+# against recall for all thresholds, with marks at 0.5. The correction changes no order of rows, so its curve is that of
+# the balanced fit.
+
+styles = {
+    None: ("o-", "#0072B2", "no weights"),
+    "balanced": ("s--", "#D55E00", "balanced"),
+    "balanced, corrected": ("^:", "#009E73", "balanced, corrected"),
+}
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
+left.plot([0, 1], [0, 1], color="black", lw=0.8, label="exact")
+for name, (style, colour, label) in styles.items():
+    observed, stated = calibration_curve(is_rare, rare[name], n_bins=10)
+    left.plot(stated, observed, style, color=colour, label=label)
+    precision, recall, _ = precision_recall_curve(is_rare, rare[name])
+    if label != "balanced, corrected":
+        right.plot(recall, precision, style[1:], color=colour)
+    at = recall_score(is_rare, rare[name] > 0.5), precision_score(is_rare, rare[name] > 0.5)
+    right.plot(*at, style[0], color=colour, ms=8, label=f"{label}, threshold 0.5")
+left.set(xlabel='stated probability of "rare"', ylabel='fraction of "rare" rows', title="Calibration")
+right.set(xlabel="recall", ylabel="precision", title="Precision and recall", ylim=(0, 1.03))
+left.legend(fontsize=9, loc="upper left")
+right.legend(fontsize=9, loc="lower left")
+plt.show()

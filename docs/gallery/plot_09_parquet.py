@@ -1,0 +1,117 @@
+"""
+Larger than memory, from Parquet
+================================
+
+A table in Parquet is converted to DATA, planned, fitted and evaluated under a memory limit. Rows are read in tiles, so
+that the peak memory does not grow with the number of rows. The example repeats the fit with more and more rows.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from partirvm import open_job
+
+# %%
+# The table has four features. It is written in four parts of 100,000 rows each, so that this script never holds all rows.
+
+temporary = tempfile.TemporaryDirectory()
+folder = Path(temporary.name)
+rng = np.random.default_rng(0)
+
+
+def write_part(path, n_rows):
+    X = rng.normal(size=(n_rows, 4))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * np.abs(X[:, 3]) + rng.normal(scale=0.3, size=n_rows)
+    path.parent.mkdir(exist_ok=True)
+    pd.DataFrame(X, columns=["x0", "x1", "x2", "x3"]).assign(y=y).to_parquet(path)
+
+
+for number in range(4):
+    write_part(folder / "parts" / f"part-{number}.parquet", 100_000)
+write_part(folder / "test.parquet", 20_000)
+
+# %%
+# Each step is a command in a process of its own, so that the peak memory is that of the step. The function runs a
+# command in the temporary folder and returns its output.
+
+
+def run(command):
+    program = [sys.executable, "-m", *command.split()]
+    return subprocess.run(program, cwd=folder, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+# %%
+# ``ingest`` reads the parts, checks and shuffles the rows, and writes them to Zarr in tiles. The test rows get the same
+# columns by ``--like``.
+
+print(run("partirvm ingest parts rows-400000.zarr --target y --memory-limit 512MiB --quiet"))
+print(run("partirvm ingest test.parquet test.zarr --like rows-400000.zarr --quiet"))
+
+# %%
+# ``plan`` states the work, the time and the memory before anything runs.
+
+options = "--kernel gaussian --gamma scale --partition-size 100 --max-rounds 2 --memory-limit 400MiB"
+print(run(f"partirvm plan rows-400000.zarr {options}"))
+
+# %%
+# ``fit`` keeps within the memory limit, or refuses before it starts. The folder of the job holds the model and the
+# history.
+
+print(run(f"partirvm fit rows-400000.zarr job-400000 {options} --quiet"))
+
+# %%
+# ``evaluate`` predicts the test rows, which no fit has used, and prints one line of JSON.
+
+scores = json.loads(run("partirvm evaluate job-400000 test.zarr --quiet"))
+print(json.dumps(scores, indent=2))
+
+# %%
+# The same fit of fewer rows shows how the memory depends on their number. The largest number that a job has recorded in
+# its history is its peak.
+
+
+def peak(job):
+    history = open_job(folder / job).state().history
+    return max(entry["peak_memory"] for entry in history if entry.get("peak_memory")) / 2**20
+
+
+for parts in (1, 2):
+    rows = f"{parts}00000"
+    run(f"partirvm ingest parts/part-[0-{parts - 1}].parquet rows-{rows}.zarr --target y --quiet")
+    run(f"partirvm fit rows-{rows}.zarr job-{rows} {options} --quiet")
+
+peaks = {n_rows: peak(f"job-{n_rows}") for n_rows in (100_000, 200_000, 400_000)}
+for n_rows, mebibytes in peaks.items():
+    print(f"{n_rows:,} rows: peak memory of the fit {mebibytes:.0f} MiB")
+temporary.cleanup()
+
+# %%
+# The left panel shows the peaks and the limit. The right panel shows how many test rows lie inside intervals of five
+# levels.
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+left.bar([f"{n_rows:,}" for n_rows in peaks], list(peaks.values()), width=0.5, color="#0072B2", label="peak of the fit")
+left.axhline(400, color="#D55E00", ls="--", label="memory limit")
+left.set(xlabel="training rows", ylabel="resident memory (MiB)", ylim=(0, 480), title="Memory")
+left.legend(loc="upper left", ncols=2, fontsize=9)
+levels = [50, 80, 90, 95, 99]
+right.plot([45, 100], [45, 100], color="black", ls="--", lw=1, label="exact")
+right.plot(levels, [100 * scores[f"coverage_{level}"] for level in levels], "o", color="#0072B2", label="20,000 test rows")
+right.set(xlabel="stated level (%)", ylabel="rows inside the interval (%)", title="Coverage")
+right.legend(fontsize=9)
+plt.show()
+
+# %%
+# The memory of the fit stays the same while the rows become four times as many, so a table that is larger than memory
+# needs no more. Most of these bytes are the Python interpreter and its libraries. The intervals have the stated coverage.
+#
+# In Python the same steps are ``ingest("parts", "rows.zarr", target="y")``, ``plan(model, "rows.zarr")`` and
+# ``model.fit("rows.zarr")`` with ``model = RVMRegressor(memory_limit="400MiB")``. The limit then counts the memory of
+# the whole process.

@@ -1,0 +1,75 @@
+"""
+Several targets
+===============
+
+A target may have several columns. The example compares targets that share their relevance vectors with a fit of each
+target on its own.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from partirvm import RVMRegressor
+
+# %%
+# Two quantities of a generated day: a temperature and a power. Both are smooth in time, and their noise differs.
+
+rng = np.random.default_rng(0)
+
+
+def truth(hour):
+    temperature = 12 + 6 * np.sin(2 * np.pi * (hour - 9) / 24) + 1.5 * np.sin(2 * np.pi * hour / 6)
+    power = 300 + 150 * np.sin(2 * np.pi * (hour - 7) / 12)
+    return np.column_stack([temperature, power])
+
+
+names, units, noise = ("temperature", "power"), ("°C", "kW"), np.array([0.8, 40.0])
+hour = rng.uniform(0, 24, size=150)
+X, Y = hour[:, None], truth(hour) + noise * rng.normal(size=(150, 2))
+
+# %%
+# ``"shared"``, the default, selects vectors for both targets together. ``"independent"`` runs one fit per target; these
+# fits are in ``estimators_``.
+
+shared = RVMRegressor(kernel="gaussian", multi_output="shared", random_state=0).fit(X, Y)
+independent = RVMRegressor(kernel="gaussian", multi_output="independent", random_state=0).fit(X, Y)
+
+grid = np.linspace(0, 24, 300)
+results = {"shared": shared, "independent": independent}
+for form, model in results.items():
+    error = np.sqrt(np.mean((model.predict(grid[:, None]) - truth(grid)) ** 2, axis=0))
+    found = np.sqrt(model.noise_variance_)
+    print(
+        f"{form:11}  error of the mean {error[0]:.2f} °C, {error[1]:.1f} kW;  noise {found[0]:.2f} °C, "
+        f"{found[1]:.1f} kW;  relevance vectors {model.n_relevance_vectors_}"
+    )
+
+# %%
+# ``predict`` returns a column for each target, in the target's own units.
+
+mean, std = shared.predict(grid[:, None], return_std=True)
+print("shape of the mean and of the standard deviation:", mean.shape, std.shape)
+
+# %%
+# Each row of the picture is a target, each column a fit. The circles are the relevance vectors.
+
+figure, axes = plt.subplots(2, 2, figsize=(10, 6.5), sharex=True, sharey="row", layout="constrained")
+for column, (form, model) in enumerate(results.items()):
+    mean, std = model.predict(grid[:, None], return_std=True)
+    for target in range(2):
+        axis = axes[target, column]
+        low, high = mean[:, target] - 1.96 * std[:, target], mean[:, target] + 1.96 * std[:, target]
+        vectors = (model if form == "shared" else model.estimators_[target]).relevance_vectors_
+        chosen = np.isin(hour, vectors[:, 0])
+        axis.fill_between(grid, low, high, color="#56B4E9", alpha=0.3, lw=0, label="mean ± 1.96 standard deviations")
+        axis.plot(grid, truth(grid)[:, target], color="black", ls="--", lw=1.2, label="true function")
+        axis.plot(grid, mean[:, target], color="#0072B2", lw=2, label="predicted mean")
+        axis.plot(hour, Y[:, target], ".", color="#666666", ms=4, label="training rows")
+        axis.plot(hour[chosen], Y[chosen, target], "o", mfc="none", mec="#D55E00", ms=9, mew=1.8, label="vectors")
+        axis.set_title(f'multi_output="{form}"' if target == 0 else "")
+for target in range(2):
+    axes[target, 0].set_ylabel(f"{names[target]} ({units[target]})")
+for axis in axes[1]:
+    axis.set(xlabel="hour of the day", xlim=(0, 24), xticks=range(0, 25, 6))
+figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=9)
+plt.show()
