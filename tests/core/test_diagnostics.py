@@ -80,7 +80,7 @@ def test_sums_over_tiles_are_those_of_all_rows():
 def test_sums_of_classes_are_those_of_all_rows(K):
     codes, p = probabilities(1000, K)
     whole = ClassDiagnostics.of(codes, p)
-    a, b, c = (ClassDiagnostics.of(codes[span], p[span]) for span in SPANS)
+    a, b, c = (ClassDiagnostics.of(codes[span], p[span], span.start) for span in SPANS)
     for found in ((a + b) + c, a + (b + c)):
         for name, value in vars(whole).items():
             np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12)
