@@ -88,9 +88,7 @@ class NumberDiagnostics:
         keys, points = np.concatenate([self.keys, other.keys]), np.concatenate([self.points, other.points])
         covered, pit = self.covered + other.covered, self.pit + other.pit
         largest = self.largest + other.largest
-        return NumberDiagnostics(
-            self.n + other.n, covered, pit, *_smallest(keys, points), self.multiples, largest
-        )
+        return NumberDiagnostics(self.n + other.n, covered, pit, *_smallest(keys, points), self.multiples, largest)
 
     def scaled(self, shift: float, scale: float) -> NumberDiagnostics:
         """Return the diagnostics of the target shift + scale·t."""
@@ -111,7 +109,13 @@ class NumberDiagnostics:
         points = np.array(stored["points"], dtype=np.float64).reshape(-1, 3)
         multiples = tuple(stored.get("multiples", NORMAL_MULTIPLES))  # jobs of earlier versions have none
         return cls(
-            stored["n"], covered, pit, np.zeros(0), points, multiples, LargestErrors.from_json(stored.get("largest", ()))
+            stored["n"],
+            covered,
+            pit,
+            np.zeros(0),
+            points,
+            multiples,
+            LargestErrors.from_json(stored.get("largest", ())),
         )
 
 
@@ -151,7 +155,10 @@ class ClassDiagnostics:
 
     @classmethod
     def of(cls, codes: Int, probabilities: Float, start: int = 0) -> ClassDiagnostics:
-        """Return the diagnostics of rows start, start + 1 … with class codes (n,), 0 … K−1, and probabilities (n, K)."""
+        """Return the diagnostics of rows with class codes (n,), 0 … K−1, and probabilities (n, K).
+
+        ``start`` is the number of the first row.
+        """
         likeliest, each_row = probabilities.argmax(axis=1), np.arange(len(codes))
         largest, stated_own = probabilities[each_row, likeliest], probabilities[each_row, codes]
         logs = np.log(np.maximum(probabilities, np.finfo(np.float64).eps))

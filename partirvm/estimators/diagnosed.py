@@ -25,8 +25,9 @@ class Diagnosed(RelevanceVectorMachine):
         For a regression: actual against predicted values, coverage of intervals, standardised residuals and their
         quantiles, the probability integral transform, and, if the stated standard deviations vary, errors and coverage
         against them. For a classification: reliability of probabilities, confusion matrix, the ROC and the
-        precision-recall curve of two classes, largest probability, and log loss. Panels of points show 400 random rows; all other panels count all rows. The rows are read once, tile by tile. Of several
-        targets the first four are drawn, and of more than twelve classes the last ones are one class.
+        precision-recall curve of two classes, largest probability, and log loss. Panels of points or by deviation show
+        400 random rows; all other panels count all rows. The rows are read once, tile by tile. Of several targets the
+        first four are drawn, and of more than twelve classes the last ones are one class.
 
         Parameters
         ----------

@@ -96,14 +96,14 @@ def _curves(found: ThresholdCurve, name: str) -> list[Panel]:
     chance = Line(ends, np.full(2, share), "by chance", stated=True)
     precise: list[Mark] = [chance, Line(recall[1:], found.precision, name, main=True)]
     axes, percent = ((0.0, 1.0), (0.0, 1.0)), (True, True)
-    labels = "rows of the other class predicted so", f"rows of {name} found"
+    labels = "false positive rate", f"true positive rate of {name}"
     return [
         Panel("ROC curve", f"area {found.auc:.4f}; dashed: by chance", *labels, roc, *axes, percent),
         Panel(
             "Precision and recall",
             f"average precision {found.average_precision:.4f}; dashed: by chance",
-            f"recall: rows of {name} found",
-            "precision: such predictions that are right",
+            f"recall of {name}",
+            f"precision of {name}",
             precise,
             *axes,
             percent,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from partirvm.core.diagnostics import PIT_BINS, STATED_LEVELS, NumberDiagnostics
 from partirvm.planning.units import counted
+from partirvm.report.fit_history import minus
 from partirvm.report.panels import Band, Bars, Dots, Errors, Line, Mark, Panel, Z, binomial_interval, span
 
 Float = NDArray[np.float64]
@@ -90,16 +92,18 @@ def _group_means(predicted: Float, z: Float) -> Errors:
     x = np.array([predicted[group].mean() for group in groups])
     y = np.array([z[group].mean() for group in groups])
     half = Z * np.array([z[group].std(ddof=1) / np.sqrt(len(group)) for group in groups])
-    return Errors(
-        x, y, y - half, y + half, [f"mean {mean:.2f} ± {wide:.2f}" for mean, wide in zip(y, half, strict=True)]
-    )
+    tips = [
+        minus(f"predicted about {at:.3g}: mean {mean:.2f} ± {wide:.2f}")
+        for at, mean, wide in zip(x, y, half, strict=True)
+    ]
+    return Errors(x, y, y - half, y + half, tips)
 
 
 def _quantiles(found: NumberDiagnostics) -> Panel:
     """Return the ordered standardised residuals beside the quantiles of a standard normal."""
     actual, predicted, std = found.points.T
     z = np.sort((actual - predicted) / std)
-    normal = ndtri((np.arange(len(z)) + 0.5) / len(z))
+    normal = np.array([NormalDist().inv_cdf((k + 0.5) / len(z)) for k in range(len(z))])
     x, y = span(normal, np.array([-2.5, 2.5])), span(z, np.array([-2.5, 2.5]))
     marks: list[Mark] = [Dots(normal, z), Line(np.array(x), np.array(x), "as stated", stated=True)]
     remark = f"{_sampled(found)}; steeper than the line: stated deviations are too small"

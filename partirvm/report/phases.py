@@ -18,12 +18,12 @@ def phases(history: Sequence[Entry], seconds: float | None) -> list[tuple[str, f
 
     >>> fit = {"kind": "round", "pass_seconds": 2.0, "solve_seconds": 1.0}
     >>> phases([{**fit, "kind": "kernel"}, fit], 7.5)
-    [('learning the kernel', 3.0), ('passes', 2.0), ('dense fits', 1.0), ('rest', 1.5)]
+    [('kernel learning', 3.0), ('passes', 2.0), ('dense fits', 1.0), ('rest', 1.5)]
     """
-    sums = dict.fromkeys(("learning the kernel", "partition size", "passes", "dense fits"), 0.0)
+    sums = dict.fromkeys(("kernel learning", "partition size", "passes", "dense fits"), 0.0)
     for entry in history:
         passing, solving = float(entry.get("pass_seconds") or 0.0), float(entry.get("solve_seconds") or 0.0)
-        before = {"kernel": "learning the kernel", "heuristic": "partition size"}.get(entry["kind"])
+        before = {"kernel": "kernel learning", "heuristic": "partition size"}.get(entry["kind"])
         if before:
             sums[before] += passing + solving
         else:
