@@ -141,6 +141,7 @@ THIRD_PARTIES = {
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2", "markupsafe"},
     "report.fit_history": {"markupsafe"},
+    "report.phases": {"markupsafe"},
     "report.relevance_bars": {"markupsafe"},
     "setup": {"numpy"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},

@@ -8,7 +8,7 @@ on its number (``core.drawing``). ``report.diagnostics`` makes pictures of these
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from partirvm.core.drawing import uniform
+from partirvm.core.largest import LargestErrors
+from partirvm.core.thresholds import ThresholdCurve
 from partirvm.core.uncertainty import quantile
 
 Float = NDArray[np.float64]
@@ -54,7 +56,8 @@ class NumberDiagnostics:
     on which the intervals were calibrated. ``pit`` (20,) int64 counts rows by the probability integral transform Φ(z)
     of z = (actual − predicted)/standard deviation, which is uniform if the stated normal distributions are right.
     ``points`` (k, 3) are actual value, predicted mean and standard deviation of k ≤ ``SAMPLE`` random rows, in the
-    target's unit; ``keys`` (k,) are their random keys, increasing.
+    target's unit; ``keys`` (k,) are their random keys, increasing. ``multiples`` are the half widths of the intervals
+    in standard deviations; ``largest`` are the rows of largest absolute error with the values of points.
     """
 
     n: int
@@ -62,6 +65,8 @@ class NumberDiagnostics:
     pit: Int
     keys: Float
     points: Float
+    multiples: tuple[float, ...] = NORMAL_MULTIPLES
+    largest: LargestErrors = field(default_factory=LargestErrors)
 
     @classmethod
     def of(
@@ -76,29 +81,42 @@ class NumberDiagnostics:
         inside = np.bincount(np.searchsorted(multiples, np.abs(z)), minlength=len(multiples) + 1)
         keys, points = uniform(rows, DRAW), np.column_stack([t, mean, std])
         pit = np.bincount(_bins(ndtr(z), PIT_BINS), minlength=PIT_BINS)
-        return cls(len(t), np.cumsum(inside[:-1]), pit, *_smallest(keys, points))
+        largest = LargestErrors.of(np.abs(t - mean), rows, t, mean, std)
+        return cls(len(t), np.cumsum(inside[:-1]), pit, *_smallest(keys, points), tuple(multiples), largest)
 
     def __add__(self, other: NumberDiagnostics) -> NumberDiagnostics:
         keys, points = np.concatenate([self.keys, other.keys]), np.concatenate([self.points, other.points])
-        return NumberDiagnostics(
-            self.n + other.n, self.covered + other.covered, self.pit + other.pit, *_smallest(keys, points)
-        )
+        covered, pit = self.covered + other.covered, self.pit + other.pit
+        largest = self.largest + other.largest
+        return NumberDiagnostics(self.n + other.n, covered, pit, *_smallest(keys, points), self.multiples, largest)
 
     def scaled(self, shift: float, scale: float) -> NumberDiagnostics:
         """Return the diagnostics of the target shift + scale·t."""
-        return replace(self, points=self.points * scale + np.array([shift, shift, 0.0]))
+        values = self.largest.values.reshape(-1, 3)
+        points, values = (each * scale + np.array([shift, shift, 0.0]) for each in (self.points, values))
+        return replace(self, points=points, largest=replace(self.largest, values=values))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with points of five significant digits."""
         points = [[float(f"{value:.5g}") for value in point] for point in self.points.tolist()]
-        return {"n": self.n, "covered": self.covered.tolist(), "pit": self.pit.tolist(), "points": points}
+        counts = {"n": self.n, "covered": self.covered.tolist(), "pit": self.pit.tolist()}
+        return {**counts, "points": points, "multiples": list(self.multiples), "largest": self.largest.to_json()}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> NumberDiagnostics:
         """Return the diagnostics from the result of ``to_json``; they have no keys and cannot be added to others."""
         covered, pit = (np.array(stored[name], dtype=np.int64) for name in ("covered", "pit"))
         points = np.array(stored["points"], dtype=np.float64).reshape(-1, 3)
-        return cls(stored["n"], covered, pit, np.zeros(0), points)
+        multiples = tuple(stored.get("multiples", NORMAL_MULTIPLES))  # jobs of earlier versions have none
+        return cls(
+            stored["n"],
+            covered,
+            pit,
+            np.zeros(0),
+            points,
+            multiples,
+            LargestErrors.from_json(stored.get("largest", ())),
+        )
 
 
 def _smallest(keys: Float, points: Float) -> tuple[Float, Float]:
@@ -118,7 +136,9 @@ class ClassDiagnostics:
     probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64 those of this class. ``confusion``
     (K, K) int64 counts rows by true class (first axis) and most probable class. For each bin of the largest
     probability, ``top_rows`` and ``top_hits`` (B,) int64 count all and the correct rows, ``top_loss`` (B,) sums
-    −log p of the true class, and ``top_entropy`` (B,) its expectation −Σ_k p_k log p_k, in nats.
+    −log p of the true class, and ``top_entropy`` (B,) its expectation −Σ_k p_k log p_k, in nats. ``largest`` are the
+    rows of largest log loss: true class, most probable class, and the probabilities of both; classes are codes.
+    ``thresholds`` are the counts of two classes at thresholds; a sum of diagnostics has none (``core.scores``).
     """
 
     n: int
@@ -130,15 +150,20 @@ class ClassDiagnostics:
     top_hits: Int
     top_loss: Float
     top_entropy: Float
+    largest: LargestErrors = field(default_factory=LargestErrors)
+    thresholds: ThresholdCurve | None = None
 
     @classmethod
-    def of(cls, codes: Int, probabilities: Float) -> ClassDiagnostics:
-        """Return the diagnostics of rows with class codes (n,), 0 … K−1, and probabilities (n, K)."""
-        likeliest = probabilities.argmax(axis=1)
-        largest = probabilities[np.arange(len(codes)), likeliest]
+    def of(cls, codes: Int, probabilities: Float, start: int = 0) -> ClassDiagnostics:
+        """Return the diagnostics of rows with class codes (n,), 0 … K−1, and probabilities (n, K).
+
+        ``start`` is the number of the first row.
+        """
+        likeliest, each_row = probabilities.argmax(axis=1), np.arange(len(codes))
+        largest, stated_own = probabilities[each_row, likeliest], probabilities[each_row, codes]
         logs = np.log(np.maximum(probabilities, np.finfo(np.float64).eps))
         top, correct = _bins(largest), likeliest == codes
-        loss, entropy = -logs[np.arange(len(codes)), codes], -np.einsum("nk,nk->n", probabilities, logs)
+        loss, entropy = -logs[each_row, codes], -np.einsum("nk,nk->n", probabilities, logs)
         p, own, found = _united(probabilities), *(np.minimum(each, MOST_CLASSES - 1) for each in (codes, likeliest))
         K = p.shape[1]
         places = _bins(p) + PROBABILITY_BINS * np.arange(K)
@@ -154,24 +179,34 @@ class ClassDiagnostics:
             top_hits=np.bincount(top[correct], minlength=PROBABILITY_BINS),
             top_loss=_sums(top, loss, PROBABILITY_BINS),
             top_entropy=_sums(top, entropy, PROBABILITY_BINS),
+            largest=LargestErrors.of(loss, start + each_row, codes, likeliest, stated_own, largest),
         )
 
     def _values(self) -> dict[str, NDArray[Any]]:
-        return {name: value for name, value in vars(self).items() if name != "n"}
+        return {name: getattr(self, name) for name in COUNTS}
 
     def __add__(self, other: ClassDiagnostics) -> ClassDiagnostics:
-        return ClassDiagnostics(
-            self.n + other.n, **{name: value + getattr(other, name) for name, value in self._values().items()}
-        )
+        sums = {name: value + getattr(other, name) for name, value in self._values().items()}
+        return ClassDiagnostics(self.n + other.n, **sums, largest=self.largest + other.largest)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"n": self.n, **{name: value.tolist() for name, value in self._values().items()}}
+        counts = {"n": self.n, **{name: value.tolist() for name, value in self._values().items()}}
+        thresholds = self.thresholds and self.thresholds.to_json()
+        return {**counts, "largest": self.largest.to_json(), "thresholds": thresholds}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> ClassDiagnostics:
-        """Return the diagnostics from the result of ``to_json``."""
-        return cls(stored["n"], **{name: np.array(value) for name, value in stored.items() if name != "n"})
+        """Return the diagnostics from the result of ``to_json``; they cannot be added to others."""
+        counts = {name: np.array(stored[name]) for name in COUNTS}
+        largest = LargestErrors.from_json(stored.get("largest", ()))  # jobs of earlier versions have none
+        thresholds = stored.get("thresholds")
+        curve = None if thresholds is None else ThresholdCurve.from_json(thresholds)
+        return cls(stored["n"], **counts, largest=largest, thresholds=curve)
+
+
+COUNTS = ("stated", "rows", "hits", "confusion", "top_rows", "top_hits", "top_loss", "top_entropy")
+"""The fields of ``ClassDiagnostics`` that are sums over rows."""
 
 
 def _bins(p: Float, count: int = PROBABILITY_BINS) -> Int:

@@ -8,13 +8,14 @@ bound of the error is computed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import ClassDiagnostics
+from partirvm.core.thresholds import ThresholdCurve
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -73,6 +74,11 @@ class Ranking:
         return ranked / self.pairs if self.pairs else None
 
     @property
+    def curve(self) -> ThresholdCurve | None:
+        """Return the counts at thresholds; None without pairs."""
+        return None if self.auc is None else ThresholdCurve.of(self.negative, self.positive, self.auc)
+
+    @property
     def auc_error(self) -> float:
         """Return a bound of the error of ``auc``: Σ_b positive_b negative_b / (2 PN) over keys b; 0 at level 0."""
         if self.level == 0 or not self.pairs:
@@ -126,8 +132,12 @@ class ClassScores:
     diagnosed: ClassDiagnostics
 
     @classmethod
-    def of(cls, codes: NDArray[np.generic], probabilities: Float, scores: Float | None = None) -> ClassScores:
+    def of(
+        cls, codes: NDArray[np.generic], probabilities: Float, scores: Float | None = None, start: int = 0
+    ) -> ClassScores:
         """Return the scores of rows with class codes ``codes`` (n,), 0 … K−1, and ``probabilities`` (n, K).
+
+        ``start`` is the number of the first row.
 
         For two classes, ``scores`` (n,) rank the rows for ROC AUC, with larger values for class 1. Linear predictors
         as scores still rank rows whose probabilities are rounded to 0 or 1.
@@ -150,7 +160,7 @@ class ClassScores:
             bin_correct=np.bincount(bins[correct], minlength=N_BINS),
             bin_confidence=np.bincount(bins, confidence, minlength=N_BINS).astype(np.float64),
             ranking=None if scores is None else Ranking.of(scores, classes == 1),
-            diagnosed=ClassDiagnostics.of(classes, probabilities),
+            diagnosed=ClassDiagnostics.of(classes, probabilities, start),
         )
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
@@ -174,7 +184,8 @@ class ClassScores:
     @property
     def diagnostics(self) -> tuple[ClassDiagnostics, ...]:
         """The diagnostics of the only target."""
-        return (self.diagnosed,)
+        curve = None if self.ranking is None else self.ranking.curve
+        return (replace(self.diagnosed, thresholds=curve),)
 
     @property
     def loss(self) -> float:

@@ -22,11 +22,12 @@ class Diagnosed(RelevanceVectorMachine):
     def plot_diagnostics(self, X: Any = None, y: Any = None, *, figure: Any = None) -> DiagnosticsDisplay:
         """Draw predictions at rows that the fit has not used beside their targets.
 
-        For a regression: actual against predicted values, coverage of intervals, standardised residuals, the
-        probability integral transform, and errors against stated standard deviations if these vary. For a
-        classification: reliability of probabilities, confusion matrix, largest probability, and log loss. Panels of
-        points show 400 random rows; all other panels count all rows. The rows are read once, tile by tile. Of several
-        targets the first four are drawn, and of more than twelve classes the last ones are one class.
+        For a regression: actual against predicted values, coverage of intervals, standardised residuals and their
+        quantiles, the probability integral transform, and, if the stated standard deviations vary, errors and coverage
+        against them. For a classification: reliability of probabilities, confusion matrix, the ROC and the
+        precision-recall curve of two classes, largest probability, and log loss. Panels of points or by deviation show
+        400 random rows; all other panels count all rows. The rows are read once, tile by tile. Of several targets the
+        first four are drawn, and of more than twelve classes the last ones are one class.
 
         Parameters
         ----------

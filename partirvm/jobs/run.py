@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from partirvm.backends import Executor
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.jobs.driver import Checkpoint, Driver, Journal, Outcome, Watcher
 from partirvm.jobs.kernel_blocks import keeping_blocks
+from partirvm.jobs.row_numbers import table_rows
 from partirvm.jobs.warn import warn_of_data, warn_of_limits, warn_of_outcome
 from partirvm.setup.search import kernel_texts
 from partirvm.setup.spec import FitSpec
@@ -37,13 +39,18 @@ def run(
     that are kept on disk; without ``beside`` a temporary folder is used.
     """
     executor.use(spec.plan.threads)
+    names = kernel_texts(source.columns.features)
+
+    def texts(entry: dict[str, Any]) -> dict[str, Any]:
+        return {**names(entry), "diagnostics": table_rows(entry["diagnostics"], source, held_out)}
+
     driver = Driver(
         executor=executor,
         source=spec.weigh(source),
         held_out=held_out,
         watcher=watcher or Watcher(),
         interrupted=interrupted,
-        texts=kernel_texts(source.columns.features),
+        texts=texts,
     )
     for entry in spec.measured if checkpoint is None else ():
         journal.record(entry)

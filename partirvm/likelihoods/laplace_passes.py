@@ -132,4 +132,5 @@ class LogisticScorePass(DesignedPass):
         if self.codes is not None:
             codes = np.array(self.codes)[codes]
         # rank the whole tile at once: merging sorted panels would take longer than evaluating their design
-        return ClassScores.of(codes, probabilities(self.likelihood, f), f[:, 0] if f.shape[1] == 1 else None)
+        ranked = f[:, 0] if f.shape[1] == 1 else None
+        return ClassScores.of(codes, probabilities(self.likelihood, f), ranked, tile.start)

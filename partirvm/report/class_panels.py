@@ -1,4 +1,4 @@
-"""Panels of a classification: reliability of probabilities, confusion matrix, largest probability, log loss."""
+"""Panels of a classification: reliability, confusion, ROC and precision-recall, largest probability, log loss."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import PROBABILITY_BINS, ClassDiagnostics
+from partirvm.core.thresholds import ThresholdCurve
 from partirvm.planning.units import counted
 from partirvm.report.panels import Bars, Cells, Errors, Line, Mark, Panel, binomial_interval
 
@@ -26,7 +27,9 @@ def class_panels(found: ClassDiagnostics, classes: Sequence[str] = ()) -> list[P
     """Return the panels of a classification; without names ``classes`` are numbered."""
     if not found.n:
         return []
-    return [_reliability(found, classes), _confusion(found, _names(found, classes)), _largest(found), _loss(found)]
+    names = _names(found, classes)
+    curves = _curves(found.thresholds, names[1]) if found.thresholds else []
+    return [_reliability(found, classes), _confusion(found, names), *curves, _largest(found), _loss(found)]
 
 
 def _names(found: ClassDiagnostics, classes: Sequence[str]) -> list[str]:
@@ -81,15 +84,38 @@ def _confusion(found: ClassDiagnostics, names: Sequence[str]) -> Panel:
         for true, counts, parts in zip(names, found.confusion, shares, strict=True)
     ]
     ends = (0.0, float(len(names)))
-    cells = Cells(names, shares, tips)
+    cells = Cells(names, found.confusion, shares, tips)
     return Panel("Confusion", "% of the rows of each true class", "predicted class", "true class", [cells], ends, ends)
+
+
+def _curves(found: ThresholdCurve, name: str) -> list[Panel]:
+    """Return the ROC curve and the precision-recall curve of the second of two classes."""
+    (false, recall), ends = found.rates, np.array([0.0, 1.0])
+    share = float(found.positive[-1] / (found.positive[-1] + found.negative[-1]))
+    roc: list[Mark] = [Line(ends, ends, "by chance", stated=True), Line(false, recall, name, main=True)]
+    chance = Line(ends, np.full(2, share), "by chance", stated=True)
+    precise: list[Mark] = [chance, Line(recall[1:], found.precision, name, main=True)]
+    axes, percent = ((0.0, 1.0), (0.0, 1.0)), (True, True)
+    labels = "false positive rate", f"true positive rate of {name}"
+    return [
+        Panel("ROC curve", f"area {found.auc:.4f}; dashed: by chance", *labels, roc, *axes, percent),
+        Panel(
+            "Precision and recall",
+            f"average precision {found.average_precision:.4f}; dashed: by chance",
+            f"recall of {name}",
+            f"precision of {name}",
+            precise,
+            *axes,
+            percent,
+        ),
+    ]
 
 
 def _largest(found: ClassDiagnostics) -> Panel:
     """Return the distribution of the largest probability, of correct and of wrong rows."""
     rows, hits = found.top_rows / found.n, found.top_hits / found.n
     bins = list(zip(EDGES, EDGES[1:], found.top_rows, found.top_hits, strict=False))
-    tips = [f"{low:.0%} to {high:.0%}: {n:,} rows, {k:,} correct" for low, high, n, k in bins]
+    tips = [f"{low:.0%} to {high:.0%}: {counted(int(n), 'row')}, {k:,} correct" for low, high, n, k in bins]
     first = int(np.flatnonzero(found.top_rows)[0])
     marks: list[Mark] = [
         Bars(EDGES[first:], np.zeros(PROBABILITY_BINS - first), hits[first:], tips[first:], "correct"),
@@ -107,7 +133,10 @@ def _loss(found: ClassDiagnostics) -> Panel:
         shown = found.top_rows > 0
     rows, centres = found.top_rows[shown], (EDGES[:-1] + EDGES[1:])[shown] / 2
     loss, expected = found.top_loss[shown] / rows, found.top_entropy[shown] / rows
-    tips = [f"{loss:.3f} nats, expected {own:.3f}" for loss, own in zip(loss, expected, strict=True)]
+    tips = [
+        f"probability about {centre:.0%}: {loss:.3f} nats, expected {own:.3f}"
+        for centre, loss, own in zip(centres, loss, expected, strict=True)
+    ]
     bars = Errors(centres, loss, loss, loss, tips, "observed")
     marks: list[Mark] = [Line(centres, expected, "expected", stated=True), bars]
     first = int(np.flatnonzero(found.top_rows)[0])

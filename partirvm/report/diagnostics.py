@@ -9,11 +9,14 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from partirvm.core.diagnostics import MOST_TARGETS, ClassDiagnostics, NumberDiagnostics
+from partirvm.core.scores import ClassScores
 from partirvm.errors import DataError, UsageError
 from partirvm.report.class_panels import class_panels
+from partirvm.report.largest_errors import class_errors, number_errors
 from partirvm.report.number_panels import number_panels
 from partirvm.report.panel_axes import STYLE, plot_panel
 from partirvm.report.panels import Panel
+from partirvm.report.tables import Table
 
 Diagnostics: TypeAlias = NumberDiagnostics | ClassDiagnostics
 
@@ -25,12 +28,14 @@ WIDTH, HEIGHT = 3.6, 3.1
 class Group:
     """The panels of one target. ``name`` is the name of the target, or empty if there is only one target.
 
-    ``left_out`` is true for training rows that were left out one by one, and false for new rows.
+    ``left_out`` is true for training rows that were left out one by one, and false for new rows. ``largest`` are the
+    rows of largest error.
     """
 
     name: str
     panels: Sequence[Panel]
     left_out: bool = False
+    largest: Table | None = None
 
 
 def groups(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[Group]:
@@ -38,10 +43,11 @@ def groups(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[Grou
     drawn = []
     for number, each in enumerate(found):
         if isinstance(each, ClassDiagnostics):
-            drawn.append(Group("", class_panels(each, names)))
+            drawn.append(Group("", class_panels(each, names), largest=class_errors(each.largest, names)))
             continue
         name = names[number] if number < len(names) else "target" if len(found) == 1 else f"target {number}"
-        drawn.append(Group(name if len(found) > 1 else "", number_panels(each, name), not len(each.covered)))
+        panels, left_out = number_panels(each, name), not len(each.covered)
+        drawn.append(Group(name if len(found) > 1 else "", panels, left_out, number_errors(each.largest)))
     return [group for group in drawn if group.panels]
 
 
@@ -56,10 +62,11 @@ class DiagnosticsDisplay:
     """Picture of predictions beside what was observed, in the style of scikit-learn's displays.
 
     For numbers: actual against predicted values, the fraction of rows inside intervals of each stated level,
-    standardised residuals against predictions, the probability integral transform (uniform if the stated normal
-    distributions are right), and errors against stated standard deviations if these vary. For classes: observed
-    frequencies against stated probabilities, the confusion matrix, the distribution of the largest probability, and
-    the log loss beside its expectation. Error bars are 95 % intervals.
+    standardised residuals against predictions, their quantiles against those of a normal, and the probability integral
+    transform (uniform if the stated normal distributions are right). If the stated standard deviations vary: errors
+    and the coverage of intervals against them. For classes: observed frequencies against stated probabilities, the
+    confusion matrix, the ROC and the precision-recall curve of two classes, the distribution of the largest
+    probability, and the log loss beside its expectation. Error bars are 95 % intervals.
 
     Parameters
     ----------
@@ -136,11 +143,10 @@ class DiagnosticsDisplay:
         unknown = set(np.asarray(y).tolist()) - codes.keys()
         if unknown:
             raise DataError(f"y has labels that are not in classes, such as {sorted(map(str, unknown))[0]!r}")
-        found = ClassDiagnostics.of(
-            np.array([codes[label] for label in np.asarray(y).tolist()], dtype=np.int64),
-            np.asarray(probabilities, dtype=np.float64),
-        )
-        return cls([found], [str(label) for label in codes]).plot(figure)
+        p = np.asarray(probabilities, dtype=np.float64)
+        own = np.array([codes[label] for label in np.asarray(y).tolist()], dtype=np.int64)
+        found = ClassScores.of(own, p, p[:, 1].copy() if len(codes) == 2 else None).diagnostics
+        return cls(found, [str(label) for label in codes]).plot(figure)
 
     def plot(self, figure: Any = None) -> Self:
         """Draw the panels into a figure, one row of panels for each of several targets; return the display."""
@@ -163,9 +169,10 @@ class DiagnosticsDisplay:
 
 
 def _rows(drawn: Sequence[Group]) -> list[Sequence[Panel]]:
-    """Return rows of panels: of one target at most three in each row, of several targets all panels of a target."""
-    if len(drawn) != 1:
-        return [group.panels for group in drawn]
-    panels = drawn[0].panels
-    across = 2 if len(panels) <= 4 else 3
-    return [panels[first : first + across] for first in range(0, len(panels), across)]
+    """Return rows of panels: of one target at most three in each row, of several targets four, each in its own rows."""
+    rows: list[Sequence[Panel]] = []
+    for group in drawn:
+        panels = group.panels
+        across = 4 if len(drawn) > 1 else 2 if len(panels) <= 4 else 3
+        rows += [panels[first : first + across] for first in range(0, len(panels), across)]
+    return rows

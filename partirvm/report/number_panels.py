@@ -1,12 +1,15 @@
-"""Panels of a regression: predictions, coverage of intervals, residuals, and errors against stated deviations."""
+"""Panels of a regression: predictions, coverage of intervals, residuals and their quantiles, stated deviations."""
 
 from __future__ import annotations
+
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import PIT_BINS, STATED_LEVELS, NumberDiagnostics
 from partirvm.planning.units import counted
+from partirvm.report.fit_history import minus
 from partirvm.report.panels import Band, Bars, Dots, Errors, Line, Mark, Panel, Z, binomial_interval, span
 
 Float = NDArray[np.float64]
@@ -23,6 +26,9 @@ FEWEST = 40
 LARGEST = 1e100
 """Values that are drawn are smaller, because their squares must not overflow."""
 
+SHOWN_LEVELS = (0.5, 0.9)
+"""Levels of the intervals whose coverage is shown by stated deviation."""
+
 VARIES = 1.1
 """Minimum ratio of the 95 % to the 5 % quantile of stated deviations for a panel that compares them with errors."""
 
@@ -31,10 +37,11 @@ def number_panels(found: NumberDiagnostics, target: str = "target") -> list[Pane
     """Return the panels of one numeric target with this name."""
     if not found.n or not (np.abs(found.points) < LARGEST).all():
         return []
-    panels = [_predictions(found, target), *_coverage(found), _residuals(found, target), _transform(found)]
+    panels = [_predictions(found, target), *_coverage(found), _residuals(found, target)]
+    panels += [_quantiles(found), _transform(found)]
     low, high = np.quantile(found.points[:, 2], [0.05, 0.95])
     if high > VARIES * low and len(found.points) >= FEWEST:
-        panels.append(_deviations(found, target))
+        panels += [_deviations(found, target), *_coverage_by_deviation(found, target)]
     return panels
 
 
@@ -85,9 +92,23 @@ def _group_means(predicted: Float, z: Float) -> Errors:
     x = np.array([predicted[group].mean() for group in groups])
     y = np.array([z[group].mean() for group in groups])
     half = Z * np.array([z[group].std(ddof=1) / np.sqrt(len(group)) for group in groups])
-    return Errors(
-        x, y, y - half, y + half, [f"mean {mean:.2f} ± {wide:.2f}" for mean, wide in zip(y, half, strict=True)]
-    )
+    tips = [
+        minus(f"predicted about {at:.3g}: mean {mean:.2f} ± {wide:.2f}")
+        for at, mean, wide in zip(x, y, half, strict=True)
+    ]
+    return Errors(x, y, y - half, y + half, tips)
+
+
+def _quantiles(found: NumberDiagnostics) -> Panel:
+    """Return the ordered standardised residuals beside the quantiles of a standard normal."""
+    actual, predicted, std = found.points.T
+    z = np.sort((actual - predicted) / std)
+    normal = np.array([NormalDist().inv_cdf((k + 0.5) / len(z)) for k in range(len(z))])
+    x, y = span(normal, np.array([-2.5, 2.5])), span(z, np.array([-2.5, 2.5]))
+    marks: list[Mark] = [Dots(normal, z), Line(np.array(x), np.array(x), "as stated", stated=True)]
+    remark = f"{_sampled(found)}; steeper than the line: stated deviations are too small"
+    labels = "quantile of a standard normal", "residual / stated deviation"
+    return Panel("Quantiles of residuals", remark, *labels, marks, x, y)
 
 
 def _transform(found: NumberDiagnostics) -> Panel:
@@ -127,3 +148,29 @@ def _deviations(found: NumberDiagnostics, target: str) -> Panel:
     marks: list[Mark] = [line, Errors(x, y, low, high, tips)]
     labels = f"stated deviation of {target}", "root mean square error"
     return Panel("Errors against stated deviations", "each point: a tenth of the rows", *labels, marks, ends, ends)
+
+
+def _coverage_by_deviation(found: NumberDiagnostics, target: str) -> list[Panel]:
+    """Return the coverage of two intervals, of rows grouped by stated deviation."""
+    if not len(found.covered):
+        return []
+    actual, predicted, std = found.points.T
+    z = np.abs(actual - predicted) / std
+    groups = np.array_split(np.argsort(std, kind="stable"), GROUPS)
+    rows, x = np.array([float(len(group)) for group in groups]), np.array([std[group].mean() for group in groups])
+    ends, marks = span(x), list[Mark]()
+    for level in SHOWN_LEVELS:
+        multiple = found.multiples[STATED_LEVELS.index(level)]
+        hits = np.array([float((z[group] <= multiple).sum()) for group in groups])
+        low, high = binomial_interval(hits, rows)
+        tips = [
+            f"{level:.0%} interval, mean deviation {at:.3g}: {share:.1%} of rows inside"
+            for at, share in zip(x, hits / rows, strict=True)
+        ]
+        marks += [
+            Line(np.array(ends), np.full(2, level), f"{level:.0%} stated", stated=True),
+            Errors(x, hits / rows, low, high, tips),
+        ]
+    remark = "50 % and 90 % intervals; each point: a tenth of the rows"
+    labels = f"stated deviation of {target}", "rows inside the interval"
+    return [Panel("Coverage by stated deviation", remark, *labels, marks, ends, (0.0, 1.0), (False, True))]

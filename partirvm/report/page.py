@@ -16,9 +16,10 @@ from typing import Any
 from partirvm.options import Request
 from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import printable
-from partirvm.report import basis_table, diagnostics, directions_table, fit_history, relevance_bars
+from partirvm.report import basis_table, diagnostics, directions_table, fit_history, phases, relevance_bars
 from partirvm.report.fit_history import minus
 from partirvm.report.panel_svg import draw_panel
+from partirvm.report.panels import Panel
 from partirvm.report.quantities import (
     MISSING,
     Entry,
@@ -101,6 +102,7 @@ def page(job: JobFacts) -> str:
         directions=directions_table.table(job.directions),
         basis=basis_table.table(job.bases),
         diagnostics=_diagnostics(job),
+        spent=phases.time_and_memory(job.history, job.seconds, job.plan),
         history=fit_history.history(job.history, found, job.plan, kind, over=_over(job)),
         plan=_plan(job),
         parameters=_parameters(job.spec),
@@ -229,10 +231,32 @@ def _diagnostics(job: JobFacts) -> list[dict[str, Any]]:
         {
             "name": group.name,
             "left_out": group.left_out,
-            "panels": [(panel.title, panel.remark, Markup(draw_panel(panel))) for panel in group.panels],
+            "panels": [
+                {
+                    "heading": panel.title,
+                    "remark": panel.remark,
+                    "drawing": Markup(draw_panel(panel)),
+                    "values": panel.values,
+                    "table": _cells(panel),
+                }
+                for panel in group.panels
+            ],
+            "largest": group.largest,
         }
         for group in diagnostics.groups(diagnostics.from_json(stored), job.outputs)
     ]
+
+
+def _cells(panel: Panel) -> Table | None:
+    """Return the counts of a matrix as a table: rows of each true class by predicted class."""
+    cells = panel.cells
+    if cells is None:
+        return None
+    rows = [
+        Row([name, *(f"{count:,}" for count in counts)])
+        for name, counts in zip(cells.names, cells.counts.tolist(), strict=True)
+    ]
+    return Table(("true class", *cells.names), rows)
 
 
 def _plan(job: JobFacts) -> dict[str, Any] | None:
@@ -261,7 +285,7 @@ def _plan(job: JobFacts) -> dict[str, Any] | None:
         ("Peak memory", format_bytes(plan["memory_peak"]), _peak(job)),
     ]
     so_far = "took" if _over(job) else "so far"
-    return {"facts": facts, "table": Table(("", "expected", so_far), [Row(row) for row in rows], "small")}
+    return {"facts": facts, "table": Table(("quantity", "expected", so_far), [Row(row) for row in rows], "small")}
 
 
 def measured_before(history: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:

@@ -46,6 +46,8 @@ def _mark(axis: Any, mark: Mark) -> None:
             axis.plot(x, y, ".", color=OBSERVED, alpha=0.4, markersize=4, markeredgewidth=0)
         case Line(x, y, name, stated=True):
             axis.plot(x, y, color=INK, linewidth=1.0, linestyle=(0, (5, 4)), label=name or None, zorder=3)
+        case Line(x, y, main=True):
+            axis.plot(x, y, color=OBSERVED, linewidth=1.6)
         case Line(x, y, name):
             axis.plot(x, y, linewidth=1.0, label=_short(name))
         case Errors(x, y, low, high):

@@ -18,12 +18,15 @@ TOP, RIGHT, BOTTOM = 10, 14, 42
 NAME = 12
 """Maximum number of characters of a class name beside a matrix."""
 
+FAINT, DEEP = 0.06, 0.48
+"""Opacity of a cell of share 0 and of share 1. Text on a deeper cell would have too little contrast."""
+
 Place = Callable[[float, float], tuple[float, float]]
 
 
 def draw_panel(panel: Panel) -> str:
     """Return a panel as SVG."""
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(panel.title)}">']
+    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(panel.description)}">']
     drawn = _matrix(panel, panel.cells) if panel.cells else _axes(panel)
     return "".join([*parts, *drawn, "</svg>"])
 
@@ -84,8 +87,10 @@ def _mark(mark: Mark, place: Place) -> list[str]:
         case Dots(x, y):
             path = "".join("M{:.1f} {:.1f}h0".format(*place(*point)) for point in zip(x, y, strict=True))
             return [f'<path class="rows training" d="{path}"/>']
-        case Line(x, y, name, stated):
+        case Line(x, y, name, stated, main):
             path = "L".join("{:.1f} {:.1f}".format(*place(*point)) for point in zip(x, y, strict=True))
+            if main:
+                return [f'<path class="line training" d="M{path}"/>']
             if stated:
                 return [f'<path class="stated" d="M{path}"/>']
             return [f'<path class="thin" d="M{path}"><title>{escape(name)}</title></path>'] if path else []
@@ -139,13 +144,12 @@ def _matrix(panel: Panel, cells: Cells) -> list[str]:
         box = f'x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{wide - 1:.1f}" height="{high - 1:.1f}"'
         tip = f"<title>{escape(cells.tips[row][column])}</title>"
         style = "training" if row == column else "held-out"
-        opacity = f'fill-opacity="{0.06 + 0.84 * share:.2f}"'
+        opacity = f'fill-opacity="{FAINT + (DEEP - FAINT) * share:.2f}"'
         parts.append(f'<rect class="cell {style}" {box} {opacity}>{tip}</rect>')
         text = f"{100 * share:.0f}"
         if text != "0" and text_width(text) < wide - 2 and high > 13:
-            shade = ' class="over"' if share > 0.55 else ' class="under"'
             at = f'x="{x + wide / 2:.1f}" y="{y + high / 2 + 4:.1f}"'
-            parts.append(f'<text{shade} {at} text-anchor="middle">{text}</text>')
+            parts.append(f'<text class="under" {at} text-anchor="middle">{text}</text>')
     return parts
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 Z = 1.959964
 """Half width of a 95 % interval, in standard errors."""
@@ -29,12 +30,16 @@ class Dots:
 
 @dataclass(frozen=True)
 class Line:
-    """A line through points (n,). If ``stated`` is true, it is dashed: what the model states. Otherwise it is thin."""
+    """A line through points (n,). If ``stated`` is true, it is dashed: what the model states.
+
+    If ``main`` is true, it is what the panel shows; otherwise it is thin.
+    """
 
     x: Float
     y: Float
     name: str = ""
     stated: bool = False
+    main: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,9 +76,10 @@ class Band:
 
 @dataclass(frozen=True)
 class Cells:
-    """A matrix of fractions ``shares`` (K, K) in 0 … 1 with a text for each cell; row 0 is at the top."""
+    """A matrix of counts (K, K) and fractions ``shares`` (K, K) in 0 … 1, a text for each cell; row 0 is at the top."""
 
     names: Sequence[str]
+    counts: Int
     shares: Float
     tips: Sequence[Sequence[str]]
 
@@ -101,6 +107,17 @@ class Panel:
     def legend(self) -> bool:
         """True if marks have names."""
         return any(getattr(mark, "name", "") for mark in self.marks)
+
+    @property
+    def description(self) -> str:
+        """Title, remark and axes as one text, which stands for the picture where it cannot be seen."""
+        remark = f" {self.remark}." if self.remark else ""
+        return f"{self.title}.{remark} Horizontal: {self.x_label}; vertical: {self.y_label}."
+
+    @property
+    def values(self) -> list[str]:
+        """The values of all marks with texts."""
+        return [tip for mark in self.marks if isinstance(mark, Errors | Bars) for tip in dict.fromkeys(mark.tips)]
 
     @property
     def cells(self) -> Cells | None:

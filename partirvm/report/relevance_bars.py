@@ -9,24 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from partirvm.planning.units import counted
-from partirvm.report.curves import CHARACTER, WIDE, WIDTH, text_width
+from partirvm.report.bars import Bar, draw_bars, shortened
 from partirvm.types import OFF
 
 MOST = 20
 """Maximum number of bars. A text states the number of less relevant features."""
 
-PITCH, THICK = 21, 13
-"""Spacing of bars and their thickness, in units of the view box."""
-
 LISTED = 60
 """Maximum number of switched-off features that are named."""
-
-LETTERS = 18
-"""Maximum number of characters of a name beside its bar. The tooltip has the full name."""
 
 INK, SERIES, GRID = "#222222", "#357a5b", "#dddddd"
 
@@ -92,21 +85,7 @@ def bars(relevance: Mapping[str, float]) -> dict[str, Any] | None:
 
 def _drawing(found: Ranking) -> str:
     """Draw one bar per feature as SVG, with the name on the left and the value on the right."""
-    names = [_short(name) for name, _ in found.shown]
-    left = 8 + max(map(_name_width, names))
-    room = WIDTH - left - text_width("0.000") - 8
-    height = PITCH * len(names) + 4
-    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="Relevance of features">']
-    for row, (short, (name, value)) in enumerate(zip(names, found.shown, strict=True)):
-        top, long = 4 + PITCH * row, max(room * value, 1.0)
-        base = top + THICK - 2.5
-        parts.append(f'<text class="tick" x="{left - 8:.1f}" y="{base:.1f}" text-anchor="end">{escape(short)}</text>')
-        tip = f"<title>{escape(name)}: {figure(value)}</title>"
-        parts.append(
-            f'<rect class="bar" x="{left:.1f}" y="{top}" width="{long:.1f}" height="{THICK}" rx="2">{tip}</rect>'
-        )
-        parts.append(f'<text class="tick" x="{left + long + 6:.1f}" y="{base:.1f}">{figure(value)}</text>')
-    return "".join(parts) + "</svg>"
+    return draw_bars("Relevance of features", [Bar(name, value, figure(value)) for name, value in found.shown])
 
 
 def figure(value: float) -> str:
@@ -116,15 +95,6 @@ def figure(value: float) -> str:
     ('1', '0.43', '0.012', '0.001')
     """
     return f"{float(f'{value:.2g}'):.3f}".rstrip("0").rstrip(".")
-
-
-def _name_width(name: str) -> float:
-    """Return the approximate width of a name with wide letters."""
-    return sum(1.15 * WIDE if one in "mwMW&<>@%" else CHARACTER for one in name)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LETTERS else name[: LETTERS - 1] + "…"
 
 
 def draw_relevance(model: Any, path: str | os.PathLike[str], *, title: str | None = None) -> None:
@@ -157,7 +127,7 @@ def plot_relevance(axis: Any, model: Any) -> None:
     values = [value for _, value in found.shown]
     places = range(len(values))
     axis.barh(places, values, color=SERIES, height=0.66)
-    axis.set_yticks(places, [_short(name) for name, _ in found.shown])
+    axis.set_yticks(places, [shortened(name) for name, _ in found.shown])
     for place, value in zip(places, values, strict=True):
         axis.annotate(figure(value), (value, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
     axis.set(xlim=(0, 1.12), ylim=(len(values) - 0.4, -0.6))

@@ -9,7 +9,9 @@ import pytest
 from scipy.stats import norm
 
 from partirvm.core.diagnostics import (
+    COUNTS,
     MOST_CLASSES,
+    NORMAL_MULTIPLES,
     PIT_BINS,
     SAMPLE,
     STATED_LEVELS,
@@ -80,10 +82,13 @@ def test_sums_over_tiles_are_those_of_all_rows():
 def test_sums_of_classes_are_those_of_all_rows(K):
     codes, p = probabilities(1000, K)
     whole = ClassDiagnostics.of(codes, p)
-    a, b, c = (ClassDiagnostics.of(codes[span], p[span]) for span in SPANS)
+    a, b, c = (ClassDiagnostics.of(codes[span], p[span], span.start) for span in SPANS)
     for found in ((a + b) + c, a + (b + c)):
-        for name, value in vars(whole).items():
-            np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12)
+        assert found.n == whole.n
+        for name in COUNTS:
+            np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-12)
+        np.testing.assert_array_equal(found.largest.rows, whole.largest.rows)
+        np.testing.assert_array_equal(found.largest.values, whole.largest.values)
 
 
 def test_class_counts_follow_their_formulas():
@@ -131,8 +136,47 @@ def test_the_way_through_json():
     np.testing.assert_allclose(again.points, numbers.points, rtol=1e-4)
     classes = ClassDiagnostics.of(*probabilities(50, 4))
     again = ClassDiagnostics.from_json(json.loads(json.dumps(classes.to_json())))
-    for name, value in vars(classes).items():
-        np.testing.assert_array_equal(getattr(again, name), value)
+    for name in COUNTS:
+        np.testing.assert_array_equal(getattr(again, name), getattr(classes, name))
+    for found, stored in ((numbers, NumberDiagnostics.from_json(numbers.to_json())), (classes, again)):
+        np.testing.assert_array_equal(stored.largest.rows, found.largest.rows)
+        np.testing.assert_array_equal(stored.largest.values, found.largest.values)
+    assert again.thresholds is None
+
+
+def test_diagnostics_of_earlier_versions_are_read():
+    """Without multiples, largest errors and thresholds."""
+    numbers = NumberDiagnostics.of(np.ones(3), np.zeros(3), np.ones(3), np.arange(3)).to_json()
+    classes = ClassDiagnostics.of(*probabilities(50, 2)).to_json()
+    kept = ("n", "covered", "pit", "points", *COUNTS)
+    again = NumberDiagnostics.from_json({name: value for name, value in numbers.items() if name in kept})
+    assert again.multiples == NORMAL_MULTIPLES
+    assert not len(again.largest.rows)
+    assert not len(again.scaled(1.0, 2.0).largest.rows)
+    assert not len(ClassDiagnostics.from_json({name: classes[name] for name in ("n", *COUNTS)}).largest.rows)
+
+
+def test_the_rows_of_largest_error():
+    """The ten rows of largest |t − mean|, with their numbers and values, also in another unit of the target."""
+    rng = np.random.default_rng(3)
+    t, mean, std, rows = rng.normal(size=100), rng.normal(size=100), rng.uniform(1, 2, 100), np.arange(50, 150)
+    found = NumberDiagnostics.of(t, mean, std, rows)
+    order = np.argsort(-np.abs(t - mean))[:10]
+    np.testing.assert_array_equal(found.largest.rows, order + 50)
+    np.testing.assert_array_equal(found.largest.values, np.column_stack([t, mean, std])[order])
+    scaled = np.column_stack([10 + 3 * t, 10 + 3 * mean, 3 * std])[order]
+    np.testing.assert_allclose(found.scaled(10.0, 3.0).largest.values, scaled)
+
+
+def test_the_rows_of_largest_log_loss():
+    """True and most probable class, and both probabilities; rows are counted from the first row of the tile."""
+    codes, p = probabilities(100, 3)
+    found = ClassDiagnostics.of(codes, p, 1000).largest
+    own = p[np.arange(100), codes]
+    order = np.argsort(own)[:10]
+    np.testing.assert_array_equal(found.rows, 1000 + order)
+    expected = np.column_stack([codes, p.argmax(axis=1), own, p.max(axis=1)])[order]
+    np.testing.assert_array_equal(found.values, expected)
 
 
 def test_rows_left_out_have_their_own_predictions_and_deviations():

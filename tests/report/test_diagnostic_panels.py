@@ -8,17 +8,21 @@ from importlib.resources import files
 import numpy as np
 import pytest
 from pages import browse, browser, check
+from scipy.stats import norm
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
-from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
+from partirvm.core.diagnostics import NORMAL_MULTIPLES, ClassDiagnostics, NumberDiagnostics
+from partirvm.core.largest import LargestErrors
+from partirvm.core.scores import ClassScores
 from partirvm.errors import DataError, UsageError
 from partirvm.options import Request
 from partirvm.report.class_panels import class_panels
 from partirvm.report.diagnostics import DiagnosticsDisplay, from_json, groups
+from partirvm.report.largest_errors import class_errors, number_errors
 from partirvm.report.number_panels import number_panels
 from partirvm.report.page import JobFacts, page
 from partirvm.report.panel_svg import draw_panel
-from partirvm.report.panels import Bars, Cells, Errors
+from partirvm.report.panels import Bars, Cells, Dots, Errors, Line
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 
@@ -69,13 +73,14 @@ def test_panels_of_numbers_state_their_counts():
     tenth = points[:40]
     assert errors.y[0] == pytest.approx(np.sqrt(np.mean((tenth[:, 0] - tenth[:, 1]) ** 2)))
     same = NumberDiagnostics.of(*numbers(), np.arange(500))
-    assert [panel.title for panel in number_panels(same)] == [panel.title for panel in panels[:-1]]
+    assert [panel.title for panel in number_panels(same)] == [panel.title for panel in panels[:-2]]
 
 
 def test_panels_of_two_classes_are_of_the_second():
     codes, p = classes(2)
     found = ClassDiagnostics.of(codes, p)
     panels = class_panels(found, ("no", "yes"))
+    assert not marks_of(panels, "ROC curve", Line)
     (reliability,) = marks_of(panels, "Reliability of probabilities", Errors)
     shown = found.rows[1] >= 5
     np.testing.assert_allclose(reliability.y, found.hits[1][shown] / found.rows[1][shown])
@@ -83,6 +88,63 @@ def test_panels_of_two_classes_are_of_the_second():
     (cells,) = marks_of(panels, "Confusion", Cells)
     np.testing.assert_allclose(cells.shares.sum(axis=1), 1.0)
     assert "predicted as yes" in cells.tips[0][1]
+
+
+def test_quantiles_of_residuals_stand_beside_those_of_a_normal():
+    """Residuals at the mid-quantiles of their own distribution lie on the line."""
+    n = 200
+    z = norm.ppf((np.arange(n) + 0.5) / n)
+    found = NumberDiagnostics.of(3 + 2 * z, np.full(n, 3.0), np.full(n, 2.0), np.arange(n))
+    (dots,) = marks_of(number_panels(found), "Quantiles of residuals", Dots)
+    np.testing.assert_allclose(dots.x, dots.y, atol=1e-9)
+
+
+def test_coverage_by_deviation_counts_rows_in_intervals():
+    """Tenths of the rows by stated deviation, the interval of 50 % and that of 90 %, with the stored multiples."""
+    t, mean, std = numbers(400, spread=0.5)
+    multiples = 1.1 * np.array(NORMAL_MULTIPLES)
+    found = NumberDiagnostics.of(t, mean, std, np.arange(400), multiples)
+    panels = number_panels(found)
+    half, most = marks_of(panels, "Coverage by stated deviation", Errors)
+    tenth = np.argsort(std, kind="stable")[:40]
+    z = np.abs(t - mean)[tenth] / std[tenth]
+    assert half.y[0] == pytest.approx(np.mean(z <= 1.1 * norm.ppf(0.75)))
+    assert most.y[0] == pytest.approx(np.mean(z <= 1.1 * norm.ppf(0.95)))
+    left_out = NumberDiagnostics.of(t, mean, std, np.arange(400), ())
+    assert not marks_of(number_panels(left_out), "Coverage by stated deviation", Errors)
+
+
+def test_curves_of_two_classes():
+    """ROC and precision-recall, drawn for two classes alone; their areas are stated."""
+    codes, p = classes(2)
+    (found,) = ClassScores.of(codes, p, p[:, 1].copy()).diagnostics
+    panels = class_panels(found, ("no", "yes"))
+    _, roc = marks_of(panels, "ROC curve", Line)
+    _, precise = marks_of(panels, "Precision and recall", Line)
+    area = np.sum(np.diff(roc.x) * (roc.y[1:] + roc.y[:-1]) / 2)
+    assert area == pytest.approx(found.thresholds.auc, abs=0.004)
+    assert precise.y[-1] == pytest.approx(np.mean(codes))
+    remarks = {panel.title: panel.remark for panel in panels}
+    assert remarks["ROC curve"].startswith(f"area {found.thresholds.auc:.4f}")
+    assert "ROC curve" not in {panel.title for panel in class_panels(ClassDiagnostics.of(*classes(3)))}
+
+
+def test_tables_of_largest_errors():
+    """Row, actual, predicted, deviation and their ratio; classes by name."""
+    t, mean, std = np.array([1.0, -2.0]), np.array([0.5, 1.0]), np.array([0.25, 2.0])
+    found = number_errors(NumberDiagnostics.of(t, mean, std, np.array([1234, 7])).largest)
+    assert [list(row.cells) for row in found.rows] == [
+        ["7", "−2", "1", "2", "−1.50"],
+        ["1,234", "1", "0.5", "0.25", "2.00"],
+    ]
+    p = np.array([[0.9, 0.1], [0.4, 0.6]])
+    found = class_errors(ClassDiagnostics.of(np.array([1, 1]), p).largest, ["no", HOSTILE])
+    assert [list(row.cells) for row in found.rows] == [
+        ["0", HOSTILE, "no", "10 %", "90 %"],
+        ["1", HOSTILE, HOSTILE, "60 %", "60 %"],
+    ]
+    assert number_errors(LargestErrors()) is None
+    assert class_errors(LargestErrors(), []) is None
 
 
 def test_the_last_of_many_classes_have_one_name():
@@ -119,7 +181,7 @@ def test_a_regressor_draws_its_diagnostics(several):
     y = y if several else y[:, 0]
     fitted = RVMRegressor(gamma=1.0, random_state=0).fit(X[:150], y[:150])
     display = fitted.plot_diagnostics(X[150:], y[150:])
-    assert len(display.axes_) == 4 * (1 + several)
+    assert len(display.axes_) == 5 * (1 + several)
     mean, std = fitted.predict(X[150:], return_std=True)
     t = y[150:].reshape(150, -1)[:, 0]
     expected = NumberDiagnostics.of(t, mean.reshape(150, -1)[:, 0], std.reshape(150, -1)[:, 0], np.arange(150))
@@ -136,7 +198,7 @@ def test_independent_targets_draw_theirs():
     X = rng.uniform(-3, 3, (80, 1))
     y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 0])]) + 0.1 * rng.normal(size=(80, 2))
     fitted = RVMRegressor(gamma=1.0, random_state=0, multi_output="independent").fit(X, y)
-    assert len(fitted.plot_diagnostics(X, y).axes_) == 8
+    assert len(fitted.plot_diagnostics(X, y).axes_) == 10
 
 
 @pytest.mark.parametrize("held_out", [False, True])
@@ -231,13 +293,14 @@ def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
     assert "\\xa0" not in read.text
     title = "Predictions of rows left out" if kind == "left-out" else "Predictions of held-out rows"
     assert title in read.text
-    labels = {attributes.get("aria-label") for _, attributes in read.elements}
+    labels = {attributes.get("aria-label", "").partition(".")[0] for _, attributes in read.elements}
     assert ("Confusion" if kind == "classes" else "Standardised residuals") in labels
     assert ("Coverage of intervals" in labels) == (kind == "numbers")
     assert shown.outputs == (("high", "low") if kind == "classes" else ("y",))
     diagnosed = {entry["kind"] for entry in shown.history if entry["diagnostics"]}
     assert diagnosed == {"final"} if kind == "left-out" else diagnosed <= {"round", "final"}
     assert len(drawings) >= 3
+    assert read.text.count("Largest errors") == 2  # the name of its region is an attribute
 
 
 @browser
