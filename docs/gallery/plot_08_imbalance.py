@@ -28,7 +28,9 @@ print(f"rare rows: {np.sum(y_train == 'rare')} of {len(y_train):,} for training,
 # %%
 # With "balanced" both classes have the same total weight.
 
-models = {weights: RVMClassifier(kernel="matern32", class_weight=weights, random_state=0) for weights in (None, "balanced")}
+models = {
+    weights: RVMClassifier(kernel="matern32", class_weight=weights, random_state=0) for weights in (None, "balanced")
+}
 rare = {weights: model.fit(X_train, y_train).predict_proba(X_test)[:, 0] for weights, model in models.items()}
 print("order of the columns of predict_proba:", models[None].classes_.tolist())
 

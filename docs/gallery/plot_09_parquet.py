@@ -103,7 +103,9 @@ left.set(xlabel="training rows", ylabel="resident memory (MiB)", ylim=(0, 480), 
 left.legend(loc="upper left", ncols=2, fontsize=9)
 levels = [50, 80, 90, 95, 99]
 right.plot([45, 100], [45, 100], color="black", ls="--", lw=1, label="exact")
-right.plot(levels, [100 * scores[f"coverage_{level}"] for level in levels], "o", color="#0072B2", label="20,000 test rows")
+right.plot(
+    levels, [100 * scores[f"coverage_{level}"] for level in levels], "o", color="#0072B2", label="20,000 test rows"
+)
 right.set(xlabel="stated level (%)", ylabel="rows inside the interval (%)", title="Coverage")
 right.legend(fontsize=9)
 plt.show()

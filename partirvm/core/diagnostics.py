@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from partirvm.core.drawing import uniform
 from partirvm.core.largest import LargestErrors
-from partirvm.core.thresholds import ThresholdCurve
+from partirvm.core.roc import ThresholdCurve
 from partirvm.core.uncertainty import quantile
 
 Float = NDArray[np.float64]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import ClassDiagnostics
-from partirvm.core.thresholds import ThresholdCurve
+from partirvm.core.roc import ThresholdCurve
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import PROBABILITY_BINS, ClassDiagnostics
-from partirvm.core.thresholds import ThresholdCurve
+from partirvm.core.roc import ThresholdCurve
 from partirvm.planning.units import counted
 from partirvm.report.panels import Bars, Cells, Errors, Line, Mark, Panel, binomial_interval
 

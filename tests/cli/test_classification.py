@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +20,6 @@ from partirvm import load_model, open_job
 from partirvm.cli import main
 from partirvm.options import Request
 
-README = Path(__file__).parents[2] / "README.md"
 LABELS = {2: ("ham", "spam"), 3: ("bronze", "gold", "silver")}
 CUTS = {2: (0.0,), 3: (-0.5, 0.6)}
 CHOICES = ("--gamma", "0.5", "--partition-size", "30", "--max-rounds", "2")
@@ -265,22 +261,3 @@ def test_what_is_refused(made, desk, cli):
         assert problem.count("\n") == 1, case
         assert re.search(pattern, problem), problem
         assert not Path("new").exists(), case
-
-
-def test_the_readmes_commands_on_classes(tmp_path):
-    """As they stand there."""
-    block = re.search(r"## Classify.*?```\n(.*?)```", README.read_text(), re.DOTALL)
-    commands = [re.sub(r"\s+#.*", "", line) for line in block[1].splitlines() if line.strip()]
-    assert len(commands) >= 5
-    write(tmp_path / "mails.csv", 200, 1, 2)
-    write(tmp_path / "test.csv", 300, 2, 2)
-    for name in ("mails.csv", "test.csv"):
-        lines = (tmp_path / name).read_text().split()
-        (tmp_path / name).write_text("\n".join(line.rsplit(",", 1)[0] for line in lines))
-    script = ["set -e", f"export PATH={Path(sys.executable).parent}:$PATH", *commands]
-    done = subprocess.run(
-        ["bash"], input="\n".join(script), cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert 0.75 < json.loads(re.search(r"^\{.*\}$", done.stdout, re.MULTILINE)[0])["accuracy"] <= 1
-    assert (tmp_path / "p.csv").read_text().startswith('"label","p_ham","p_spam"\n')

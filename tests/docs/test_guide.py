@@ -19,7 +19,7 @@ from partirvm.cli.commands import partirvm
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-CHAPTERS = sorted(path for path in [DOCS / "start.md", *DOCS.glob("guide/*.md")] if "```" in path.read_text())
+CHAPTERS = sorted(path for path in DOCS.glob("guide/*.md") if "```" in path.read_text())
 
 SLOW: set[str] = set()
 """Chapters whose snippets take longer than some seconds."""
