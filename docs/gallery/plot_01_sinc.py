@@ -35,7 +35,8 @@ print(f"log evidence: {model.log_evidence_:.1f} nats")
 print(f"end of the fit: {model.termination_.advice}")
 
 # %%
-# ``predict_interval`` returns the ends of an interval for new noisy values, and with ``kind="credible"`` for their mean.
+# ``predict_interval`` returns the ends of an interval for new noisy values, and with ``kind="credible"`` for their
+# mean.
 
 grid = np.linspace(-10, 10, 400)
 mean = model.predict(grid[:, None])

@@ -14,8 +14,8 @@ from matplotlib.ticker import MultipleLocator
 from partirvm import Gaussian, RVMRegressor
 
 # %%
-# matplotlib bundles an elevation model of the Jacksboro fault in Tennessee. The example uses every second row and column
-# of its grid. A random third of these cells are the training rows, and all other cells are test rows.
+# matplotlib bundles an elevation model of the Jacksboro fault in Tennessee. The example uses every second row and
+# column of its grid. A random third of these cells are the training rows, and all other cells are test rows.
 
 with get_sample_data("jacksboro_fault_dem.npz") as sample:
     height = sample["elevation"][::2, ::2].astype(float)
@@ -31,8 +31,8 @@ order = np.random.default_rng(0).permutation(len(y))
 train, test = np.split(order, [len(y) // 3])
 
 # %%
-# A landscape is rough at all sizes, so it needs many vectors: each of the three rounds adds up to 500 of them. The width
-# of the kernel is given, since the learned one is wide: kernel learning uses a few hundred centres.
+# A landscape is rough at all sizes, so it needs many vectors: each of the three rounds adds up to 500 of them. The
+# width of the kernel is given, since the learned one is wide: kernel learning uses a few hundred centres.
 
 model = RVMRegressor(kernel=Gaussian(gamma=80), partition_size=500, max_rounds=3, random_state=0)
 model.fit(X[train], y[train])
@@ -51,8 +51,8 @@ print(f"test cells inside the 95 % interval: {inside:.1%}")
 # compared with the standard deviation. The scale ends at the 99 % quantile of the errors.
 
 aspect = 1 / np.cos(np.radians((south + north) / 2))
-heights = dict(cmap="cividis", vmin=y.min(), vmax=y.max())
-errors = dict(cmap="magma", vmin=0, vmax=np.quantile(np.abs(error), 0.99))
+heights = {"cmap": "cividis", "vmin": y.min(), "vmax": y.max()}
+errors = {"cmap": "magma", "vmin": 0, "vmax": np.quantile(np.abs(error), 0.99)}
 panels = [
     ("a  Terrain and relevance vectors", height, heights),
     ("b  Predicted mean", mean.reshape(height.shape), heights),
@@ -78,4 +78,5 @@ for axis in axes[1]:
 plt.show()
 
 # %%
-# The model keeps the ridges and smooths small valleys. The standard deviation is the largest where the errors are large.
+# The model keeps the ridges and smooths small valleys. The standard deviation is the largest where the errors
+# are large.

@@ -90,5 +90,5 @@ right.legend(loc="upper left", fontsize=9)
 plt.show()
 
 # %%
-# Each curve follows its own twenty rows and has the shape that all rows have. The predicted shifts lie close to the true
-# ones.
+# Each curve follows its own twenty rows and has the shape that all rows have. The predicted shifts lie close to
+# the true ones.

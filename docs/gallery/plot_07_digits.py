@@ -2,8 +2,8 @@
 Digits
 ======
 
-A classifier recognises handwritten digits. The example shows its accuracy, its confusion matrix, the number of relevance
-vectors, and the test pictures whose class is the least certain.
+A classifier recognises handwritten digits. The example shows its accuracy, its confusion matrix, the number of
+relevance vectors, and the test pictures whose class is the least certain.
 """
 
 import matplotlib.pyplot as plt
