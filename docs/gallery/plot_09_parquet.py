@@ -19,7 +19,8 @@ import pandas as pd
 from partirvm import open_job
 
 # %%
-# The table has four features. It is written in four parts of 100,000 rows each, so that this script never holds all rows.
+# The table has four features. It is written in four parts of 100,000 rows each, so that this script never holds
+# all rows.
 
 temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name)
@@ -112,7 +113,8 @@ plt.show()
 
 # %%
 # The memory of the fit stays the same while the rows become four times as many, so a table that is larger than memory
-# needs no more. Most of these bytes are the Python interpreter and its libraries. The intervals have the stated coverage.
+# needs no more. Most of these bytes are the Python interpreter and its libraries. The intervals have the stated
+# coverage.
 #
 # In Python the same steps are ``ingest("parts", "rows.zarr", target="y")``, ``plan(model, "rows.zarr")`` and
 # ``model.fit("rows.zarr")`` with ``model = RVMRegressor(memory_limit="400MiB")``. The limit then counts the memory of

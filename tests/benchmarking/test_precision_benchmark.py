@@ -43,5 +43,6 @@ def test_a_run_from_the_command_line(tmp_path):
     lines = [line for line in (tmp_path / "precision_passes.md").read_text().splitlines() if "sinc" in line]
     assert [line.split("|")[2].strip() for line in lines] == list(precision.FORMS)
     errors = [abs(float(line.split("|")[11])) for line in lines]
-    assert errors[0] == 0 and errors[1] < 1e-3 < errors[2]
+    assert errors[0] == 0
+    assert errors[1] < 1e-3 < errors[2]
     assert "sinc" in (tmp_path / "precision_fits.md").read_text()
