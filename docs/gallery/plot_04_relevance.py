@@ -48,3 +48,6 @@ axis.set(xscale="log", xlim=(1e-6, 2), xlabel="relevance (fraction of the larges
 axis.invert_yaxis()
 axis.legend(loc="lower right")
 plt.show()
+
+# %%
+# The five features of the target lie above the threshold, and the five others below it.

@@ -85,3 +85,8 @@ right.set(xlabel="recall", ylabel="precision", title="Precision and recall", yli
 left.legend(fontsize=9, loc="upper left")
 right.legend(fontsize=9, loc="lower left")
 plt.show()
+
+# %%
+# Weights move the threshold: the balanced fit finds more rare rows, and more of those that it names are usual ones. Its
+# probabilities are those of equally frequent classes. Use weights if only labels are needed, and a threshold if
+# probabilities are needed, too.
