@@ -70,5 +70,5 @@ figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", 
 plt.show()
 
 # %%
-# With constant noise the interval is too wide before the impact and too narrow after it. With local noise it follows the
-# true interval in both parts, and its predictive density is better.
+# With constant noise the interval is too wide before the impact and too narrow after it. With local noise it follows
+# the true interval in both parts, and its predictive density is better.
