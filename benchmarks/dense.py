@@ -19,7 +19,7 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.measure import say, write
-from partirvm.backends.threads import one_blas_thread
+from partirvm.blas_threads import one_blas_thread
 from partirvm.core import tiled
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.statistics import GramBlock, GramStatistics

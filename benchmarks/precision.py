@@ -39,8 +39,8 @@ from numpy.typing import NDArray
 from benchmarks.datasets import Split, load
 from benchmarks.measure import apart, say, table, write
 from partirvm.backends import LocalExecutor
-from partirvm.backends.threads import one_blas_thread
 from partirvm.backends.tile_passes import tile_statistics
+from partirvm.blas_threads import one_blas_thread
 from partirvm.core import posterior as posteriors
 from partirvm.core.posterior import Posterior
 from partirvm.core.statistics import EPS, GramBlock, GramStatistics

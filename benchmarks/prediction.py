@@ -21,7 +21,7 @@ from scipy.linalg import blas
 
 from benchmarks.measure import say, write
 from partirvm import RVMRegressor
-from partirvm.backends.threads import one_blas_thread
+from partirvm.blas_threads import one_blas_thread
 from partirvm.model import Model
 from partirvm.types import PANEL_ROWS
 

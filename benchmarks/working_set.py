@@ -37,7 +37,7 @@ from benchmarks.datasets import Split, load
 from benchmarks.measure import apart, say, write
 from partirvm import jobs, predict
 from partirvm.backends.local import usable_cores
-from partirvm.backends.threads import one_blas_thread
+from partirvm.blas_threads import one_blas_thread
 from partirvm.data import ZarrSource
 from partirvm.model import Model, load_model, save_model
 from partirvm.options import Request

@@ -13,14 +13,15 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "options", "quoting", "frames", "callbacks"}
-"""Small frozen value types, how messages quote, what makes pandas of other data frames, and the class of callbacks:
-importable by all."""
+VALUES = {"errors", "types", "options", "quoting", "frames", "callbacks", "blas_threads"}
+"""Small frozen value types, how messages quote, what makes pandas of other data frames, the class of callbacks, and the
+limit of BLAS threads: importable by all."""
 
 ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
     "types": set(),
+    "blas_threads": set(),
     "callbacks": set(),
     "options": {"errors", "planning.units"},
     "frames": {"errors"},
@@ -121,6 +122,7 @@ THIRD_PARTIES = {
     "errors": set(),
     "types": {"numpy"},
     "callbacks": set(),
+    "blas_threads": {"scipy", "threadpoolctl"},
     "options": set(),
     "frames": {"pyarrow"},
     "storage": {"fsspec"},

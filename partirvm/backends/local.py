@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from partirvm.backends.base import Blocks, Progress, Solution, solution
 from partirvm.backends.blocks import OneDesign, forget
 from partirvm.backends.process import available_memory, resident_memory
-from partirvm.backends.threads import one_blas_thread
 from partirvm.backends.tile_passes import Several, grouped, tile_statistics, ungrouped
 from partirvm.backends.window import POLL, Window
+from partirvm.blas_threads import one_blas_thread
 from partirvm.core.reduction import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source

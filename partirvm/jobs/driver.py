@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from partirvm.backends.base import Blocks, Executor
 from partirvm.backends.blocks import Fetched
-from partirvm.backends.threads import one_blas_thread
+from partirvm.blas_threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo

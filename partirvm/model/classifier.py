@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.blas_threads import one_blas_thread
 from partirvm.core.link import LINKS, moderated, probabilities, probability_band, variances
 from partirvm.core.rowwise import products
 from partirvm.core.uncertainty import quantile
@@ -180,6 +181,7 @@ class ClassModel:
         f, variance, near = self.moments(X, variance=self.moderate)
         return f if variance is None else moderated(f, variance, LINKS[self.likelihood].moderation), near
 
+    @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
         """Return mean and optionally variance, (n, C) each, of linear predictors at raw inputs X (n, d), and nearness.

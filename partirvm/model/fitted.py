@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.blas_threads import one_blas_thread
 from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
 from partirvm.core.rowwise import products, quadratic_forms
 from partirvm.core.uncertainty import quantile, widened
@@ -217,7 +218,8 @@ class Model:
         if not self.n_rows:  # a constant target
             return self.root, np.inf
         alpha, mean, known = self.alpha, self.mean, self.known_alpha
-        return widened(alpha, mean, self.root, self.n_rows, known_noise=self.known_noise, known=known)
+        with one_blas_thread():
+            return widened(alpha, mean, self.root, self.n_rows, known_noise=self.known_noise, known=known)
 
     def _multiple(self, level: float, freedom: float) -> float:
         """Half width of the prediction interval at this level, in standard deviations before scaling."""
@@ -258,9 +260,9 @@ class Model:
     def samples(self, n: int, rng: Any) -> Samples:
         """Draw n functions: their weights are from N(μ, Σ) with the Σ of ``predictive``, by ``rng.standard_normal``."""
         _require_one_target(self, "samples")
-        return Samples(
-            self.design, self.mean[:, None] + self.predictive.root @ rng.standard_normal((len(self.mean), n))
-        )
+        root = self.predictive.root
+        with one_blas_thread():
+            return Samples(self.design, self.mean[:, None] + root @ rng.standard_normal((len(self.mean), n)))
 
     def _noise_at(self, X: Float) -> Float | float:
         """Noise variance at raw inputs X (n, d), in the unit of ``noise_variance``; one number if it is constant.
@@ -271,6 +273,7 @@ class Model:
         factor = self.design.noise_factor(X, products)
         return self.noise_variance * (factor if self.calibration is not None else factor**TEMPER)
 
+    @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
         """Mean, optionally variance, and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
@@ -332,6 +335,7 @@ class Samples:
     design: Design
     weights: Float
 
+    @one_blas_thread()
     def __call__(self, X: Float) -> tuple[Float, Float]:
         """Function values (n, S), without noise, in the target's units, and nearness (n,), at raw inputs X (n, d)."""
         scaling, heights = self.design.scaling, self.design.peaks()

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 from scipy.optimize import minimize
 
+from partirvm.blas_threads import one_blas_thread
 from partirvm.core.posterior import factorise, inverse
 from partirvm.core.rowwise import products, quadratic_forms
 from partirvm.core.uncertainty import REACH, information, quantile
@@ -79,6 +80,7 @@ class JointLaplace:
         """σ² in the target's unit squared; with local noise, its mean over the training rows."""
         return float(np.exp(-self.theta[len(self.mean)])) * float(self.design.scaling.t_variance[0])
 
+    @one_blas_thread()
     def predict(self, X: Any, *, noise: bool = True, parameters: bool = True) -> tuple[Float, Float]:
         """Return mean and standard deviation (n,) at raw inputs X (n, d), in the target's unit.
 
@@ -181,6 +183,7 @@ def _with(theta: Float, free: NDArray[np.bool_], some: Float) -> Float:
     return found
 
 
+@one_blas_thread()
 def joint_laplace(model: Model, source: Source) -> JointLaplace:
     """Maximise the evidence of the model's columns over α, β and the kernel's parameters, and approximate it there.
 

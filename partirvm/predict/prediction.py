@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import partirvm
 from partirvm.backends import executor_for
 from partirvm.backends.base import Progress
-from partirvm.backends.threads import one_blas_thread
+from partirvm.blas_threads import one_blas_thread
 from partirvm.data import ZarrSource
 from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.source import Source

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from partirvm.backends import Executor, executor_for
 from partirvm.backends.base import Progress
-from partirvm.backends.threads import one_blas_thread
+from partirvm.blas_threads import one_blas_thread
 from partirvm.core.augment import ExtraColumns
 from partirvm.core.moments import Moments
 from partirvm.core.reduction import TreeSum

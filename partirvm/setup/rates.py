@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.backends.segments import CHUNK, Damaged, DiskSegments
-from partirvm.backends.threads import one_blas_thread
+from partirvm.blas_threads import one_blas_thread
 from partirvm.data import Source
 from partirvm.planning.cost import Rates
 from partirvm.planning.keeping import Disk

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from partirvm.backends import Executor, LocalExecutor, in_this_process
 from partirvm.backends.blocks import OneDesign
-from partirvm.backends.threads import one_blas_thread
+from partirvm.blas_threads import one_blas_thread
 from partirvm.core.updates import StepInfo
 from partirvm.data.gathered import GatheredRows, rows_of_tile
 from partirvm.data.source import Source

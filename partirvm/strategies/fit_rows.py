@@ -47,7 +47,7 @@ SAMPLE = 20
 
 GROWING = "growing"
 
-ROWS_PER_COLUMN = 200
+ROWS_PER_COLUMN = 100
 """Minimum rows per column of a growing sample; its default first size is this number × the partition size P."""
 
 MOST = 0.7

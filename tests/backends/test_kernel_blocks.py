@@ -19,8 +19,8 @@ from partirvm.backends import LocalExecutor
 from partirvm.backends.base import Blocks
 from partirvm.backends.blocks import Fetched, Keeping, TileBlocks, forget, independent, shelf_of
 from partirvm.backends.segments import CHUNK, Damaged, DiskSegments
-from partirvm.backends.threads import one_blas_thread
 from partirvm.backends.tile_passes import MomentsPass
+from partirvm.blas_threads import one_blas_thread
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass

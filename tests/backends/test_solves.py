@@ -15,7 +15,7 @@ from clusters import cluster
 from partirvm.backends import LocalExecutor, dask, local
 from partirvm.backends.dask import DaskExecutor
 from partirvm.backends.tasks import run_solve
-from partirvm.backends.threads import one_blas_thread
+from partirvm.blas_threads import one_blas_thread
 from partirvm.core.updates import maximise
 from partirvm.errors import NumericalError
 
