@@ -260,7 +260,7 @@ class Request:
         flag_name="likelihood-rows",
         applies={"fit_rows": ("sample", "growing")},
         help='Number of rows of the random sample of fit_rows="sample", or of the first sample of "growing"; "auto" is '
-        "20·P or 200·P.",
+        "20·P or 100·P.",
     )
     noise_rows: int | None = option(
         None,

@@ -41,9 +41,9 @@ class Sample(Value):
 
 @dataclass(eq=False)
 class Growing(Value):
-    """Intermediate fits use a random sample of at least 200 rows per column, which grows with the columns.
+    """Intermediate fits use a random sample of at least 100 rows per column, which grows with the columns.
 
-    It begins with ``rows`` rows; "auto" is 200·P.
+    It begins with ``rows`` rows; "auto" is 100·P.
 
     Examples
     --------

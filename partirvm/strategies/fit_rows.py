@@ -194,7 +194,7 @@ def enlarged(rows: int, columns: int, n_rows: int) -> int:
 
     It has at least ``ROWS_PER_COLUMN`` rows per column. If these are most of the ``n_rows`` rows, it has all of them.
 
-    >>> enlarged(50_000, 200, 10**6), enlarged(50_000, 600, 10**6), enlarged(50_000, 600, 150_000)
+    >>> enlarged(50_000, 200, 10**6), enlarged(50_000, 1200, 10**6), enlarged(50_000, 1200, 150_000)
     (50000, 120000, 150000)
     """
     rows = max(rows, ROWS_PER_COLUMN * columns)
@@ -225,7 +225,7 @@ def automatic(
     """Return the meaning of ``fit_rows="auto"``: ``full`` if all rows are affordable, otherwise a sample.
 
     The result is never ``partition``. The working set uses ``growing`` if the data are ``shuffled`` and have more than
-    twice the rows of the first sample. In split-and-merge and incremental fits every row gives K = ``n_kernels``
+    four times the rows of the first sample. In split-and-merge and incremental fits every row gives K = ``n_kernels``
     candidates, and the intermediate passes over all rows take about 2·K·N²·P flops, where P is the partition size. If
     ``new_rows`` is not 0, only this number of rows still has to join, and the flops fall in proportion. The rule counts
     flops and measures no time, so that the result is the same on every machine.
@@ -237,7 +237,7 @@ def automatic(
     'growing'
     """
     if schedule.selects:
-        return GROWING if shuffled and 2 * ROWS_PER_COLUMN * partition_size < n_rows else "full"
+        return GROWING if shuffled and 4 * ROWS_PER_COLUMN * partition_size < n_rows else "full"
     flops = 2.0 * n_kernels * n_rows * (new_rows or n_rows) * partition_size
     whole = not schedule.whole_partitions or flops <= FULL_FLOPS
     return "full" if whole else "sample"
