@@ -1,9 +1,9 @@
 r"""
-Uncertainty far from the data: RVM\*
+Uncertainty far from the data: RVM*
 ====================================
 
 Far from all relevance vectors the basis functions of an RVM are zero, so its standard deviation falls back to that of
-the noise: the prediction looks most certain where nothing is known. RVM\* (Rasmussen & Quiñonero-Candela 2005) adds a
+the noise: the prediction looks most certain where nothing is known. RVM* (Rasmussen & Quiñonero-Candela 2005) adds a
 basis function at each test row, and its standard deviation grows away from the training rows.
 """
 
@@ -31,7 +31,7 @@ model = RVMRegressor("gaussian", gamma=12.0, noise="constant", random_state=0).f
 # -----------------------
 #
 # ``predict`` warns of rows that are far from every relevance vector. With ``augment`` it takes the training rows again
-# and predicts by RVM\*.
+# and predicts by RVM*.
 
 grid = np.linspace(-12, 12, 700)[:, None]
 with warnings.catch_warnings(record=True) as caught:
@@ -43,7 +43,7 @@ mean_star, std_star = model.predict(grid, return_std=True, augment=(X, y))
 
 # %%
 # The upper panels show means and intervals of ± 1.96 standard deviations, the lower one the standard deviations. Far
-# from all rows, that of RVM\* is the root of noise variance plus variance of the target.
+# from all rows, that of RVM* is the root of noise variance plus variance of the target.
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
 limit = np.sqrt(model.noise_variance_ + y.var())
@@ -68,6 +68,6 @@ axes[2].legend(loc="upper right", ncols=2, fontsize="small")
 plt.show()
 
 # %%
-# In the gap and beyond the last rows, the standard deviation of the RVM falls to that of the noise, and that of RVM\*
-# rises to the spread of the target. Near the rows both agree. RVM\* takes passes over the training rows for each
+# In the gap and beyond the last rows, the standard deviation of the RVM falls to that of the noise, and that of RVM*
+# rises to the spread of the target. Near the rows both agree. RVM* takes passes over the training rows for each
 # request, so it is not the default.
