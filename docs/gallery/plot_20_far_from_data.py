@@ -1,4 +1,4 @@
-r"""
+"""
 Uncertainty far from the data: RVM*
 ====================================
 
