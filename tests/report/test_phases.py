@@ -39,4 +39,4 @@ def test_memory_stands_beside_its_limit():
     plan = {"memory_limit": 1 << 30, "memory_peak": 1 << 29}
     heading, remark, drawing = time_and_memory(history, 9.0, plan)[1]
     assert (heading, remark) == ("Peak memory", "25 % of the limit")
-    assert 'aria-label="Peak memory. measured: 256 MiB; expected: 512 MiB; limit: 1.0 GiB"' in drawing
+    assert 'aria-label="Peak memory. measured: 256 MiB; expected: 512 MiB; limit: 1 GiB"' in drawing
