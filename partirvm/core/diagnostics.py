@@ -107,7 +107,7 @@ class NumberDiagnostics:
         """Return the diagnostics from the result of ``to_json``; they have no keys and cannot be added to others."""
         covered, pit = (np.array(stored[name], dtype=np.int64) for name in ("covered", "pit"))
         points = np.array(stored["points"], dtype=np.float64).reshape(-1, 3)
-        multiples = tuple(stored.get("multiples", NORMAL_MULTIPLES))  # jobs of earlier versions have none
+        multiples = tuple(stored["multiples"])
         return cls(
             stored["n"],
             covered,
@@ -115,7 +115,7 @@ class NumberDiagnostics:
             np.zeros(0),
             points,
             multiples,
-            LargestErrors.from_json(stored.get("largest", ())),
+            LargestErrors.from_json(stored["largest"]),
         )
 
 
@@ -199,7 +199,7 @@ class ClassDiagnostics:
     def from_json(cls, stored: Mapping[str, Any]) -> ClassDiagnostics:
         """Return the diagnostics from the result of ``to_json``; they cannot be added to others."""
         counts = {name: np.array(stored[name]) for name in COUNTS}
-        largest = LargestErrors.from_json(stored.get("largest", ()))  # jobs of earlier versions have none
+        largest = LargestErrors.from_json(stored["largest"])
         thresholds = stored.get("thresholds")
         curve = None if thresholds is None else ThresholdCurve.from_json(thresholds)
         return cls(stored["n"], **counts, largest=largest, thresholds=curve)

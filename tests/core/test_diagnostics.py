@@ -11,7 +11,6 @@ from scipy.stats import norm
 from partirvm.core.diagnostics import (
     COUNTS,
     MOST_CLASSES,
-    NORMAL_MULTIPLES,
     PIT_BINS,
     SAMPLE,
     STATED_LEVELS,
@@ -142,18 +141,6 @@ def test_the_way_through_json():
         np.testing.assert_array_equal(stored.largest.rows, found.largest.rows)
         np.testing.assert_array_equal(stored.largest.values, found.largest.values)
     assert again.thresholds is None
-
-
-def test_diagnostics_of_earlier_versions_are_read():
-    """Without multiples, largest errors and thresholds."""
-    numbers = NumberDiagnostics.of(np.ones(3), np.zeros(3), np.ones(3), np.arange(3)).to_json()
-    classes = ClassDiagnostics.of(*probabilities(50, 2)).to_json()
-    kept = ("n", "covered", "pit", "points", *COUNTS)
-    again = NumberDiagnostics.from_json({name: value for name, value in numbers.items() if name in kept})
-    assert again.multiples == NORMAL_MULTIPLES
-    assert not len(again.largest.rows)
-    assert not len(again.scaled(1.0, 2.0).largest.rows)
-    assert not len(ClassDiagnostics.from_json({name: classes[name] for name in ("n", *COUNTS)}).largest.rows)
 
 
 def test_the_rows_of_largest_error():
