@@ -113,7 +113,7 @@ def test_by_the_command_line(data, tmp_path, capsys):
     text = page.read_text()
     assert "<h2>Basis</h2>" in text
     assert "without a kernel no row is a candidate" in text
-    assert f"<td>x1</td><td>{model.basis_weights_[2]:.3g}</td><td>{model.basis_relevance_[2]:.3g}</td>" in text
+    assert f"x1</th><td>{model.basis_weights_[2]:.3g}</td><td>{model.basis_relevance_[2]:.3g}</td>" in text
     capsys.readouterr()
     assert main(["fit", data, job, "--basis", "linear,numpy:tanh", "--gamma", "1", "--overwrite", "--quiet"]) == 0
     out = capsys.readouterr().out
