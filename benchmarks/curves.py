@@ -122,7 +122,7 @@ def measure(folder: str, name: str, method: str, size: int) -> dict[str, Any]:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw a panel per set."""
+    """Draw a panel per set: all fits, and the smallest error of each method so far."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -136,9 +136,13 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
                 (row["seconds"], row["rmse"]) for row in rows if (row["data"], row["method"]) == (name, method)
             )
             if some:
-                ours = method == "partirvm"
-                panel.plot(*zip(*some, strict=True), "o-", ms=4, lw=2.4 if ours else 1.2, label=method)
-        panel.set(xscale="log", yscale="log", xlabel="seconds of the fit", ylabel="test RMSE ÷ sd(y)", title=name)
+                seconds, errors = map(np.array, zip(*some, strict=True))
+                width = 2.4 if method == "partirvm" else 1.2
+                (line,) = panel.step(seconds, np.minimum.accumulate(errors), where="post", lw=width, label=method)
+                panel.plot(seconds, errors, "o", ms=4, color=line.get_color())
+        panel.set(xscale="log", xlabel="seconds of the fit", ylabel="test RMSE ÷ sd(y)", title=name)
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_formatter("")
         panel.grid(alpha=0.3, which="both")
     axes[0][0].legend(frameon=False)
     figure.savefig(path, dpi=150)

@@ -33,7 +33,7 @@ levels = (0.5, 0.7, 0.8, 0.9, 0.95)
 
 # %%
 # Each function fits to training rows and returns the ends of the intervals of all levels at test rows. Boosting has few
-# and shallow trees, because the rows are few: with scikit-learn's defaults its intervals hold fewer test rows still.
+# and shallow trees, because the rows are few: with scikit-learn's defaults its intervals hold even fewer test rows.
 
 
 def rvm(X, y, X_test):

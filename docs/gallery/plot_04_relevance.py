@@ -14,7 +14,7 @@ from partirvm import RVMRegressor
 
 # %%
 # The target is 10 sin(π x0 x1) + 20 (x2 − 0.5)² + 10 x3 + 5 x4 plus noise of variance 1. The inputs x5 to x9
-# do nothing.
+# have no effect.
 
 X, y = make_friedman1(n_samples=600, n_features=10, noise=1.0, random_state=0)
 X_test, y_test = make_friedman1(n_samples=2000, n_features=10, noise=1.0, random_state=1)

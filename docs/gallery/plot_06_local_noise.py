@@ -3,7 +3,7 @@ A time series whose noise varies
 ================================
 
 The noise of a series may depend on time. The example compares a fit with constant noise and a fit with local noise.
-The data are generated in the manner of the well-known motorcycle data (acceleration of a head after an impact).
+The data are generated; their shape is that of the motorcycle data (acceleration of a head after an impact).
 """
 
 import matplotlib.pyplot as plt

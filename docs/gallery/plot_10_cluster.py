@@ -93,4 +93,4 @@ if __name__ == "__main__":
     draw(tasks)
 
 # %%
-# The passes over the rows keep both workers busy. In the gaps the dense fits run, which read no rows.
+# The passes over the rows keep both workers busy. The gaps are dense fits, which read no rows.

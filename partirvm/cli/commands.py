@@ -42,8 +42,8 @@ def partirvm() -> None:
     The first step turns a table into DATA, a Zarr folder of checked and shuffled rows. The second step trains a model
     tile by tile, under the memory limit, and saves it in the folder JOB. The third step writes a mean and a standard
     deviation for every row, or the probability of every class if DATA were made with --classes. `plan` prints what a
-    fit would cost, and `evaluate` scores a model on rows that the fit did not use. `partirvm demo` runs all steps in a
-    few minutes.
+    fit would cost, and `evaluate` scores a model on rows that the fit did not use. `partirvm demo` runs all steps in
+    about a minute.
 
     A fit can be stopped early, its model used, and the fit resumed later, even after a crash. On a Dask cluster the fit
     continues when this process ends, and any machine that can read the folder JOB can show its progress.
@@ -88,7 +88,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 
     The data are the elevation model that matplotlib bundles: 138,632 cells with longitude, latitude and height in
     metres. The picture shows the terrain, the prediction, its standard deviation and the relevance vectors. The demo
-    takes two to four minutes on two cores, and prints the command of each step.
+    takes about a minute on two cores, and prints the command of each step.
 
     \b
     Example:
