@@ -56,11 +56,14 @@ jobs["per-feature"].report()
 #
 # - **Head**: the status and the reason for the end, with advice.
 # - **Figures**: errors, vectors, time and memory of the fit.
-# - **Worth knowing**: choices made before the fit and numbers that were capped, with their reasons.
+# - **Worth knowing**: choices made before the fit, and numbers that a limit reduced, with
+#   their reasons.
 # - **Curves**: error, vectors and evidence of each round. Once the held-out error is flat, further rounds gain nothing.
-# - **Predictions of held-out rows**: predicted against actual values, residuals and coverage of the intervals. They
-#   check what the model states. A job without validation has these panels for training rows that are left out.
-# - **Features**: the relevance of each feature.
+# - **Predictions of held-out rows**: predicted against actual values, residuals, coverage of the intervals and the
+#   largest errors. They check what the model states. A job without validation has these panels for training rows that
+#   are left out.
+# - **Features**: the relevance of each feature. **Directions** and **Basis** follow if the model has them.
+# - **Time and memory**: seconds by phase, and memory against the limit.
 # - **History**: a table of the fits. "All columns" below it opens the whole table.
 # - **Plan**: the work, time and memory that were planned.
 # - **Parameters**: those that differ from the defaults, and below them all.

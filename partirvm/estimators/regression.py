@@ -56,7 +56,7 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
         (on 20,000 random ones at most). Functions get the same inputs as the kernel. For a design matrix X of your own
         (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of its columns an α.
     strategy : {"auto", "basic", "split-merge", "incremental", "working-set"} or option value, default="auto"
-        How rows become candidates: "basic" (all rows in one fit, for a few hundred rows), "split-merge" (partitions of
+        How rows become candidates: "basic" (all rows in one fit, for some thousand rows), "split-merge" (partitions of
         P rows are fitted side by side and their vectors merged in pairs), "incremental" (one partition after the other
         joins the vectors kept so far), "working-set" (in each round the P most promising rows join them), or "auto"
         ("basic" up to 200 rows, "working-set" above). The option values have the options of their strategy:

@@ -74,7 +74,7 @@ class Request:
         group="everyday",
         metavar="S",
         applies=WITH_KERNEL,
-        help='How rows become candidates: "basic" (all rows in one fit, for a few hundred rows), "split-merge" '
+        help='How rows become candidates: "basic" (all rows in one fit, for some thousand rows), "split-merge" '
         '(partitions of P rows are fitted side by side and their vectors merged in pairs), "incremental" (one '
         'partition after the other joins the vectors kept so far), "working-set" (in each round the P most '
         'promising rows join them), or "auto" ("basic" up to 200 rows, "working-set" above).',

@@ -144,7 +144,7 @@ class Strategy(Value):
 
 @dataclass(eq=False)
 class Basic(Strategy):
-    """One fit with every row as a candidate, for a few hundred rows; the reference.
+    """One fit with every row as a candidate, for some thousand rows; the reference.
 
     Parameters
     ----------
