@@ -14,6 +14,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from clusters import cluster
 from distributed import Client
 
 from partirvm import RVMRegressor
@@ -26,9 +27,16 @@ X, NOISE = RNG.uniform(-2, 2, (300, 2)), RNG.normal(size=300)
 Y, WEIGHTS = np.sin(2 * X[:, 0]) + 0.1 * NOISE, 1 + np.arange(300) % 3
 
 
+@pytest.fixture(scope="module")
+def own_cluster() -> Iterator[Any]:
+    """A cluster of these tests alone: they close clients, and clients of one cluster share its event loop."""
+    with cluster(1) as client:
+        yield client.cluster
+
+
 @pytest.fixture(params=[True, False], ids=["default client", "a client by itself"])
-def client(request: pytest.FixtureRequest, one_worker: Client) -> Iterator[Client]:
-    with dask.config.set(scheduler=None), Client(one_worker.cluster, set_as_default=request.param) as made:
+def client(request: pytest.FixtureRequest, own_cluster: Any) -> Iterator[Client]:
+    with dask.config.set(scheduler=None), Client(own_cluster, set_as_default=request.param) as made:
         yield made
 
 
