@@ -107,16 +107,8 @@ class NumberDiagnostics:
         """Return the diagnostics from the result of ``to_json``; they have no keys and cannot be added to others."""
         covered, pit = (np.array(stored[name], dtype=np.int64) for name in ("covered", "pit"))
         points = np.array(stored["points"], dtype=np.float64).reshape(-1, 3)
-        multiples = tuple(stored["multiples"])
-        return cls(
-            stored["n"],
-            covered,
-            pit,
-            np.zeros(0),
-            points,
-            multiples,
-            LargestErrors.from_json(stored["largest"]),
-        )
+        multiples, largest = tuple(stored["multiples"]), LargestErrors.from_json(stored["largest"])
+        return cls(stored["n"], covered, pit, np.zeros(0), points, multiples, largest)
 
 
 def _smallest(keys: Float, points: Float) -> tuple[Float, Float]:
@@ -200,8 +192,7 @@ class ClassDiagnostics:
         """Return the diagnostics from the result of ``to_json``; they cannot be added to others."""
         counts = {name: np.array(stored[name]) for name in COUNTS}
         largest = LargestErrors.from_json(stored["largest"])
-        thresholds = stored.get("thresholds")
-        curve = None if thresholds is None else ThresholdCurve.from_json(thresholds)
+        curve = stored["thresholds"] and ThresholdCurve.from_json(stored["thresholds"])
         return cls(stored["n"], **counts, largest=largest, thresholds=curve)
 
 

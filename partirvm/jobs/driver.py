@@ -144,7 +144,8 @@ class Driver:
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
     the last saved model. If time is up before a model is saved, a small fit (``strategies.early``) makes a model.
     ``blocks`` describes how kernel blocks of the training rows are kept between passes, or is None if they are not
-    kept. ``texts`` returns additional fields for a line of history.
+    kept. ``readable`` returns the fields of a line of history that its readers need: texts, and
+    the row numbers of the ingested table.
     """
 
     executor: Executor
@@ -153,7 +154,7 @@ class Driver:
     watcher: Watcher = field(default_factory=Watcher)
     interrupted: Callable[[], Termination | None] = lambda: None
     blocks: Blocks | None = None
-    texts: Callable[[Entry], Entry] = lambda entry: {}
+    readable: Callable[[Entry], Entry] = lambda entry: {}
 
     def run(
         self,
@@ -327,7 +328,7 @@ class Driver:
         if self.blocks is not None:
             fetched, self.blocks.fetched = self.blocks.fetched, Fetched(failures=self.blocks.fetched.failures)
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched.evaluated, fetched.kept
-        entry |= self.texts(entry)
+        entry |= self.readable(entry)
         self._journal.record(entry)
         self.watcher.on_record(entry)
         return Saved()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from partirvm.data.source import Source
+from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import PartirvmError
 
 
@@ -16,16 +18,13 @@ def table_rows(diagnostics: list[dict[str, Any]], source: Source, held_out: Sour
     """
     left_out = any(not each.get("covered", True) for each in diagnostics)
     shown = source if held_out is None or left_out else held_out
-    numbers = getattr(shown, "original_rows", None)
-    if numbers is None:  # rows in memory keep their order
+    if not isinstance(shown, ZarrSource):  # other sources keep the order of their rows
         return diagnostics
-    tiles: dict[int, Any] = {}
+    numbers = cache(shown.original_rows)
 
     def number(row: int) -> int:
         tile, place = divmod(row, shown.tile_rows)
-        if tile not in tiles:
-            tiles[tile] = numbers(tile)
-        return int(tiles[tile][place])
+        return int(numbers(tile)[place])
 
     try:
         return [

@@ -39,10 +39,10 @@ def run(
     that are kept on disk; without ``beside`` a temporary folder is used.
     """
     executor.use(spec.plan.threads)
-    names = kernel_texts(source.columns.features)
+    texts = kernel_texts(source.columns.features)
 
-    def texts(entry: dict[str, Any]) -> dict[str, Any]:
-        return {**names(entry), "diagnostics": table_rows(entry["diagnostics"], source, held_out)}
+    def readable(entry: dict[str, Any]) -> dict[str, Any]:
+        return {**texts(entry), "diagnostics": table_rows(entry["diagnostics"], source, held_out)}
 
     driver = Driver(
         executor=executor,
@@ -50,7 +50,7 @@ def run(
         held_out=held_out,
         watcher=watcher or Watcher(),
         interrupted=interrupted,
-        texts=texts,
+        readable=readable,
     )
     for entry in spec.measured if checkpoint is None else ():
         journal.record(entry)

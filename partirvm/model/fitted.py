@@ -252,6 +252,7 @@ class Model:
             return tuple(map(quantile, levels))
         return tuple(self.interval(level).quantile for level in levels)
 
+    @one_blas_thread()
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:
         """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's unit, and ones (n,)."""
         found = np.broadcast_to(self.deviation(self._noise_at(X)), len(X))

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 import partirvm
 from partirvm.backends import executor_for
 from partirvm.backends.base import Progress
-from partirvm.blas_threads import one_blas_thread
 from partirvm.data import ZarrSource
 from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.source import Source
@@ -75,15 +74,13 @@ class ValuesTile:
 
 def values_of_rows(function: OfRows, X: Float) -> tuple[Float, int]:
     """Return the values (n, V) and the number of far rows of raw inputs X (n, d), with the bits of a pass."""
-    with one_blas_thread():
-        values, nearness = function(X)
+    values, nearness = function(X)
     return values, int((nearness < FAR).sum())
 
 
 def predict_rows(model: Model, X: Float, *, std: bool) -> tuple[Float, Float | None, int]:
     """Mean and sd if asked, (n,) or (n, T), and the number of far rows of raw inputs X (n, d): the bits of a pass."""
-    with one_blas_thread():
-        mean, variance, nearness = (model.predictive if std else model).moments(X, variance=std)
+    mean, variance, nearness = (model.predictive if std else model).moments(X, variance=std)
     return mean, None if variance is None else model.deviation(variance), int((nearness < FAR).sum())
 
 

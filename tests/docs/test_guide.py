@@ -1,8 +1,7 @@
 """The snippets of the guide run as they are printed, in order, in an empty folder.
 
-Blocks ``python`` of a chapter share one namespace. Of blocks ``sh`` the lines of ``partirvm`` run; a
-block with other commands carries the comment ``<!-- not run: reason -->`` before it, as do blocks that need a cluster
-or a network.
+Blocks ``python`` of a chapter share one namespace. Of blocks ``sh`` the lines of ``partirvm`` run. A block
+with other commands, or one that needs a cluster or a network, has the comment ``<!-- not run: reason -->`` before it.
 """
 
 from __future__ import annotations
@@ -22,9 +21,6 @@ from partirvm.cli.commands import partirvm
 DOCS = Path(__file__).parents[2] / "docs"
 
 CHAPTERS = sorted(path for path in DOCS.glob("guide/*.md") if "```" in path.read_text())
-
-SLOW: set[str] = set()
-"""Chapters whose snippets take longer than some seconds."""
 
 BLOCK = re.compile(
     r"(?P<mark><!-- not run: [^\n]+ -->\n+)?^```(?P<language>python|sh)\n(?P<text>.*?)^```$", re.M | re.S
@@ -80,10 +76,7 @@ def run_chapter(chapter: Path) -> None:
                 run_command(words)
 
 
-@pytest.mark.parametrize(
-    "chapter",
-    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else []) for path in CHAPTERS],
-)
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
 def test_snippets_run(chapter, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

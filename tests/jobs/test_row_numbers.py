@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
 from partirvm import RVMRegressor, ingest, jobs
+from partirvm.data import ZarrSource
 from partirvm.errors import MissingDataError
 from partirvm.jobs.row_numbers import table_rows
 from partirvm.options import Request
@@ -62,11 +65,11 @@ def test_rows_in_memory_keep_their_numbers():
     np.testing.assert_allclose(np.abs(t - mean), np.sort(errors)[::-1][:10])
 
 
-def test_numbers_that_cannot_be_read_are_left_out():
-    class Lost:
-        tile_rows = 10
-
-        def original_rows(self, number):
-            raise MissingDataError("gone")
-
-    assert table_rows([{"largest": [[3, 1.0]]}], Lost(), None) == [{"largest": []}]
+def test_numbers_that_cannot_be_read_are_left_out(tmp_path):
+    """The file of the row numbers has been deleted."""
+    data, found = ingest(table(100, 0), str(tmp_path / "train"), shuffle=3), [{"largest": [[3, 1.0]]}]
+    assert table_rows(found, data, None) == [{"largest": [[data.original_rows(0)[3], 1.0]]}]
+    shutil.rmtree(tmp_path / "train" / "row" / "c")
+    with pytest.raises(MissingDataError):
+        ZarrSource(str(tmp_path / "train")).original_rows(0)
+    assert table_rows(found, ZarrSource(str(tmp_path / "train")), None) == [{"largest": []}]

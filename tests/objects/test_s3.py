@@ -35,14 +35,18 @@ from partirvm.storage.destination import write_text
 # botocore and moto warn of their own use of older functions
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
+ROOT = Path(__file__).parents[2]
+
+KINDS = ("read", "list", "head", "write", "delete")
+
 CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "4", "--quiet")
 
 
 @pytest.fixture(scope="module")
 def requests() -> Iterator[Callable[[], dict[str, int]]]:
     """Start the server, and return a function that counts its requests so far."""
-    script = Path(__file__).with_name("s3_server.py")
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as server:
+    command = [sys.executable, "-m", "benchmarks.object_store", "--serve"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         address = f"http://127.0.0.1:{int(server.stdout.readline())}"
         with pytest.MonkeyPatch.context() as patched:
@@ -53,7 +57,8 @@ def requests() -> Iterator[Callable[[], dict[str, int]]]:
 
             def count() -> dict[str, int]:
                 with urllib.request.urlopen(f"{address}/requests") as answer:
-                    return dict(json.load(answer))
+                    found = json.load(answer)
+                return {kind: found.get(kind, 0) for kind in KINDS}
 
             yield count
         server.kill()
@@ -97,7 +102,7 @@ def test_a_killed_fit_is_resumed_to_the_bits_of_a_local_one(places, requests):
     assert wait_for(lambda: job.progress()["status"] == "interrupted", "the end of the process")
     run("resume", f"{bucket}/job", "--quiet")
     assert load_model(f"{bucket}/job").digest() == load_model(f"{folder}/job").digest()
-    used = {name: count - before.get(name, 0) for name, count in requests().items()}
+    used = {kind: count - before[kind] for kind, count in requests().items()}
     assert sum(used.values()) < 3000, used
     assert "table.zarr" not in run("jobs", bucket)
 
