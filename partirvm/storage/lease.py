@@ -125,6 +125,11 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
     return Holder(epoch, Process.from_json(claim), float(claim["time"]), dict(claim["marks"]), beat, last_beat, over)
 
 
+def token_of(folder: Folder, epoch: int) -> str:
+    """Return the token of the claim of an epoch; "" for epoch 0, which is that of writers without a lease."""
+    return str(read_json(folder, _name(epoch))["token"]) if epoch else ""
+
+
 def limits(folder: Folder, series: str) -> list[tuple[int, tuple[int, int]]]:
     """Return, for each epoch, the position of a series of objects at the time of the claim; truncated claims are
     omitted.
