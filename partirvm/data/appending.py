@@ -101,6 +101,11 @@ def _extend(path: str, old: DataAttributes, new: ZarrSource) -> None:
     group: Any = zarr.open_group(path, mode="r+", zarr_format=3)
     n_rows, R = old.n_rows + new.n_rows, old.tile_rows
     arrays = open_arrays(group, old, path)
+    first = old.n_rows // R
+    if old.n_rows % R:  # the last chunks get new checksums: they must not be damaged before
+        before = ZarrSource(path)
+        before.tile(first)
+        before.original_rows(first)
     for array in arrays.values():
         array.resize((n_rows, *array.shape[1:]))
     for number in range(new.n_tiles):
@@ -112,7 +117,6 @@ def _extend(path: str, old: DataAttributes, new: ZarrSource) -> None:
             parts["row"] = old.n_rows + new.original_rows(number)
         for name, array in arrays.items():
             array[rows] = parts[name]
-    first = old.n_rows // R
     hashes = {
         name: (*old.hashes[name][:first], *(checksum(array[tile]) for tile in tile_slices(n_rows, R)[first:]))
         for name, array in arrays.items()

@@ -80,6 +80,14 @@ def test_tiles_in_the_wrong_place(how, array, data, tmp_path, capsys):
     assert f"of the array '{array}'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("array", ["X", "row"])
+def test_an_append_does_not_confirm_a_tile_in_the_wrong_place(array, data):
+    """The last tile, which is not full, gets a new checksum: it is refused if it does not have the old one."""
+    shutil.copy(*(data / array / "c" / name for name in (("0/0", "3/0") if array == "X" else ("0", "3"))))
+    with pytest.raises(ChangedDataError, match=f"chunk 3 of the array '{array}'"):
+        ingest(rows(2, 20), data, append=True)
+
+
 @pytest.mark.parametrize("series", ["models", "checkpoints"])
 def test_folders_of_a_series_in_the_wrong_place(series, data, tmp_path):
     """Swapped, alone or with their pointers: no other model, no other checkpoint."""
