@@ -209,7 +209,8 @@ class Lease:
 
     def __init__(self, folder: Folder, epoch: int, token: str, timing: Timing) -> None:
         self.epoch = epoch
-        self._folder, self._token, self._timing = folder, token, timing
+        self.token = token
+        self._folder, self._timing = folder, timing
         self._ended = threading.Event()
         self._lost = self._released = False
         self._thread = threading.Thread(target=self._keep, name=f"lease-{epoch}", daemon=True)
@@ -240,7 +241,7 @@ class Lease:
         if epochs(self._folder)[-1:] != [self.epoch]:
             return False
         try:
-            return bool(read_json(self._folder, _name(self.epoch))["token"] == self._token)
+            return bool(read_json(self._folder, _name(self.epoch))["token"] == self.token)
         except (MissingDataError, FormatError, KeyError):
             return False
 

@@ -71,7 +71,7 @@ class Snapshots:
                 self._folder.flush(name)
                 if lease is not None:
                     lease.check()
-                own = {"name": name, "seal": seal, "token": token_of(self._folder, position[0])}
+                own = {"name": name, "seal": seal, "token": "" if lease is None else lease.token}
                 self._folder.create(f"{name}.json", to_json({"time": time.time(), **(about or {}), **own}))
             if lease is not None:
                 lease.check()
@@ -91,7 +91,8 @@ class Snapshots:
             name, about = self._name(position), None
             try:
                 found = read_json(self._folder, f"{name}.json")
-                if (found.get("name"), found.get("token")) == (name, token_of(self._folder, position[0])):
+                token = token_of(self._folder, position[0])
+                if (found.get("name"), found.get("token")) == (name, token) and isinstance(found.get("seal"), str):
                     about = found
             except MissingDataError:
                 continue  # the group was removed meanwhile, because newer groups exist
