@@ -51,10 +51,14 @@ def data(tmp_path):
     return tmp_path / "d.zarr"
 
 
-def job_of(data, place, **options):
-    """The folder of a job that is done."""
-    jobs.fit(str(data), str(place), Request(**{**vars(ASKED), **options}))
-    return place
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """The folders of two jobs on the same DATA with other kernels; nobody changes them."""
+    top = tmp_path_factory.mktemp("jobs")
+    ingest(rows(0), top / "d.zarr", tile_rows=64)
+    for name, gamma in (("job", 0.5), ("other", 2.0)):
+        jobs.fit(str(top / "d.zarr"), str(top / name), Request(**{**vars(ASKED), "gamma": gamma}))
+    return top / "job", top / "other"
 
 
 @pytest.mark.parametrize("array", ["X", "y", "weights", "row"])
@@ -89,9 +93,9 @@ def test_an_append_does_not_confirm_a_tile_in_the_wrong_place(array, data):
 
 
 @pytest.mark.parametrize("series", ["models", "checkpoints"])
-def test_folders_of_a_series_in_the_wrong_place(series, data, tmp_path):
+def test_folders_of_a_series_in_the_wrong_place(series, both, tmp_path):
     """Swapped, alone or with their pointers: no other model, no other checkpoint."""
-    intact = job_of(data, tmp_path / "intact")
+    intact = both[0]
     names = sorted(path.name for path in (intact / series).iterdir() if path.is_dir())[-2:]
     for number, pointers in enumerate((False, True)):
         job = tmp_path / f"job{number}"
@@ -110,9 +114,10 @@ def test_folders_of_a_series_in_the_wrong_place(series, data, tmp_path):
 
 @pytest.mark.parametrize("series", ["models", "checkpoints", "specs"])
 @pytest.mark.parametrize("how", ["folder", "folder and pointer", "series"])
-def test_folders_of_another_job(how, series, data, tmp_path):
+def test_folders_of_another_job(how, series, both, tmp_path):
     """Copied over those of a job, with the pointer or without."""
-    job, other = job_of(data, tmp_path / "job"), job_of(data, tmp_path / "other", gamma=2.0)
+    job, other = tmp_path / "job", both[1]
+    shutil.copytree(both[0], job)
     mine, theirs = ([*sorted((place / series).glob("*.json"))] for place in (job, other))
     if how == "series":
         shutil.rmtree(job / series)
