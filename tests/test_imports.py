@@ -36,7 +36,7 @@ ARROWS = {
     "data": VALUES | {"storage", "core", "kernels"},
     "model": VALUES | {"storage", "core", "kernels"},
     # Passes and the machine are value types that live with those who decide on them.
-    "backends": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"},
+    "backends": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.chunks"},
     "setup": VALUES
     | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "backends"},
     "jobs": VALUES
@@ -127,6 +127,7 @@ THIRD_PARTIES = {
     "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "storage.sealed": {"numpy", "zarr"},
+    "storage.chunks": {"numpy", "numcodecs", "google_crc32c"},
     "storage.process_identity": {"psutil"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},

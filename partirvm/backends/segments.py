@@ -1,8 +1,8 @@
 """Storage of columns of Φ in *segments*, each with some columns over the rows of one panel, in memory or on disk.
 
 On disk, a segment consists of chunks of one Zarr array per process. Chunks are not compressed, since kernel values do
-not compress well. Each chunk has a checksum, so that damaged or incomplete chunks are detected when they are read. The
-columns of such chunks are evaluated again.
+not compress well. The process keeps a checksum of each chunk, so that damaged, incomplete or exchanged chunks are
+detected when they are read. The columns of such chunks are evaluated again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.storage.chunks import checksum
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
@@ -119,6 +120,7 @@ class DiskSegments:
     def __init__(self, folder: str, budget: int) -> None:
         self._folder, self._slots = Path(folder), max(budget // _SLOT, 0)
         self._free: list[int] = []
+        self._checksums: dict[int, str] = {}
         self._begun = 0
         self._array: Any = None
         self._place: Path | None = None
@@ -140,6 +142,7 @@ class DiskSegments:
                 chunk = np.zeros((CHUNK, PANEL_ROWS))
                 some = values[k * CHUNK : (k + 1) * CHUNK]
                 chunk[: len(some), : some.shape[1]] = some
+                self._checksums[slot] = checksum(chunk)
                 self._array[slot * CHUNK : (slot + 1) * CHUNK] = chunk
         except Exception as error:  # no error of a store or codec may end the fit
             segment.release()
@@ -152,8 +155,8 @@ class DiskSegments:
             values = np.asarray(self._array[slot * CHUNK : (slot + 1) * CHUNK])
         except Exception as error:
             raise Damaged(str(error)) from error
-        if np.isnan(values[0, 0]):
-            raise Damaged("a chunk is missing")
+        if checksum(values) != self._checksums[slot]:
+            raise Damaged("a chunk is missing, damaged or exchanged")
         return values
 
     def give(self, slots: list[int]) -> None:
@@ -182,7 +185,6 @@ class DiskSegments:
             if not self._folder.is_dir():
                 raise FileNotFoundError(self._folder)
             import zarr
-            from zarr.codecs import Crc32cCodec
 
             self._place = self._folder / f"blocks-{uuid.uuid4().hex}"
             self._array = zarr.create_array(
@@ -190,7 +192,7 @@ class DiskSegments:
                 shape=(max(self._slots, 1) * CHUNK, PANEL_ROWS),
                 chunks=(CHUNK, PANEL_ROWS),
                 dtype="f8",
-                compressors=[Crc32cCodec()],
+                compressors=None,
                 fill_value=np.nan,
                 config={"write_empty_chunks": True},
             )

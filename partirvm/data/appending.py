@@ -18,18 +18,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from partirvm.core.moments import Moments
 from partirvm.data.budget import ALONE, Process
 from partirvm.data.ingestion import Progress, written
 from partirvm.data.layout import DataAttributes, local_path, open_arrays, open_data
 from partirvm.data.publish import storing
-from partirvm.data.source import Fingerprint, Tile
+from partirvm.data.source import Fingerprint, Tile, tile_slices
 from partirvm.data.tiled import hash_tile
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import quoted
+from partirvm.storage.chunks import checksum
 
 
 def append(
@@ -102,6 +101,11 @@ def _extend(path: str, old: DataAttributes, new: ZarrSource) -> None:
     group: Any = zarr.open_group(path, mode="r+", zarr_format=3)
     n_rows, R = old.n_rows + new.n_rows, old.tile_rows
     arrays = open_arrays(group, old, path)
+    first = old.n_rows // R
+    if old.n_rows % R:  # the last chunks get new checksums: they must not be damaged before
+        before = ZarrSource(path)
+        before.tile(first)
+        before.original_rows(first)
     for array in arrays.values():
         array.resize((n_rows, *array.shape[1:]))
     for number in range(new.n_tiles):
@@ -113,21 +117,15 @@ def _extend(path: str, old: DataAttributes, new: ZarrSource) -> None:
             parts["row"] = old.n_rows + new.original_rows(number)
         for name, array in arrays.items():
             array[rows] = parts[name]
-    first = old.n_rows // R
-    hashes = (*old.hashes[:first], *(_hash(arrays, number, R, n_rows) for number in range(first, -(-n_rows // R))))
+    hashes = {
+        name: (*old.hashes[name][:first], *(checksum(array[tile]) for tile in tile_slices(n_rows, R)[first:]))
+        for name, array in arrays.items()
+    }
     assert new.moments is not None
     moments: Moments = old.moments + new.moments
     appended = (*old.appended, old.n_rows)
     grown = replace(old, n_rows=n_rows, moments=moments, hashes=hashes, appended=appended)
     group.attrs.put(grown.to_json())
-
-
-def _hash(arrays: dict[str, Any], number: int, tile_rows: int, n_rows: int) -> str:
-    rows = slice(number * tile_rows, min((number + 1) * tile_rows, n_rows))
-    X = np.asarray(arrays["X"][rows])
-    t = np.asarray(arrays["y"][rows]).reshape(len(X), -1) if "y" in arrays else np.empty((len(X), 0))
-    weights = np.asarray(arrays["weights"][rows]) if "weights" in arrays else None
-    return hash_tile(Tile(number, rows.start, X, t, weights))
 
 
 def has_grown(source: ZarrSource, then: Fingerprint) -> bool:

@@ -28,10 +28,10 @@ from partirvm.data.open_table import open_reader
 from partirvm.data.publish import Publication, publication, storing
 from partirvm.data.readers import Batch, Reader
 from partirvm.data.source import Columns, Float, Tile, tile_rows_for
-from partirvm.data.tiled import hash_tile
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataWarning, UsageError
 from partirvm.quoting import listed, quoted
+from partirvm.storage.chunks import checksum
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -275,12 +275,12 @@ class _Writer:
             )
         n_tiles = -(-n_rows // self._tile_rows)
         self._moments: TreeSum[Moments] = TreeSum(n_tiles)
-        self._hashes = [""] * n_tiles
+        self._hashes: list[dict[str, str]] = [{}] * n_tiles
         self.duplicates = DuplicateCounter()
 
     def write(self, blocks: Iterator[Float]) -> DataAttributes:
         """Write all tiles, two at a time. Returns the attributes of the DATA group."""
-        pending: list[Future[tuple[int, Moments, str]]] = []
+        pending: list[Future[tuple[int, Moments, dict[str, str]]]] = []
         with ThreadPoolExecutor(2) as pool:
             for number, records in enumerate(runs_of(blocks, self._tile_rows)):
                 if len(pending) == 3:
@@ -300,27 +300,27 @@ class _Writer:
             seed=self._seed,
             weighted=self._weighted,
             moments=self._moments.result(),
-            hashes=tuple(self._hashes),
+            hashes={name: tuple(each[name] for each in self._hashes) for name in self._arrays},
             labelled=self._n_targets > 0,
         )
 
-    def _settle(self, future: Future[tuple[int, Moments, str]]) -> None:
+    def _settle(self, future: Future[tuple[int, Moments, dict[str, str]]]) -> None:
         number, moments, self._hashes[number] = future.result()
         self._moments.add(number, moments)
         self._report("write", min((number + 1) * self._tile_rows, self._n), self._n)
 
-    def _write_tile(self, number: int, records: Float) -> tuple[int, Moments, str]:
+    def _write_tile(self, number: int, records: Float) -> tuple[int, Moments, dict[str, str]]:
         start = number * self._tile_rows
         X = np.ascontiguousarray(records[:, 2 : 2 + self._d])
         t = np.ascontiguousarray(records[:, 2 + self._d : 2 + self._d + self._n_targets])
         weights = np.ascontiguousarray(records[:, -1]) if self._weighted else None
         y = t if self._n_targets > 1 else t.reshape(-1)
-        parts = {"X": X, "y": y, "weights": weights, "row": records[:, 1].astype(np.int64)}
+        parts: dict[str, Any] = {"X": X, "y": y, "weights": weights, "row": records[:, 1].astype(np.int64)}
         with storing("the data"):
             for name, array in self._arrays.items():
                 array[start : start + len(X)] = parts[name]
         tile = Tile(number, start, X, t, weights)
-        return number, _moments(tile), hash_tile(tile)
+        return number, _moments(tile), {name: checksum(parts[name]) for name in self._arrays}
 
 
 def _moments(tile: Tile) -> Moments:

@@ -9,15 +9,18 @@
 ``row``               (N,) int64, present if rows were shuffled: the number of the row in the original order
 attributes            ``DataAttributes`` as JSON, with ``kind``, ``format`` and ``digest``, a hash of all other
                       attributes; written last. After an interrupted append arrays may be longer than the number of
-                      rows in the attributes
+                      rows in the attributes; contain a checksum of each chunk, compared whenever the chunk is read
 ====================  ==================================================================================
 
-Chunks are compressed (Blosc, lz4 with byte shuffle) and end with a CRC-32C checksum, so that damage is detected.
+Chunks are compressed (Blosc, lz4 with byte shuffle) and end with a CRC-32C checksum, so that no damaged chunk reaches
+the decompressor. Readers use the attributes and the bytes of the chunks; the metadata that Zarr keeps of an array serve
+other programs, and ``append``.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +29,14 @@ import numpy as np
 
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint
+from partirvm.data.tiled import hash_of
 from partirvm.errors import FormatError, MissingDataError
+from partirvm.storage import Folder
 from partirvm.storage.folder import digest, open_filesystem, reading
-from partirvm.storage.sealed import open_sealed, require_array, require_format
+from partirvm.storage.sealed import open_sealed, require_format
 
 KIND = "partirvm-data"
-FORMAT = 4
+FORMAT = 5
 
 GROWING = ("n_rows", "moments", "hashes", "appended")
 """The attributes that change when rows are appended."""
@@ -41,9 +46,10 @@ GROWING = ("n_rows", "moments", "hashes", "appended")
 class DataAttributes:
     """The attributes of a DATA group, stored as JSON.
 
-    ``seed`` is the seed of the shuffle, None if the rows kept their order. ``hashes`` contains one hash per tile. If
-    ``labelled`` is false, the rows are for prediction: ``columns`` still contains the target and classes to predict,
-    and the target moments have no columns. ``appended`` contains the number of rows before each append.
+    ``seed`` is the seed of the shuffle, None if the rows kept their order. ``hashes`` contains the checksums
+    (``storage.chunks``) of the chunks of each array, in the order of the tiles. If ``labelled`` is false, the rows are
+    for prediction: ``columns`` still contains the target and classes to predict, and the target moments have no
+    columns. ``appended`` contains the number of rows before each append.
     """
 
     n_rows: int
@@ -53,7 +59,7 @@ class DataAttributes:
     seed: int | None
     weighted: bool
     moments: Moments
-    hashes: tuple[str, ...]
+    hashes: Mapping[str, tuple[str, ...]]
     labelled: bool = True
     appended: tuple[int, ...] = ()
 
@@ -61,6 +67,15 @@ class DataAttributes:
     def n_targets(self) -> int:
         """The number of targets; 0 if the rows have no target."""
         return max(len(self.columns.targets), 1) if self.labelled else 0
+
+    @property
+    def chunks(self) -> dict[str, tuple[int, ...]]:
+        """The shape of a chunk of each array."""
+        widths: dict[str, tuple[int, ...]] = {"X": (self.n_features,)}
+        widths |= {"y": () if self.n_targets == 1 else (self.n_targets,)} if self.n_targets else {}
+        widths |= {"weights": ()} if self.weighted else {}
+        widths |= {"row": ()} if self.seed is not None else {}
+        return {name: (self.tile_rows, *width) for name, width in widths.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return the attributes of the group as JSON; floats are exact."""
@@ -80,7 +95,7 @@ class DataAttributes:
             "weighted": self.weighted,
             "labelled": self.labelled,
             "moments": {"inputs": _moments_json(self.moments.inputs), "targets": _moments_json(self.moments.targets)},
-            "hashes": list(self.hashes),
+            "hashes": {name: list(each) for name, each in self.hashes.items()},
             "appended": list(self.appended),
         }
         return {**about, "digest": digest(about)}
@@ -89,7 +104,9 @@ class DataAttributes:
         """Return the identity of the data: the hashes of the rows, and a hash of the names, categories and classes."""
         about = self.to_json()
         fixed = {name: value for name, value in about.items() if name not in (*GROWING, "digest")}
-        return Fingerprint(self.n_rows, self.n_features, self.hashes, digest(fixed), digest(about["moments"]))
+        blocks = (self.hashes[name] for name in ("X", "y", "weights") if name in self.hashes)
+        hashes = tuple(map(hash_of, zip(*blocks, strict=True)))
+        return Fingerprint(self.n_rows, self.n_features, hashes, digest(fixed), digest(about["moments"]))
 
     @classmethod
     def from_json(cls, found: dict[str, Any], where: str) -> DataAttributes:
@@ -108,7 +125,7 @@ class DataAttributes:
                 f"{where}: the attributes in zarr.json are damaged: restore the file, or ingest the data again."
             )
         try:
-            return cls(
+            attributes = cls(
                 n_rows=found["n_rows"],
                 n_features=found["n_features"],
                 tile_rows=found["tile_rows"],
@@ -122,11 +139,16 @@ class DataAttributes:
                 seed=found["shuffle"],
                 weighted=found["weighted"],
                 moments=Moments(_moments(found["moments"]["inputs"]), _moments(found["moments"]["targets"])),
-                hashes=tuple(found["hashes"]),
+                hashes={name: tuple(each) for name, each in found["hashes"].items()},
                 appended=tuple(found["appended"]),
                 labelled=found["labelled"],
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            n_tiles = -(-attributes.n_rows // attributes.tile_rows)
+            lengths = {name: len(each) for name, each in attributes.hashes.items()}
+            if lengths != dict.fromkeys(attributes.chunks, n_tiles):
+                raise ValueError("a checksum of a chunk is missing")
+            return attributes
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise FormatError(
                 f"the attributes of {where} are incomplete ({error!r}): ingest the data again."
             ) from error
@@ -154,8 +176,8 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
     return None if "://" in text or "::" in text else Path(text)
 
 
-def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, DataAttributes]:
-    """Open a DATA group for reading. Returns the Zarr group and its attributes.
+def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Folder, DataAttributes]:
+    """Open a DATA group for reading. Returns its folder and its attributes.
 
     Raises ``MissingDataError`` if there is no group or its metadata cannot be read, and ``FormatError`` if the kind or
     format is wrong or the attributes are damaged.
@@ -167,44 +189,40 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
     if path is None:
         open_filesystem(url, storage_options)  # raises a clear error for an invalid address
     try:
-        group, found = open_sealed(store, "DATA", storage_options if path is None else None)
+        folder, found = open_sealed(store, "DATA", storage_options if path is None else None)
     except MissingDataError as error:
         raise MissingDataError(
             f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; if an interrupted ingest left "
             "the folder, delete the folder."
         ) from error
-    return group, DataAttributes.from_json(found, url)
+    return folder, DataAttributes.from_json(found, url)
 
 
 def open_arrays(group: Any, attributes: DataAttributes, url: str) -> dict[str, Any]:
-    """Return the arrays of a DATA group, checked against the shapes in the attributes of the group.
+    """Return the arrays of a DATA group to extend, checked against the shapes in the attributes of the group.
 
     Raises ``MissingDataError`` if an array is missing or too short, or if its layout differs from ``create_arrays``.
     """
-    n, d, rows, T = attributes.n_rows, attributes.n_features, attributes.tile_rows, attributes.n_targets
-    widths: dict[str, tuple[int, ...]] = {"X": (d,)}
-    widths |= {"y": () if T == 1 else (T,)} if T else {}
-    widths |= {"weights": ()} if attributes.weighted else {}
-    widths |= {"row": ()} if attributes.seed is not None else {}
-    arrays = {}
-    for name, width in widths.items():
+    n, arrays = attributes.n_rows, {}
+    for name, chunks in attributes.chunks.items():
         place = f"{url}: the array {name!r}"
         with reading(place, "ingest the data again", MissingDataError):
             if name not in group:
                 raise MissingDataError(f"{place} is missing: ingest the data again.")
             array = group[name]
-        said = {
-            "dtype": "<i8" if name == "row" else "<f8",
-            "chunks": [rows, *width],
-            "shape": [*array.shape[:1], *width],
-        }
-        require_array(array, said, place)
-        if array.shape[0] < n:
+        found = (array.dtype.newbyteorder("<").str, tuple(array.chunks), tuple(array.shape[1:]))
+        if found != (dtype_of(name), chunks, chunks[1:]) or array.shape[0] < n:
             raise MissingDataError(
-                f"{place} has {array.shape[0]:,} rows, but should have {n:,}: ingest the data again."
+                f"{place} has shape {array.shape} and chunks {array.chunks} of {array.dtype}, but should have at least "
+                f"{n:,} rows and chunks {chunks} of {dtype_of(name)}: ingest the data again."
             )
         arrays[name] = array
     return arrays
+
+
+def dtype_of(name: str) -> str:
+    """Return the dtype of an array of DATA."""
+    return "<i8" if name == "row" else "<f8"
 
 
 def create_arrays(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,23 +17,25 @@ from partirvm.core.exact import require_exact
 from partirvm.core.moments import Moments
 from partirvm.data.source import Columns, Fingerprint, Float, Int, Source, Tile
 from partirvm.errors import ChangedDataError, DataError
+from partirvm.storage.chunks import checksum
 
 FINGERPRINT_TILES = 16
 """Number of tiles that are hashed for a fingerprint if ingest did not record hashes."""
 
 
 def hash_tile(tile: Tile) -> str:
-    """Return a hash of sixteen hexadecimal digits of the raw bytes of X, t and the weights of a tile.
+    """Return a hash of sixteen hexadecimal digits of X, t and the weights of a tile.
 
     >>> zeros = np.zeros((2, 1))
     >>> hash_tile(Tile(0, 0, zeros, zeros)) == hash_tile(Tile(7, 14, zeros, zeros))
     True
     """
-    digest = hashlib.blake2b(digest_size=8)
-    for block in (tile.X, tile.t, tile.weights):
-        if block is not None:
-            digest.update(np.ascontiguousarray(block).data)
-    return digest.hexdigest()
+    return hash_of(checksum(block) for block in (tile.X, tile.t, tile.weights) if block is not None and block.size)
+
+
+def hash_of(checksums: Iterable[str]) -> str:
+    """Return the hash of a tile from the checksums of its X, t and weights."""
+    return hashlib.blake2b("".join(checksums).encode(), digest_size=8).hexdigest()
 
 
 def as_rows(block: Any, name: str = "the rows", start: int = 0, columns: Sequence[str] | None = None) -> Float:

@@ -13,16 +13,17 @@ import numpy as np
 
 from partirvm.core.moments import Moments
 from partirvm.data.checks import check_shapes
-from partirvm.data.layout import DataAttributes, open_arrays, open_data
+from partirvm.data.layout import DataAttributes, dtype_of, open_data
 from partirvm.data.source import Columns, Fingerprint, Float, Int, Tile, tile_rows_for
-from partirvm.data.tiled import ChunkedRows, TiledRows, as_rows, default_names, hash_tile
+from partirvm.data.tiled import ChunkedRows, TiledRows, as_rows, default_names
 from partirvm.errors import ChangedDataError, MissingDataError
-from partirvm.storage.folder import digest, reading
+from partirvm.storage.chunks import checksum, chunk_name, read_blosc
+from partirvm.storage.folder import Folder, digest, reading
 
 
 class ZarrSource(TiledRows):
-    """A source for DATA on disk or at an fsspec URL. The object holds the address and the metadata, and opens the
-    arrays at first use.
+    """A source for DATA on disk or at an fsspec URL. The object holds the address and the metadata. Each chunk
+    is compared with its checksum when it is read.
 
     A pickled source contains the address and the expected fingerprint. A process that finds different data at the
     address raises ``ChangedDataError``.
@@ -50,6 +51,9 @@ class ZarrSource(TiledRows):
     ------
     MissingDataError
         There are no DATA at the address. Also raised by ``tile`` and ``gather`` if a chunk is missing or damaged.
+    ChangedDataError
+        Raised by ``tile`` and ``gather`` for a chunk with other values than those ingested, such as those of another
+        tile.
     FormatError
         The group is not DATA, or has a newer format.
     """
@@ -58,13 +62,16 @@ class ZarrSource(TiledRows):
         self.url = os.fspath(url)
         self._storage_options = storage_options
         self._lock = threading.Lock()
-        self._arrays: dict[str, Any] = {}
+        self._opened: tuple[Folder, DataAttributes] | None = None
         self._open()
 
-    def _open(self) -> None:
-        group, attributes = open_data(self.url, self._storage_options)
-        self._take(attributes)
-        self._arrays = open_arrays(group, attributes, self.url)
+    def _open(self) -> tuple[Folder, DataAttributes]:
+        with self._lock:
+            if self._opened is None:
+                folder, attributes = open_data(self.url, self._storage_options)
+                self._take(attributes)
+                self._opened = folder, attributes
+            return self._opened
 
     def _take(self, attributes: DataAttributes) -> None:
         shape = (attributes.n_rows, attributes.n_features, attributes.tile_rows, attributes.n_targets)
@@ -80,28 +87,23 @@ class ZarrSource(TiledRows):
         self._ordered = attributes.seed is not None
         self.shuffled = self._ordered and not attributes.appended
 
-    def _array(self, name: str) -> Any:
-        if not self._arrays:
-            with self._lock:
-                if not self._arrays:
-                    self._open()
-        return self._arrays[name]
-
     def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)
-        array = self._array(name)
-        with reading(f"{self.url}: chunk {number} of the array {name!r}", "ingest the data again", MissingDataError):
-            rows = np.asarray(array[start:stop])
-        corner = rows.flat[0]
-        if corner < 0 if name == "row" else np.isnan(corner):
-            raise MissingDataError(
-                f"{self.url}: chunk {number} of the array {name!r} (rows {start:,} to {stop - 1:,}) is missing: "
-                "restore the file, or ingest the data again."
-            )
+        folder, attributes = self._open()
+        place = f"{self.url}: chunk {number} of the array {name!r}"
+        advice = "restore the file, or ingest the data again"
+        shape = attributes.chunks[name]
+        with reading(place, advice, MissingDataError):
+            chunk = read_blosc(folder, chunk_name(name, (number, *(0 for _ in shape[1:]))), shape, dtype_of(name))
+        rows = chunk[: stop - start]
+        if checksum(rows) != attributes.hashes[name][number]:
+            raise ChangedDataError(f"{place} has other values than those ingested: {advice}")
         return rows
 
     def tile(self, number: int) -> Tile:
-        """Read one tile. Raises ``MissingDataError`` for a missing or damaged chunk."""
+        """Read one tile. Raises ``MissingDataError`` for a missing or damaged chunk, and ``ChangedDataError`` for other
+        values than those ingested.
+        """
         X = self._read("X", number)
         t = self._read("y", number).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
         weights = self._weights_in(number) if self.weighted else None
@@ -126,22 +128,18 @@ class ZarrSource(TiledRows):
     def fingerprint(self) -> Fingerprint:
         """Return the shape and the hashes of all tiles and of the attributes, as recorded by ingest."""
         if self._fingerprint is None:
-            self._array("X")
+            self._open()
         assert self._fingerprint is not None
         return self._fingerprint
 
     def verify(self) -> None:
-        """Read all rows and compare each tile with its hash. Raises ``ChangedDataError`` or ``MissingDataError``."""
-        for number, expected in enumerate(self.fingerprint().hashes):
-            found = hash_tile(self.tile(number))
-            if found != expected:
-                raise ChangedDataError(
-                    f"{self.url}: the values of tile {number} differ from the ingested values (hash {found}, was "
-                    f"{expected}): ingest the data again."
-                )
+        """Read all rows, and the numbers of the rows. Raises ``ChangedDataError`` or ``MissingDataError``."""
+        for number in range(self.n_tiles):
+            self.tile(number)
+            self.original_rows(number)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lock": None, "_arrays": {}, "_fingerprint": None}
+        return {**self.__dict__, "_lock": None, "_opened": None, "_fingerprint": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.termination import Termination
-from partirvm.errors import FormatError, MissingDataError, UsageError
+from partirvm.errors import FormatError, UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
@@ -155,7 +155,12 @@ def load_model(
     if _is_of_targets(location, storage_options):
         about, _ = read_sealed(location, KIND, FORMAT, storage_options=storage_options)
         return _of_targets(location, about, allow_code, storage_options)
-    model, saved = load_saved(location, allow_code=allow_code, storage_options=storage_options)
+    return _load(location, allow_code, storage_options)
+
+
+def _load(location: str, allow_code: bool, storage_options: dict[str, Any] | None, seal: str | None = None) -> Saved:
+    """Load a model, or an estimator of one model; ``seal`` is the digest of the file."""
+    model, saved = load_saved(location, allow_code=allow_code, seal=seal, storage_options=storage_options)
     if saved is None:
         return model
     found, value = _unfitted(saved, location, allow_code)
@@ -173,12 +178,7 @@ def _of_targets(
     found = cast(RVMRegressor, _unfitted(about["estimator"], location, allow_code)[0])
     found.estimators_ = []
     for number, digest in enumerate(about["digests"]):
-        place = f"{location}/{number}"
-        if open_sealed(place, "model", storage_options)[1].get("digest") != digest:
-            raise MissingDataError(
-                f"{place}: this is not the model of target {number} that was saved: restore the file, or make it again"
-            )
-        found.estimators_.append(load_model(place, allow_code=allow_code, storage_options=storage_options))
+        found.estimators_.append(_load(f"{location}/{number}", allow_code, storage_options, digest))
     return found._take_each()
 
 

@@ -63,7 +63,7 @@ from partirvm.strategies.split_merge import Part, SplitMergeState
 from partirvm.strategies.working_set import Best, WorkingSetState
 
 KIND = "partirvm-checkpoint"
-FORMAT = 6
+FORMAT = 7
 
 ROUNDS, WORKING_SET, SPLIT_MERGE = "rounds", "working-set", "split-merge"
 """The kinds of states of strategies."""
@@ -76,14 +76,14 @@ BEST = ("round", "error", "seen", "candidates")
 LEVELS = ("level", "partitions", "duplicates", "dropped", "best")
 
 
-def save_checkpoint(value: Any, location: str) -> None:
-    """Write a packed checkpoint to a new folder or URL. Raises as ``write_values`` does."""
-    write_values(value, location, KIND, FORMAT)
+def save_checkpoint(value: Any, location: str) -> str:
+    """Write a packed checkpoint to a new folder or URL. Returns and raises as ``write_values`` does."""
+    return write_values(value, location, KIND, FORMAT)
 
 
-def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
+def load_checkpoint(location: str, *, allow_code: bool = False, seal: str | None = None) -> Any:
     """Return the packed checkpoint stored by ``save_checkpoint``. Raises as ``read_values`` does."""
-    return read_values(location, KIND, FORMAT, allow_code=allow_code)
+    return read_values(location, KIND, FORMAT, allow_code=allow_code, seal=seal)
 
 
 def pack(checkpoint: Checkpoint) -> Packed:

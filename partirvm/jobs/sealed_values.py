@@ -1,9 +1,10 @@
 """Store plain values and arrays in a sealed group (``storage.sealed``). Specs and checkpoints are stored this way.
 
-The JSON of the group has two keys: ``tree`` is the JSON of ``jobs.codec`` as text, and ``places`` lists dtype, shape,
-memory order and position of each array. An array of at least ``LARGE`` bytes is a separate Zarr array ``a0``, ``a1`` ….
-All smaller arrays are concatenated in the array ``packed``: a split-merge of thousands of partitions has tens of
-thousands of small arrays, and separate arrays would need one or two files each.
+An array of at least ``LARGE`` bytes is a separate Zarr array ``a0``, ``a1`` …. All smaller arrays are concatenated in
+the array ``packed``: a split-merge of thousands of partitions has tens of thousands of small arrays, and separate
+arrays would need one or two files each. They are followed by JSON with two keys: ``tree`` is the JSON of
+``jobs.codec``, and ``places`` lists dtype, shape, memory order and position of each array. The attribute ``tail`` is
+the length of this JSON.
 
 The memory order of an array (C or Fortran) is kept, because BLAS may round differently in the other order. Arrays that
 are not contiguous are loaded in C order.
@@ -30,8 +31,9 @@ CODEC = Codec(())
 """A codec for plain values and arrays only: the files contain no objects of classes."""
 
 
-def write_values(value: Any, location: str, kind: str, version: int) -> None:
-    """Write plain values and arrays, also nested in tuples, lists and dicts, to a new folder or URL.
+def write_values(value: Any, location: str, kind: str, version: int) -> str:
+    """Write plain values and arrays, also nested in tuples, lists and dicts, to a new folder or URL. Returns the digest
+    of all contents.
 
     Raises ``TypeError`` for a value that cannot be stored, ``ExistsError`` if the location exists, and ``StorageError``
     if it cannot be written.
@@ -44,27 +46,29 @@ def write_values(value: Any, location: str, kind: str, version: int) -> None:
         for number, (array, place) in enumerate(zip(arrays, places, strict=True))
         if not _is_packed(place)
     }
-    about = {"tree": json.dumps(tree, separators=(",", ":")), "places": places}
-    write_sealed(location, kind, version, about, {**own, "packed": np.frombuffer(packed, np.uint8)})
+    tail = json.dumps({"tree": tree, "places": places}, separators=(",", ":")).encode()
+    whole = np.frombuffer(packed + tail, np.uint8)
+    return write_sealed(location, kind, version, {"tail": len(tail)}, {**own, "packed": whole})
 
 
-def read_values(location: str, kind: str, version: int, *, allow_code: bool = False) -> Any:
-    """Return the value stored by ``write_values``.
+def read_values(location: str, kind: str, version: int, *, allow_code: bool = False, seal: str | None = None) -> Any:
+    """Return the value stored by ``write_values``. ``seal`` is the digest of the group.
 
-    Raises ``MissingDataError`` if the group or a part of the group is missing or damaged. Raises ``FormatError`` if the
-    group has another kind or cannot be decoded, and ``NewerFormatError`` if a newer version wrote the group. Raises
-    ``UsageError`` if the value contains the spec of a named function (``kernels.functions``) and ``allow_code`` is
-    false.
+    Raises ``MissingDataError`` if the group or a part of the group is missing, damaged or another one. Raises
+    ``FormatError`` if the group has another kind or cannot be decoded, and ``NewerFormatError`` if a newer version
+    wrote the group. Raises ``UsageError`` if the value contains the spec of a named function (``kernels.functions``)
+    and ``allow_code`` is false.
     """
-    about, stored = read_sealed(location, kind, version)
-    packed = stored.pop("packed").tobytes()
+    about, stored = read_sealed(location, kind, version, seal=seal)
     try:
+        packed = stored.pop("packed").tobytes()
+        tail = json.loads(packed[len(packed) - about["tail"] :])
         arrays = [
             _unpacked(packed, place) if _is_packed(place) else _alone(stored[f"a{number}"], place)
-            for number, place in enumerate(about["places"])
+            for number, place in enumerate(tail["places"])
         ]
-        value = CODEC.decode(json.loads(about["tree"]), arrays)
-    except (ValueError, KeyError) as error:
+        value = CODEC.decode(tail["tree"], arrays)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise cannot_be_read(location, kind, error) from error
     if not allow_code:
         require_no_code(value, location)

@@ -49,9 +49,9 @@ from partirvm.storage.process_identity import Process
 from partirvm.storage.sealed import require_format
 from partirvm.storage.snapshots import Snapshots
 
-FORMAT = 3
+FORMAT = 4
 
-SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 1
+SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 2
 
 READS = 5
 """Maximum number of reads of a job's state if its driver changes during a read."""
@@ -283,18 +283,27 @@ class JobStore:
         self.spec()
         while True:
             name = self._models.current()
-            named = self._log.newest_model()
-            if name is None or name < named:
-                newer = self._models.current()
-                if newer != name:
-                    continue  # a running job has saved a model in the meantime
-                raise self._no_model(named)
             try:
-                place = self._folder.place(name)
-                return load_model(place, allow_code=allow_code, storage_options=self._storage_options)
+                return self._newest_model(allow_code)
             except MissingDataError:
                 if self._models.current() == name:
-                    raise
+                    raise  # otherwise a running job has saved a model in the meantime
+
+    def _newest_model(self, allow_code: bool) -> AnyModel:
+        """Return the newest model with a whole pointer, at least the newest one that an event names."""
+        named = self._log.newest_model()
+        for snapshot in self._models.newest():
+            if snapshot.name < named:
+                break
+            if snapshot.about is not None:
+                place, seal = self._folder.place(snapshot.name), snapshot.about["seal"]
+                return load_model(place, allow_code=allow_code, seal=seal, storage_options=self._storage_options)
+            if snapshot.name == named:
+                raise MissingDataError(
+                    f"{self.location}: {named}.json, the pointer to the last model, is damaged or belongs to another "
+                    "model: restore this file, or resume the job"
+                )
+        raise self._no_model(named)
 
     def _no_model(self, named: str) -> MissingDataError:
         if named and not self._cancelled():
@@ -319,7 +328,7 @@ class JobStore:
         found = self._newest(
             self._specs,
             "spec",
-            lambda place: read_values(place, SPEC_KIND, SPEC_FORMAT, allow_code=allow_code),
+            lambda place, seal: read_values(place, SPEC_KIND, SPEC_FORMAT, allow_code=allow_code, seal=seal),
         )
         return None if found is None else found.value
 
@@ -345,26 +354,29 @@ class JobStore:
         and ``UsageError`` for a named function without ``allow_code``.
         """
         return self._newest(
-            self._checkpoints, "checkpoint", lambda place: load_checkpoint(place, allow_code=allow_code), wanted
+            self._checkpoints,
+            "checkpoint",
+            lambda place, seal: load_checkpoint(place, allow_code=allow_code, seal=seal),
+            wanted,
         )
 
     def _newest(
         self,
         series: Snapshots,
         what: str,
-        load: Callable[[str], Any],
+        load: Callable[[str, str], Any],
         wanted: Callable[[dict[str, Any]], bool] = lambda about: True,
     ) -> Restored | None:
         damaged: list[str] = []
         for snapshot in series.newest():
             place = self._folder.place(snapshot.name)
             if snapshot.about is None:
-                damaged.append(f"{place}.json: damaged")
+                damaged.append(f"{place}.json: damaged, or the pointer of another {what}")
                 continue
             if not wanted(snapshot.about):
                 continue
             try:
-                value = load(place)
+                value = load(place, snapshot.about["seal"])
             except NewerFormatError:
                 raise
             except (MissingDataError, FormatError) as error:

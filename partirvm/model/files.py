@@ -34,7 +34,7 @@ from partirvm.storage.sealed import read_sealed, write_sealed
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-FORMAT = 8
+FORMAT = 9
 
 NOISES = ("noise_variance", "evidence_noise")
 
@@ -74,9 +74,7 @@ def save_model(
     if design.noise is not None:
         arrays |= {name: getattr(design.noise, field) for name, field in NOISE_ARRAYS.items()}
     about = {**_about(model), "estimator": estimator}
-    return write_sealed(
-        os.fspath(location), KIND, FORMAT, about, arrays, compress=True, storage_options=storage_options
-    )
+    return write_sealed(os.fspath(location), KIND, FORMAT, about, arrays, storage_options=storage_options)
 
 
 def _about(model: Saved) -> dict[str, Any]:
@@ -105,23 +103,31 @@ def _about(model: Saved) -> dict[str, Any]:
 
 
 def load_model(
-    location: str | os.PathLike[str], *, allow_code: bool = False, storage_options: dict[str, Any] | None = None
+    location: str | os.PathLike[str],
+    *,
+    allow_code: bool = False,
+    seal: str | None = None,
+    storage_options: dict[str, Any] | None = None,
 ) -> Saved:
-    """Read a model from its folder or fsspec URL. No code of the file is run.
+    """Read a model from its folder or fsspec URL. No code of the file is run. ``seal`` is the digest of the file.
 
-    Raises ``MissingDataError`` if there is no model or any of it is damaged, ``FormatError`` for another kind of file,
-    ``NewerFormatError`` if a newer version wrote it, ``UsageError`` if its kernel or basis is a named function and
-    ``allow_code`` is false.
+    Raises ``MissingDataError`` if there is no model, or another one, or any of it is damaged, ``FormatError`` for
+    another kind of file, ``NewerFormatError`` if a newer version wrote it, ``UsageError`` if its kernel or basis is a
+    named function and ``allow_code`` is false.
     """
-    return load_saved(location, allow_code=allow_code, storage_options=storage_options)[0]
+    return load_saved(location, allow_code=allow_code, seal=seal, storage_options=storage_options)[0]
 
 
 def load_saved(
-    location: str | os.PathLike[str], *, allow_code: bool = False, storage_options: dict[str, Any] | None = None
+    location: str | os.PathLike[str],
+    *,
+    allow_code: bool = False,
+    seal: str | None = None,
+    storage_options: dict[str, Any] | None = None,
 ) -> tuple[Saved, Any]:
     """The model, and the JSON of its ``estimator``; None if it was saved without one."""
     location = os.fspath(location)
-    about, arrays = read_sealed(location, KIND, FORMAT, storage_options=storage_options)
+    about, arrays = read_sealed(location, KIND, FORMAT, seal=seal, storage_options=storage_options)
     if not allow_code:
         require_no_code((about["kernel"], about["basis"], about.get("noise")), location)
     try:

@@ -199,7 +199,7 @@ def _identity(
         own["interval"] = [band.quantile, band.model.digest()]
     return {
         "kind": "partirvm-partial-prediction",
-        "format": 1,
+        "format": 2,
         "model": model.digest(),
         "data": _digest(source),
         "shuffle": source.seed,

@@ -1,7 +1,7 @@
 """Keep the finished tiles of a prediction beside OUTPUT, so that an interrupted prediction can continue.
 
-    .new.csv.partial/tiles-3f0c…/        a Zarr array with one chunk and checksum per tile; its attributes are the
-                                         identity of the prediction
+    .new.csv.partial/tiles-3f0c…/        a Zarr array with one chunk and checksum per tile, whose first row contains the
+                                         number of the tile; its attributes are the identity of the prediction
     .new.csv.partial/lease/              the process that predicts (storage.lease)
     .new.csv.partial/spill-000002/       rows being sorted by the process with epoch 2
     .new.csv.partial/output-000002.csv   OUTPUT while this process writes it
@@ -93,6 +93,7 @@ class Partial:
         self.width = width(identity["columns"])
         text = json.dumps(identity, sort_keys=True)
         name = f"tiles-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+        self._key = int(name[-16:], 16) % ((1 << 53) // self.n_tiles)  # marks are exact in floating point
         others = [found for found in folder.list() if found not in ("lease", name)]
         for other in others:
             folder.remove(other)
@@ -105,8 +106,9 @@ class Partial:
         """Store the predictions (rows, width) of a tile. Raises ``LeaseLostError`` if another process took over."""
         if self._lease.lost:
             self.check()
-        chunk = np.full((self._tile_rows, self.width), np.nan)
-        chunk[: len(records)] = records
+        chunk = np.full((self._tile_rows + 1, self.width), np.nan)
+        chunk[0] = self._mark(number)
+        chunk[1 : 1 + len(records)] = records
         with storing(self._folder.location):
             self._array[self._span(number)] = chunk
         self.n_whole += 1
@@ -116,9 +118,9 @@ class Partial:
         place = f"{self._folder.location}: the stored prediction of tile {number}"
         with reading(place, "run the same command again", MissingDataError):
             chunk = np.asarray(self._array[self._span(number)])
-        if np.isnan(chunk[0, 0]):
-            raise MissingDataError(f"{place} is missing: run the same command again")
-        return chunk[: self._n_rows - number * self._tile_rows]
+        if (chunk[0] != self._mark(number)).any():
+            raise MissingDataError(f"{place} is missing, or that of another tile: run the same command again")
+        return chunk[1 : 1 + self._n_rows - number * self._tile_rows]
 
     def place(self, name: str) -> Path:
         """Return a local path with the epoch of this process in its name, for a file such as ``output.csv``."""
@@ -146,10 +148,10 @@ class Partial:
         self._array = zarr.create_array(
             place,
             shape=(
-                self.n_tiles * self._tile_rows,
+                self.n_tiles * (self._tile_rows + 1),
                 self.width,
             ),  # a multiple of the chunk: a damaged chunk is overwritten without being read
-            chunks=(self._tile_rows, self.width),
+            chunks=(self._tile_rows + 1, self.width),
             dtype="f8",
             compressors=[Crc32cCodec()],
             fill_value=np.nan,
@@ -164,7 +166,11 @@ class Partial:
             return False
 
     def _span(self, number: int) -> slice:
-        return slice(number * self._tile_rows, (number + 1) * self._tile_rows)
+        return slice(number * (self._tile_rows + 1), (number + 1) * (self._tile_rows + 1))
+
+    def _mark(self, number: int) -> float:
+        """Return a number that identifies a tile of this prediction."""
+        return float(self._key * self.n_tiles + number)
 
 
 def _acquire(folder: Folder) -> Lease:

@@ -46,8 +46,8 @@ class Folder(Protocol):
 
     location: str
 
-    def read(self, name: str) -> bytes:
-        """Return the bytes of an object. Raises ``FileNotFoundError``."""
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """Return the bytes of an object, at most the first ``most``. Raises ``FileNotFoundError``."""
         ...
 
     def write(self, name: str, data: bytes) -> None:

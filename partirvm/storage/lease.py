@@ -125,6 +125,11 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
     return Holder(epoch, Process.from_json(claim), float(claim["time"]), dict(claim["marks"]), beat, last_beat, over)
 
 
+def token_of(folder: Folder, epoch: int) -> str:
+    """Return the token of the claim of an epoch; "" for epoch 0, which is that of writers without a lease."""
+    return str(read_json(folder, _name(epoch))["token"]) if epoch else ""
+
+
 def limits(folder: Folder, series: str) -> list[tuple[int, tuple[int, int]]]:
     """Return, for each epoch, the position of a series of objects at the time of the claim; truncated claims are
     omitted.
@@ -204,7 +209,8 @@ class Lease:
 
     def __init__(self, folder: Folder, epoch: int, token: str, timing: Timing) -> None:
         self.epoch = epoch
-        self._folder, self._token, self._timing = folder, token, timing
+        self.token = token
+        self._folder, self._timing = folder, timing
         self._ended = threading.Event()
         self._lost = self._released = False
         self._thread = threading.Thread(target=self._keep, name=f"lease-{epoch}", daemon=True)
@@ -235,7 +241,7 @@ class Lease:
         if epochs(self._folder)[-1:] != [self.epoch]:
             return False
         try:
-            return bool(read_json(self._folder, _name(self.epoch))["token"] == self._token)
+            return bool(read_json(self._folder, _name(self.epoch))["token"] == self.token)
         except (MissingDataError, FormatError, KeyError):
             return False
 

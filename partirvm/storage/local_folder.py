@@ -68,10 +68,12 @@ class LocalFolder:
     def __init__(self, location: str, path: str | Path) -> None:
         self.location, self._root = location, Path(path)
 
-    def read(self, name: str) -> bytes:
-        """Return the bytes of the file."""
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """Return the bytes of the file, at most the first ``most``."""
         try:
-            return self._path(name).read_bytes()
+            with self._path(name).open("rb") as file:
+                size = os.fstat(file.fileno()).st_size  # read() would allocate all that it is allowed to read
+                return file.read(size if most is None else min(size, most))
         except NotADirectoryError as error:
             raise FileNotFoundError(errno.ENOENT, "no such file", str(self._path(name))) from error
 

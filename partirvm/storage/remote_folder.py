@@ -20,10 +20,11 @@ class RemoteFolder:
     def __init__(self, location: str, filesystem: Any, root: str) -> None:
         self.location, self._fs, self._root = location.rstrip("/"), filesystem, root.rstrip("/")
 
-    def read(self, name: str) -> bytes:
-        """Return the bytes of the object."""
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """Return the bytes of the object, at most the first ``most``."""
         with self._reading(name):
-            return bytes(self._fs.cat_file(self._path(name)))
+            part = {} if most is None else {"start": 0, "end": most}
+            return bytes(self._fs.cat_file(self._path(name), **part))
 
     def write(self, name: str, data: bytes) -> None:
         """Write an object by one request."""

@@ -1,37 +1,43 @@
 """A format for models and checkpoints: JSON and arrays in one Zarr group. Checksums of all contents detect damage.
 
     GROUP/zarr.json     attributes: ``kind``, ``format``, the JSON, ``arrays`` and ``digest``
-    GROUP/NAME/…        one array each
+    GROUP/NAME/…        one array each, without compression
 
-``arrays`` states the dtype, shape, chunks and hash of the bytes of each array; ``digest`` is a hash of all other
-attributes. The attributes are written last: a group without attributes is incomplete. Before an array is read, its
-metadata are compared with ``arrays``; after reading, its bytes are compared with the hash. A forged shape cannot cause
-a large allocation: no chunk is larger than ``CHUNK``, and all chunks must exist.
+``arrays`` states the dtype, shape and hash of the bytes of each array; ``digest``, the *seal* of the group, is a hash
+of all other attributes. The attributes are written last: a group without attributes is incomplete.
 
-Only groups of Zarr format 3 are opened, because an array of format 2 may name codecs that run code.
+Readers use only these attributes and the bytes of the chunks, never the metadata that Zarr keeps of an array: no file
+chooses a codec. Reading takes no more memory than the stored bytes, since nothing is compressed, a missing chunk ends
+the reading, and pages of an array that were never filled take no memory. The attributes have at most ``HEAD`` bytes.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import math
+import json
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, FormatError, MissingDataError, NewerFormatError
-from partirvm.storage.folder import digest, reading, storing
+from partirvm.storage.chunks import chunk_name, read_raw
+from partirvm.storage.folder import Folder, digest, reading, storing
+from partirvm.storage.opening import open_folder
 
 Array = NDArray[Any]
 
 CHUNK = 1 << 23
 """Maximum number of bytes of a chunk."""
 
-AT_ONCE = 64
-"""Number of chunks that are requested from a store at once."""
+HEAD = 1 << 26
+"""Maximum number of bytes of the JSON of a group."""
+
+AT_ONCE = 8
+"""Number of chunks that are read at once."""
 
 
 def write_sealed(
@@ -41,7 +47,6 @@ def write_sealed(
     about: Mapping[str, Any],
     arrays: Mapping[str, Array],
     *,
-    compress: bool = False,
     inside: Callable[[], Mapping[str, Any]] = dict,
     storage_options: dict[str, Any] | None = None,
 ) -> str:
@@ -61,7 +66,7 @@ def write_sealed(
         except (FileExistsError, zarr.errors.ContainsGroupError, zarr.errors.ContainsArrayError) as error:
             raise ExistsError(f"{location} exists already and is never overwritten: choose another name") from error
         for name, array in arrays.items():
-            _write(group, name, array, stated[name]["chunks"], compress)
+            _write(group, name, np.asarray(array))
         attributes = {**about, **inside(), "kind": kind, "format": version, "arrays": stated}
         seal = digest(attributes)
         group.update_attributes({**attributes, "digest": seal})
@@ -69,43 +74,50 @@ def write_sealed(
 
 
 def read_sealed(
-    location: str, kind: str, version: int, *, storage_options: dict[str, Any] | None = None
+    location: str, kind: str, version: int, *, seal: str | None = None, storage_options: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Read and verify the JSON and the arrays of a group.
+    """Read and verify the JSON and the arrays of a group. ``seal`` is the digest that the group must have.
 
-    Raises ``MissingDataError`` if the group is missing, incomplete or damaged, ``FormatError`` if the group has another
-    kind or version, and ``NewerFormatError`` if the version is newer than this program.
+    Raises ``MissingDataError`` if the group is missing, incomplete, damaged or another one, ``FormatError`` if the
+    group has another kind or version, and ``NewerFormatError`` if the version is newer than this program.
     """
     what = kind.removeprefix("partirvm-")
-    group, attributes = open_sealed(location, what, storage_options)
+    folder, attributes = open_sealed(location, what, storage_options)
     if attributes.get("kind") != kind:
         raise FormatError(f"{location}: this is not a partirvm {what} (kind {attributes.get('kind')!r})")
     require_format(attributes.get("format"), version, location, what, f"make the {what} again")
-    if attributes.pop("digest", None) != digest(attributes):
+    found = attributes.pop("digest", None)
+    if found != digest(attributes):
         raise MissingDataError(
             f"{location}: the attributes of the {what} are damaged: restore the file, or make the {what} again"
         )
+    if seal not in (None, found):
+        raise MissingDataError(
+            f"{location}: this is not the {what} that was saved here: restore the folder, or make the {what} again"
+        )
     stated: dict[str, dict[str, Any]] = attributes.pop("arrays")
     return attributes, {
-        name: _read(group, name, each, f"{location}: array {name!r} of the {what}") for name, each in stated.items()
+        name: _read(folder, name, each, f"{location}: array {name!r} of the {what}") for name, each in stated.items()
     }
 
 
-def open_sealed(location: str, what: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-    """Open a Zarr group for reading. Returns the group and its attributes.
+def open_sealed(
+    location: str, what: str, storage_options: dict[str, Any] | None = None
+) -> tuple[Folder, dict[str, Any]]:
+    """Return the folder of a Zarr group and the attributes of the group.
 
     Raises ``MissingDataError`` if there is no group or its metadata cannot be read.
     """
-    import zarr
-
-    with reading(
-        f"{location}: zarr.json of the {what}", f"restore the file, or make the {what} again", MissingDataError
-    ):
+    folder = open_folder(location, storage_options)
+    place = f"{location}: zarr.json of the {what}"
+    with reading(place, f"restore the file, or make the {what} again", MissingDataError):
         try:
-            group = zarr.open_group(location, mode="r", zarr_format=3, storage_options=storage_options)
-            return group, dict(group.attrs)
+            data = folder.read("zarr.json", HEAD + 1)
         except FileNotFoundError as error:
             raise MissingDataError(f"{location}: no {what} here") from error
+        if len(data) > HEAD:
+            raise ValueError(f"it has more than {HEAD:,} bytes")
+        return folder, dict(json.loads(data).get("attributes", {}))
 
 
 def require_format(found: Any, known: int, place: str, what: str, again: str) -> None:
@@ -118,22 +130,9 @@ def require_format(found: Any, known: int, place: str, what: str, again: str) ->
         raise FormatError(f"{place}: the {what} has format {found!r}, this version reads format {known}: {again}")
 
 
-def require_array(stored: Any, stated: Mapping[str, Any], place: str) -> None:
-    """Raise ``MissingDataError`` unless a Zarr array has the stated dtype, shape and chunks."""
-    found = {"dtype": stored.dtype.newbyteorder("<").str, "shape": list(stored.shape), "chunks": list(stored.chunks)}
-    wrong = [name for name, value in found.items() if value != stated[name]]
-    if wrong:
-        name = wrong[0]
-        raise MissingDataError(
-            f"{place} is damaged: its {name} is {found[name]}, but was {stated[name]}: "
-            "restore the file, or make the folder again"
-        )
-
-
 def _metadata(array: Array) -> dict[str, Any]:
     """Return the metadata of an array, as stored in the attributes of the group."""
-    chunks = _chunks(array.shape, array.dtype.itemsize)
-    return {"dtype": _little(array).str, "shape": list(array.shape), "chunks": chunks, "hash": _hash(array)}
+    return {"dtype": _little(array).str, "shape": list(array.shape), "hash": _hash(array)}
 
 
 def _chunks(shape: Sequence[int], itemsize: int) -> list[int]:
@@ -154,15 +153,13 @@ def _hash(array: Array) -> str:
     return hashlib.blake2b(data.reshape(-1).view(np.uint8).data, digest_size=16).hexdigest()
 
 
-def _write(group: Any, name: str, array: Array, chunks: list[int], compress: bool) -> None:
-    from zarr.codecs import Crc32cCodec, ZstdCodec
-
+def _write(group: Any, name: str, array: Array) -> None:
     stored = group.create_array(
         name,
         shape=array.shape,
         dtype=array.dtype.newbyteorder("="),  # older versions of Zarr accept only the native order
-        chunks=tuple(chunks),
-        compressors=[ZstdCodec(), Crc32cCodec()] if compress else None,  # no damaged frame reaches the decompressor
+        chunks=tuple(_chunks(array.shape, array.dtype.itemsize)),
+        compressors=None,
         fill_value=0,
         config={"write_empty_chunks": True},
     )
@@ -170,52 +167,34 @@ def _write(group: Any, name: str, array: Array, chunks: list[int], compress: boo
         stored[...] = array
 
 
-def _read(group: Any, name: str, stated: Mapping[str, Any], place: str) -> Array:
-    with reading(place, "restore the file, or make the folder again", MissingDataError):
-        stored = group[name]
-        require_array(stored, stated, place)
-        _require_chunks(stored, place)
-        array: Array = np.asarray(stored[...])
+def _read(folder: Folder, name: str, stated: Mapping[str, Any], place: str) -> Array:
+    again = "restore the file, or make the folder again"
+    with reading(place, again, MissingDataError):
+        array = _empty(stated["shape"], np.dtype(stated["dtype"]))
+    chunks = _chunks(array.shape, array.itemsize)
+
+    def fill(number: tuple[int, ...]) -> None:
+        key = chunk_name(name, number)
+        with reading(f"{place}: chunk {key.removeprefix(f'{name}/')}", again, MissingDataError):
+            spans = (slice(k * size, (k + 1) * size) for k, size in zip(number, chunks, strict=True))
+            where: tuple[Any, ...] = (*spans, ...)
+            part = array[where]
+            part[...] = read_raw(folder, key, chunks, array.dtype)[tuple(map(slice, part.shape))]
+
+    numbers = iter(np.ndindex(*(-(-n // size) for n, size in zip(array.shape, chunks, strict=True))))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        while some := list(islice(numbers, AT_ONCE)):
+            list(pool.map(fill, some))
     if _hash(array) != stated["hash"]:
-        raise MissingDataError(
-            f"{place} is damaged, its bytes differ from the written bytes: restore the file, or make the folder again"
-        )
+        raise MissingDataError(f"{place} is damaged, its bytes differ from the written bytes: {again}")
     return array
 
 
-def _require_chunks(stored: Any, place: str) -> None:
-    """Raise ``MissingDataError`` if a chunk of a Zarr array is missing or too large to allocate.
-
-    Without this check Zarr would allocate the stated shape and fill missing chunks with zeros.
-    """
-    chunks = _chunks(stored.shape, stored.dtype.itemsize)
-    if list(stored.chunks) != chunks:
-        raise MissingDataError(
-            f"{place} is damaged: its chunks are {list(stored.chunks)}, but should be {chunks}: restore the file, or "
-            "make the folder again"
-        )
-    lost = _lost_chunk(stored)
-    if lost is not None:
-        raise MissingDataError(
-            f"{place} is damaged, its chunk {lost} is missing: restore the file, or make the folder again"
-        )
-
-
-def _lost_chunk(stored: Any) -> str | None:
-    """Return the name of the first missing chunk of a Zarr array, or None. The search stops at this chunk."""
-    from zarr.core.sync import sync
-
-    grid = [-(-n // chunk) for n, chunk in zip(stored.shape, stored.chunks, strict=True)]
-    needed = math.prod(grid)
-
-    async def search() -> str | None:
-        for start in range(0, needed, AT_ONCE):
-            places = (np.unravel_index(number, grid) for number in range(start, min(start + AT_ONCE, needed)))
-            names = [stored.metadata.encode_chunk_key(tuple(map(int, place))) for place in places]
-            there = await asyncio.gather(*(stored.store.exists(f"{stored.path}/{name}") for name in names))
-            if not all(there):
-                return str(names[there.index(False)])
-        return None
-
-    found: str | None = sync(search())
-    return found
+def _empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """Return an array for the chunks. Raises ``ValueError`` for a dtype or a shape that no written array has."""
+    if dtype.kind not in "biufc":
+        raise ValueError(f"dtype {dtype.str} is not one of numbers")
+    try:
+        return np.empty(shape, dtype)
+    except MemoryError as error:
+        raise ValueError(f"no array has the stated shape {shape}: {error}") from error

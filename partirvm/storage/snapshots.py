@@ -3,7 +3,9 @@
     models/000002-000007/          a group of arrays: epoch, number
     models/000002-000007.json      its pointer: the group is complete
 
-A group is written under a new name and flushed. Its pointer is then created exclusively and never replaced. The pointer
+A group is written under a new name and flushed. Its pointer is then created exclusively and never replaced. It contains
+``name``, ``seal``, the digest of the group (``storage.sealed``), and ``token``, that of the lease of the writer. Hence
+groups and pointers that changed places or come from another folder are found. The pointer
 with the greatest (epoch, number) determines the group to use. Pointers that a process wrote after losing its lease are
 ignored (``storage.lease``).
 
@@ -23,7 +25,7 @@ from typing import Any, TypeAlias
 
 from partirvm.errors import FormatError, MissingDataError, StorageError
 from partirvm.storage.folder import Folder, read_json, storing, to_json
-from partirvm.storage.lease import Lease, limits, valid
+from partirvm.storage.lease import Lease, limits, token_of, valid
 
 KEPT = 2
 """Default number of complete groups that are kept."""
@@ -35,7 +37,7 @@ Position: TypeAlias = tuple[int, int]
 @dataclass(frozen=True)
 class Snapshot:
     """A complete group. ``name`` is its name in the folder; ``about`` is the content of its pointer, or None if the
-    pointer is damaged.
+    pointer is damaged or the pointer of another group.
     """
 
     name: str
@@ -51,9 +53,10 @@ class Snapshots:
         self._folder, self._kept = folder, kept
 
     def publish(
-        self, write: Callable[[str], object], about: dict[str, Any] | None = None, lease: Lease | None = None
+        self, write: Callable[[str], str], about: dict[str, Any] | None = None, lease: Lease | None = None
     ) -> str:
-        """Write a group under a new name by calling ``write``, and make this group the current one. Returns the name.
+        """Write a group under a new name by calling ``write``, which returns the digest of the group. Make this group
+        the current one and return its name.
 
         Raises ``LeaseLostError`` if another process took the lease, and ``StorageError`` if the group cannot be
         written. After an error everything written is removed, and the previous group stays current.
@@ -64,11 +67,12 @@ class Snapshots:
             with storing(self._folder.place(name)):
                 if lease is not None:
                     lease.check()
-                write(self._folder.place(name))
+                seal = write(self._folder.place(name))
                 self._folder.flush(name)
                 if lease is not None:
                     lease.check()
-                self._folder.create(f"{name}.json", to_json({"time": time.time(), **(about or {})}))
+                own = {"name": name, "seal": seal, "token": "" if lease is None else lease.token}
+                self._folder.create(f"{name}.json", to_json({"time": time.time(), **(about or {}), **own}))
             if lease is not None:
                 lease.check()
         except BaseException as error:
@@ -86,7 +90,10 @@ class Snapshots:
         for position in reversed(self._positions()):
             name, about = self._name(position), None
             try:
-                about = read_json(self._folder, f"{name}.json")
+                found = read_json(self._folder, f"{name}.json")
+                token = token_of(self._folder, position[0])
+                if (found.get("name"), found.get("token")) == (name, token) and isinstance(found.get("seal"), str):
+                    about = found
             except MissingDataError:
                 continue  # the group was removed meanwhile, because newer groups exist
             except FormatError:

@@ -70,8 +70,8 @@ def test_damaged_chunks(damage: Callable[[Path], None], array: str, chunk: str, 
 
 def test_data_without_an_array(folder: Path) -> None:
     shutil.rmtree(folder / "y")
-    with pytest.raises(MissingDataError, match="the array 'y' is missing"):
-        ZarrSource(folder)
+    with pytest.raises(MissingDataError, match="chunk 0 of the array 'y' is missing"):
+        ZarrSource(folder).tile(0)
 
 
 def test_no_data(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_values_changed_in_place(folder: Path) -> None:
     array[40, 1] = 1e6
     data = ZarrSource(folder)
     data.check(data.fingerprint())
-    with pytest.raises(ChangedDataError, match="tile 2"):
+    with pytest.raises(ChangedDataError, match="chunk 2 of the array 'X'"):
         data.verify()
 
 

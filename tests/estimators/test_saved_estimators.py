@@ -140,7 +140,7 @@ def test_a_target_has_the_model_that_was_saved(other, tmp_path):
     first.rename(tmp_path / "away")
     taken.rename(first)
     (tmp_path / "away").rename(taken)
-    with pytest.raises(MissingDataError, match=rf"{first}: this is not the model of target 0"):
+    with pytest.raises(MissingDataError, match=rf"{first}: this is not the model that was saved here"):
         load_model(tmp_path / "m")
     assert type(load_model(first)) is RVMRegressor
 

@@ -1,6 +1,8 @@
 """Random damage to any file of a model, of DATA or of a job: a named error, or the same bits as before. Never else.
 
-A damage is a flipped bit, a file cut short, or a file deleted. The default run draws 100; 1,000 and their figures are
+A damage is a flipped bit, a file cut short or deleted, or a move: files or folders that change places, that return to
+an earlier version, or come from another model, DATA or job, and files that do not belong there. No case may take more
+than ``LIMIT`` seconds. The default run draws 25; 1,000 and their figures, half of them moves, are
 
     python -m pytest -m slow -s tests/integrity/test_damage.py
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 import io
 import random
 import shutil
+import threading
 from collections import Counter
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -18,9 +21,9 @@ import numpy as np
 import pytest
 
 from benchmarks.estimator_parameters import grouped
-from partirvm import RVMClassifier, RVMRegressor, jobs, load_model, predict, save_model
+from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, load_model, predict, save_model
 from partirvm.cli import main
-from partirvm.data import ZarrSource, ingest
+from partirvm.data import ZarrSource
 from partirvm.errors import PartirvmError
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
@@ -55,7 +58,84 @@ def delete(path, rng):
     path.unlink()
 
 
+def change_places(one, other):
+    """Exchange the names of two files or folders."""
+    aside = one.with_name(".aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+def swap_files(path, rng):
+    """Two files change places, mostly files of the same name or the same folder."""
+    root = root_of(path)
+    found = sorted(other for other in files(root) if other != path)
+    near = [other for other in found if path.name == other.name or path.parent == other.parent]
+    change_places(path, rng.choice(near or found))
+
+
+def swap_folders(path, rng):
+    """Two folders beside each other change places, with or without their pointers."""
+    root = root_of(path)
+    folders = [folder for folder in root.rglob("*") if folder.is_dir()]
+    found = sorted((a, b) for a in folders for b in folders if a.parent == b.parent and a.name < b.name)
+    if not found:
+        return
+    one, other = rng.choice(found)
+    change_places(one, other)
+    pointers = [folder.with_name(f"{folder.name}.json") for folder in (one, other)]
+    if all(pointer.exists() for pointer in pointers) and rng.random() < 0.5:
+        change_places(*pointers)
+
+
+def replace_by(path, rng, version):
+    """Put that of another version of the folder in the place of a file, or of the folder in which the file is."""
+    root = root_of(path)
+    there = path if rng.random() < 0.5 or path.parent == root else path.parent
+    found = root.parent.parent.parent / version / root.name / there.relative_to(root)
+    if not found.exists():
+        return
+    if there.is_dir():
+        shutil.rmtree(there)
+        shutil.copytree(found, there)
+        pointer = found.with_name(f"{found.name}.json")
+        if pointer.exists() and rng.random() < 0.5:
+            shutil.copy(pointer, there.with_name(pointer.name))
+    else:
+        shutil.copy(found, there)
+
+
+def roll_back(path, rng):
+    """A file or a folder as it was before the last append, resume or fit."""
+    replace_by(path, rng, "earlier")
+
+
+def copy_from_another(path, rng):
+    """A file or a folder of another model, DATA or job of the same kind."""
+    replace_by(path, rng, "another")
+
+
+def add_a_stray(path, rng):
+    """A file that does not belong there: valid JSON under another name or number, or garbage."""
+    content = rng.choice([path.read_bytes(), b"{}", b"[]", b'{"a": 1}\n', b"\0" * 9, b""])
+    name = rng.choice(
+        [f"{10**12}.json", "999999-999999.json", "000009.json", "x.json", "zarr.json.bak", ".hidden", "7"]
+    )
+    stray = rng.choice([path.parent, root_of(path)]) / name
+    if not stray.exists():
+        stray.write_bytes(content)
+
+
+def root_of(path):
+    """The folder that is damaged: the copy made for one case."""
+    return next(folder for folder in path.parents if folder.parent.name.startswith("case"))
+
+
 DAMAGES = (flip, cut, delete)
+MOVES = (swap_files, swap_folders, roll_back, copy_from_another, add_a_stray)
+
+LIMIT = 120
+"""Seconds of one case."""
 
 
 def numbers(model):
@@ -98,23 +178,39 @@ def of_resumed(place):
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
     """Folders to damage, and by which functions they are judged."""
-    folder = tmp_path_factory.mktemp("intact")
-    (X, y, w), (X_test, y_test, w_test) = rows(300, 0), rows(60, 1)
-    ingest((X, y, w), folder / "train.zarr", tile_rows=64, shuffle=3)
-    ingest((X_test, y_test, w_test), folder / "test.zarr", like=folder / "train.zarr")
-    options = {name: value for name, value in ASKED.items() if name != "memory_limit"}
-    regressor = RVMRegressor(**grouped(options), max_rounds=2, random_state=0).fit(X, y)
-    labels = np.array(["a", "b", "c"])[np.int64(X[:, 2])]
-    classifier = RVMClassifier(**grouped(options), max_rounds=1, random_state=0).fit(X, labels)
-    save_model(regressor, folder / "regressor")
-    save_model(classifier, folder / "classifier")
-    jobs.fit(str(folder / "train.zarr"), str(folder / "job"), Request(**ASKED, max_rounds=2))
+    top = tmp_path_factory.mktemp("versions")
+    folder = top / "intact"
+    for version, seed, gamma in (("another", 5, 2.0), ("intact", 0, 0.5)):
+        make_all(top / version, rows(300, seed), gamma, top / "earlier")
+        shutil.copytree(top / version / "regressor", top / "earlier" / "regressor", dirs_exist_ok=True)
     return {
         folder / "regressor": (of_model,),
         folder / "classifier": (of_model,),
         folder / "train.zarr": (of_data,),
         folder / "job": (of_job, of_resumed),
     }
+
+
+def make_all(folder, some, gamma, earlier):
+    """Models, DATA that grew once and a job that was resumed once; keeps earlier versions of DATA and job."""
+    folder.mkdir()
+    shutil.rmtree(earlier, ignore_errors=True)
+    X, y, w = some
+    X_test, y_test, w_test = rows(60, 1)
+    options = {name: value for name, value in ASKED.items() if name != "memory_limit"} | {"gamma": gamma}
+    labels = np.array(["a", "b", "c"])[np.int64(X[:, 2])]
+    save_model(RVMRegressor(**grouped(options), max_rounds=2, random_state=0).fit(X, y), folder / "regressor")
+    classifier = RVMClassifier(**grouped(options), max_rounds=1, random_state=0).fit(X, labels)
+    save_model(classifier, folder / "classifier")
+    ingest((X[:260], y[:260], w[:260]), folder / "train.zarr", tile_rows=64, shuffle=3)
+    shutil.copytree(folder / "train.zarr", earlier / "train.zarr")
+    ingest((X[260:], y[260:], w[260:]), folder / "train.zarr", append=True, shuffle=3)
+    ingest((X_test, y_test, w_test), folder / "test.zarr", like=folder / "train.zarr")
+    job = folder / "job"
+    jobs.fit(str(folder / "train.zarr"), str(job), Request(**{**ASKED, "gamma": gamma}, max_rounds=1))
+    shutil.copytree(job, earlier / "job")
+    attempt = jobs.Job(str(job)).requeue(max_rounds=2).attempt
+    jobs.carry_out(str(job), attempt=attempt, patience=0.0)
 
 
 def commands(place, intact, out):
@@ -129,8 +225,35 @@ def commands(place, intact, out):
     return []
 
 
+def within_limit(act):
+    """What ``act`` returns or raises; "hang" if it takes more than ``LIMIT`` seconds."""
+    found = ["hang"]
+
+    def run():
+        try:
+            found[0] = act()
+        except Exception as error:
+            found[0] = error
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(LIMIT)
+    return found[0]
+
+
+def outcome_of(found, expected, earlier):
+    """One of the outcomes; only "same bits", "named error" and "earlier version" may come."""
+    if isinstance(found, PartirvmError):
+        return "named error" if len(str(found).splitlines()) <= 3 else f"long message: {found}"
+    if isinstance(found, Exception):
+        return f"raw {type(found).__name__}: {found}"
+    if found == "hang":
+        return "hang"
+    return "same bits" if found == expected else "earlier version" if found == earlier else "other bits"
+
+
 def damaged(intact, folder, count, seed):
-    """Damage one file at a time; returns how often each outcome came, and what should never have."""
+    """Damage one thing at a time; returns how often each outcome came, and what should never have."""
     rng, outcomes, wrong = random.Random(seed), Counter(), []
     expected = {}
     for number, place in enumerate(intact):
@@ -138,25 +261,24 @@ def damaged(intact, folder, count, seed):
             copy = folder / f"expected{number}{judge.__name__}" / place.name
             shutil.copytree(place, copy)
             expected[place, judge] = judged(judge, copy, place)
+    data = next(place for place in intact if place.name == "train.zarr")
+    before = of_data(data.parent.parent / "earlier" / data.name)
     for number in range(count):
         place = rng.choice(list(intact))
-        damage, relative = rng.choice(DAMAGES), rng.choice(sorted(p.relative_to(place) for p in files(place)))
+        damage = rng.choice((DAMAGES, MOVES)[number % 2])
+        relative = rng.choice(sorted(p.relative_to(place) for p in files(place)))
         seeds = rng.random()
+        # The attributes of DATA decide which rows there are: those before an append are a whole earlier version.
+        earlier = before if damage is roll_back and str(relative) == "zarr.json" and place == data else None
         for judge in intact[place]:
-            copy = folder / f"{number}{judge.__name__}" / place.name
+            copy = folder / f"case{number}{judge.__name__}" / place.name
             shutil.copytree(place, copy)
             damage(copy / relative, random.Random(seeds))
             what = f"{damage.__name__} {place.name}/{relative} (damage {number}), {judge.__name__}"
-            try:
-                outcome = "same bits" if judged(judge, copy, place) == expected[place, judge] else "other bits"
-            except PartirvmError as error:
-                outcome = "named error"
-                if len(str(error).splitlines()) > 3:
-                    wrong.append(f"{what}: a message of more than three lines: {error}")
-            except Exception as error:
-                outcome = f"raw {type(error).__name__}: {error}"
-            outcomes[place.name, judge.__name__, outcome.partition(":")[0]] += 1
-            if outcome not in ("same bits", "named error"):
+            found = within_limit(lambda judge=judge, copy=copy, place=place: judged(judge, copy, place))
+            outcome = outcome_of(found, expected[place, judge], earlier)
+            outcomes[place.name, judge.__name__, damage.__name__, outcome.partition(":")[0]] += 1
+            if outcome not in ("same bits", "named error", "earlier version"):
                 wrong.append(f"{what}: {outcome}")
             if judge is intact[place][0] and number % 5 == 0:
                 shutil.rmtree(copy.parent)
@@ -164,11 +286,11 @@ def damaged(intact, folder, count, seed):
                 damage(copy / relative, random.Random(seeds))
                 for command in commands(copy, intact, copy.parent):
                     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                        status = main(command)
-                    outcomes[place.name, f"partirvm {command[0]}", f"status {status}"] += 1
+                        status = main(command)  # sets signal handlers, hence in this thread
+                    outcomes[place.name, f"partirvm {command[0]}", damage.__name__, f"status {status}"] += 1
                     if status not in (0, 2):
-                        wrong.append(f"{what}: {command[0]} ended with status {status}")
-            shutil.rmtree(copy.parent)
+                        wrong.append(f"{what}: {command[0]} ended with status {status!r}")
+            shutil.rmtree(copy.parent, ignore_errors=True)
     return outcomes, wrong
 
 
@@ -185,26 +307,26 @@ def files(place):
     return (path for path in place.rglob("*") if path.is_file())
 
 
-def check(intact, tmp_path, count, capsys):
+def check(intact, count, capsys):
     with capsys.disabled() if count > 100 else nullcontext():
-        outcomes, wrong = damaged(intact, tmp_path, count, SEED)
+        outcomes, wrong = damaged(intact, next(iter(intact)).parent.parent / f"cases{count}", count, SEED)
         if count > 100:
             print()
-            for (name, judge, outcome), times in sorted(outcomes.items()):
-                print(f"{name:<12}{judge:<18}{outcome:<14}{times:>6}")
+            for (name, judge, damage, outcome), times in sorted(outcomes.items()):
+                print(f"{name:<12}{judge:<18}{damage:<20}{outcome:<16}{times:>6}")
     assert not wrong, "\n".join(wrong)
     first = ("of_model", "of_data", "of_job")
-    assert sum(times for (_, judge, _), times in outcomes.items() if judge in first) == count
-    assert any(outcome == "named error" for _, _, outcome in outcomes)
+    assert sum(times for (_, judge, _, _), times in outcomes.items() if judge in first) == count
+    assert any(outcome == "named error" for _, _, _, outcome in outcomes)
 
 
-def test_some_damages(intact, tmp_path, capsys):
+def test_some_damages(intact, capsys):
     """Each gives a named error or the bits of before."""
-    check(intact, tmp_path, 25, capsys)
+    check(intact, 25, capsys)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_thousand_damages(intact, tmp_path, capsys):
+def test_a_thousand_damages(intact, capsys):
     """The same, and the figures."""
-    check(intact, tmp_path, 1000, capsys)
+    check(intact, 1000, capsys)

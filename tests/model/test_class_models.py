@@ -174,7 +174,7 @@ def test_a_lost_chunk_is_found_in_every_array(tmp_path, name):
     save_model(classifier(), tmp_path / "model")
     chunks = [path for path in (tmp_path / "model" / name / "c").rglob("*") if path.is_file()]
     chunks[-1].unlink()
-    with pytest.raises(MissingDataError, match=f"'{name}' of the model is damaged, its chunk c.* is missing"):
+    with pytest.raises(MissingDataError, match=f"'{name}' of the model: chunk c.* is missing"):
         load_model(tmp_path / "model")
 
 
