@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -49,7 +50,7 @@ from partirvm.storage.process_identity import Process
 from partirvm.storage.sealed import require_format
 from partirvm.storage.snapshots import Snapshots
 
-FORMAT = 3
+FORMAT = 4
 
 SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 1
 
@@ -113,7 +114,7 @@ class JobStore:
             folder.require_exclusive()
         try:
             with storing(f"{store.location}/spec.json"):
-                folder.create("spec.json", to_json({"format": FORMAT, **spec}))
+                folder.create("spec.json", to_json("spec.json", {"format": FORMAT, "token": uuid.uuid4().hex, **spec}))
                 if before is not None:
                     store.lease = succeed(folder, before)
         except StorageError as error:
@@ -155,6 +156,7 @@ class JobStore:
         except MissingDataError as error:
             raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
         require_format(spec.get("format"), FORMAT, self.location, "job", "start it again")
+        spec.pop("token", None)
         return spec
 
     # The lease
@@ -238,7 +240,8 @@ class JobStore:
         with storing(self.location):
             try:
                 request = {"time": time.time(), "reason": reason, **Process.this().to_json()}
-                self._folder.create(_request(what, attempt), to_json(request))
+                name = _request(what, attempt)
+                self._folder.create(name, to_json(name, request))
             except FileExistsError:
                 return False
         return True
@@ -380,11 +383,13 @@ class JobStore:
     def note_prediction(self, key: str, facts: dict[str, Any]) -> None:
         """Record that a prediction is finished. No lease is needed; if the folder cannot be written, do nothing."""
         with suppress(OSError, StorageError):
-            self._folder.create(f"predictions/{key}.json", to_json(facts))
+            self._folder.create(f"predictions/{key}.json", to_json(f"predictions/{key}.json", facts))
 
     def has_prediction(self, key: str) -> bool:
         """Return True if this prediction was recorded as finished."""
-        return self._folder.exists(f"predictions/{key}.json")
+        with suppress(MissingDataError, FormatError):
+            return bool(read_json(self._folder, f"predictions/{key}.json"))
+        return False
 
     # Removal
 

@@ -26,13 +26,14 @@ A folder that replaces another folder continues the epochs of the old folder (``
 Everything that writers of the old folder write later is void. If a folder restarts at epoch 1, the *token* of each
 claim distinguishes claims with the same number.
 
+Objects written under a lease also carry the *token* of its claim, so that an object of another folder is detected.
+
 On file systems without links a claim may be truncated (``storage.local_folder``). In this case the writer of the claim
 was killed: the next epoch is free, and the truncated claim has no marks.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import uuid
@@ -42,7 +43,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from partirvm.errors import CutShortError, FormatError, LeaseError, LeaseLostError, MissingDataError
-from partirvm.storage.folder import Folder, read_json, storing, to_json
+from partirvm.storage.folder import Folder, numbered, numbers, read_json, storing, to_json
 from partirvm.storage.process_identity import Process
 
 BEAT = 3.0
@@ -94,9 +95,8 @@ class Holder:
 
 
 def epochs(folder: Folder) -> list[int]:
-    """Return all epochs so far, in increasing order."""
-    found = (re.fullmatch(r"(\d{6,})\.json", name) for name in folder.list("lease"))
-    return sorted(int(match[1]) for match in found if match)
+    """Return all epochs so far, in increasing order. Raises ``MissingDataError`` if one is missing between others."""
+    return numbers(folder, "lease")
 
 
 def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
@@ -125,22 +125,24 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
     return Holder(epoch, Process.from_json(claim), float(claim["time"]), dict(claim["marks"]), beat, last_beat, over)
 
 
-def limits(folder: Folder, series: str) -> list[tuple[int, tuple[int, int]]]:
-    """Return, for each epoch, the position of a series of objects at the time of the claim; truncated claims are
-    omitted.
-    """
-    found: list[tuple[int, tuple[int, int]]] = []
+def claims(folder: Folder) -> dict[int, dict[str, Any]]:
+    """Return the claim of each epoch; truncated claims are omitted."""
+    found: dict[int, dict[str, Any]] = {}
     for epoch in epochs(folder):
         try:
-            mark = read_json(folder, _name(epoch))["marks"].get(series, [0, 0])
+            found[epoch] = read_json(folder, _name(epoch))
         except CutShortError:
             continue
         except MissingDataError:
             if _claim_removed(folder, epoch):
-                return limits(folder, series)
+                return claims(folder)
             raise
-        found.append((epoch, (int(mark[0]), int(mark[1]))))
     return found
+
+
+def limits(claims: dict[int, dict[str, Any]], series: str) -> list[tuple[int, tuple[int, int]]]:
+    """Return, for each epoch, the position of a series of objects at the time of the claim."""
+    return [(epoch, tuple(claim["marks"].get(series, (0, 0)))) for epoch, claim in claims.items()]
 
 
 def _claim_removed(folder: Folder, epoch: int) -> bool:
@@ -195,7 +197,7 @@ def _claim(folder: Folder, epoch: int, marks: Marks, timing: Timing) -> Lease:
     """Create the file of a claim. Raises ``FileExistsError`` if another process was faster."""
     token = uuid.uuid4().hex
     claim = {"epoch": epoch, "token": token, **Process.this().to_json(), "time": time.time(), "marks": marks}
-    folder.create(_name(epoch), to_json(claim))
+    folder.create(_name(epoch), to_json(_name(epoch), claim))
     return Lease(folder, epoch, token, timing)
 
 
@@ -203,8 +205,8 @@ class Lease:
     """An epoch of the lease that this process holds. Use the object as a context manager, or call ``release``."""
 
     def __init__(self, folder: Folder, epoch: int, token: str, timing: Timing) -> None:
-        self.epoch = epoch
-        self._folder, self._token, self._timing = folder, token, timing
+        self.epoch, self.token = epoch, token
+        self._folder, self._timing = folder, timing
         self._ended = threading.Event()
         self._lost = self._released = False
         self._thread = threading.Thread(target=self._keep, name=f"lease-{epoch}", daemon=True)
@@ -235,8 +237,8 @@ class Lease:
         if epochs(self._folder)[-1:] != [self.epoch]:
             return False
         try:
-            return bool(read_json(self._folder, _name(self.epoch))["token"] == self._token)
-        except (MissingDataError, FormatError, KeyError):
+            return bool(read_json(self._folder, _name(self.epoch))["token"] == self.token)
+        except (MissingDataError, FormatError):
             return False
 
     def stop(self) -> None:
@@ -254,7 +256,8 @@ class Lease:
             place = folder or self._folder
             if folder is not None or self._holds():
                 with storing(place.location):
-                    place.write(_name(self.epoch, ".over"), to_json({"time": time.time()}))
+                    name = _name(self.epoch, ".over")
+                    place.write(name, to_json(name, {"time": time.time()}))
 
     def __enter__(self) -> Lease:
         return self
@@ -271,8 +274,9 @@ class Lease:
                 if not self._holds():
                     self._lost = True
                     return
-                self._folder.write(_name(self.epoch, ".beat"), to_json({"beat": beat, "time": time.time()}))
+                name = _name(self.epoch, ".beat")
+                self._folder.write(name, to_json(name, {"beat": beat, "time": time.time()}))
 
 
 def _name(epoch: int, suffix: str = "") -> str:
-    return f"lease/{epoch:06d}{suffix}.json"
+    return numbered("lease", epoch, suffix)

@@ -155,7 +155,7 @@ def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     shutil.copy(folder / "changed.zarr" / "X" / "c" / "1" / "0", folder / "changed.zarr" / chunk)
     _edit(folder / "newer.zarr" / "zarr.json", lambda found: found["attributes"].update(format=99))
     shutil.copytree(tour.job, folder / "newjob")
-    (folder / "newjob" / "spec.json").write_bytes(to_json({"format": 99}))
+    (folder / "newjob" / "spec.json").write_bytes(to_json("spec.json", {"format": 99}))
     places = {path.name.removesuffix(".zarr"): str(path) for path in folder.iterdir()}
     (folder / "empty").mkdir()
     return {**places, "train": tour.train, "test": tour.test, "job": tour.job, "folder": str(folder / "empty")}

@@ -111,11 +111,20 @@ def cut_copy(path: Path, target: Path) -> None:
     target.write_bytes(path.read_bytes().replace(path.name.encode(), target.name.encode())[:-20])
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> JobStore:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished job beside another finished job."""
-    finished(tmp_path / "other", 5)
-    return finished(tmp_path / "job")
+    folder = tmp_path_factory.mktemp("made")
+    finished(folder / "other", 5)
+    finished(folder / "job")
+    return folder
+
+
+@pytest.fixture
+def job(made: Path, tmp_path: Path) -> JobStore:
+    """Copies of both."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return JobStore(tmp_path / "job")
 
 
 @pytest.mark.parametrize("damage", LOUD)
