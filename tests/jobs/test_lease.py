@@ -14,7 +14,8 @@ from processes import running
 from reference import QUICK, model
 from waiting import Clock, stopped, wait_for
 
-from partirvm.errors import LeaseError, LeaseLostError
+from partirvm.errors import LeaseError, LeaseLostError, PartirvmWarning
+from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.storage import lease, open_folder
 from partirvm.storage import process_identity as process
@@ -116,20 +117,80 @@ def test_a_number_that_was_given_to_another_process(tmp_path):
         assert lease.epoch == 3
 
 
+@pytest.mark.parametrize("ahead", [0.0, 3600.0])
 @pytest.mark.parametrize("change", ["host", "space"])
-def test_elsewhere_only_silence_tells(tmp_path, clock, change):
-    """Another host, or this one before a reboot or in another container: after the expiry, not before."""
+def test_elsewhere_only_silence_tells(tmp_path, clock, change, ahead):
+    """Another host, or this one before a reboot or in another container: after the expiry, not before, whatever its
+    clock shows; who asks without patience waits too, and is told so."""
     store = JobStore.create(tmp_path / "job", {})
     folder = open_folder(str(tmp_path / "job"))
-    claim = {"epoch": 1, **Process.this().to_json(), "pid": 1, "began": "1", "time": clock.now, "marks": {}}
+    claim = {"epoch": 1, "token": "", **Process.this().to_json(), "pid": 1, "began": "1", "marks": {}}
+    claim["time"] = clock.now + ahead
     folder.create("lease/000001.json", to_json("lease/000001.json", {**claim, change: "elsewhere"}))
-    with pytest.raises(LeaseError, match="in use by process 1"):
-        store.acquire(timing=QUICK)
-    assert clock.naps == 0
     began = clock.now
-    with store.acquire(timing=QUICK, patience=10) as mine:
-        assert mine.epoch == 2
+    with pytest.warns(PartirvmWarning, match=r"waiting up to 1\.5 s.*process 1 on ") as said:
+        mine = store.acquire(timing=QUICK)
+    assert (mine.epoch, len(said)) == (2, 1)
+    mine.release()
     assert QUICK.expiry <= clock.now - began < QUICK.expiry + QUICK.beat
+
+
+def test_a_living_holder_elsewhere_is_not_waited_for(tmp_path, monkeypatch):
+    """Its next sign of life tells, an hour ahead or not: who asks without patience is refused then."""
+    store = JobStore.create(tmp_path / "job", {})
+    folder = open_folder(str(tmp_path / "job"))
+
+    def live(now):
+        if now - began > 0.07:
+            name = "lease/000001.beat.json"
+            folder.write(name, to_json(name, {"beat": 1, "time": now + 3600}))
+
+    clock = Clock(on_nap=live)
+    monkeypatch.setattr(lease, "time", clock)
+    began = clock.now
+    claim = {
+        "epoch": 1,
+        "token": "",
+        **Process.this().to_json(),
+        "host": "elsewhere",
+        "time": began + 3600,
+        "marks": {},
+    }
+    folder.create("lease/000001.json", to_json("lease/000001.json", claim))
+    with pytest.warns(PartirvmWarning, match="waiting"), pytest.raises(LeaseError, match="in use by process"):
+        store.acquire(timing=QUICK)
+    assert clock.now - began <= QUICK.beat
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_the_status_of_a_holder_whose_clock_is_ahead(tmp_path, monkeypatch, alive):
+    """Its heartbeats are watched: it runs if they go on, and is interrupted if they have stopped. A reader that looks
+    again need not watch again."""
+    store = JobStore.create(tmp_path / "job", {})
+    folder = open_folder(str(tmp_path / "job"))
+    with store.acquire():
+        store.record({"event": "queued"})
+        store.record({"event": "running", "history": 0})
+    folder.remove("lease/000001.over.json")
+
+    def live(now):
+        name = "lease/000001.beat.json"
+        folder.write(name, to_json(name, {"beat": 1 + alive * int(now - began), "time": now + 3600}))
+
+    clock = Clock(on_nap=live)
+    monkeypatch.setattr(lease, "time", clock)
+    began = clock.now
+    live(began)
+    stamps = {"object", "size", "check"}
+    claim = json.loads((tmp_path / "job" / "lease" / "000001.json").read_text())
+    claim = {key: value for key, value in claim.items() if key not in stamps} | {"host": "elsewhere"}
+    folder.write("lease/000001.json", to_json("lease/000001.json", claim))
+    watcher = JobStore(tmp_path / "job")
+    assert watcher.state().status is (Status.RUNNING if alive else Status.INTERRUPTED)
+    took = clock.now - began
+    assert took <= 2 if alive else EXPIRY <= took < EXPIRY + 1
+    assert watcher.state().status is (Status.RUNNING if alive else Status.INTERRUPTED)
+    assert clock.now - began == took
 
 
 @pytest.mark.parametrize(("ahead", "silence"), [(-3600.0, 0.6), (3600.0, 1.0)])
