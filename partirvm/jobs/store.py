@@ -44,7 +44,7 @@ from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
 from partirvm.storage.folder import read_json, to_json
-from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, acquire, epochs, holder, succeed
+from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, Watch, acquire, epochs, holder, succeed
 from partirvm.storage.local_folder import LocalFolder
 from partirvm.storage.process_identity import Process
 from partirvm.storage.sealed import require_format
@@ -83,6 +83,7 @@ class JobStore:
         self._folder = open_folder(self.location, storage_options)
         self._saved: str | None = None
         """The model saved last, until an event names this model."""
+        self._watch = Watch()
         self._aside = self._folder.sibling(f".{self.location.rpartition('/')[2]}.before")
         self._log = EventLog(self._folder)
         self._models = Snapshots(self._folder, "models")
@@ -168,7 +169,7 @@ class JobStore:
         if another process holds the lease.
         """
         self.spec()
-        self.lease = acquire(self._folder, self._marks, patience=patience, timing=timing)
+        self.lease = acquire(self._folder, self._marks, patience=patience, timing=timing, watch=self._watch)
         return self.lease
 
     def holder(self) -> Holder | None:
@@ -212,7 +213,7 @@ class JobStore:
         if state.status is None:  # the process that created it was killed, or has not written the first event yet
             return replace(state, status=Status.QUEUED, reason="no process has begun it")
         request = self.requested(state.attempt) if state.attempt > 0 else None
-        held = last is not None and last.alive()
+        held = self._watch.held(self._folder, last)
         lost = last is not None and not (held or last.over)
         current = observed(state, held=held, aborting=request is not None, lost=lost)
         if request is not None and current.status is Status.ABORTING is not state.status:

@@ -9,14 +9,18 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from processes import running
 from reference import QUICK, model
 from waiting import Clock, stopped, wait_for
 
+from partirvm import ingest
 from partirvm.errors import LeaseError, LeaseLostError, PartirvmWarning
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
+from partirvm.jobs.submission import create
+from partirvm.options import Request
 from partirvm.storage import lease, open_folder
 from partirvm.storage import process_identity as process
 from partirvm.storage.folder import to_json
@@ -193,6 +197,7 @@ def test_the_status_of_a_holder_whose_clock_is_ahead(tmp_path, monkeypatch, aliv
     assert clock.now - began == took
 
 
+@pytest.mark.filterwarnings("ignore:.*waiting up to")
 @pytest.mark.parametrize(("ahead", "silence"), [(-3600.0, 0.6), (3600.0, 1.0)])
 def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ahead, silence):
     """Its signs of life are an hour old, or an hour ahead, but they go on. Silent for 1.5 beats where its clock says so
@@ -435,3 +440,31 @@ def test_a_lost_lease_is_told_by_the_thread(tmp_path):
     wait_for(lambda: lease.lost)
     with pytest.raises(LeaseLostError, match="epoch 2"):
         lease.check()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("verb", ["resume", "fit", "abort", "wait"])
+def test_commands_take_over_from_the_dead_on_another_host(tmp_path, verb):
+    """Killed on a host whose clock is an hour ahead: each command watches its lease for 15 s, says so, and goes on."""
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    data, job = str(tmp_path / "d.zarr"), str(tmp_path / "job")
+    ingest((X, X[:, 0]), data)
+    create(data, job, Request(gamma=0.5, strategy="working-set", partition_size=20, max_rounds=1), None, False)
+    store = JobStore(job)
+    with store.acquire():
+        store.record({"event": "running", "history": 0})
+    folder = open_folder(job)
+    folder.remove("lease/000001.over.json")
+    folder.remove("lease/000001.beat.json")
+    claim = {**claims(folder)[1], "host": "elsewhere", "pid": 123, "time": time.time() + 3600}
+    folder.write("lease/000001.json", to_json("lease/000001.json", claim))
+    arguments = {"fit": ["fit", data, job, "--overwrite", "--gamma", "1", "--max-rounds", "1"]}.get(verb, [verb, job])
+    said = subprocess.run(
+        [sys.executable, "-m", "partirvm", *arguments], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert said.returncode == (4 if verb == "wait" else 0), said.stderr
+    if verb in ("resume", "fit"):
+        assert "waiting up to 15 s for a heartbeat of process 123 on elsewhere" in said.stderr
+    expected = {"abort": Status.ABORTED, "wait": Status.INTERRUPTED}
+    assert JobStore(job).state().status is expected.get(verb, Status.DONE)
