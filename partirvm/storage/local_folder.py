@@ -15,6 +15,10 @@ NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EOPNOT
 """The error numbers of ``os.link`` on a disk without hard links."""
 
 
+READS = 5
+"""Maximum number of reads of a file that is replaced during each read."""
+
+
 @contextmanager
 def replacing(path: Path, part: Path | None = None) -> Iterator[Path]:
     """Replace ``path`` by a new file or folder. The caller writes to the yielded hidden name, which is renamed on exit.
@@ -69,11 +73,16 @@ class LocalFolder:
         self.location, self._root = location, Path(path)
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of the file."""
-        try:
-            return self._path(name).read_bytes()
-        except NotADirectoryError as error:
-            raise FileNotFoundError(errno.ENOENT, "no such file", str(self._path(name))) from error
+        """Return the bytes of the file. On a network disk a file may be replaced while it is read: it is read again."""
+        for left in reversed(range(READS)):
+            try:
+                return self._path(name).read_bytes()
+            except NotADirectoryError as error:
+                raise FileNotFoundError(errno.ENOENT, "no such file", str(self._path(name))) from error
+            except OSError as error:
+                if error.errno != errno.ESTALE or not left:
+                    raise
+        raise AssertionError
 
     def write(self, name: str, data: bytes) -> None:
         """Write a hidden file, flush it, and rename it to the final name."""

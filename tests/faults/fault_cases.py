@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -645,6 +646,24 @@ def crash(work, folder, point, reads=False, **arguments):
 def _writes(given):
     _, mode, flags = given
     return bool(flags & (os.O_WRONLY | os.O_RDWR)) if isinstance(flags, int) else bool(set(mode or "r") & set("wxa+"))
+
+
+def carry_on_network_disk(job, **options):
+    """As ``carry``, where links are refused: a write has two steps, and a kill between them leaves half of an object."""
+    from partirvm.storage import local_folder
+
+    def refuse(*_):
+        raise OSError(errno.ENOTSUP, "links are refused")
+
+    def write(path, data, mode):
+        with path.open(mode) as file:
+            file.write(data[: len(data) // 2])
+            file.flush()
+            sys.audit("open", str(path), "w", os.O_WRONLY)  # one more point to crash at
+            file.write(data[len(data) // 2 :])
+
+    os.link, local_folder._write = refuse, write
+    return carry(job, **options)
 
 
 def carry_learning_again(job, **options):

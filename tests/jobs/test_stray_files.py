@@ -6,7 +6,9 @@ time-out (30 s).
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from partirvm.errors import PartirvmError
 from partirvm.jobs import Job
 from partirvm.jobs.store import JobStore
 from partirvm.storage import lease
+from partirvm.storage.local_folder import LocalFolder
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -174,3 +177,39 @@ def test_two_writers_killed_in_a_row(job, tmp_path):
         fresh.record({"event": "queued"})
     assert [event["event"] for event in JobStore(job.location).events()][-2:] == ["done", "queued"]
     assert Job(job.location).store.events()[-1]["skips"] == [6, 7]
+
+
+def test_a_file_that_a_network_disk_replaces_while_it_is_read(job, monkeypatch):
+    """ESTALE: it is read again; if that goes on, the error names the file."""
+    before, read, stale = seen(job), Path.read_bytes, {"left": 2}
+
+    def replaced(path):
+        if path.name == "000003.json" and stale["left"]:
+            stale["left"] -= 1
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", replaced)
+    assert repr(seen(JobStore(job.location))) == repr(before)
+    assert stale["left"] == 0
+    stale["left"] = 999
+    with pytest.raises(PartirvmError, match=r"000003\.json: cannot be read: Stale"):
+        seen(JobStore(job.location))
+
+
+def test_a_listing_that_lags_behind(job, monkeypatch):
+    """A writer that is not shown the last event of another writer goes on behind it all the same, and readers wait."""
+    one, two, really = job, JobStore(job.location), LocalFolder.list
+    with one.acquire() as held:
+        one.record({"event": "note", "n": 1})
+        hidden = sorted((Path(job.location) / "events").iterdir())[-1].name
+
+        def lagging(self, name=""):
+            return [each for each in really(self, name) if each != hidden]
+
+        monkeypatch.setattr(LocalFolder, "list", lagging)
+        assert [event["event"] for event in two.events()][-1] == "done"
+        two.lease = held
+        two.record({"event": "note", "n": 2})
+        monkeypatch.setattr(LocalFolder, "list", really)
+        assert [event["n"] for event in two.events()[-2:]] == [1, 2]
