@@ -64,7 +64,7 @@ class EventLog:
         """
         found = self._objects()
         held = claims(self._folder) if found else {}
-        marks, tokens = limits(held, SERIES), {epoch: claim["token"] for epoch, claim in held.items()}
+        marks, tokens = limits(self._folder, SERIES, held), {epoch: claim["token"] for epoch, claim in held.items()}
         events = [(number, event) for number, event in found if valid(event["epoch"], (0, number), marks)]
         if any(event["epoch"] == 0 for _, event in events):
             tokens[0] = self._token()
@@ -86,7 +86,7 @@ class EventLog:
         Missing and damaged events are skipped, because a model is usable without its events. The events are read from
         the last to the first, up to the first one that names a model.
         """
-        marks = limits(claims(self._folder), SERIES)
+        marks = limits(self._folder, SERIES)
         for number in reversed(listed_numbers(self._folder, SERIES)):
             with suppress(MissingDataError, FormatError):
                 event = read_json(self._folder, _name(number))

@@ -181,9 +181,14 @@ def claims(folder: Folder) -> dict[int, dict[str, Any]]:
     return found
 
 
-def limits(claims: dict[int, dict[str, Any]], series: str) -> list[tuple[int, tuple[int, int]]]:
-    """Return, for each epoch, the position of a series of objects at the time of the claim."""
-    return [(epoch, tuple(claim["marks"].get(series, (0, 0)))) for epoch, claim in claims.items()]
+def limits(
+    folder: Folder, series: str, held: dict[int, dict[str, Any]] | None = None
+) -> list[tuple[int, tuple[int, int]]]:
+    """Return, for each epoch, the position of a series of objects at the time of the claim; ``held`` are the claims, if
+    they have been read.
+    """
+    held = claims(folder) if held is None else held
+    return [(epoch, tuple(claim["marks"].get(series, (0, 0)))) for epoch, claim in held.items()]
 
 
 def _claim_removed(folder: Folder, epoch: int) -> bool:

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from partirvm.errors import FormatError, MissingDataError, StorageError
 from partirvm.storage.folder import Folder, read_json, storing, to_json
-from partirvm.storage.lease import Lease, claims, limits, valid
+from partirvm.storage.lease import Lease, limits, valid
 
 KEPT = 2
 """Default number of complete groups that are kept."""
@@ -106,7 +106,7 @@ class Snapshots:
         """Return the positions of all valid pointers in increasing order."""
         names = self._folder.list(self.series)
         found = [(int(m[1]), int(m[2])) for name in names if (m := re.fullmatch(r"(\d{6,})-(\d{6,})\.json", name))]
-        marks = limits(claims(self._folder), self.series) if found else []
+        marks = limits(self._folder, self.series) if found else []
         return sorted(position for position in found if valid(position[0], position, marks))
 
     def _next(self, epoch: int) -> Position:

@@ -649,7 +649,7 @@ def _writes(given):
 
 
 def carry_on_network_disk(job, **options):
-    """As ``carry``, where links are refused: a write has two steps, and a kill between them leaves half of an object."""
+    """As ``carry``, where links are refused: a kill between the two steps of a write leaves half of an object."""
     from partirvm.storage import local_folder
 
     def refuse(*_):

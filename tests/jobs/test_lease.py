@@ -366,7 +366,7 @@ def test_a_claim_cut_short_never_took_effect(place, clock, torn):
     store.record({"event": "note", "n": 1})
     folder.write("lease/000002.json", torn)
     assert holder(folder).gone
-    assert limits(claims(folder), "events") == [(1, (0, 0))]
+    assert limits(folder, "events") == [(1, (0, 0))]
     assert [event["n"] for event in store.events()] == [1]
     with JobStore(place).acquire(patience=60) as mine:
         assert mine.epoch == 3
@@ -378,7 +378,7 @@ def test_a_claim_cut_short_never_took_effect(place, clock, torn):
     assert holder(folder) is None
 
 
-@pytest.mark.parametrize(("look", "expected"), [(lambda it: limits(claims(it), "events"), [(2, (0, 0))]), (holder, 2)])
+@pytest.mark.parametrize(("look", "expected"), [(lambda it: limits(it, "events"), [(2, (0, 0))]), (holder, 2)])
 def test_a_claim_that_is_taken_away_while_it_is_read(tmp_path, monkeypatch, look, expected):
     """Who overwrites a job removes its claims between a watcher's listing and its reading: what is there now counts."""
     JobStore.create(tmp_path / "job", {}).acquire().release()
