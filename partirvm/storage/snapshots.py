@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from partirvm.errors import FormatError, MissingDataError, StorageError
+from partirvm.errors import CutShortError, FormatError, MissingDataError, StorageError
 from partirvm.storage.folder import Folder, read_json, storing, to_json
 from partirvm.storage.lease import Lease, limits, valid
 
@@ -82,13 +82,15 @@ class Snapshots:
         return name
 
     def newest(self) -> Iterator[Snapshot]:
-        """Yield all complete groups, newest first, including groups with truncated pointers of killed writers."""
+        """Yield all complete groups, newest first, including groups with damaged pointers."""
         for position in reversed(self._positions()):
             name, about = self._name(position), None
             try:
                 about = read_json(self._folder, f"{name}.json")
             except MissingDataError:
                 continue  # the group was removed meanwhile, because newer groups exist
+            except CutShortError:
+                continue  # its writer was killed on a file system without links: the group was never published
             except FormatError:
                 pass
             yield Snapshot(name, position, about)
