@@ -12,7 +12,7 @@ from partirvm.cli.failures import ExitStatus
 from partirvm.cli.flags import FLAGS, as_flags
 from partirvm.cli.shared import cluster, ended, in_foreground, place, show
 from partirvm.cli.terminal import echo
-from partirvm.errors import DoneError, JobFailedError, PartirvmError
+from partirvm.errors import DoneError, JobFailedError, MissingDataError, PartirvmError
 
 
 def detached(job: str, scheduler: str | None, as_json: bool) -> int:
@@ -286,7 +286,8 @@ def report(job: str, output: str, overwrite: bool) -> None:
     The ending of OUTPUT decides. The page (.html) shows the plan, the curves of error, vectors and evidence, the
     predictions beside the targets, the table of rounds, the parameters and advice, for a job in any state. It is one
     file and needs no network. A .json file holds all values of the page; a .csv file holds the table of fits. OUTPUT
-    may be a URL.
+    may be a URL. If a part of the job is damaged, the rest is written, OUTPUT and the error name what is missing, and
+    the exit status is 2.
 
     \b
     Examples:
@@ -298,7 +299,10 @@ def report(job: str, output: str, overwrite: bool) -> None:
     ending = output.rpartition(".")[2]
     if ending not in ("html", "htm", "json", "csv"):
         raise click.UsageError(f"{output!r} must end in .html, .json or .csv.", click.get_current_context())
-    jobs.open_job(job).report().save(output, overwrite=overwrite)
+    made = jobs.open_job(job).report()
+    made.save(output, overwrite=overwrite)
+    if made.facts.damaged:
+        raise MissingDataError(f"{output} is written without damaged parts of the job: {'; '.join(made.facts.damaged)}")
     echo(f"{output}: open it in a browser" if ending.startswith("htm") else f"{output}: written")
 
 

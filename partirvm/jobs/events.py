@@ -3,27 +3,27 @@
     JOB/events/000001.json    {"event": "queued", "time": 1785600000.0, "epoch": 0, ...}
 
 ``event`` is the kind of the event, ``time`` its time in seconds since 1970, and ``epoch`` the epoch of the writer's
-lease (0 without a lease). Two writers never get the same number. Readers ignore the event of a writer that had lost its
-lease (``storage.lease``).
+lease (0 without a lease). ``token`` is the token of this lease, or that of ``spec.json`` without a lease: it binds the
+event to its job. Two writers never get the same number. Readers ignore the event of a writer that had lost its lease
+(``storage.lease``).
 
-If a file system does not support links, a process killed during a write may leave a truncated last object. Readers
-ignore a truncated last object, because a process may still be writing this object. The next writer lists the number of
-the truncated object under ``skips`` in its own event.
+If a file system does not support links, processes killed during a write may leave truncated last objects. Readers
+ignore truncated last objects, because a process may still be writing them. The next writer lists the numbers of the
+truncated objects under ``skips`` in its own event.
 
-Readers raise an error for a truncated object in any other position, for a damaged object and for a missing number. They
-also raise an error if the claim of the lease under which an event was written is missing.
+Readers raise an error for a truncated object in any other position, for a damaged object, for a missing number and for
+an event of another job. They also raise an error if the claim of the lease under which an event was written is missing.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from contextlib import suppress
 from typing import Any
 
 from partirvm.errors import CutShortError, FormatError, MissingDataError
-from partirvm.storage.folder import Folder, read_json, storing, to_json
-from partirvm.storage.lease import Lease, epochs, limits, valid
+from partirvm.storage.folder import Folder, listed_numbers, numbered, numbers, read_json, storing, to_json
+from partirvm.storage.lease import Lease, claims, limits, valid
 
 Event = dict[str, Any]
 
@@ -48,7 +48,8 @@ class EventLog:
         """
         if lease is not None:
             lease.check()
-        stamped = {"event": event["event"], "time": time.time(), **event, "epoch": 0 if lease is None else lease.epoch}
+        epoch, token = (0, self._token()) if lease is None else (lease.epoch, lease.token)
+        stamped = {"event": event["event"], "time": time.time(), **event, "epoch": epoch, "token": token}
         with storing(f"{self._folder.location}/{SERIES}"):
             number = self._create(stamped)
         if lease is not None:
@@ -62,14 +63,22 @@ class EventLog:
         the number of the event.
         """
         found = self._objects()
-        marks = limits(self._folder, SERIES) if found else []
-        events = [event for number, event in found if valid(event["epoch"], (0, number), marks)]
-        lost = {event["epoch"] for event in events} - {0, *epochs(self._folder)} if events else ()
-        if lost:
-            raise MissingDataError(
-                f"{self._folder.location}: the claim of epoch {min(lost)} is missing in the folder lease/: restore it"
-            )
-        return events
+        held = claims(self._folder) if found else {}
+        marks, tokens = limits(self._folder, SERIES, held), {epoch: claim["token"] for epoch, claim in held.items()}
+        events = [(number, event) for number, event in found if valid(event["epoch"], (0, number), marks)]
+        if any(event["epoch"] == 0 for _, event in events):
+            tokens[0] = self._token()
+        for number, event in events:
+            token, place = tokens.get(event["epoch"]), self._folder.location
+            if token is None:
+                raise MissingDataError(
+                    f"{place}: the claim of epoch {event['epoch']} is missing in the folder lease/: restore it"
+                )
+            if event.pop("token") != token:
+                raise FormatError(
+                    f"{place}: {_name(number)} belongs to another job than its lease or spec.json: restore these files"
+                )
+        return [event for _, event in events]
 
     def newest_model(self) -> str:
         """Return the newest model that a valid event names, or "" if no event names a model.
@@ -78,7 +87,7 @@ class EventLog:
         the last to the first, up to the first one that names a model.
         """
         marks = limits(self._folder, SERIES)
-        for number in reversed(self._numbers()):
+        for number in reversed(listed_numbers(self._folder, SERIES)):
             with suppress(MissingDataError, FormatError):
                 event = read_json(self._folder, _name(number))
                 if "model" in event and valid(event["epoch"], (0, number), marks):
@@ -89,6 +98,9 @@ class EventLog:
         """Return the last number as the pair (0, number). The numbers alone give the order of writing."""
         return 0, max(self._numbers(), default=0)
 
+    def _token(self) -> str:
+        return str(read_json(self._folder, "spec.json")["token"])
+
     def _create(self, event: Event) -> int:
         skips: list[int] = []
         if self._last is None:
@@ -96,41 +108,47 @@ class EventLog:
         while True:
             number = self._last + 1
             try:
-                self._folder.create(_name(number), to_json({**event, "skips": skips} if skips else event))
+                said = {**event, "skips": skips} if skips else event
+                self._folder.create(_name(number), to_json(_name(number), said))
             except FileExistsError:
-                self._last, skips = self._end()
+                self._last, skips = self._end(number)
                 continue
             self._last = number
             return number
 
-    def _end(self) -> tuple[int, list[int]]:
-        """Return the last number, and a list of the numbers to skip: the last number if its object is truncated."""
-        last = max(self._numbers(), default=0)
-        return last, [last] if last and self._object(last) is None else []
+    def _end(self, known: int = 0) -> tuple[int, list[int]]:
+        """Return the last number, and the numbers to skip: those of the truncated objects at the end.
+
+        ``known`` is a number that exists, even if the listing of a network disk does not show it yet.
+        """
+        last = first = max([known, *self._numbers()])
+        while first and self._object(first) is None:
+            first -= 1
+        return last, list(range(first + 1, last + 1))
 
     def _objects(self) -> list[tuple[int, Event]]:
-        numbers = self._numbers()
-        found = {number: self._object(number) for number in range(1, (numbers or [0])[-1] + 1)}
-        skipped = {number for event in found.values() if event for number in event.get("skips", ())}
-        for number, event in found.items():
-            if event is None and number != numbers[-1] and number not in skipped:
-                found[number] = read_json(self._folder, _name(number))  # raises the error
-        return [(number, event) for number, event in found.items() if event is not None]
+        """Return all whole events by number. Truncated objects are omitted at the end and where an event skips them."""
+        found = {number: self._object(number) for number in self._numbers()}
+        whole = [(number, event) for number, event in found.items() if event is not None]
+        skipped = {number for _, event in whole for number in event.get("skips", ())}
+        for number in found.keys() - skipped - {number for number, _ in whole}:
+            if whole and number < whole[-1][0]:
+                read_json(self._folder, _name(number))  # raises the error
+        return whole
 
     def _object(self, number: int) -> Event | None:
-        """Return the event of this number, or None if its object is missing or truncated.
+        """Return the event of this number, or None if its object is truncated.
 
-        Raises ``FormatError`` for a damaged object.
+        Raises ``FormatError`` for a damaged object and ``MissingDataError`` for a missing one.
         """
         try:
             return read_json(self._folder, _name(number))
-        except (MissingDataError, CutShortError):
+        except CutShortError:
             return None
 
     def _numbers(self) -> list[int]:
-        found = (re.fullmatch(r"(\d{6,})\.json", name) for name in self._folder.list(SERIES))
-        return sorted(int(match[1]) for match in found if match)
+        return numbers(self._folder, SERIES, first=1)
 
 
 def _name(number: int) -> str:
-    return f"{SERIES}/{number:06d}.json"
+    return numbered(SERIES, number)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -43,7 +44,7 @@ from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
 from partirvm.storage.folder import read_json, to_json
-from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, acquire, epochs, holder, succeed
+from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, Watch, acquire, epochs, holder, succeed
 from partirvm.storage.local_folder import LocalFolder
 from partirvm.storage.process_identity import Process
 from partirvm.storage.sealed import require_format
@@ -82,6 +83,7 @@ class JobStore:
         self._folder = open_folder(self.location, storage_options)
         self._saved: str | None = None
         """The model saved last, until an event names this model."""
+        self._watch = Watch()
         self._aside = self._folder.sibling(f".{self.location.rpartition('/')[2]}.before")
         self._log = EventLog(self._folder)
         self._models = Snapshots(self._folder, "models")
@@ -113,7 +115,7 @@ class JobStore:
             folder.require_exclusive()
         try:
             with storing(f"{store.location}/spec.json"):
-                folder.create("spec.json", to_json({"format": FORMAT, **spec}))
+                folder.create("spec.json", to_json("spec.json", {"format": FORMAT, "token": uuid.uuid4().hex, **spec}))
                 if before is not None:
                     store.lease = succeed(folder, before)
         except StorageError as error:
@@ -155,6 +157,7 @@ class JobStore:
         except MissingDataError as error:
             raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
         require_format(spec.get("format"), FORMAT, self.location, "job", "start it again")
+        spec.pop("token", None)
         return spec
 
     # The lease
@@ -166,7 +169,7 @@ class JobStore:
         if another process holds the lease.
         """
         self.spec()
-        self.lease = acquire(self._folder, self._marks, patience=patience, timing=timing)
+        self.lease = acquire(self._folder, self._marks, patience=patience, timing=timing, watch=self._watch)
         return self.lease
 
     def holder(self) -> Holder | None:
@@ -210,7 +213,7 @@ class JobStore:
         if state.status is None:  # the process that created it was killed, or has not written the first event yet
             return replace(state, status=Status.QUEUED, reason="no process has begun it")
         request = self.requested(state.attempt) if state.attempt > 0 else None
-        held = last is not None and last.alive()
+        held = self._watch.held(self._folder, last)
         lost = last is not None and not (held or last.over)
         current = observed(state, held=held, aborting=request is not None, lost=lost)
         if request is not None and current.status is Status.ABORTING is not state.status:
@@ -238,7 +241,8 @@ class JobStore:
         with storing(self.location):
             try:
                 request = {"time": time.time(), "reason": reason, **Process.this().to_json()}
-                self._folder.create(_request(what, attempt), to_json(request))
+                name = _request(what, attempt)
+                self._folder.create(name, to_json(name, request))
             except FileExistsError:
                 return False
         return True
@@ -392,11 +396,13 @@ class JobStore:
     def note_prediction(self, key: str, facts: dict[str, Any]) -> None:
         """Record that a prediction is finished. No lease is needed; if the folder cannot be written, do nothing."""
         with suppress(OSError, StorageError):
-            self._folder.create(f"predictions/{key}.json", to_json(facts))
+            self._folder.create(f"predictions/{key}.json", to_json(f"predictions/{key}.json", facts))
 
     def has_prediction(self, key: str) -> bool:
         """Return True if this prediction was recorded as finished."""
-        return self._folder.exists(f"predictions/{key}.json")
+        with suppress(MissingDataError, FormatError):
+            return bool(read_json(self._folder, f"predictions/{key}.json"))
+        return False
 
     # Removal
 

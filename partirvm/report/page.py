@@ -52,7 +52,7 @@ class JobFacts:
     ``Plan.to_json()``, and ``history`` holds the driver's entries. ``relevance`` is the relevance of each feature, by
     name, as a fraction of the largest relevance. ``relevance`` is None without a model or relevances.
     ``directions`` are those of the kernel. ``bases`` are the bias and the basis functions of the fit. ``outputs`` are
-    the names of the targets, or the labels of the classes.
+    the names of the targets, or the labels of the classes. ``damaged`` are the errors of parts that could not be read.
     """
 
     location: str
@@ -71,6 +71,7 @@ class JobFacts:
     bases: Sequence[basis_table.Function] = ()
     outputs: Sequence[str] = ()
     seconds: float | None = None
+    damaged: Sequence[str] = ()
 
 
 def page(job: JobFacts) -> str:

@@ -61,6 +61,10 @@ def _facts(job: Any) -> JobFacts:
     state, progress, spec = job.state(), job.progress(), job.store.spec()
     parameters = job.asked()
     validation = parameters.pop("validation")
+    damaged: list[str] = []
+    relevance, directions, bases, outputs = (
+        _or_none(read, damaged) for read in (job.relevance, job.directions, job.bases, job.outputs)
+    )
     return JobFacts(
         location=job.location,
         status=state.status.value,
@@ -74,16 +78,18 @@ def _facts(job: Any) -> JobFacts:
         spec={**spec, "parameters": parameters, "data": job.data(), "validation": validation},
         plan=state.plan,
         history=state.history,
-        relevance=_or_none(job.relevance),
-        directions=[Direction(**each) for each in _or_none(job.directions) or ()],
-        bases=[Function(**each) for each in _or_none(job.bases) or ()],
-        outputs=_or_none(job.outputs) or (),
+        relevance=relevance,
+        directions=[Direction(**each) for each in directions or ()],
+        bases=[Function(**each) for each in bases or ()],
+        outputs=outputs or (),
+        damaged=list(dict.fromkeys(damaged)),
     )
 
 
-def _or_none(read: Callable[[], Any]) -> Any:
-    """Return the result of ``read``, or None if the model cannot be read; the page then leaves this part out."""
+def _or_none(read: Callable[[], Any], damaged: list[str]) -> Any:
+    """Return the result of ``read``, or None if the model cannot be read; the error is then added to ``damaged``."""
     try:
         return read()
-    except PartirvmError:
+    except PartirvmError as error:
+        damaged.append(str(error))
         return None

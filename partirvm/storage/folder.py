@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, Self, cast
@@ -98,10 +99,10 @@ class Folder(Protocol):
 
 
 def read_json(folder: Folder, name: str) -> dict[str, Any]:
-    """Read and verify a JSON object that was written by ``to_json``.
+    """Read and verify a JSON object that was written by ``to_json`` for this name.
 
-    Raises ``MissingDataError`` if the object does not exist, ``CutShortError`` if the object is truncated, and
-    ``FormatError`` if the object is damaged in another way.
+    Raises ``MissingDataError`` if the object does not exist, ``CutShortError`` if a killed writer left only its
+    beginning, and ``FormatError`` if the object is damaged in another way or was written for another name.
     """
     place = f"{folder.location}/{name}"
     try:
@@ -111,22 +112,70 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
         raise MissingDataError(f"{folder.location}: {name} is missing") from error
     try:
         value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        if not data.endswith(END):
+        del value["size"]
+        whole = value.pop("check") == digest(value)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        if _is_cut_short(name, data):
             raise CutShortError(f"{place}: damaged, its end is missing") from error
-        raise FormatError(f"{place}: damaged, not JSON: {error}") from error
-    if not isinstance(value, dict) or value.pop("check", None) != digest(value):
+        raise FormatError(f"{place}: damaged, not an object of partirvm: restore or remove the file") from error
+    if not whole:
         raise FormatError(f"{place}: damaged, its content does not match its checksum: restore the file")
-    return value
+    if (own := value.pop("object", None)) != name:
+        raise FormatError(f"{place}: this file was moved or copied from {own}: restore or remove it")
+    return cast(dict[str, Any], value)
 
 
-def to_json(value: dict[str, Any]) -> bytes:
-    """Serialise a JSON object for storage. The key ``check`` holds a checksum of the content."""
-    return json.dumps({**value, "check": digest(value)}, indent=1).encode()
+def to_json(name: str, value: dict[str, Any]) -> bytes:
+    """Serialise a JSON object for storage under this name.
+
+    ``check`` is a checksum of name and content, and ``size`` the number of bytes after its own line.
+    """
+    rest = json.dumps({**value, "check": digest({"object": name, **value})}, indent=1)[1:]
+    return b"%s%d,%s" % (_head(name), len(rest), rest.encode())
 
 
-END = b"\n}"
-"""The last bytes of every object written by ``to_json``. These bytes occur nowhere else in an object."""
+def _head(name: str) -> bytes:
+    return f'{{\n "object": {json.dumps(name)},\n "size": '.encode()
+
+
+def _is_cut_short(name: str, data: bytes) -> bool:
+    """Return True if the data are the beginning of an object of this name; False for anything else, e.g. garbage."""
+    head = _head(name)
+    if not data.startswith(head):
+        return head.startswith(data)
+    size, comma, rest = data.removeprefix(head).partition(b",")
+    return size.isdigit() and len(rest) < int(size) if comma else not size.strip(b"0123456789")
+
+
+def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
+    """Return the numbers of the objects ``000001.json``, ``000002.json``, … of a series, without gap.
+
+    ``first`` is the first number, or None for the lowest that exists. Raises ``MissingDataError`` with the first
+    missing number.
+    """
+    found = listed_numbers(folder, series)
+    there = set(found)
+    for number in range(found[0] if first is None else first, found[-1]) if found else ():
+        if number not in there and not folder.exists(numbered(series, number)):  # a listing may miss a new object
+            raise MissingDataError(
+                f"{folder.location}: {numbered(series, number)} is missing, but {numbered(series, found[-1])} exists: "
+                "restore the missing file, or remove the other if it was added by hand"
+            )
+        there.add(number)
+    return sorted(there)
+
+
+NUMBERED = re.compile(r"(?!0{6}\.)([0-9]{6}|[1-9][0-9]{6,})\.json")
+
+
+def listed_numbers(folder: Folder, series: str) -> list[int]:
+    """Return the numbers of the listed objects of a series in increasing order, with gaps."""
+    return sorted(int(name[:-5]) for name in folder.list(series) if NUMBERED.fullmatch(name))
+
+
+def numbered(series: str, number: int, suffix: str = "") -> str:
+    """Return the name of an object of a series of numbered objects."""
+    return f"{series}/{number:06d}{suffix}.json"
 
 
 def digest(value: Any) -> str:

@@ -12,7 +12,7 @@ number; only one of several processes can succeed. A process may take the lease 
   (``storage.process_identity``); or
 - has written no heartbeat for 15 s (``EXPIRY``), because the process hangs or the machine sleeps or is disconnected.
   Clocks of machines may differ. Therefore the heartbeat file is also watched for a moment, or for the full 15 s if the
-  holder's clock is ahead.
+  clocks do not show that the holder is silent (``Watch``).
 
 **Guarantee.** A process that was frozen for an hour can still write the object that it was about to write. The lease
 makes such writes void. Every important object carries the epoch of its writer in its name or content, is created
@@ -26,23 +26,25 @@ A folder that replaces another folder continues the epochs of the old folder (``
 Everything that writers of the old folder write later is void. If a folder restarts at epoch 1, the *token* of each
 claim distinguishes claims with the same number.
 
+Objects written under a lease also carry the *token* of its claim, so that an object of another folder is detected.
+
 On file systems without links a claim may be truncated (``storage.local_folder``). In this case the writer of the claim
 was killed: the next epoch is free, and the truncated claim has no marks.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from partirvm.errors import CutShortError, FormatError, LeaseError, LeaseLostError, MissingDataError
-from partirvm.storage.folder import Folder, read_json, storing, to_json
+from partirvm.errors import CutShortError, FormatError, LeaseError, LeaseLostError, MissingDataError, PartirvmWarning
+from partirvm.storage.folder import Folder, numbered, numbers, read_json, storing, to_json
 from partirvm.storage.process_identity import Process
 
 BEAT = 3.0
@@ -92,11 +94,50 @@ class Holder:
         """Return True if the holder appears alive at a single check; wrong if the clocks differ too much."""
         return not self.gone and time.time() - self.last_beat < timing.expiry
 
+    def ahead(self, timing: Timing = TIMING) -> bool:
+        """Return True if the holder's clock is so far ahead that a single check shows nothing."""
+        return self.last_beat - time.time() > timing.expiry
+
+
+@dataclass
+class Watch:
+    """What this process has seen of the heartbeats of a holder: the last one, since when, and whether it was new."""
+
+    _seen: tuple[int, int] | None = None
+    _since: float = 0.0
+    _moved: bool = False
+
+    def gone(self, last: Holder, timing: Timing = TIMING) -> bool | None:
+        """Return True if the holder no longer holds the lease, False if it is alive, and None if it must be watched for
+        longer. Each call adds what ``last``, just read, shows.
+        """
+        now = time.monotonic()
+        if (last.epoch, last.beat) != self._seen:
+            self._moved = self._seen is not None  # the holder is alive, whatever its clock shows
+            self._seen, self._since = (last.epoch, last.beat), now
+        if last.gone or now - self._since >= term(last, timing):
+            return True
+        return False if self._moved or (last.process.local and last.alive(timing)) else None
+
+    def held(self, folder: Folder, last: Holder | None, timing: Timing = TIMING) -> bool:
+        """Return True if a holder, just read, appears alive. Waits for a heartbeat only if its clock is ahead."""
+        while last is not None:
+            gone = self.gone(last, timing)
+            if gone is not None or not last.ahead(timing):
+                return last.alive(timing) if gone is None else not gone
+            time.sleep(min(timing.beat / 10, 0.2))
+            last = holder(folder, last.epoch)
+        return False
+
+
+def term(last: Holder, timing: Timing) -> float:
+    """Return the seconds without a new heartbeat after which a watched holder counts as gone."""
+    return timing.expiry if last.alive(timing) else 1.5 * timing.beat
+
 
 def epochs(folder: Folder) -> list[int]:
-    """Return all epochs so far, in increasing order."""
-    found = (re.fullmatch(r"(\d{6,})\.json", name) for name in folder.list("lease"))
-    return sorted(int(match[1]) for match in found if match)
+    """Return all epochs so far, in increasing order. Raises ``MissingDataError`` if one is missing between others."""
+    return numbers(folder, "lease")
 
 
 def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
@@ -130,22 +171,29 @@ def token_of(folder: Folder, epoch: int) -> str:
     return str(read_json(folder, _name(epoch))["token"]) if epoch else ""
 
 
-def limits(folder: Folder, series: str) -> list[tuple[int, tuple[int, int]]]:
-    """Return, for each epoch, the position of a series of objects at the time of the claim; truncated claims are
-    omitted.
-    """
-    found: list[tuple[int, tuple[int, int]]] = []
+def claims(folder: Folder) -> dict[int, dict[str, Any]]:
+    """Return the claim of each epoch; truncated claims are omitted."""
+    found: dict[int, dict[str, Any]] = {}
     for epoch in epochs(folder):
         try:
-            mark = read_json(folder, _name(epoch))["marks"].get(series, [0, 0])
+            found[epoch] = read_json(folder, _name(epoch))
         except CutShortError:
             continue
         except MissingDataError:
             if _claim_removed(folder, epoch):
-                return limits(folder, series)
+                return claims(folder)
             raise
-        found.append((epoch, (int(mark[0]), int(mark[1]))))
     return found
+
+
+def limits(
+    folder: Folder, series: str, held: dict[int, dict[str, Any]] | None = None
+) -> list[tuple[int, tuple[int, int]]]:
+    """Return, for each epoch, the position of a series of objects at the time of the claim; ``held`` are the claims, if
+    they have been read.
+    """
+    held = claims(folder) if held is None else held
+    return [(epoch, tuple(claim["marks"].get(series, (0, 0)))) for epoch, claim in held.items()]
 
 
 def _claim_removed(folder: Folder, epoch: int) -> bool:
@@ -158,33 +206,46 @@ def valid(epoch: int, position: Any, limits: list[tuple[int, Any]]) -> bool:
     return all(epoch >= later or position <= mark for later, mark in limits)
 
 
-def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0, timing: Timing = TIMING) -> Lease:
+def acquire(
+    folder: Folder,
+    marks: Callable[[], Marks],
+    *,
+    patience: float = 0.0,
+    timing: Timing = TIMING,
+    watch: Watch | None = None,
+) -> Lease:
     """Take the lease; a thread writes heartbeats until the lease is released or this process ends.
 
     ``marks`` is called when the old holder is certainly gone. If the holder is alive, the function waits up to
-    ``patience`` seconds for the release. Raises ``LeaseError`` if the holder is still alive after this time, and
-    ``StorageError`` if the store does not support leases.
+    ``patience`` seconds for the release. A holder on another machine is watched until it writes a heartbeat or counts
+    as gone, with a ``PartirvmWarning`` that says so; ``watch`` is what the caller has seen of it.
+
+    Raises ``LeaseError`` if the holder is still alive after this time, and ``StorageError`` if the store does not
+    support leases.
     """
     with storing(folder.location):
         folder.require_exclusive()
-        began = time.monotonic()
-        watched, since, moved = None, began, False
+        began, watch, warned = time.monotonic(), watch or Watch(), False
         while True:
-            last, now = holder(folder), time.monotonic()
-            if last is not None and (last.epoch, last.beat) != watched:
-                moved = watched is not None  # the heartbeat changed: the holder is alive, whatever its clock shows
-                watched, since = (last.epoch, last.beat), now
-            quiet, silent = now - since, last is not None and not last.alive(timing)
-            if last is None or last.gone or quiet >= timing.expiry or (silent and quiet >= 1.5 * timing.beat):
+            last = holder(folder)
+            gone = last is None or watch.gone(last, timing)
+            if last is None or gone:
                 with suppress(FileExistsError):  # another process was faster
                     return _claim(folder, 1 if last is None else last.epoch + 1, marks(), timing)
-            elif (moved or not silent) and now - began >= patience:
+            elif gone is None and not warned:
+                warned = True
+                warnings.warn(
+                    f"{folder.location}: waiting up to {term(last, timing):g} s for a heartbeat of {last.process}, "
+                    "which holds this folder; without a heartbeat this process takes over",
+                    PartirvmWarning,
+                    stacklevel=2,
+                )
+            elif gone is False and time.monotonic() - began >= patience:
                 raise LeaseError(
                     f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait until "
                     "this process ends, or abort the job"
                 )
-            else:
-                time.sleep(min(timing.beat / 10, 0.2))
+            time.sleep(min(timing.beat / 10, 0.2))
 
 
 def succeed(folder: Folder, epoch: int, *, timing: Timing = TIMING) -> Lease:
@@ -200,7 +261,7 @@ def _claim(folder: Folder, epoch: int, marks: Marks, timing: Timing) -> Lease:
     """Create the file of a claim. Raises ``FileExistsError`` if another process was faster."""
     token = uuid.uuid4().hex
     claim = {"epoch": epoch, "token": token, **Process.this().to_json(), "time": time.time(), "marks": marks}
-    folder.create(_name(epoch), to_json(claim))
+    folder.create(_name(epoch), to_json(_name(epoch), claim))
     return Lease(folder, epoch, token, timing)
 
 
@@ -208,8 +269,7 @@ class Lease:
     """An epoch of the lease that this process holds. Use the object as a context manager, or call ``release``."""
 
     def __init__(self, folder: Folder, epoch: int, token: str, timing: Timing) -> None:
-        self.epoch = epoch
-        self.token = token
+        self.epoch, self.token = epoch, token
         self._folder, self._timing = folder, timing
         self._ended = threading.Event()
         self._lost = self._released = False
@@ -242,7 +302,7 @@ class Lease:
             return False
         try:
             return bool(read_json(self._folder, _name(self.epoch))["token"] == self.token)
-        except (MissingDataError, FormatError, KeyError):
+        except (MissingDataError, FormatError):
             return False
 
     def stop(self) -> None:
@@ -260,7 +320,8 @@ class Lease:
             place = folder or self._folder
             if folder is not None or self._holds():
                 with storing(place.location):
-                    place.write(_name(self.epoch, ".over"), to_json({"time": time.time()}))
+                    name = _name(self.epoch, ".over")
+                    place.write(name, to_json(name, {"time": time.time()}))
 
     def __enter__(self) -> Lease:
         return self
@@ -277,8 +338,9 @@ class Lease:
                 if not self._holds():
                     self._lost = True
                     return
-                self._folder.write(_name(self.epoch, ".beat"), to_json({"beat": beat, "time": time.time()}))
+                name = _name(self.epoch, ".beat")
+                self._folder.write(name, to_json(name, {"beat": beat, "time": time.time()}))
 
 
 def _name(epoch: int, suffix: str = "") -> str:
-    return f"lease/{epoch:06d}{suffix}.json"
+    return numbered("lease", epoch, suffix)

@@ -15,6 +15,10 @@ NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EOPNOT
 """The error numbers of ``os.link`` on a disk without hard links."""
 
 
+READS = 5
+"""Maximum number of reads of a file that is replaced during each read."""
+
+
 @contextmanager
 def replacing(path: Path, part: Path | None = None) -> Iterator[Path]:
     """Replace ``path`` by a new file or folder. The caller writes to the yielded hidden name, which is renamed on exit.
@@ -69,13 +73,21 @@ class LocalFolder:
         self.location, self._root = location, Path(path)
 
     def read(self, name: str, most: int | None = None) -> bytes:
-        """Return the bytes of the file, at most the first ``most``."""
-        try:
-            with self._path(name).open("rb") as file:
-                size = os.fstat(file.fileno()).st_size  # read() would allocate all that it is allowed to read
-                return file.read(size if most is None else min(size, most))
-        except NotADirectoryError as error:
-            raise FileNotFoundError(errno.ENOENT, "no such file", str(self._path(name))) from error
+        """Return the bytes of the file, at most the first ``most``. On a network disk a file may be replaced while it
+        is read: it is read again.
+        """
+        left = READS
+        while True:
+            left -= 1
+            try:
+                with self._path(name).open("rb") as file:
+                    size = os.fstat(file.fileno()).st_size  # read() would allocate all that it is allowed to read
+                    return file.read(size if most is None else min(size, most))
+            except NotADirectoryError as error:
+                raise FileNotFoundError(errno.ENOENT, "no such file", str(self._path(name))) from error
+            except OSError as error:
+                if error.errno != errno.ESTALE or not left:
+                    raise
 
     def write(self, name: str, data: bytes) -> None:
         """Write a hidden file, flush it, and rename it to the final name."""

@@ -4,10 +4,9 @@
     models/000002-000007.json      its pointer: the group is complete
 
 A group is written under a new name and flushed. Its pointer is then created exclusively and never replaced. It contains
-``name``, ``seal``, the digest of the group (``storage.sealed``), and ``token``, that of the lease of the writer. Hence
-groups and pointers that changed places or come from another folder are found. The pointer
-with the greatest (epoch, number) determines the group to use. Pointers that a process wrote after losing its lease are
-ignored (``storage.lease``).
+``seal``, the digest of the group (``storage.sealed``), and ``token``, that of the lease of the writer. Hence groups and
+pointers that changed places or come from another folder are found. The pointer with the greatest (epoch, number)
+determines the group to use. Pointers that a process wrote after losing its lease are ignored (``storage.lease``).
 
 Old groups are removed, pointer first, when enough newer complete groups exist. At least two groups are kept, for three
 reasons: other processes may still read the previous group; the last group may be damaged; and a process that is losing
@@ -23,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from partirvm.errors import FormatError, MissingDataError, StorageError
+from partirvm.errors import CutShortError, FormatError, MissingDataError, StorageError
 from partirvm.storage.folder import Folder, read_json, storing, to_json
 from partirvm.storage.lease import Lease, limits, token_of, valid
 
@@ -71,8 +70,9 @@ class Snapshots:
                 self._folder.flush(name)
                 if lease is not None:
                     lease.check()
-                own = {"name": name, "seal": seal, "token": "" if lease is None else lease.token}
-                self._folder.create(f"{name}.json", to_json({"time": time.time(), **(about or {}), **own}))
+                own = {"seal": seal, "token": "" if lease is None else lease.token}
+                pointer = {"time": time.time(), **(about or {}), **own}
+                self._folder.create(f"{name}.json", to_json(f"{name}.json", pointer))
             if lease is not None:
                 lease.check()
         except BaseException as error:
@@ -86,16 +86,18 @@ class Snapshots:
         return name
 
     def newest(self) -> Iterator[Snapshot]:
-        """Yield all complete groups, newest first, including groups with truncated pointers of killed writers."""
+        """Yield all complete groups, newest first, including groups with damaged pointers."""
         for position in reversed(self._positions()):
             name, about = self._name(position), None
             try:
                 found = read_json(self._folder, f"{name}.json")
                 token = token_of(self._folder, position[0])
-                if (found.get("name"), found.get("token")) == (name, token) and isinstance(found.get("seal"), str):
+                if found.get("token") == token and isinstance(found.get("seal"), str):
                     about = found
             except MissingDataError:
                 continue  # the group was removed meanwhile, because newer groups exist
+            except CutShortError:
+                continue  # its writer was killed on a file system without links: the group was never published
             except FormatError:
                 pass
             yield Snapshot(name, position, about)

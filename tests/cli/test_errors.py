@@ -155,7 +155,7 @@ def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     shutil.copy(folder / "changed.zarr" / "X" / "c" / "1" / "0", folder / "changed.zarr" / chunk)
     _edit(folder / "newer.zarr" / "zarr.json", lambda found: found["attributes"].update(format=99))
     shutil.copytree(tour.job, folder / "newjob")
-    (folder / "newjob" / "spec.json").write_bytes(to_json({"format": 99}))
+    (folder / "newjob" / "spec.json").write_bytes(to_json("spec.json", {"format": 99}))
     places = {path.name.removesuffix(".zarr"): str(path) for path in folder.iterdir()}
     (folder / "empty").mkdir()
     return {**places, "train": tour.train, "test": tour.test, "job": tour.job, "folder": str(folder / "empty")}
@@ -250,3 +250,22 @@ def test_rows_far_away_are_warned_of(tour, desk, cli):
     status, _, err = cli("predict", tour.job, "far.zarr", "p.csv", "--quiet")
     assert status == 0
     assert "partirvm: warning: 1 of 2 rows are far from every relevance vector" in err
+
+
+@pytest.mark.parametrize("part", ["models/0*/mean/c/0", "specs/0*/zarr.json"])
+def test_a_report_says_what_is_missing(tour, cli, tmp_path, part):
+    """It is written with the rest; the page, its JSON and the error name the damaged part, once."""
+    job, page = tmp_path / "job", tmp_path / "page.html"
+    shutil.copytree(tour.job, job)
+    damaged = max(job.glob(part))
+    damaged.write_bytes(b"\0" * 9)
+    status, _, err = cli("report", str(job), str(page))
+    assert status == 2
+    assert err.count(damaged.parents[part.count("/") - 2].name) == 1
+    assert f"{page} is written" in err
+    text = page.read_text()
+    assert "What is missing" in text
+    assert text.count(str(job / part.partition("/")[0])) == 1
+    assert cli("report", str(job), str(tmp_path / "page.json"))[0] == 2
+    (said,) = json.loads((tmp_path / "page.json").read_text())["damaged"]
+    assert str(job) in said

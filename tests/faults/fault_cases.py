@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -617,3 +618,75 @@ def mother(folder):
     finally:
         process.kill()
         process.communicate()
+
+
+WRITES = {"os.rename", "os.link", "os.remove", "os.rmdir", "os.mkdir"}
+"""Audit events of file operations that change a folder; an opening for writing is one, too."""
+
+
+def crash(work, folder, point, reads=False, **arguments):
+    """Call a function of this module; at the ``point``-th file operation below ``folder`` this process is killed.
+
+    Returns the number of operations if there are fewer. With ``reads`` openings for reading count as well.
+    """
+    numbers, done = itertools.count(1), [0]
+
+    def hook(event, given):
+        counts = event in WRITES or (event == "open" and (reads or _writes(given)))
+        if counts and str(given[0]).startswith(folder):
+            done[0] = number = next(numbers)
+            if number == point:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+    globals()[work](**arguments)
+    return done[0]
+
+
+def _writes(given):
+    _, mode, flags = given
+    return bool(flags & (os.O_WRONLY | os.O_RDWR)) if isinstance(flags, int) else bool(set(mode or "r") & set("wxa+"))
+
+
+def carry_on_network_disk(job, **options):
+    """As ``carry``, where links are refused: a kill between the two steps of a write leaves half of an object."""
+    from partirvm.storage import local_folder
+
+    really = os.link
+
+    def refuse(source, target):
+        if str(source).endswith(".part"):  # Zarr's own files end in .partial: without links it writes no group at all
+            raise OSError(errno.ENOTSUP, "links are refused")
+        really(source, target)
+
+    def write(path, data, mode):
+        with path.open(mode) as file:
+            file.write(data[: len(data) // 2])
+            file.flush()
+            sys.audit("open", str(path), "w", os.O_WRONLY)  # one more point to crash at
+            file.write(data[len(data) // 2 :])
+
+    os.link, local_folder._write = refuse, write
+    return carry(job, **options)
+
+
+def carry_learning_again(job, **options):
+    """As ``carry``; the kernel is learned again whenever there are more vectors than centres of the last learning."""
+    from partirvm.strategies import relearning
+
+    relearning.due = lambda problem, options, fit, centres: fit.n_vectors > centres
+    return carry(job, **options)
+
+
+def predict_there(job, data, output):
+    """Predict DATA with a job."""
+    from partirvm import predict
+
+    predict.predict(job, data, output)
+
+
+def evaluate_there(job, data, output):
+    """Score a job with DATA; the scores are written to a file."""
+    from partirvm import predict
+
+    Path(output).write_text(json.dumps(predict.evaluate(job, data)))

@@ -166,7 +166,7 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
         (f"events/{last}", {**event, "changes": {"basis": "own_code:basis"}}),
     ):
         whole = folder.read(name)
-        folder.write(name, to_json(value))
+        folder.write(name, to_json(name, value))
         with pytest.raises(UsageError, match="own_code:"):
             open_job(job).resume(max_rounds=2)
         folder.write(name, whole)
@@ -177,7 +177,8 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     for each in (job / "checkpoints").iterdir():
         folder.remove(f"checkpoints/{each.name}")
     save_checkpoint({**value, "state": state}, group)
-    folder.write(f"checkpoints/{pointer.name}", to_json({"history": 1, "final": False, "rows": 120}))
+    name, about = f"checkpoints/{pointer.name}", {"history": 1, "final": False, "rows": 120}
+    folder.write(name, to_json(name, about))
     with pytest.raises(UsageError, match="own_code:kernel"):
         load_checkpoint(group)
     resumed = open_job(job).resume(max_rounds=2)

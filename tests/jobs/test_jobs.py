@@ -485,7 +485,8 @@ def test_who_was_fenced_off_removes_nothing(data, tmp_path):
             held = store.holder()
             folder = open_folder(place)
             if held.epoch == 1:
-                folder.write("lease/000002.json", to_json({**read_json(folder, "lease/000001.json"), "epoch": 2}))
+                claim = {**read_json(folder, "lease/000001.json"), "epoch": 2}
+                folder.write("lease/000002.json", to_json("lease/000002.json", claim))
 
     with pytest.raises(LeaseError, match="taken over"):
         jobs.fit(data, place, ASKED, watcher=Robbed())

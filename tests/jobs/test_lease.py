@@ -9,17 +9,22 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from processes import running
 from reference import QUICK, model
 from waiting import Clock, stopped, wait_for
 
-from partirvm.errors import LeaseError, LeaseLostError
+from partirvm import ingest
+from partirvm.errors import LeaseError, LeaseLostError, PartirvmWarning
+from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
+from partirvm.jobs.submission import create
+from partirvm.options import Request
 from partirvm.storage import lease, open_folder
 from partirvm.storage import process_identity as process
 from partirvm.storage.folder import to_json
-from partirvm.storage.lease import EXPIRY, TIMING, Timing, holder, limits, valid
+from partirvm.storage.lease import EXPIRY, TIMING, Timing, claims, holder, limits, valid
 from partirvm.storage.local_folder import LocalFolder
 from partirvm.storage.process_identity import Process, started
 
@@ -107,31 +112,92 @@ def test_a_number_that_was_given_to_another_process(tmp_path):
     me = Process.this().to_json()
     claim = {"epoch": 2, **me, "time": time.time(), "marks": {}}
     folder = open_folder(str(tmp_path / "job"))
-    folder.create("lease/000002.json", to_json(claim))
+    folder.create("lease/000002.json", to_json("lease/000002.json", claim))
     with pytest.raises(LeaseError):
         store.acquire()
     claim["began"] = "12345"
-    folder.write("lease/000002.json", to_json(claim))
+    folder.write("lease/000002.json", to_json("lease/000002.json", claim))
     with store.acquire() as lease:
         assert lease.epoch == 3
 
 
+@pytest.mark.parametrize("ahead", [0.0, 3600.0])
 @pytest.mark.parametrize("change", ["host", "space"])
-def test_elsewhere_only_silence_tells(tmp_path, clock, change):
-    """Another host, or this one before a reboot or in another container: after the expiry, not before."""
+def test_elsewhere_only_silence_tells(tmp_path, clock, change, ahead):
+    """Another host, or this one before a reboot or in another container: after the expiry, not before, whatever its
+    clock shows; who asks without patience waits too, and is told so."""
     store = JobStore.create(tmp_path / "job", {})
     folder = open_folder(str(tmp_path / "job"))
-    claim = {"epoch": 1, **Process.this().to_json(), "pid": 1, "began": "1", "time": clock.now, "marks": {}}
-    folder.create("lease/000001.json", to_json({**claim, change: "elsewhere"}))
-    with pytest.raises(LeaseError, match="in use by process 1"):
-        store.acquire(timing=QUICK)
-    assert clock.naps == 0
+    claim = {"epoch": 1, "token": "", **Process.this().to_json(), "pid": 1, "began": "1", "marks": {}}
+    claim["time"] = clock.now + ahead
+    folder.create("lease/000001.json", to_json("lease/000001.json", {**claim, change: "elsewhere"}))
     began = clock.now
-    with store.acquire(timing=QUICK, patience=10) as mine:
-        assert mine.epoch == 2
+    with pytest.warns(PartirvmWarning, match=r"waiting up to 1\.5 s.*process 1 on ") as said:
+        mine = store.acquire(timing=QUICK)
+    assert (mine.epoch, len(said)) == (2, 1)
+    mine.release()
     assert QUICK.expiry <= clock.now - began < QUICK.expiry + QUICK.beat
 
 
+def test_a_living_holder_elsewhere_is_not_waited_for(tmp_path, monkeypatch):
+    """Its next sign of life tells, an hour ahead or not: who asks without patience is refused then."""
+    store = JobStore.create(tmp_path / "job", {})
+    folder = open_folder(str(tmp_path / "job"))
+
+    def live(now):
+        if now - began > 0.07:
+            name = "lease/000001.beat.json"
+            folder.write(name, to_json(name, {"beat": 1, "time": now + 3600}))
+
+    clock = Clock(on_nap=live)
+    monkeypatch.setattr(lease, "time", clock)
+    began = clock.now
+    claim = {
+        "epoch": 1,
+        "token": "",
+        **Process.this().to_json(),
+        "host": "elsewhere",
+        "time": began + 3600,
+        "marks": {},
+    }
+    folder.create("lease/000001.json", to_json("lease/000001.json", claim))
+    with pytest.warns(PartirvmWarning, match="waiting"), pytest.raises(LeaseError, match="in use by process"):
+        store.acquire(timing=QUICK)
+    assert clock.now - began <= QUICK.beat
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_the_status_of_a_holder_whose_clock_is_ahead(tmp_path, monkeypatch, alive):
+    """Its heartbeats are watched: it runs if they go on, and is interrupted if they have stopped. A reader that looks
+    again need not watch again."""
+    store = JobStore.create(tmp_path / "job", {})
+    folder = open_folder(str(tmp_path / "job"))
+    with store.acquire():
+        store.record({"event": "queued"})
+        store.record({"event": "running", "history": 0})
+    folder.remove("lease/000001.over.json")
+
+    def live(now):
+        name = "lease/000001.beat.json"
+        folder.write(name, to_json(name, {"beat": 1 + alive * int(now - began), "time": now + 3600}))
+
+    clock = Clock(on_nap=live)
+    monkeypatch.setattr(lease, "time", clock)
+    began = clock.now
+    live(began)
+    stamps = {"object", "size", "check"}
+    claim = json.loads((tmp_path / "job" / "lease" / "000001.json").read_text())
+    claim = {key: value for key, value in claim.items() if key not in stamps} | {"host": "elsewhere"}
+    folder.write("lease/000001.json", to_json("lease/000001.json", claim))
+    watcher = JobStore(tmp_path / "job")
+    assert watcher.state().status is (Status.RUNNING if alive else Status.INTERRUPTED)
+    took = clock.now - began
+    assert took <= 2 if alive else EXPIRY <= took < EXPIRY + 1
+    assert watcher.state().status is (Status.RUNNING if alive else Status.INTERRUPTED)
+    assert clock.now - began == took
+
+
+@pytest.mark.filterwarnings("ignore:.*waiting up to")
 @pytest.mark.parametrize(("ahead", "silence"), [(-3600.0, 0.6), (3600.0, 1.0)])
 def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ahead, silence):
     """Its signs of life are an hour old, or an hour ahead, but they go on. Silent for 1.5 beats where its clock says so
@@ -144,13 +210,13 @@ def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ah
         if beats[-1] + timing.beat <= now - began <= lives:
             beats.append(now - began)
             life = {"beat": len(beats), "time": now + ahead}
-            folder.write("lease/000001.beat.json", to_json(life))
+            folder.write("lease/000001.beat.json", to_json("lease/000001.beat.json", life))
 
     clock = Clock(on_nap=live)
     monkeypatch.setattr(lease, "time", clock)
     began = clock.now
     claim = {"epoch": 1, **Process.this().to_json(), "host": "elsewhere", "time": clock.now + ahead, "marks": {}}
-    folder.create("lease/000001.json", to_json(claim))
+    folder.create("lease/000001.json", to_json("lease/000001.json", claim))
     with store.acquire(timing=timing, patience=60) as mine:
         assert mine.epoch == 2
     assert len(beats) > 15
@@ -290,7 +356,9 @@ def test_what_is_valid():
     assert valid(5, (5, 1), marks)
 
 
-@pytest.mark.parametrize("torn", [b"", b"{", b'{\n "epoch": 2,\n "marks": {\n  "events": ['])
+@pytest.mark.parametrize(
+    "torn", [b"", b"{", b'{\n "object": "lease/000002.json",\n "size": 99,\n "epoch": 2,\n "marks": {']
+)
 def test_a_claim_cut_short_never_took_effect(place, clock, torn):
     """Its writer was killed where nothing can be linked: the next epoch is free at once, and its marks are none."""
     store, folder = JobStore.create(place, {}), open_folder(place)
@@ -318,7 +386,9 @@ def test_a_claim_that_is_taken_away_while_it_is_read(tmp_path, monkeypatch, look
 
     def overwritten(self, name):
         if name == "lease/000001.json" and self.exists(name):
-            self.write("lease/000002.json", read(self, name))
+            stamps = {"object", "size", "check"}
+            claim = {key: value for key, value in json.loads(read(self, name)).items() if key not in stamps}
+            self.write("lease/000002.json", to_json("lease/000002.json", {**claim, "epoch": 2}))
             self.remove(name)
         return read(self, name)
 
@@ -366,7 +436,35 @@ def test_a_lost_lease_is_told_by_the_thread(tmp_path):
     store = JobStore.create(tmp_path / "job", {})
     lease = store.acquire(timing=QUICK)
     claim = {"epoch": 2, **Process.this().to_json(), "time": time.time(), "marks": {}}
-    open_folder(str(tmp_path / "job")).create("lease/000002.json", to_json(claim))
+    open_folder(str(tmp_path / "job")).create("lease/000002.json", to_json("lease/000002.json", claim))
     wait_for(lambda: lease.lost)
     with pytest.raises(LeaseLostError, match="epoch 2"):
         lease.check()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("verb", ["resume", "fit", "abort", "wait"])
+def test_commands_take_over_from_the_dead_on_another_host(tmp_path, verb):
+    """Killed on a host whose clock is an hour ahead: each command watches its lease for 15 s, says so, and goes on."""
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    data, job = str(tmp_path / "d.zarr"), str(tmp_path / "job")
+    ingest((X, X[:, 0]), data)
+    create(data, job, Request(gamma=0.5, strategy="working-set", partition_size=20, max_rounds=1), None, False)
+    store = JobStore(job)
+    with store.acquire():
+        store.record({"event": "running", "history": 0})
+    folder = open_folder(job)
+    folder.remove("lease/000001.over.json")
+    folder.remove("lease/000001.beat.json")
+    claim = {**claims(folder)[1], "host": "elsewhere", "pid": 123, "time": time.time() + 3600}
+    folder.write("lease/000001.json", to_json("lease/000001.json", claim))
+    arguments = {"fit": ["fit", data, job, "--overwrite", "--gamma", "1", "--max-rounds", "1"]}.get(verb, [verb, job])
+    said = subprocess.run(
+        [sys.executable, "-m", "partirvm", *arguments], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert said.returncode == (4 if verb == "wait" else 0), said.stderr
+    if verb in ("resume", "fit"):
+        assert "waiting up to 15 s for a heartbeat of process 123 on elsewhere" in said.stderr
+    expected = {"abort": Status.ABORTED, "wait": Status.INTERRUPTED}
+    assert JobStore(job).state().status is expected.get(verb, Status.DONE)

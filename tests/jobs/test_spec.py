@@ -93,7 +93,8 @@ def test_a_resume_decides_nothing_again(tmp_path, monkeypatch):
     for name in folder.list("events"):
         event = read_json(folder, f"events/{name}")
         if event["event"] == "plan":
-            folder.write(f"events/{name}", to_json({**event, "strategy": "none at all", "partition_size": -1}))
+            other = {**event, "strategy": "none at all", "partition_size": -1}
+            folder.write(f"events/{name}", to_json(f"events/{name}", other))
     monkeypatch.setattr(attempt, "resolve", None)
     job = open_job(tmp_path / "job").resume(max_rounds=4)
     assert job.wait(60) is Status.DONE, job.state().reason

@@ -219,7 +219,7 @@ def test_an_event_cut_short_at_the_end_is_ignored_and_skipped(place):
     """Empty or half of one; the next writer goes on behind it, and says so."""
     store = JobStore.create(place, {})
     folder = open_folder(place)
-    for torn in (b"", b'{"event": "no'):
+    for torn in (b"", b'{\n "object": "events/'):
         store = JobStore(place)
         store.record({"event": "note"})
         count = len(store.events())
@@ -237,7 +237,8 @@ def test_a_slow_writer_whose_event_was_taken_for_torn(place):
     store.record({"event": "note", "n": 1})
     folder.write("events/000002.json", b"")
     JobStore(place).record({"event": "note", "n": 3})
-    folder.write("events/000002.json", to_json({"event": "note", "time": 0, "epoch": 0, "n": 2}))
+    late = {"event": "note", "time": 0, "epoch": 0, "token": read_json(folder, "spec.json")["token"], "n": 2}
+    folder.write("events/000002.json", to_json("events/000002.json", late))
     assert [event["n"] for event in store.events()] == [1, 2, 3]
 
 
@@ -375,9 +376,9 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
     new = JobStore.create(place, {"run": 2}, overwrite=True)
     assert (new.lease.epoch, new.events(), new.has_model()) == (3, [], False)
     folder = open_folder(place)
-    folder.create("events/000001.json", to_json({"event": "failed", "time": 0, "epoch": 1}))
-    folder.create("models/000001-000009.json", to_json({"time": 0}))
-    folder.create("checkpoints/000001-000009.json", to_json({"time": 0}))
+    void = {"events/000001.json": {"event": "failed", "epoch": 1}, "models/000001-000009.json": {}}
+    for name, value in {**void, "checkpoints/000001-000009.json": {}}.items():
+        folder.create(name, to_json(name, {"time": 0, **value}))
     new.record({"event": "queued"})
     assert kinds(JobStore(place).events()) == ["queued"]
     assert not new.has_model()

@@ -348,7 +348,7 @@ def test_a_job_of_a_newer_format_or_none(tmp_path):
     """FormatError; MissingDataError; torn JSON is said to be damaged."""
     store = JobStore.create(str(tmp_path / "job"), {})
     spec = tmp_path / "job" / "spec.json"
-    spec.write_bytes(to_json({"format": 99}))
+    spec.write_bytes(to_json("spec.json", {"format": 99}))
     with pytest.raises(FormatError, match="format 99"):
         store.spec()
     spec.write_text("{")

@@ -33,8 +33,9 @@ from partirvm.errors import (
 )
 from partirvm.options import Request
 from partirvm.predict import prediction
-from partirvm.storage import destination
+from partirvm.storage import destination, open_folder
 from partirvm.storage import lease as lease_module
+from partirvm.storage.folder import read_json, to_json
 
 PARAMETERS = Request(
     gamma=0.3, partition_size=30, max_rounds=2, strategy="working-set", selection="error", noise="constant"
@@ -350,7 +351,8 @@ def test_one_that_was_taken_for_dead_ends(folder, tmp_path):
 
     def progress(done, total):
         if done == total:
-            (lease / "000002.json").write_bytes((lease / "000001.json").read_bytes())
+            claim = read_json(open_folder(lease.parent), "lease/000001.json")
+            (lease / "000002.json").write_bytes(to_json("lease/000002.json", claim))
 
     with pytest.raises(LeaseLostError, match="taken over"):
         prediction.predict(str(folder / "job"), str(folder / "d.zarr"), str(out), progress=progress)

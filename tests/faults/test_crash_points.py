@@ -1,0 +1,133 @@
+"""kill −9 at every file operation of a job: what is left behind is resumed to the bits of the undisturbed job.
+
+    python -m pytest -m slow -s tests/faults/test_crash_points.py     # prints the number of points
+
+``EVERY`` (environment, 1 if not given) tries each n-th operation only. A file operation is an opening for writing, a
+rename, a link, a removal or a new folder, below the folder of the job.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from fault_cases import (
+    assert_same_end,
+    carry,
+    carry_learning_again,
+    carry_on_network_disk,
+    crash,
+    evaluate_there,
+    predict_there,
+    queued,
+    rows,
+    wait_for,
+)
+
+from partirvm import ingest
+from partirvm.options import Request
+
+pytestmark = [pytest.mark.slow, pytest.mark.bits, pytest.mark.timeout(3600)]
+
+EVERY = int(os.environ.get("EVERY", "1"))
+
+KINDS = {
+    "incremental": (carry, Request(gamma=2.0, strategy="incremental", partition_size=150, max_rounds=2)),
+    "split-merge": (carry, Request(gamma=2.0, strategy="split-merge", partition_size=150)),
+    "without links": (
+        carry_on_network_disk,
+        Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=2),
+    ),
+    "learned again": (
+        carry_learning_again,
+        Request(gamma="learn-per-feature", strategy="working-set", partition_size=30, max_rounds=2),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """DATA to train on and to look at meanwhile."""
+    folder = tmp_path_factory.mktemp("small")
+    ingest(rows(500, 0), folder / "train.zarr", tile_rows=128)
+    ingest(rows(100, 1), folder / "test.zarr", tile_rows=32)
+    return str(folder / "train.zarr"), str(folder / "test.zarr")
+
+
+def killed_at(breeder, point, work, folder, **arguments):
+    """Whether the process was killed, and was not over before."""
+    child = breeder.call(crash, work=work.__name__, folder=str(folder), point=point, **arguments)
+    wait_for(lambda: child.gone, "the end of a process")
+    return not child.out.exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_killed_at_every_file_operation(breeder, small, tmp_path, capsys, kind):
+    """Resumed at once, to the model, history and reason of the undisturbed job."""
+    work, parameters = KINDS[kind]
+    whole = queued(small, tmp_path / "whole", parameters)
+    arguments = {"work": work.__name__, "folder": whole.location}
+    total = breeder.call(crash, point=0, job=whole.location, **arguments).end()
+    kernels = [line["kind"] for line in whole.state().history].count("kernel")
+    assert kernels > 1 if work is carry_learning_again else kernels == 0
+    killed = 0
+    for point in range(1, total + 1, EVERY):
+        store = queued(small, tmp_path / f"job{point}", parameters)
+        killed += killed_at(breeder, point, work, store.location, job=store.location)
+        store.state()
+        breeder.call(work, job=store.location, patience=0.0).end()
+        assert_same_end(store, whole)
+        store.discard()
+    assert killed > 0.9 * total / EVERY
+    with capsys.disabled():
+        print(f"\n{kind}: {killed} kills among {total} file operations, same bits after each")
+
+
+def test_a_prediction_killed_at_every_file_operation(breeder, small, tmp_path, capsys):
+    """The same command then writes the same bytes, and leaves nothing beside them."""
+    job = queued(small, tmp_path / "job", KINDS["incremental"][1]).location
+    breeder.call(carry, job=job).end()
+    (tmp_path / "whole").mkdir()
+    arguments = {"job": job, "data": small[0]}
+    whole = tmp_path / "whole" / "p.csv"
+    total = breeder.call(
+        crash, work="predict_there", folder=str(tmp_path), point=0, output=str(whole), **arguments
+    ).end()
+    killed, points = 0, range(1, total + 1, EVERY)
+    for point in points:
+        output = tmp_path / f"out{point}" / "p.csv"
+        output.parent.mkdir()
+        killed += killed_at(breeder, point, predict_there, tmp_path, output=str(output), **arguments)
+        breeder.call(predict_there, output=str(output), **arguments).end()
+        assert output.read_bytes() == whole.read_bytes()
+        assert [path.name for path in output.parent.iterdir()] == ["p.csv"]
+    assert killed > 0.9 * len(points)
+    with capsys.disabled():
+        print(f"\npredict: {killed} kills among {total} file operations, same bytes after each")
+
+
+def test_an_evaluation_killed_whenever_it_opens_a_file(breeder, small, tmp_path, capsys):
+    """Neither the job nor DATA change, and the same command then gives the same scores."""
+    job = queued(small, tmp_path / "job", KINDS["incremental"][1]).location
+    breeder.call(carry, job=job).end()
+
+    def files():
+        folders = Path(job), Path(small[1])
+        return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+    arguments, before = {"job": job, "data": small[1], "reads": True}, files()
+    whole = tmp_path / "whole.json"
+    total = breeder.call(crash, work="evaluate_there", folder=job, point=0, output=str(whole), **arguments).end()
+    killed, points = 0, range(1, total + 1, EVERY)
+    for point in points:
+        again = tmp_path / "again.json"
+        killed += killed_at(breeder, point, evaluate_there, job, output=str(again), **arguments)
+        assert not again.exists()
+        breeder.call(evaluate_there, job=job, data=small[1], output=str(again)).end()
+        assert again.read_text() == whole.read_text()
+        assert files() == before
+        again.unlink()
+    assert killed == len(points)
+    with capsys.disabled():
+        print(f"\nevaluate: {killed} kills among {total} openings, same scores after each")

@@ -1,0 +1,215 @@
+"""One file too many, one too few, or one under the name of another: a named error at once, or nothing changes.
+
+Every damage is tried with every reader of a finished job. A reader that does not return is a failure of the test's own
+time-out (30 s).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reference import model
+
+from partirvm.cli import main
+from partirvm.errors import PartirvmError
+from partirvm.jobs import Job
+from partirvm.jobs.store import JobStore
+from partirvm.storage import lease
+from partirvm.storage.local_folder import LocalFolder
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def finished(place: Path, seed: int = 0) -> JobStore:
+    """A job that was queued, run in two epochs and done, with two models and a request to abort."""
+    store = JobStore.create(place, {"parameters": {}, "data": "d.zarr", "validation": None})
+    store.record({"event": "queued"})
+    with store.acquire():
+        store.record({"event": "running", "history": 0})
+        store.save(model(seed))
+        store.checkpoint({"n": seed}, history=1)
+    store.request("abort", 1, "enough")
+    with store.acquire():
+        store.record({"event": "interrupted", "reason": "gone"})
+        store.record({"event": "running", "history": 0})
+        store.save(model(seed + 1))
+        store.record({"event": "done", "reason": "converged"})
+    return store
+
+
+def seen(store: JobStore) -> tuple:
+    """What readers of a job are told."""
+    state, holder = store.state(), store.holder()
+    assert holder is not None
+    return state, store.spec(), holder.epoch, np.asarray(store.model().mean).tobytes(), store.restore()
+
+
+def copy(source: str, target: str):
+    return lambda job, other: shutil.copyfile(job / source, job / target)
+
+
+def from_other(name: str):
+    return lambda job, other: shutil.copyfile(other / name, job / name)
+
+
+def write(name: str, data: bytes):
+    return lambda job, other: (job / name).write_bytes(data)
+
+
+def swap(one: str, two: str):
+    def swapped(job: Path, other: Path) -> None:
+        (job / one).rename(job / "aside")
+        (job / two).rename(job / one)
+        (job / "aside").rename(job / two)
+
+    return swapped
+
+
+LOUD = {
+    "an event far behind": copy("events/000002.json", "events/999999999999.json"),
+    "garbage far behind": write("events/999999999999.json", b"?"),
+    "a claim far behind": write("lease/999999999999.json", b""),
+    "a claim between is missing": lambda job, other: (job / "lease" / "000002.json").rename(job / "lease/000004.json"),
+    "garbage as the last event": write("events/000005.json", b"\x00\x01 garbage"),
+    "garbage behind the last event": write("events/000006.json", b"garbage"),
+    "zeros behind the last event": write("events/000006.json", bytes(300)),
+    "a claim as an event": copy("lease/000001.json", "events/000006.json"),
+    "an event again": copy("events/000005.json", "events/000006.json"),
+    "two events swapped": swap("events/000002.json", "events/000004.json"),
+    "two claims swapped": swap("lease/000001.json", "lease/000002.json"),
+    "an event as a claim": copy("events/000001.json", "lease/000003.json"),
+    "garbage as a claim": write("lease/000003.json", b"garbage"),
+    "an event as the request": copy("events/000001.json", "spec.json"),
+    "the first event of another job": from_other("events/000001.json"),
+    "an event of another job": from_other("events/000002.json"),
+    "a claim of another job": from_other("lease/000001.json"),
+    "the last claim of another job": from_other("lease/000002.json"),
+    "the request of another job": from_other("spec.json"),
+    "the last claim is cut": lambda job, other: cut(job / "lease" / "000002.json"),
+}
+
+QUIET = {
+    "an event of no kind of name": copy("events/000002.json", "events/000006.json.bak"),
+    "a number with one zero more": copy("events/000002.json", "events/0000006.json"),
+    "a pointer as a request to abort": copy("models/000002-000002.json", "control/abort-000001.json"),
+    "a hidden file of NFS": write("events/.nfs00000000001", b"removed, but open elsewhere"),
+    "an event cut short": lambda job, other: cut_copy(job / "events" / "000005.json", job / "events" / "000006.json"),
+    "an empty event": write("events/000006.json", b""),
+    "a heartbeat that is an event": copy("events/000002.json", "lease/000002.beat.json"),
+}
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def cut_copy(path: Path, target: Path) -> None:
+    """Write what a killed writer of ``target`` leaves: the first bytes of an object of that name."""
+    target.write_bytes(path.read_bytes().replace(path.name.encode(), target.name.encode())[:-20])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished job beside another finished job."""
+    folder = tmp_path_factory.mktemp("made")
+    finished(folder / "other", 5)
+    finished(folder / "job")
+    return folder
+
+
+@pytest.fixture
+def job(made: Path, tmp_path: Path) -> JobStore:
+    """Copies of both."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return JobStore(tmp_path / "job")
+
+
+@pytest.mark.parametrize("damage", LOUD)
+def test_a_named_error(job, tmp_path, damage):
+    """It names the folder of the job; the commands that look at the job end with status 2."""
+    LOUD[damage](tmp_path / "job", tmp_path / "other")
+    with pytest.raises(PartirvmError, match=str(tmp_path / "job")):
+        seen(JobStore(job.location))
+    assert main(["status", job.location]) == 2
+    assert main(["jobs", str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("damage", QUIET)
+def test_nothing_changes(job, tmp_path, damage):
+    """Readers are told the same."""
+    before = seen(job)
+    QUIET[damage](tmp_path / "job", tmp_path / "other")
+    assert repr(seen(JobStore(job.location))) == repr(before)
+
+
+def test_the_list_of_jobs_names_a_damaged_one(job, tmp_path, capsys):
+    """The others are listed."""
+    LOUD["an event far behind"](tmp_path / "job", tmp_path / "other")
+    assert main(["jobs", str(tmp_path), "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert ["000006.json is missing" in one.get("error", "") for one in listed] == [True, False]
+    assert listed[1]["status"] == "done"
+
+
+def test_writers_do_not_go_on_behind_a_gap(job, tmp_path):
+    """A stray number would become the last number of the next writer, and the mark of its claim."""
+    LOUD["an event far behind"](tmp_path / "job", tmp_path / "other")
+    with pytest.raises(PartirvmError, match=r"000006\.json is missing"):
+        job.acquire()
+    assert lease.epochs(job._folder) == [1, 2]
+
+
+def test_two_writers_killed_in_a_row(job, tmp_path):
+    """Where nothing can be linked each leaves the beginning of an event: the third one skips both."""
+    folder = tmp_path / "job" / "events"
+    cut_copy(folder / "000005.json", folder / "000006.json")
+    cut_copy(folder / "000005.json", folder / "000007.json")
+    with JobStore(job.location).acquire():
+        pass
+    fresh = JobStore(job.location)
+    with fresh.acquire():
+        fresh.record({"event": "queued"})
+    assert [event["event"] for event in JobStore(job.location).events()][-2:] == ["done", "queued"]
+    assert Job(job.location).store.events()[-1]["skips"] == [6, 7]
+
+
+def test_a_file_that_a_network_disk_replaces_while_it_is_read(job, monkeypatch):
+    """ESTALE: it is read again; if that goes on, the error names the file."""
+    before, read, stale = seen(job), Path.read_bytes, {"left": 2}
+
+    def replaced(path):
+        if path.name == "000003.json" and stale["left"]:
+            stale["left"] -= 1
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", replaced)
+    assert repr(seen(JobStore(job.location))) == repr(before)
+    assert stale["left"] == 0
+    stale["left"] = 999
+    with pytest.raises(PartirvmError, match=r"000003\.json: cannot be read: Stale"):
+        seen(JobStore(job.location))
+
+
+def test_a_listing_that_lags_behind(job, monkeypatch):
+    """A writer that is not shown the last event of another writer goes on behind it all the same, and readers wait."""
+    one, two, really = job, JobStore(job.location), LocalFolder.list
+    with one.acquire() as held:
+        one.record({"event": "note", "n": 1})
+        hidden = sorted((Path(job.location) / "events").iterdir())[-1].name
+
+        def lagging(self, name=""):
+            return [each for each in really(self, name) if each != hidden]
+
+        monkeypatch.setattr(LocalFolder, "list", lagging)
+        assert [event["event"] for event in two.events()][-1] == "done"
+        two.lease = held
+        two.record({"event": "note", "n": 2})
+        monkeypatch.setattr(LocalFolder, "list", really)
+        assert [event["n"] for event in two.events()[-2:]] == [1, 2]
