@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,13 @@ from partirvm import load_model, open_job, save_model
 from partirvm.cli.commands import partirvm
 from partirvm.errors import ExistsError, LeaseError, UsageError
 from partirvm.jobs import carry_out
+from partirvm.jobs.state import Status
+from partirvm.jobs.store import JobStore
 from partirvm.predict import predict
 from partirvm.storage.destination import write_text
 
 # botocore and moto warn of their own use of older functions
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-
-ROOT = Path(__file__).parents[2]
 
 KINDS = ("read", "list", "head", "write", "delete")
 
@@ -43,25 +43,15 @@ CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "4", "--q
 
 
 @pytest.fixture(scope="module")
-def requests() -> Iterator[Callable[[], dict[str, int]]]:
-    """Start the server, and return a function that counts its requests so far."""
-    command = [sys.executable, "-m", "benchmarks.object_store", "--serve"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        address = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setenv("AWS_ENDPOINT_URL", address)
-            patched.setenv("AWS_ACCESS_KEY_ID", "anyone")
-            patched.setenv("AWS_SECRET_ACCESS_KEY", "anything")
-            patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
+def requests(s3_server: str) -> Callable[[], dict[str, int]]:
+    """Return a function that counts the requests so far."""
 
-            def count() -> dict[str, int]:
-                with urllib.request.urlopen(f"{address}/requests") as answer:
-                    found = json.load(answer)
-                return {kind: found.get(kind, 0) for kind in KINDS}
+    def count() -> dict[str, int]:
+        with urllib.request.urlopen(f"{s3_server}/requests") as answer:
+            found = json.load(answer)
+        return {kind: found.get(kind, 0) for kind in KINDS}
 
-            yield count
-        server.kill()
+    return count
 
 
 def run(*arguments: str) -> str:
@@ -179,3 +169,23 @@ def _files(place: Path) -> dict[str, bytes]:
         return {"": place.read_bytes()}
     files = (Path(folder, name) for folder, _, names in os.walk(place) for name in names)
     return {f"/{file.relative_to(place)}": file.read_bytes() for file in files}
+
+
+def test_a_job_of_a_bucket_is_overwritten(places):
+    """As on a disk; and what fails before its first model brings the job before back."""
+    folder, bucket = places
+    data = f"{folder}/table.zarr"
+    for place in (folder, bucket):
+        run("fit", data, f"{place}/twice", *CHOICES)
+        run("fit", data, f"{place}/twice", *CHOICES, "--max-vectors", "5", "--overwrite")
+    assert load_model(f"{bucket}/twice").digest() == load_model(f"{folder}/twice").digest()
+    assert load_model(f"{bucket}/twice").n_vectors <= 5
+    objects = _objects(f"{bucket}/twice")
+    assert sum("spec" in name and name.count("/") == 1 for name in objects) == 1, "the first job is gone"
+    events = [name for name in objects if "events/" in name]
+    assert len(events) == len(JobStore(f"{folder}/twice").events()), "its events, too"
+    made = JobStore.create(f"{bucket}/twice", {"run": 3}, overwrite=True)
+    assert open_job(f"{bucket}/twice").status() is Status.QUEUED
+    made.discard()
+    assert open_job(f"{bucket}/twice").status() is Status.DONE
+    assert load_model(f"{bucket}/twice").digest() == load_model(f"{folder}/twice").digest()

@@ -1,0 +1,107 @@
+"""Jobs on a store of objects whose replies are lost, repeated, delayed or refused (``proxy``).
+
+The full matrix, with its table: ``pytest tests/objects/test_lost_replies.py -m slow -s``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from by_default import some
+from proxy import KINDS, READ_TIMEOUT, Proxy, Request, proxy
+
+pytest.importorskip("moto")
+pytest.importorskip("s3fs")
+
+from partirvm import ingest, jobs
+from partirvm.jobs import open_job
+from partirvm.jobs.state import Status
+from partirvm.jobs.store import JobStore
+from partirvm.options import Request as Options
+from partirvm.storage import open_folder
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+OPTIONS = Options(gamma=1.0, partition_size=30, max_rounds=2, strategy="working-set")
+BUCKET = "s3://lost-replies"
+
+
+@pytest.fixture(scope="module")
+def between(s3_server: str) -> Iterator[Proxy]:
+    """A proxy between the server and all clients of this module, which give up after ``READ_TIMEOUT`` seconds."""
+    import fsspec
+    import s3fs
+
+    with proxy(s3_server) as made, pytest.MonkeyPatch.context() as patched:
+        quick = {"read_timeout": READ_TIMEOUT, "connect_timeout": 5}
+        patched.setitem(fsspec.config.conf, "s3", {"endpoint_url": made.address, "config_kwargs": quick})
+        s3fs.S3FileSystem().mkdir(BUCKET[5:])
+        yield made
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """DATA, and the digest of the model of an undisturbed job on a local disk."""
+    folder = tmp_path_factory.mktemp("local")
+    X = np.random.default_rng(0).uniform(-2, 2, (300, 2))
+    data = ingest((X, np.sin(2 * X[:, 0]) * X[:, 1]), folder / "rows.zarr", tile_rows=128).url
+    jobs.fit(data, str(folder / "job"), OPTIONS)
+    return data, digest(str(folder / "job"))
+
+
+def digest(job: str) -> str:
+    return open_job(job).model().digest()
+
+
+@pytest.mark.parametrize("kind", some(KINDS, {"lost"}))
+def test_the_first_reply_at_every_object_goes_wrong(between: Proxy, local: tuple[str, str], kind: str) -> None:
+    """A fit, its overwriting, an abort before the end and a resume have the bits and events of undisturbed ones."""
+    data, expected = local
+    job = f"{BUCKET}/every-{kind}"
+    between.begin(lambda request: kind if request.number and request.first else None)
+    jobs.fit(data, job, OPTIONS)
+    assert len([request for request in between.hits if request.creates]) > 15
+    assert digest(job) == expected
+    assert kinds(job) == ["queued", "running", "plan", "fit", "fit", "fit", "done"]
+    open_job(job).requeue(max_rounds=3)
+    assert jobs.carry_out(job) is not None
+    assert open_job(job).status() is Status.DONE
+
+
+def kinds(job: str) -> list[str]:
+    return [event["event"] for event in JobStore(job).events()]
+
+
+@pytest.mark.parametrize("kind", some(["lost", "repeated"], {"lost"}))
+def test_the_lease_is_taken_released_and_taken_again(between: Proxy, kind: str) -> None:
+    """The holder never finds its own claim, and the next one never finds it alive after its release."""
+    between.begin(lambda request: kind if request.number and request.first else None)
+    store = JobStore.create(f"{BUCKET}/lease-{kind}", {})
+    for epoch in (1, 2):
+        with store.acquire() as lease:
+            assert lease.epoch == epoch
+            lease.check()
+    assert between.hits
+
+
+def test_an_object_of_another_writer_is_still_one_that_exists(between: Proxy) -> None:
+    """Only the writer's own bytes count as its success."""
+    folder = open_folder(f"{BUCKET}/exclusive")
+    between.begin(lambda request: "lost" if request.first else None)
+    folder.create("one", b"mine")
+    with pytest.raises(FileExistsError):
+        folder.create("one", b"theirs")
+    assert folder.read("one") == b"mine"
+
+
+def test_two_processes_that_start_equal_jobs_at_once_do_not_both_start(tmp_path: Path) -> None:
+    """Their requests differ by a token, so that neither takes the other's for its own."""
+    specs = []
+    for name in ("one", "two"):
+        JobStore.create(tmp_path / name, {"asked": 1})
+        specs.append((tmp_path / name / "spec.json").read_bytes())
+    assert specs[0] != specs[1]
