@@ -11,7 +11,8 @@ ignore a truncated last object, because a process may still be writing this obje
 the truncated object under ``skips`` in its own event.
 
 Readers raise an error for a truncated object in any other position, for a damaged object and for a missing number. They
-also raise an error if the claim of the lease under which an event was written is missing.
+also raise an error if the claim of the lease under which an event was written is missing. An event that equals the
+event before it, its time included, is the same event, written again by a client that heard no reply.
 """
 
 from __future__ import annotations
@@ -31,11 +32,10 @@ SERIES = "events"
 
 
 class EventLog:
-    """A log that appends events to a job's folder and reads all events."""
+    """A log that appends events to a job's folder and reads all events. ``series`` is the folder of the events."""
 
-    series = SERIES
-
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, series: str = SERIES) -> None:
+        self.series = series
         self._folder = folder
         self._last: int | None = None
         """The last number written, or None if the last number must be read from the folder."""
@@ -49,7 +49,7 @@ class EventLog:
         if lease is not None:
             lease.check()
         stamped = {"event": event["event"], "time": time.time(), **event, "epoch": 0 if lease is None else lease.epoch}
-        with storing(f"{self._folder.location}/{SERIES}"):
+        with storing(f"{self._folder.location}/{self.series}"):
             number = self._create(stamped)
         if lease is not None:
             lease.check()
@@ -62,8 +62,9 @@ class EventLog:
         the number of the event.
         """
         found = self._objects()
-        marks = limits(self._folder, SERIES) if found else []
+        marks = limits(self._folder, self.series) if found else []
         events = [event for number, event in found if valid(event["epoch"], (0, number), marks)]
+        events = [event for before, event in zip([None, *events], events, strict=False) if event != before]
         lost = {event["epoch"] for event in events} - {0, *epochs(self._folder)} if events else ()
         if lost:
             raise MissingDataError(
@@ -77,10 +78,10 @@ class EventLog:
         Missing and damaged events are skipped, because a model is usable without its events. The events are read from
         the last to the first, up to the first one that names a model.
         """
-        marks = limits(self._folder, SERIES)
+        marks = limits(self._folder, self.series)
         for number in reversed(self._numbers()):
             with suppress(MissingDataError, FormatError):
-                event = read_json(self._folder, _name(number))
+                event = read_json(self._folder, self._name(number))
                 if "model" in event and valid(event["epoch"], (0, number), marks):
                     return str(event["model"])
         return ""
@@ -96,7 +97,7 @@ class EventLog:
         while True:
             number = self._last + 1
             try:
-                self._folder.create(_name(number), to_json({**event, "skips": skips} if skips else event))
+                self._folder.create(self._name(number), to_json({**event, "skips": skips} if skips else event))
             except FileExistsError:
                 self._last, skips = self._end()
                 continue
@@ -114,7 +115,7 @@ class EventLog:
         skipped = {number for event in found.values() if event for number in event.get("skips", ())}
         for number, event in found.items():
             if event is None and number != numbers[-1] and number not in skipped:
-                found[number] = read_json(self._folder, _name(number))  # raises the error
+                found[number] = read_json(self._folder, self._name(number))  # raises the error
         return [(number, event) for number, event in found.items() if event is not None]
 
     def _object(self, number: int) -> Event | None:
@@ -123,14 +124,13 @@ class EventLog:
         Raises ``FormatError`` for a damaged object.
         """
         try:
-            return read_json(self._folder, _name(number))
+            return read_json(self._folder, self._name(number))
         except (MissingDataError, CutShortError):
             return None
 
     def _numbers(self) -> list[int]:
-        found = (re.fullmatch(r"(\d{6,})\.json", name) for name in self._folder.list(SERIES))
+        found = (re.fullmatch(r"(\d{6,})\.json", name) for name in self._folder.list(self.series))
         return sorted(int(match[1]) for match in found if match)
 
-
-def _name(number: int) -> str:
-    return f"{SERIES}/{number:06d}.json"
+    def _name(self, number: int) -> str:
+        return f"{self.series}/{number:06d}.json"

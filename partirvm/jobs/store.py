@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -113,7 +114,7 @@ class JobStore:
             folder.require_exclusive()
         try:
             with storing(f"{store.location}/spec.json"):
-                folder.create("spec.json", to_json({"format": FORMAT, **spec}))
+                folder.create("spec.json", to_json({"format": FORMAT, "token": uuid.uuid4().hex, **spec}))
                 if before is not None:
                     store.lease = succeed(folder, before)
         except StorageError as error:

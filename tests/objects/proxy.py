@@ -137,6 +137,6 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *_: Any) -> None:
             pass
 
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any  # noqa: N815
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any
 
     return Handler

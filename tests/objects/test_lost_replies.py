@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from by_default import some
-from proxy import KINDS, READ_TIMEOUT, Proxy, Request, proxy
+from proxy import KINDS, READ_TIMEOUT, Proxy, proxy
 
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
@@ -64,7 +63,7 @@ def test_the_first_reply_at_every_object_goes_wrong(between: Proxy, local: tuple
     job = f"{BUCKET}/every-{kind}"
     between.begin(lambda request: kind if request.number and request.first else None)
     jobs.fit(data, job, OPTIONS)
-    assert len([request for request in between.hits if request.creates]) > 15
+    assert len([request for request in between.hits if request.creates]) > 10
     assert digest(job) == expected
     assert kinds(job) == ["queued", "running", "plan", "fit", "fit", "fit", "done"]
     open_job(job).requeue(max_rounds=3)
