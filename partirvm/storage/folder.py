@@ -95,10 +95,6 @@ class Folder(Protocol):
         """Return the folder with this name in the same parent folder."""
         ...
 
-    def rename(self, other: Self) -> None:
-        """Move this folder to ``other``, a folder of the same kind that does not exist yet."""
-        ...
-
 
 def read_json(folder: Folder, name: str) -> dict[str, Any]:
     """Read and verify a JSON object that was written by ``to_json``.

@@ -22,9 +22,7 @@ E's marks (``valid``). Claims and objects are immutable files, so all readers ag
 no matter when the old holder was stopped. ``Lease.check``, which runs before and after each publication, stops a holder
 that has lost the lease.
 
-A folder that replaces another folder continues the epochs of the old folder (``succeed``) with marks at zero.
-Everything that writers of the old folder write later is void. If a folder restarts at epoch 1, the *token* of each
-claim distinguishes claims with the same number.
+If a folder restarts at epoch 1, the *token* of each claim distinguishes claims with the same number.
 
 On file systems without links a claim may be truncated (``storage.local_folder``). In this case the writer of the claim
 was killed: the next epoch is free, and the truncated claim has no marks.
@@ -126,25 +124,26 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
 
 
 def limits(folder: Folder, series: str) -> list[tuple[int, tuple[int, int]]]:
-    """Return, for each epoch, the position of a series of objects at the time of the claim; truncated claims are
-    omitted.
+    """Return, for each epoch, the position of a series of objects at the time of the claim. Truncated claims, and
+    claims without a mark of this series, are omitted.
     """
     found: list[tuple[int, tuple[int, int]]] = []
     for epoch in epochs(folder):
         try:
-            mark = read_json(folder, _name(epoch))["marks"].get(series, [0, 0])
+            mark = read_json(folder, _name(epoch))["marks"].get(series)
         except CutShortError:
             continue
         except MissingDataError:
             if _claim_removed(folder, epoch):
                 return limits(folder, series)
             raise
-        found.append((epoch, (int(mark[0]), int(mark[1]))))
+        if mark is not None:
+            found.append((epoch, (int(mark[0]), int(mark[1]))))
     return found
 
 
 def _claim_removed(folder: Folder, epoch: int) -> bool:
-    """Return True if a listed claim no longer exists, because another process overwrote the job."""
+    """Return True if a listed claim no longer exists, because another process removed the folder."""
     return epoch not in epochs(folder)
 
 
@@ -180,15 +179,6 @@ def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0
                 )
             else:
                 time.sleep(min(timing.beat / 10, 0.2))
-
-
-def succeed(folder: Folder, epoch: int, *, timing: Timing = TIMING) -> Lease:
-    """Take the first lease of a folder that replaces another folder, whose newest epoch is ``epoch``. Older epochs are
-    void.
-
-    Raises ``FileExistsError`` if another process was faster, and ``OSError`` if the lease cannot be written.
-    """
-    return _claim(folder, epoch + 1, {}, timing)
 
 
 def _claim(folder: Folder, epoch: int, marks: Marks, timing: Timing) -> Lease:
@@ -240,21 +230,18 @@ class Lease:
             return False
 
     def stop(self) -> None:
-        """Stop the heartbeat and write nothing; called when the folder is moved away or the lease is lost."""
+        """Stop the heartbeat and write nothing; called when the folder is removed or the lease is lost."""
         self._ended.set()
         self._thread.join()
 
-    def release(self, folder: Folder | None = None) -> None:
-        """Release the lease at once. The method may be called twice. ``folder`` is the new location if the folder was
-        moved.
-        """
+    def release(self) -> None:
+        """Release the lease at once. The method may be called twice."""
         if not self._released:
             self._released = True
             self.stop()
-            place = folder or self._folder
-            if folder is not None or self._holds():
-                with storing(place.location):
-                    place.write(_name(self.epoch, ".over"), to_json({"time": time.time()}))
+            if self._holds():
+                with storing(self._folder.location):
+                    self._folder.write(_name(self.epoch, ".over"), to_json({"time": time.time()}))
 
     def __enter__(self) -> Lease:
         return self

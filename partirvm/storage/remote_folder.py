@@ -125,10 +125,6 @@ class RemoteFolder:
         """Return the folder with this name in the same parent folder."""
         return type(self)(_beside(self.location, name), self._fs, _beside(self._root, name))
 
-    def rename(self, other: Self) -> None:
-        """Move every object separately, because such stores have no rename."""
-        self._fs.mv(self._root, other._root, recursive=True)
-
     def _reading(self, name: str) -> AbstractContextManager[None]:
         """Convert errors of a read request, because libraries of stores have their own error classes."""
         return reading(self.place(name), "check the connection to the store", StorageError)
