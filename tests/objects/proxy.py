@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-DELAY = 1.5
+DELAY = 6.0
 """Seconds by which a reply is delayed; clients wait for ``READ_TIMEOUT``."""
 
-READ_TIMEOUT = 0.5
+READ_TIMEOUT = 4.0
 
 KINDS = ("lost", "repeated", "delayed", "failed")
 """After the request was executed: the connection is closed; the request is executed again, and the second reply is
@@ -92,6 +92,8 @@ def proxy(address: str) -> Iterator[Proxy]:
 def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # one packet per reply: a second one would wait for the acknowledgement of the first
+        disable_nagle_algorithm = True
 
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -131,6 +133,7 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Length", length)
                 self.end_headers()
                 self.wfile.write(b"" if self.command == "HEAD" else body)
+                self.wfile.flush()
             except OSError:  # the client has given up
                 self.close_connection = True
 

@@ -29,8 +29,6 @@ from partirvm import load_model, open_job, save_model
 from partirvm.cli.commands import partirvm
 from partirvm.errors import ExistsError, LeaseError, UsageError
 from partirvm.jobs import carry_out
-from partirvm.jobs.state import Status
-from partirvm.jobs.store import JobStore
 from partirvm.predict import predict
 from partirvm.storage.destination import write_text
 
@@ -169,23 +167,3 @@ def _files(place: Path) -> dict[str, bytes]:
         return {"": place.read_bytes()}
     files = (Path(folder, name) for folder, _, names in os.walk(place) for name in names)
     return {f"/{file.relative_to(place)}": file.read_bytes() for file in files}
-
-
-def test_a_job_of_a_bucket_is_overwritten(places):
-    """As on a disk; and what fails before its first model brings the job before back."""
-    folder, bucket = places
-    data = f"{folder}/table.zarr"
-    for place in (folder, bucket):
-        run("fit", data, f"{place}/twice", *CHOICES)
-        run("fit", data, f"{place}/twice", *CHOICES, "--max-vectors", "5", "--overwrite")
-    assert load_model(f"{bucket}/twice").digest() == load_model(f"{folder}/twice").digest()
-    assert load_model(f"{bucket}/twice").n_vectors <= 5
-    objects = _objects(f"{bucket}/twice")
-    assert sum("spec" in name and name.count("/") == 1 for name in objects) == 1, "the first job is gone"
-    events = [name for name in objects if "events/" in name]
-    assert len(events) == len(JobStore(f"{folder}/twice").events()), "its events, too"
-    made = JobStore.create(f"{bucket}/twice", {"run": 3}, overwrite=True)
-    assert open_job(f"{bucket}/twice").status() is Status.QUEUED
-    made.discard()
-    assert open_job(f"{bucket}/twice").status() is Status.DONE
-    assert load_model(f"{bucket}/twice").digest() == load_model(f"{folder}/twice").digest()
