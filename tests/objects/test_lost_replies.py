@@ -5,6 +5,10 @@ The full matrix, with its table: ``pytest tests/objects/test_lost_replies.py -m 
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +17,17 @@ import numpy as np
 import pytest
 from by_default import some
 from proxy import KINDS, READ_TIMEOUT, Proxy, Request, proxy
+from waiting import PATIENCE, wait_for
 
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
 
 from partirvm import ingest, jobs
+from partirvm.errors import StorageError
 from partirvm.jobs import open_job
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
+from partirvm.jobs.submission import create
 from partirvm.options import Request as Options
 from partirvm.storage import open_folder
 
@@ -64,7 +71,7 @@ def wrong(kind: str, request: Request) -> bool:
     return request.creates if kind == "failed" else request.number > 0
 
 
-@pytest.mark.parametrize("kind", some(KINDS, {"lost"}))
+@pytest.mark.parametrize("kind", some([*KINDS, "throttled"], {"lost"}))
 def test_the_first_reply_at_every_object_goes_wrong(between: Proxy, local: tuple[str, str], kind: str) -> None:
     """A fit, its overwriting and a resume have the bits and events of undisturbed ones; nothing of the writer's own is
     refused to it.
@@ -107,7 +114,7 @@ def kinds(job: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "throttled"])
 def test_one_reply_goes_wrong(between: Proxy, local: tuple[str, str], kind: str) -> None:
     """At every exclusive creation, and at every seventh of the other requests: a fit, or the overwriting of one."""
     data, expected = local
@@ -159,3 +166,57 @@ def test_two_processes_that_start_equal_jobs_at_once_do_not_both_start(tmp_path:
         JobStore.create(tmp_path / name, {"asked": 1})
         specs.append((tmp_path / name / "spec.json").read_bytes())
     assert specs[0] != specs[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "said"), [("throttled", "reduce your request rate"), ("lost", "closed|disconnected")])
+def test_a_store_that_answers_no_more(between: Proxy, local: tuple[str, str], kind: str, said: str) -> None:
+    """StorageError with the place, after a limited number of tries; when it answers again, the job is resumed."""
+    data, expected = local
+    job = f"{BUCKET}/silent-{kind}"
+    between.begin(lambda request: kind if len(between.writes) > 150 else None)
+    with pytest.raises(StorageError, match=f"(?i){re.escape(job)}.*({said})"):
+        jobs.fit(data, job, OPTIONS)
+    between.begin()
+    assert open_job(job).status() in {Status.INTERRUPTED, Status.RUNNING, Status.FAILED}
+    wait_for(lambda: open_job(job).status() is not Status.RUNNING, "the end of its lease")
+    open_job(job).requeue()
+    assert jobs.carry_out(job) is not None
+    assert digest(job) == expected
+
+
+COMPETE = """
+import sys
+from partirvm import jobs
+from partirvm.errors import LeaseError
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    done = jobs.carry_out(sys.argv[1], patience=0.0)
+    print("nothing left" if done is None else "done", flush=True)
+except LeaseError as error:
+    print("refused", error, flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(5))
+def test_two_drivers_of_one_job(between: Proxy, local: tuple[str, str], number: int, s3_server: str) -> None:
+    """Processes that begin at once, while replies to exclusive creations are lost: one runs the job, one is refused."""
+    data, expected = local
+    job = f"{BUCKET}/two-{number}"
+    between.begin()
+    create(data, job, OPTIONS, None, False)
+    between.begin(lambda request: "lost" if request.creates and request.first else None)
+    command, pipe = [sys.executable, "-c", COMPETE, job], subprocess.PIPE
+    variables = {**os.environ, "AWS_ENDPOINT_URL": between.address}
+    drivers = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=variables) for _ in range(2)]
+    assert [driver.stdout.readline() for driver in drivers if driver.stdout] == ["ready\n"] * 2
+    for driver in drivers:
+        assert driver.stdin is not None
+        driver.stdin.write("go\n")
+        driver.stdin.flush()
+    said = sorted(driver.communicate(timeout=PATIENCE)[0].split()[0] for driver in drivers)
+    assert said in (["done", "refused"], ["done", "nothing"])
+    assert digest(job) == expected
+    assert kinds(job) == ["queued", *kinds(f"{data}/../job")[1:]]
