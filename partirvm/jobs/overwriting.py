@@ -42,6 +42,11 @@ class SpecName:
         return f"run-{self.run:06d}/" if self.run else ""
 
 
+def has_spec(folder: Folder) -> bool:
+    """Return True if the folder holds the spec of a job, valid or not, readable or not."""
+    return any(_parsed(name) is not None for name in folder.list())
+
+
 def spec_names(folder: Folder) -> list[SpecName]:
     """Return the names of all valid specs, the current one last."""
     found = sorted(spec for name in folder.list() if (spec := _parsed(name)) is not None)

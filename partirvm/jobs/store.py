@@ -40,7 +40,7 @@ from partirvm.errors import (
 )
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.events import EventLog
-from partirvm.jobs.overwriting import SERIES, SpecName, remove_others, spec_names
+from partirvm.jobs.overwriting import SERIES, SpecName, has_spec, remove_others, spec_names
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
@@ -137,7 +137,7 @@ class JobStore:
 
     def there(self) -> bool:
         """Return True if the folder holds a job, readable or not."""
-        return bool(spec_names(self._folder))
+        return has_spec(self._folder)
 
     def beside(self, name: str) -> Path | None:
         """Return the path of a folder for temporary files inside the job, or None if the job is not a local folder."""

@@ -95,6 +95,11 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
         wbufsize = -1  # one packet per reply: a second one would wait for the acknowledgement of the first
         disable_nagle_algorithm = True
 
+        def handle_expect_100(self) -> bool:
+            answer = super().handle_expect_100()
+            self.wfile.flush()
+            return answer
+
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             _, fault = proxy.request(self.command, self.path, "If-None-Match" in self.headers)
