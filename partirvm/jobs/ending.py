@@ -19,7 +19,7 @@ from partirvm.errors import (
     StorageError,
 )
 from partirvm.jobs.driver import Entry
-from partirvm.jobs.state import JobState, Status, fold
+from partirvm.jobs.state import TRANSITIONS, JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 
@@ -91,8 +91,16 @@ def ending(store: JobStore) -> Iterator[None]:
         elif not isinstance(error, PartirvmError):
             event["traceback"] = traceback.format_exc()
         with suppress(LeaseError, StorageError):
-            store.record(event)
+            if _may_record(store, event["event"]):
+                store.record(event)
         raise
+
+
+def _may_record(store: JobStore, kind: str) -> bool:
+    """Return True if an end of this kind may follow. After an end it may not: the store recorded it, and the error is
+    that its reply was lost.
+    """
+    return Status(kind) in TRANSITIONS[fold(store.events()).status]
 
 
 def _begun(store: JobStore) -> bool:

@@ -3,7 +3,7 @@
     JOB/events/000001.json    {"event": "queued", "time": 1785600000.0, "epoch": 0, ...}
 
 ``event`` is the kind of the event, ``time`` its time in seconds since 1970, and ``epoch`` the epoch of the writer's
-lease (0 without a lease). ``token`` is the token of this lease, or that of ``spec.json`` without a lease: it binds the
+lease (0 without a lease). ``token`` is the token of this lease, or that of the job's spec without a lease: it binds the
 event to its job. Two writers never get the same number. Readers ignore the event of a writer that had lost its lease
 (``storage.lease``).
 
@@ -13,6 +13,8 @@ truncated objects under ``skips`` in its own event.
 
 Readers raise an error for a truncated object in any other position, for a damaged object, for a missing number and for
 an event of another job. They also raise an error if the claim of the lease under which an event was written is missing.
+An event that equals the event before it, its time included, is the same event, written again by a client that heard no
+reply.
 """
 
 from __future__ import annotations
@@ -31,12 +33,14 @@ SERIES = "events"
 
 
 class EventLog:
-    """A log that appends events to a job's folder and reads all events."""
+    """A log that appends events to a job's folder and reads all events.
 
-    series = SERIES
+    ``series`` is the folder of the events, and ``spec`` the name of the job's spec.
+    """
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+    def __init__(self, folder: Folder, series: str = SERIES, spec: str = "spec.json") -> None:
+        self.series = series
+        self._folder, self._spec = folder, spec
         self._last: int | None = None
         """The last number written, or None if the last number must be read from the folder."""
 
@@ -50,7 +54,7 @@ class EventLog:
             lease.check()
         epoch, token = (0, self._token()) if lease is None else (lease.epoch, lease.token)
         stamped = {"event": event["event"], "time": time.time(), **event, "epoch": epoch, "token": token}
-        with storing(f"{self._folder.location}/{SERIES}"):
+        with storing(f"{self._folder.location}/{self.series}"):
             number = self._create(stamped)
         if lease is not None:
             lease.check()
@@ -64,7 +68,10 @@ class EventLog:
         """
         found = self._objects()
         held = claims(self._folder) if found else {}
-        marks, tokens = limits(self._folder, SERIES, held), {epoch: claim["token"] for epoch, claim in held.items()}
+        marks, tokens = (
+            limits(self._folder, self.series, held),
+            {epoch: claim["token"] for epoch, claim in held.items()},
+        )
         events = [(number, event) for number, event in found if valid(event["epoch"], (0, number), marks)]
         if any(event["epoch"] == 0 for _, event in events):
             tokens[0] = self._token()
@@ -76,9 +83,10 @@ class EventLog:
                 )
             if event.pop("token") != token:
                 raise FormatError(
-                    f"{place}: {_name(number)} belongs to another job than its lease or spec.json: restore these files"
+                    f"{place}: {self._name(number)} belongs to another job than its lease or {self._spec}: restore "
+                    "these files"
                 )
-        return [event for _, event in events]
+        return [event for k, (_, event) in enumerate(events) if not k or event != events[k - 1][1]]
 
     def newest_model(self) -> str:
         """Return the newest model that a valid event names, or "" if no event names a model.
@@ -86,10 +94,10 @@ class EventLog:
         Missing and damaged events are skipped, because a model is usable without its events. The events are read from
         the last to the first, up to the first one that names a model.
         """
-        marks = limits(self._folder, SERIES)
-        for number in reversed(listed_numbers(self._folder, SERIES)):
+        marks = limits(self._folder, self.series)
+        for number in reversed(listed_numbers(self._folder, self.series)):
             with suppress(MissingDataError, FormatError):
-                event = read_json(self._folder, _name(number))
+                event = read_json(self._folder, self._name(number))
                 if "model" in event and valid(event["epoch"], (0, number), marks):
                     return str(event["model"])
         return ""
@@ -99,7 +107,7 @@ class EventLog:
         return 0, max(self._numbers(), default=0)
 
     def _token(self) -> str:
-        return str(read_json(self._folder, "spec.json")["token"])
+        return str(read_json(self._folder, self._spec)["token"])
 
     def _create(self, event: Event) -> int:
         skips: list[int] = []
@@ -109,7 +117,7 @@ class EventLog:
             number = self._last + 1
             try:
                 said = {**event, "skips": skips} if skips else event
-                self._folder.create(_name(number), to_json(_name(number), said))
+                self._folder.create(self._name(number), to_json(self._name(number), said))
             except FileExistsError:
                 self._last, skips = self._end(number)
                 continue
@@ -133,7 +141,7 @@ class EventLog:
         skipped = {number for _, event in whole for number in event.get("skips", ())}
         for number in found.keys() - skipped - {number for number, _ in whole}:
             if whole and number < whole[-1][0]:
-                read_json(self._folder, _name(number))  # raises the error
+                read_json(self._folder, self._name(number))  # raises the error
         return whole
 
     def _object(self, number: int) -> Event | None:
@@ -142,13 +150,12 @@ class EventLog:
         Raises ``FormatError`` for a damaged object and ``MissingDataError`` for a missing one.
         """
         try:
-            return read_json(self._folder, _name(number))
+            return read_json(self._folder, self._name(number))
         except CutShortError:
             return None
 
     def _numbers(self) -> list[int]:
-        return numbers(self._folder, SERIES, first=1)
+        return numbers(self._folder, self.series, first=1)
 
-
-def _name(number: int) -> str:
-    return numbered(SERIES, number)
+    def _name(self, number: int) -> str:
+        return numbered(self.series, number)

@@ -10,7 +10,8 @@
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
     JOB/predictions/3f0c….json        a finished prediction, named by a hash of its identity
-    .JOB.before/                      beside JOB: the job that JOB overwrites, kept until JOB saves its first model
+    JOB/spec-000005-000005.json       the request of a job that overwrites another one, and JOB/run-000005/, the folder
+                                      of its events, models, … (jobs.overwriting)
 
 The folder may be any path or URL that fsspec supports. A process killed at any moment leaves every finished event, the
 last finished model and the last finished checkpoint. With a lease (``acquire``) only one process writes at a time. A
@@ -39,12 +40,13 @@ from partirvm.errors import (
 )
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.events import EventLog
+from partirvm.jobs.overwriting import SERIES, SpecName, has_spec, remove_others, spec_names
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
-from partirvm.storage.folder import read_json, to_json
-from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, Watch, acquire, epochs, holder, succeed
+from partirvm.storage.folder import Folder, read_json, to_json
+from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, Watch, acquire, epochs, holder
 from partirvm.storage.local_folder import LocalFolder
 from partirvm.storage.process_identity import Process
 from partirvm.storage.sealed import require_format
@@ -84,11 +86,8 @@ class JobStore:
         self._saved: str | None = None
         """The model saved last, until an event names this model."""
         self._watch = Watch()
-        self._aside = self._folder.sibling(f".{self.location.rpartition('/')[2]}.before")
-        self._log = EventLog(self._folder)
-        self._models = Snapshots(self._folder, "models")
-        self._specs = Snapshots(self._folder, "specs")
-        self._checkpoints = Snapshots(self._folder, "checkpoints", CHECKPOINTS)
+        self._found: _Objects | None = None
+        self._cleared = False
 
     @classmethod
     def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
@@ -97,36 +96,35 @@ class JobStore:
         Raises ``ExistsError`` if the folder holds something that may not be overwritten, ``LeaseError`` if a process
         runs the job in the folder, and ``StorageError`` if the folder cannot hold a job.
 
-        An overwritten job is kept in a hidden folder beside the new job until the new job has saved its first model.
-        ``discard`` restores the overwritten job. If the new job is killed before its first model, the overwritten job
-        stays in the hidden folder, and ``discard`` of the next job in this place restores it.
+        An overwritten job is kept until the new job has saved its first model. ``discard`` restores the overwritten
+        job. If the new job is killed before its first model, the overwritten job stays, and ``discard`` of the next job
+        in this place restores it.
 
         The new job continues the epochs of the old job, so that a driver of the old job cannot damage the new job. The
         returned store then holds a ``lease``, which the caller must release.
         """
-        store, before = cls(location), None
+        store = cls(location)
         folder = store._folder
         with storing(store.location):
-            if folder.exists():
-                if folder.exists("spec.json") or not folder.empty():
-                    before = store._make_room(overwrite)
-                else:
-                    folder.remove()
-            folder.require_exclusive()
+            if folder.exists() and not folder.empty():
+                store._take(overwrite)
+            else:
+                folder.remove()
+                folder.require_exclusive()
+        epoch = 0 if store.lease is None else store.lease.epoch
+        name = SpecName(epoch, epoch)
         try:
-            with storing(f"{store.location}/spec.json"):
-                folder.create("spec.json", to_json("spec.json", {"format": FORMAT, "token": uuid.uuid4().hex, **spec}))
-                if before is not None:
-                    store.lease = succeed(folder, before)
-        except StorageError as error:
+            store._begin(name, {"format": FORMAT, "token": uuid.uuid4().hex, **spec})
+        except BaseException as error:
             if isinstance(error.__cause__, FileExistsError):
                 raise ExistsError(
                     f"{store.location}: another process has just started a job here: choose another folder"
                 ) from error
-            store.discard()
-            raise
-        except BaseException:
-            store.discard()
+            with suppress(LeaseError, StorageError):
+                if store.lease is not None and store._find().name != name:
+                    store.lease.release()
+                else:
+                    store.discard()
             raise
         return store
 
@@ -135,30 +133,45 @@ class JobStore:
         """Raise ``ExistsError`` if ``create`` would, before a fit is planned; nothing is changed."""
         store = cls(location)
         with storing(store.location):
-            if store._folder.exists() and (store._folder.exists("spec.json") or not store._folder.empty()):
+            if store._folder.exists() and not store._folder.empty():
                 store._require_overwritable(overwrite)
 
     def there(self) -> bool:
         """Return True if the folder holds a job, readable or not."""
-        return self._folder.exists("spec.json")
+        return has_spec(self._folder)
 
     def beside(self, name: str) -> Path | None:
         """Return the path of a folder for temporary files inside the job, or None if the job is not a local folder."""
         return Path(self._folder.place(name)) if isinstance(self._folder, LocalFolder) else None
 
     def spec(self) -> dict[str, Any]:
-        """Return the content of ``spec.json``, the request of the job.
+        """Find the current job of the folder, and return its request.
 
-        Raises ``MissingDataError`` if there is no job, ``FormatError`` if the file is damaged, and ``NewerFormatError``
-        if a newer version of partirvm wrote the job.
+        The other methods read the job that was found last. Raises ``MissingDataError`` if there is no job,
+        ``FormatError`` if the file is damaged, and ``NewerFormatError`` if a newer version of partirvm wrote the job.
         """
         try:
-            spec = read_json(self._folder, "spec.json")
+            name = self._find().name
+            try:
+                spec = read_json(self._folder, str(name))
+            except MissingDataError:  # another process has just overwritten or restored a job
+                spec = read_json(self._folder, str(self._find().name))
         except MissingDataError as error:
             raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
         require_format(spec.get("format"), FORMAT, self.location, "job", "start it again")
         spec.pop("token", None)
         return spec
+
+    def _find(self) -> _Objects:
+        """Find the current job of the folder; in a folder without a job, the first job."""
+        name = (spec_names(self._folder) or [SpecName()])[-1]
+        if self._found is None or self._found.name != name:
+            self._found = _Objects(self._folder, name)
+        return self._found
+
+    @property
+    def _job(self) -> _Objects:
+        return self._found or self._find()
 
     # The lease
 
@@ -184,8 +197,9 @@ class JobStore:
             raise LeaseError(f"{self.location}: only the holder of the lease may write to this job: call acquire first")
 
     def _marks(self) -> Marks:
-        series = self._log, self._models, self._specs, self._checkpoints
-        return {one.series: list(one.mark()) for one in series}
+        job = self._find()
+        series = job.log, job.models, job.specs, job.checkpoints
+        return {SERIES: [job.name.epoch, job.name.run], **{one.series: list(one.mark()) for one in series}}
 
     # The events
 
@@ -196,7 +210,7 @@ class JobStore:
         written.
         """
         self._check()
-        self._log.append(entry if self._saved is None else {**entry, "model": self._saved}, self.lease)
+        self._job.log.append(entry if self._saved is None else {**entry, "model": self._saved}, self.lease)
         self._saved = None
 
     def events(self) -> list[dict[str, Any]]:
@@ -204,11 +218,10 @@ class JobStore:
 
         Raises ``FormatError`` or ``MissingDataError`` if an event before the last is damaged or missing.
         """
-        return self._log.read()
+        return self._job.log.read()
 
     def state(self) -> JobState:
         """Return the state of the job, computed from its events, its lease and the requests to end it."""
-        self.spec()
         last, state = self._holder_and_state()
         if state.status is None:  # the process that created it was killed, or has not written the first event yet
             return replace(state, status=Status.QUEUED, reason="no process has begun it")
@@ -224,6 +237,7 @@ class JobStore:
     def _holder_and_state(self) -> tuple[Holder | None, JobState]:
         """Return a consistent pair of holder and state; both are read again if a driver begins or ends meanwhile."""
         for _ in range(READS):
+            self.spec()
             before, state, after = self.holder(), fold(self.events()), self.holder()
             if (before and (before.epoch, before.over)) == (after and (after.epoch, after.over)):
                 break
@@ -241,7 +255,7 @@ class JobStore:
         with storing(self.location):
             try:
                 request = {"time": time.time(), "reason": reason, **Process.this().to_json()}
-                name = _request(what, attempt)
+                name = self._request(what, attempt)
                 self._folder.create(name, to_json(name, request))
             except FileExistsError:
                 return False
@@ -249,12 +263,12 @@ class JobStore:
 
     def requested(self, attempt: int) -> str | None:
         """Return the strongest request for this attempt, or None. The check is fast enough to run for every tile."""
-        return next((what for what in REQUESTS if self._folder.exists(_request(what, attempt))), None)
+        return next((what for what in REQUESTS if self._folder.exists(self._request(what, attempt))), None)
 
     def reason_of(self, what: str, attempt: int) -> tuple[str, float]:
         """Return the reason given with a request, or "" without a reason, and the time of the request."""
         try:
-            request = read_json(self._folder, _request(what, attempt))
+            request = read_json(self._folder, self._request(what, attempt))
         except (MissingDataError, FormatError):
             return "", time.time()
         return str(request.get("reason", "")), float(request.get("time", 0.0))
@@ -265,18 +279,19 @@ class JobStore:
         """Save this model and make it the current model.
 
         Raises ``LeaseError`` if another process has taken the lease, and ``StorageError`` if the model cannot be
-        written. The previous model then stays current, and no part of the new model is left.
+        written. The previous model then stays current, and no part of the new model is left. The first model of a
+        process removes the jobs that this job has overwritten.
         """
         self._check()
-        first = not self.has_model()
-        self._saved = self._models.publish(lambda place: save_model(model, place), lease=self.lease)
-        if first:
-            with suppress(OSError):
-                self._aside.remove()
+        self._saved = self._job.models.publish(lambda place: save_model(model, place), lease=self.lease)
+        if self._job.name.epoch and not self._cleared:
+            self._cleared = True
+            with suppress(OSError, StorageError):
+                remove_others(self._folder, self._job.name)
 
     def has_model(self) -> bool:
         """Return True if the job has a model."""
-        return self._models.current() is not None
+        return self._job.models.current() is not None
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
         """Return the current model.
@@ -286,17 +301,17 @@ class JobStore:
         """
         self.spec()
         while True:
-            name = self._models.current()
+            name = self._job.models.current()
             try:
                 return self._newest_model(allow_code)
             except MissingDataError:
-                if self._models.current() == name:
+                if self._job.models.current() == name:
                     raise  # otherwise a running job has saved a model in the meantime
 
     def _newest_model(self, allow_code: bool) -> AnyModel:
         """Return the newest model with a whole pointer, at least the newest one that an event names."""
-        named = self._log.newest_model()
-        for snapshot in self._models.newest():
+        named = self._job.log.newest_model()
+        for snapshot in self._job.models.newest():
             if snapshot.name < named:
                 break
             if snapshot.about is not None:
@@ -315,8 +330,7 @@ class JobStore:
                 f"{self.location}: {named}.json, the pointer to the last model, is missing: restore this file, or "
                 "resume the job"
             )
-        kept = self._aside.location
-        before = f"; the overwritten job is kept in {kept}" if self._aside.exists() else ""
+        before = f"; remove {self._job.name} to restore the overwritten job" if self._others() else ""
         return MissingDataError(f"{self.location}: the job has no model yet{before}")
 
     def _cancelled(self) -> bool:
@@ -325,12 +339,12 @@ class JobStore:
     def decide(self, spec: dict[str, Any]) -> None:
         """Store this packed spec as the current spec of the fit. Raises as ``save`` does."""
         self._check()
-        self._specs.publish(lambda place: write_values(spec, place, SPEC_KIND, SPEC_FORMAT), {}, self.lease)
+        self._job.specs.publish(lambda place: write_values(spec, place, SPEC_KIND, SPEC_FORMAT), {}, self.lease)
 
     def decided(self, *, allow_code: bool = False) -> dict[str, Any] | None:
         """Return the newest packed spec that can be read, or None if no spec was stored. Raises as ``restore`` does."""
         found = self._newest(
-            self._specs,
+            self._job.specs,
             "spec",
             lambda place, seal: read_values(place, SPEC_KIND, SPEC_FORMAT, allow_code=allow_code, seal=seal),
         )
@@ -342,11 +356,11 @@ class JobStore:
         Raises as ``save`` does, and ``TypeError`` for a value that cannot be stored (``jobs.sealed_values``).
         """
         self._check()
-        self._checkpoints.publish(lambda place: save_checkpoint(value, place), about, self.lease)
+        self._job.checkpoints.publish(lambda place: save_checkpoint(value, place), about, self.lease)
 
     def has_checkpoint(self) -> bool:
         """Return True if there is a checkpoint to resume from."""
-        return self._checkpoints.current() is not None
+        return self._job.checkpoints.current() is not None
 
     def restore(
         self, wanted: Callable[[dict[str, Any]], bool] = lambda about: True, *, allow_code: bool = False
@@ -358,7 +372,7 @@ class JobStore:
         and ``UsageError`` for a named function without ``allow_code``.
         """
         return self._newest(
-            self._checkpoints,
+            self._job.checkpoints,
             "checkpoint",
             lambda place, seal: load_checkpoint(place, allow_code=allow_code, seal=seal),
             wanted,
@@ -396,13 +410,17 @@ class JobStore:
     def note_prediction(self, key: str, facts: dict[str, Any]) -> None:
         """Record that a prediction is finished. No lease is needed; if the folder cannot be written, do nothing."""
         with suppress(OSError, StorageError):
-            self._folder.create(f"predictions/{key}.json", to_json(f"predictions/{key}.json", facts))
+            name = self._prediction(key)
+            self._folder.create(name, to_json(name, facts))
 
     def has_prediction(self, key: str) -> bool:
         """Return True if this prediction was recorded as finished."""
         with suppress(MissingDataError, FormatError):
-            return bool(read_json(self._folder, f"predictions/{key}.json"))
+            return bool(read_json(self._folder, self._prediction(key)))
         return False
+
+    def _prediction(self, key: str) -> str:
+        return f"{self._job.name.prefix}predictions/{key}.json"
 
     # Removal
 
@@ -410,17 +428,40 @@ class JobStore:
         """Remove the models, specs and checkpoints of a cancelled job. Its request and its events are kept."""
         self._check()
         with storing(self.location):
-            for name in (self._models.series, self._specs.series, self._checkpoints.series):
-                self._folder.remove(name)
+            for one in (self._job.models, self._job.specs, self._job.checkpoints):
+                self._folder.remove(one.series)
 
     def discard(self) -> None:
-        """Remove the job's folder and restore the job that it overwrote, if there was one."""
+        """Remove the current job and restore the job that it overwrote, if there was one.
+
+        The newest job with a model is restored; if no job has a model, the newest job. Raises ``LeaseError`` if another
+        process runs the current job.
+        """
         if self.lease is not None:
             with suppress(LeaseLostError, StorageError):
                 self.lease.release()
-        self._folder.remove()
-        if self._aside.exists():
-            self._aside.rename(self._folder)
+        others = self._others()
+        if not others:
+            self._folder.remove()
+            return
+        with self.acquire() as lease:
+            with_model = [name for name in others if _Objects(self._folder, name).models.current() is not None]
+            name = (with_model or others)[-1]
+            self._begin(SpecName(lease.epoch, name.run), read_json(self._folder, str(name)))
+            remove_others(self._folder, self._job.name)
+
+    def _begin(self, name: SpecName, spec: dict[str, Any]) -> None:
+        """Make the job with this spec the current job. Raises ``StorageError``, and ``LeaseLostError``."""
+        with storing(f"{self.location}/{name}"):
+            self._folder.create(str(name), to_json(str(name), spec))
+            if self.lease is not None:
+                self.lease.check()
+        self._find()
+
+    def _others(self) -> list[SpecName]:
+        """Return the names of the specs of the other jobs in the folder."""
+        run = self._find().name.run
+        return [name for name in spec_names(self._folder) if name.run != run]
 
     def _require_overwritable(self, overwrite: bool) -> None:
         """Raise ``ExistsError`` unless the folder holds a job that may be overwritten."""
@@ -428,33 +469,29 @@ class JobStore:
             raise ExistsError(
                 f"{self.location} exists already: replace a job with --overwrite, or continue it with `partirvm resume`"
             )
-        if not self._folder.exists("spec.json"):
+        if not self.there():
             raise ExistsError(f"{self.location} exists and is not a job: it is not overwritten; choose another folder")
 
-    def _make_room(self, overwrite: bool) -> int:
-        """Move the existing job aside if it has a model, otherwise remove it. Return the last epoch of that job."""
+    def _take(self, overwrite: bool) -> None:
+        """Take the lease of the existing job, so that it can be overwritten."""
         self._require_overwritable(overwrite)
         try:
-            old = acquire(self._folder, self._marks)
+            self.lease = acquire(self._folder, self._marks)
         except LeaseError as error:
             last = self.holder()
             by = "" if last is None else f" by {last.process}"
             raise LeaseError(f"{self.location} is in use{by}: abort this job before overwriting it") from error
-        try:
-            if self.has_model():
-                self._aside.remove()
-                old.stop()
-                self._folder.rename(self._aside)
-                old.release(self._aside)
-            else:
-                old.stop()
-                self._folder.remove()
-        except BaseException:
-            with suppress(StorageError):
-                old.release()
-            raise
-        return old.epoch
+
+    def _request(self, what: str, attempt: int) -> str:
+        return f"{self._job.name.prefix}control/{what}-{attempt:06d}.json"
 
 
-def _request(what: str, attempt: int) -> str:
-    return f"control/{what}-{attempt:06d}.json"
+class _Objects:
+    """The series of objects of one job in the folder. ``name`` is the name of its spec."""
+
+    def __init__(self, folder: Folder, name: SpecName) -> None:
+        self.name = name
+        self.log = EventLog(folder, f"{name.prefix}events", str(name))
+        self.models = Snapshots(folder, f"{name.prefix}models")
+        self.specs = Snapshots(folder, f"{name.prefix}specs")
+        self.checkpoints = Snapshots(folder, f"{name.prefix}checkpoints", CHECKPOINTS)

@@ -36,6 +36,9 @@ REASONS = {
     errno.EFBIG: "a file would exceed the largest size allowed",
 }
 
+CLIENTS = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "gcsfs"}
+"""Packages with error classes of their own that fsspec does not convert."""
+
 
 class Folder(Protocol):
     """A tree of objects under relative names such as ``events/000001.json``. ``location`` is the path that the user
@@ -91,10 +94,6 @@ class Folder(Protocol):
 
     def sibling(self, name: str) -> Self:
         """Return the folder with this name in the same parent folder."""
-        ...
-
-    def rename(self, other: Self) -> None:
-        """Move this folder to ``other``, a folder of the same kind that does not exist yet."""
         ...
 
 
@@ -204,8 +203,9 @@ def reading(
 ) -> Iterator[None]:
     """Convert errors of a store or of a decoder to errors of partirvm that name the place.
 
-    A missing file raises ``MissingDataError``. An ``OSError`` with an error number (no response, no permission) raises
-    ``StorageError``. Any other error means that the bytes differ from the written bytes, and raises ``damaged``.
+    A missing file raises ``MissingDataError``. An ``OSError`` with an error number (no permission), a time-out or an
+    error of the client of a store raises ``StorageError``. Any other error means that the bytes differ from the written
+    bytes, and raises ``damaged``.
     """
     try:
         yield
@@ -214,20 +214,28 @@ def reading(
     except FileNotFoundError as error:
         raise MissingDataError(f"{place} is missing ({error.strerror or error}): {advice}") from error
     except Exception as error:
-        if isinstance(error, OSError) and error.errno:
+        if (isinstance(error, OSError) and error.errno) or _is_of_client(error):
             raise StorageError(f"{place}: cannot be read: {_reason(error)}: {advice}") from error
         raise damaged(f"{place}: cannot be read ({_text(error)}): {advice}") from error
 
 
 @contextmanager
 def storing(place: str, advice: str = "make room or choose another place") -> Iterator[None]:
-    """Convert errors of a full, read-only or forbidden store to a ``StorageError`` that names the place."""
+    """Convert errors of a full, read-only, forbidden or silent store to a ``StorageError`` that names the place."""
     try:
         yield
     except (ExistsError, StorageError, MissingDataError):
         raise
-    except OSError as error:
+    except Exception as error:
+        if not isinstance(error, OSError) and not _is_of_client(error):
+            raise
         raise StorageError(f"{place}: cannot be written: {_reason(error)}: {advice}") from error
+
+
+def _is_of_client(error: Exception) -> bool:
+    """Return True for a time-out, a broken connection, and errors of the packages that talk to stores."""
+    packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return isinstance(error, TimeoutError | ConnectionError) or bool(packages & CLIENTS)
 
 
 def _text(error: Exception) -> str:
@@ -237,5 +245,6 @@ def _text(error: Exception) -> str:
     return str(error) if " " in str(error) else f"{type(error).__name__} {error}".rstrip()
 
 
-def _reason(error: OSError) -> str:
-    return REASONS.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
+def _reason(error: Exception) -> str:
+    number, text = getattr(error, "errno", None), getattr(error, "strerror", None)
+    return REASONS.get(number or 0, text or str(error) or type(error).__name__)

@@ -22,9 +22,7 @@ E's marks (``valid``). Claims and objects are immutable files, so all readers ag
 no matter when the old holder was stopped. ``Lease.check``, which runs before and after each publication, stops a holder
 that has lost the lease.
 
-A folder that replaces another folder continues the epochs of the old folder (``succeed``) with marks at zero.
-Everything that writers of the old folder write later is void. If a folder restarts at epoch 1, the *token* of each
-claim distinguishes claims with the same number.
+If a folder restarts at epoch 1, the *token* of each claim distinguishes claims with the same number.
 
 Objects written under a lease also carry the *token* of its claim, so that an object of another folder is detected.
 
@@ -189,15 +187,15 @@ def claims(folder: Folder) -> dict[int, dict[str, Any]]:
 def limits(
     folder: Folder, series: str, held: dict[int, dict[str, Any]] | None = None
 ) -> list[tuple[int, tuple[int, int]]]:
-    """Return, for each epoch, the position of a series of objects at the time of the claim; ``held`` are the claims, if
-    they have been read.
+    """Return, for each epoch, the position of a series of objects at the time of the claim, less claims without a mark
+    of the series. ``held`` are the claims, if they have been read.
     """
     held = claims(folder) if held is None else held
-    return [(epoch, tuple(claim["marks"].get(series, (0, 0)))) for epoch, claim in held.items()]
+    return [(epoch, tuple(claim["marks"][series])) for epoch, claim in held.items() if series in claim["marks"]]
 
 
 def _claim_removed(folder: Folder, epoch: int) -> bool:
-    """Return True if a listed claim no longer exists, because another process overwrote the job."""
+    """Return True if a listed claim no longer exists, because another process removed the folder."""
     return epoch not in epochs(folder)
 
 
@@ -246,15 +244,6 @@ def acquire(
                     "this process ends, or abort the job"
                 )
             time.sleep(min(timing.beat / 10, 0.2))
-
-
-def succeed(folder: Folder, epoch: int, *, timing: Timing = TIMING) -> Lease:
-    """Take the first lease of a folder that replaces another folder, whose newest epoch is ``epoch``. Older epochs are
-    void.
-
-    Raises ``FileExistsError`` if another process was faster, and ``OSError`` if the lease cannot be written.
-    """
-    return _claim(folder, epoch + 1, {}, timing)
 
 
 def _claim(folder: Folder, epoch: int, marks: Marks, timing: Timing) -> Lease:
@@ -306,22 +295,19 @@ class Lease:
             return False
 
     def stop(self) -> None:
-        """Stop the heartbeat and write nothing; called when the folder is moved away or the lease is lost."""
+        """Stop the heartbeat and write nothing; called when the folder is removed or the lease is lost."""
         self._ended.set()
         self._thread.join()
 
-    def release(self, folder: Folder | None = None) -> None:
-        """Release the lease at once. The method may be called twice. ``folder`` is the new location if the folder was
-        moved.
-        """
+    def release(self) -> None:
+        """Release the lease at once. The method may be called twice."""
         if not self._released:
             self._released = True
             self.stop()
-            place = folder or self._folder
-            if folder is not None or self._holds():
-                with storing(place.location):
+            if self._holds():
+                with storing(self._folder.location):
                     name = _name(self.epoch, ".over")
-                    place.write(name, to_json(name, {"time": time.time()}))
+                    self._folder.write(name, to_json(name, {"time": time.time()}))
 
     def __enter__(self) -> Lease:
         return self

@@ -1,10 +1,16 @@
-"""A folder at an fsspec URL. Each object is written by one request, which such stores execute atomically."""
+"""A folder at an fsspec URL. Each object is written by one request, which such stores execute atomically.
+
+The reply to a request may be lost, and clients repeat requests. To write or to remove an object again changes nothing.
+To create it again fails, so ``create`` then compares the object with its own bytes. Therefore objects of different
+writers must differ: each contains a token, or the time and the epoch of its writer.
+"""
 
 from __future__ import annotations
 
+import errno
 import threading
 import uuid
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Self
 
 from partirvm.errors import StorageError
@@ -31,9 +37,22 @@ class RemoteFolder:
         self._fs.pipe_file(self._path(name), data)
 
     def create(self, name: str, data: bytes) -> None:
-        """Create an object by one request; the store refuses the request if the object exists."""
+        """Create an object by one request; the store refuses the request if the object exists.
+
+        After an error the object is read. If it has these bytes, the request was executed and only its reply was lost.
+        """
         with _CREATING if "memory" in self._fs.protocol else nullcontext():
-            self._fs.pipe_file(self._path(name), data, mode="create")
+            try:
+                self._fs.pipe_file(self._path(name), data, mode="create")
+            except Exception as error:
+                found = None
+                self._fs.invalidate_cache(self._path(name))  # a listing from before does not show the object
+                with suppress(Exception):
+                    found = self.read(name)
+                if found is None:
+                    raise
+                if found != data:
+                    raise FileExistsError(errno.EEXIST, "exists already", self.place(name)) from error
 
     def require_exclusive(self) -> None:
         """Raise ``StorageError`` if the file system or the store cannot create objects exclusively.
@@ -88,10 +107,13 @@ class RemoteFolder:
             return bool(self._fs.exists(self._path(name)))
 
     def remove(self, name: str = "") -> None:
-        """Remove an object or a folder. Other processes may have added objects that a cache does not list."""
+        """Remove an object or a folder. Other processes may have added objects that a cache does not list, or removed
+        objects.
+        """
         if self.exists(name):
             self._fs.invalidate_cache()
-            self._fs.rm(self._path(name), recursive=True)
+            with suppress(FileNotFoundError):
+                self._fs.rm(self._path(name), recursive=True)
 
     def flush(self, name: str) -> None:
         """Return at once: a completed request is durable."""
@@ -103,10 +125,6 @@ class RemoteFolder:
     def sibling(self, name: str) -> Self:
         """Return the folder with this name in the same parent folder."""
         return type(self)(_beside(self.location, name), self._fs, _beside(self._root, name))
-
-    def rename(self, other: Self) -> None:
-        """Move every object separately, because such stores have no rename."""
-        self._fs.mv(self._root, other._root, recursive=True)
 
     def _reading(self, name: str) -> AbstractContextManager[None]:
         """Convert errors of a read request, because libraries of stores have their own error classes."""

@@ -17,6 +17,7 @@ from partirvm import load_model
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
 from partirvm.jobs import plan
+from partirvm.jobs.store import JobStore
 from partirvm.kernels import NAMES
 from partirvm.options import TABLE, Request
 
@@ -207,9 +208,9 @@ def test_overwrite_replaces_and_verify_reads(tour, cli, tmp_path):
     job = str(tmp_path / "job")
     choices = ("--gamma", "1", "--partition-size", "50", "--max-rounds", "1", "--quiet", "--verify")
     assert cli("fit", tour.train, job, *choices)[0] == 0
-    first = Path(job, "spec.json").stat().st_mtime_ns
+    first = JobStore(job).spec()["token"]
     assert cli("fit", tour.train, job, *choices, "--overwrite")[0] == 0
-    assert Path(job, "spec.json").stat().st_mtime_ns > first
+    assert JobStore(job).spec()["token"] != first
 
 
 def test_defaults_are_those_of_the_library():

@@ -367,9 +367,39 @@ def overwrite(data, job, case, wait=None):
     return jobs.fit(data[0], job, CASES[case], validation=data[1], overwrite=True, watcher=watcher).outcome.reason.value
 
 
+def overwrite_until(job, things):
+    """Overwrite a job and save a first model; killed before so many things that it does to the folder (0: never).
+
+    Returns how many things it does.
+    """
+    from reference import model
+
+    from partirvm.storage.local_folder import LocalFolder
+
+    numbers, done = itertools.count(1), [0]
+
+    def counted(really):
+        def act(self, name="", *data):
+            if not name.endswith(".beat.json"):
+                done[0] = next(numbers)
+                if done[0] == things:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return really(self, name, *data)
+
+        return act
+
+    for name in ("create", "write", "remove"):
+        setattr(LocalFolder, name, counted(getattr(LocalFolder, name)))
+    store = JobStore.create(job, {"run": 2}, overwrite=True)
+    store.record({"event": "queued"})
+    store.save(model(2))
+    store.lease.release()
+    return done[0]
+
+
 def hurry():
     """Let leases of this process live and expire quickly."""
-    for take in (JobStore.acquire, lease.acquire, lease.succeed):
+    for take in (JobStore.acquire, lease.acquire):
         take.__kwdefaults__["timing"] = QUICK
 
 
@@ -513,7 +543,7 @@ def disturb(job, stop):
 
 MOTHER = f"""
 import json, os, signal, sys, traceback
-sys.path[:0] = {[HERE, ROOT]!r}
+sys.path[:0] = {[HERE, ROOT, str(Path(ROOT, "jobs"))]!r}
 import fault_cases, partirvm.jobs.attempt, partirvm.jobs.checkpoint, partirvm.model.files, zarr
 import fsspec.implementations.local, scipy.linalg, scipy.special
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -20,7 +20,7 @@ QUICK = Timing(beat=0.1, expiry=1.5)
 """Leases for tests."""
 
 WORLD: dict[str, dict] = {}
-"""Reference jobs by location; ``before`` is the one that was overwritten."""
+"""Reference jobs by location; ``before`` are those that were overwritten, the last one last."""
 
 
 def model(seed=0, m=3):
@@ -68,10 +68,8 @@ class ReferenceStore:
                 raise ExistsError("the job exists already: replace a job with --overwrite")
             if before["held"]:
                 raise LeaseError("in use")
-            before["epoch"] += 1
         store, epoch = cls(location), 0 if before is None else before["epoch"] + 1
-        if before is not None and before["models"] is None:
-            before = before["before"]
+        before = [] if before is None else [*before["before"], before]
         WORLD[location] = {
             "spec": copy.deepcopy(spec), "events": [], "models": None, "checkpoints": [], "control": set(),
             "epoch": epoch, "held": epoch > 0, "before": before,
@@ -121,7 +119,7 @@ class ReferenceStore:
 
     def save(self, model):
         self._check()
-        self.job["models"], self.job["before"] = replace(model), None
+        self.job["models"], self.job["before"] = replace(model), []
 
     def has_model(self):
         return self.job["models"] is not None
@@ -139,6 +137,7 @@ class ReferenceStore:
         return self.job["checkpoints"][-1] if self.job["checkpoints"] else None
 
     def discard(self):
-        before = WORLD.pop(self.location)["before"]
-        if before is not None:
-            WORLD[self.location] = before
+        job = WORLD.pop(self.location)
+        if job["before"]:
+            restored = [each for each in job["before"] if each["models"] is not None] or job["before"]
+            WORLD[self.location] = {**restored[-1], "before": [], "epoch": job["epoch"] + 1, "held": False}

@@ -14,7 +14,7 @@ from reference import ReferenceStore, model
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
 from partirvm.jobs import Job, events
 from partirvm.jobs.state import Status
-from partirvm.jobs.store import JobStore
+from partirvm.jobs.store import FORMAT, JobStore
 from partirvm.storage import open_folder
 from partirvm.storage.folder import read_json, to_json
 
@@ -374,13 +374,15 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
         old.save(model(number))
     open_folder(place).write("lease/000001.over.json", b"{}")  # others take it for gone, itself it does not know
     new = JobStore.create(place, {"run": 2}, overwrite=True)
-    assert (new.lease.epoch, new.events(), new.has_model()) == (3, [], False)
+    assert (new.lease.epoch, new.events(), new.has_model()) == (2, [], False)
     folder = open_folder(place)
     void = {"events/000001.json": {"event": "failed", "epoch": 1}, "models/000001-000009.json": {}}
+    void["spec-000001-000001.json"] = {"format": FORMAT, "run": 3}
     for name, value in {**void, "checkpoints/000001-000009.json": {}}.items():
         folder.create(name, to_json(name, {"time": 0, **value}))
     new.record({"event": "queued"})
     assert kinds(JobStore(place).events()) == ["queued"]
+    assert JobStore(place).spec()["run"] == 2
     assert not new.has_model()
     assert new.restore() is None
     for write in (lambda: old.record({"event": "done"}), lambda: old.save(model(5)), lambda: old.checkpoint({"n": 5})):

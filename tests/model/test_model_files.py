@@ -312,7 +312,9 @@ def test_a_job_is_not_started_over_another_without_leave(job):
     fresh = JobStore.create(job, {"run": 2}, overwrite=True)
     assert fresh.spec()["run"] == 2
     assert fresh.events() == []
-    with pytest.raises(MissingDataError, match=r"no model yet; the overwritten job is kept in .*\.before"):
+    with pytest.raises(
+        MissingDataError, match=r"no model yet; remove spec-000001-000001.json to restore the overwritten job"
+    ):
         fresh.model()
     fresh.save(made(seed=1))
     fs, root = fsspec.core.url_to_fs(job)

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,33 +35,21 @@ from partirvm.storage.destination import write_text
 # botocore and moto warn of their own use of older functions
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
-ROOT = Path(__file__).parents[2]
-
 KINDS = ("read", "list", "head", "write", "delete")
 
 CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "4", "--quiet")
 
 
 @pytest.fixture(scope="module")
-def requests() -> Iterator[Callable[[], dict[str, int]]]:
-    """Start the server, and return a function that counts its requests so far."""
-    command = [sys.executable, "-m", "benchmarks.object_store", "--serve"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        address = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setenv("AWS_ENDPOINT_URL", address)
-            patched.setenv("AWS_ACCESS_KEY_ID", "anyone")
-            patched.setenv("AWS_SECRET_ACCESS_KEY", "anything")
-            patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
+def requests(s3_server: str) -> Callable[[], dict[str, int]]:
+    """Return a function that counts the requests so far."""
 
-            def count() -> dict[str, int]:
-                with urllib.request.urlopen(f"{address}/requests") as answer:
-                    found = json.load(answer)
-                return {kind: found.get(kind, 0) for kind in KINDS}
+    def count() -> dict[str, int]:
+        with urllib.request.urlopen(f"{s3_server}/requests") as answer:
+            found = json.load(answer)
+        return {kind: found.get(kind, 0) for kind in KINDS}
 
-            yield count
-        server.kill()
+    return count
 
 
 def run(*arguments: str) -> str:

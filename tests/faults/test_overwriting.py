@@ -1,0 +1,62 @@
+"""kill −9 of a process that overwrites a job, before each thing that it does to the folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from fault_cases import bits, overwrite_until
+from waiting import wait_for
+
+from partirvm.jobs.state import Status
+from partirvm.jobs.store import JobStore
+from partirvm.storage import open_folder
+
+sys.path.append(str(Path(__file__).parents[1] / "jobs"))
+
+from reference import model
+
+
+def old_job(place):
+    store = JobStore.create(place, {"run": 1})
+    store.save(model(1))
+    store.record({"event": "queued"})
+    return store
+
+
+def assert_old(place):
+    store = JobStore(place)
+    assert store.spec()["run"] == 1
+    assert bits(store.model()) == bits(model(1))
+    assert [event["event"] for event in store.events()] == ["queued"]
+
+
+def test_a_kill_leaves_the_old_job_or_the_new_one(breeder, tmp_path):
+    """The new one is whole, or is discarded and the old one is back; and the folder can be overwritten again."""
+    old_job(tmp_path / "whole")
+    things = breeder.call(overwrite_until, job=str(tmp_path / "whole"), things=0).end()
+    assert things > 10
+    found = []
+    for number in range(1, things + 1):
+        place = tmp_path / f"job-{number}"
+        old_job(place)
+        child = breeder.call(overwrite_until, job=str(place), things=number)
+        wait_for(lambda child=child: child.gone, "the end of a process")
+        assert not child.out.exists(), child.out.read_text()
+        store = JobStore(place)
+        found.append((store.spec()["run"], store.has_model()))
+        assert store.state().status in {Status.QUEUED, Status.INTERRUPTED}
+        if found[-1] == (1, True):
+            assert_old(place)
+        elif found[-1] == (2, True):
+            assert bits(store.model()) == bits(model(2))
+        else:
+            store.discard()
+            assert_old(place)
+        again = JobStore.create(place, {"run": 3}, overwrite=True)
+        again.save(model(3))
+        again.lease.release()
+        assert bits(JobStore(place).model()) == bits(model(3))
+        assert [name.partition("-")[0] for name in open_folder(str(place)).list()] == ["lease", "run", "spec"]
+    assert found == sorted(found, key=lambda each: (each[0], each[1]))
+    assert set(found) == {(1, True), (2, False), (2, True)}

@@ -1,0 +1,29 @@
+"""A server of the S3 protocol on this machine (``benchmarks.object_store``)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The address of a server that runs until the end of the session, with the variables of its clients set."""
+    pytest.importorskip("moto")
+    command = [sys.executable, "-m", "benchmarks.object_store", "--serve"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("AWS_ENDPOINT_URL", address)
+            patched.setenv("AWS_ACCESS_KEY_ID", "anyone")
+            patched.setenv("AWS_SECRET_ACCESS_KEY", "anything")
+            patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
+            yield address
+        server.kill()

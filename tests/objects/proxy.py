@@ -1,0 +1,150 @@
+"""A proxy on this machine between s3fs and a server of the S3 protocol, which loses, repeats or delays replies."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+DELAY = 6.0
+"""Seconds by which a reply is delayed; clients wait for ``READ_TIMEOUT``."""
+
+READ_TIMEOUT = 4.0
+
+KINDS = ("lost", "repeated", "delayed", "failed")
+"""After the request was executed: the connection is closed; the request is executed again, and the second reply is
+sent; the reply is sent when the client has given up; the reply is 500. A further kind is ``throttled``: 503, and the
+request is not executed."""
+
+SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+INTERNAL = b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request: ``number`` counts the requests that change the store, from 1, and is 0 for all others; ``first`` is
+    True if no earlier request had the same method and path; ``creates`` is True for an exclusive creation.
+    """
+
+    method: str
+    path: str
+    number: int
+    first: bool
+    creates: bool
+
+
+class Proxy:
+    """``fault`` returns the kind of the fault of a request, or None. ``hits`` are the requests with a fault, and
+    ``writes`` all requests that change the store.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.upstream, self.fault = urlsplit(address), lambda request: None
+        self.fault: Callable[[Request], str | None]
+        self.hits: list[Request] = []
+        self.writes: list[Request] = []
+        self._seen: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+
+    def begin(self, fault: Callable[[Request], str | None] = lambda request: None) -> None:
+        """Count from the beginning, with these faults."""
+        with self._lock:
+            self.fault, self.hits, self.writes, self._seen = fault, [], [], set()
+
+    def request(self, method: str, path: str, creates: bool) -> tuple[Request, str | None]:
+        """Note a request, and return it with its fault."""
+        with self._lock:
+            changes = method not in ("GET", "HEAD")
+            first = (method, path) not in self._seen
+            self._seen.add((method, path))
+            made = Request(method, path, len(self.writes) + 1 if changes else 0, first, creates)
+            if changes:
+                self.writes.append(made)
+            fault = self.fault(made)
+            if fault:
+                self.hits.append(made)
+            return made, fault
+
+
+@contextmanager
+def proxy(address: str) -> Iterator[Proxy]:
+    """Serve until the end of the ``with`` statement."""
+    made = Proxy(address)
+    thread = threading.Thread(target=made._server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield made
+    finally:
+        made._server.shutdown()
+        thread.join()
+        made._server.server_close()
+
+
+def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # one packet per reply: a second one would wait for the acknowledgement of the first
+        disable_nagle_algorithm = True
+
+        def handle_expect_100(self) -> bool:
+            answer = super().handle_expect_100()
+            self.wfile.flush()
+            return answer
+
+        def handle_any(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            _, fault = proxy.request(self.command, self.path, "If-None-Match" in self.headers)
+            if fault == "throttled":
+                return self._answer(503, {}, SLOW_DOWN)
+            reply = self._forward(body)
+            if fault == "repeated":
+                reply = self._forward(body)
+            if fault == "lost":
+                self.close_connection = True
+                return None
+            if fault == "delayed":
+                time.sleep(DELAY)
+            if fault == "failed":
+                return self._answer(500, {}, INTERNAL)
+            return self._answer(*reply)
+
+        def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+            upstream = http.client.HTTPConnection(proxy.upstream.hostname or "", proxy.upstream.port, timeout=60)
+            try:
+                skipped = {"connection", "expect"}
+                headers = {name: value for name, value in self.headers.items() if name.lower() not in skipped}
+                upstream.request(self.command, self.path, body, headers)
+                reply = upstream.getresponse()
+                return reply.status, dict(reply.getheaders()), reply.read()
+            finally:
+                upstream.close()
+
+        def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            try:
+                self.send_response_only(status)
+                for name, value in headers.items():
+                    if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+                        self.send_header(name, value)
+                length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
+                self.send_header("Content-Length", length)
+                self.end_headers()
+                self.wfile.write(b"" if self.command == "HEAD" else body)
+                self.wfile.flush()
+            except OSError:  # the client has given up
+                self.close_connection = True
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any
+
+    return Handler
