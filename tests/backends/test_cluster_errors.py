@@ -1,4 +1,4 @@
-"""What a cluster that closes, restarts or is made of unlike machines is called: one sentence and an advice per cause."""
+"""Clusters that close, restart, kill or are of unlike machines: one sentence and an advice per cause."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_closed_client_is_named(one_worker, data, tmp_path):
         lambda: submit(RVMRegressor(), data.url, str(tmp_path / "job"), client=client),
         lambda: start(client, "driver", endless, data.url, tmp_path),
     ):
-        with pytest.raises(ClusterError, match="Dask client.* closed"):
+        with pytest.raises(ClusterError, match=r"Dask client.* closed"):
             call()
     assert not (tmp_path / "job").exists()
 
