@@ -1,4 +1,4 @@
-"""The state of a Dask cluster as reported by its client: workers, whether the scheduler responds, and what has failed."""
+"""A Dask cluster as reported by its client: the workers, whether the scheduler responds, and what has failed."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ SILENCE = 20.0
 
 WORKER_TIMEOUT = 30.0
 """Seconds to wait for a worker before an error."""
+
+LEFT = (OSError, KeyError, AttributeError)
+"""Errors of client calls if a worker leaves during the call; the last two come from tables of the scheduler."""
 
 ATTEMPTS = 5
 """Maximum number of attempts if workers are lost repeatedly."""
@@ -107,7 +110,7 @@ class Cluster:
                 f"workers died each time they ran the same task of the cluster at {self.address}, most often for lack "
                 f"of memory: see their logs; give workers more memory, or lower memory_limit, and {resume}"
             )
-        if isinstance(error, CancelledError | OSError):
+        if isinstance(error, CancelledError | KeyError | OSError):
             return ClusterError(
                 f"workers of the cluster at {self.address} left again and again during the same work, or the cluster "
                 f"was restarted ({error}): see their logs, and {resume}"
@@ -143,8 +146,13 @@ class Cluster:
         """
         error: Exception = OSError("no worker is left")
         for _ in range(ATTEMPTS):
-            with self.reaching():
-                said: dict[str, Any] = self.client.run(function, on_error="return")
+            try:
+                with self.reaching():
+                    said: dict[str, Any] = self.client.run(function, on_error="return")
+            except PartirvmError:
+                raise
+            except LEFT as left:
+                error, said = left, {}
             found = {worker: value for worker, value in said.items() if not isinstance(value, OSError)}
             if found:
                 return found

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from partirvm.backends.base import Blocks, Progress, Solution
 from partirvm.backends.blocks import Keeping, forget
-from partirvm.backends.cluster import ATTEMPTS, WORKER_TIMEOUT, Cluster, Watch
+from partirvm.backends.cluster import ATTEMPTS, LEFT, WORKER_TIMEOUT, Cluster, Watch
 from partirvm.backends.local import usable_cores
 from partirvm.backends.process import resident_memory
 from partirvm.backends.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
@@ -290,9 +290,9 @@ class DaskExecutor:
         try:
             with self._cluster.reaching():
                 futures: dict[str, Any] = self._client.scatter({_key(name): value for value in values}, hash=False)
-        except OSError as error:
-            if isinstance(error, PartirvmError):
-                raise
+        except PartirvmError:
+            raise
+        except LEFT as error:
             raise CancelledError(str(error)) from error
         return list(futures.values())
 
