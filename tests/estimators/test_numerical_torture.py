@@ -153,6 +153,8 @@ def test_inputs_whose_squares_overflow(kind, move):
 
 
 def test_more_classes_than_half_of_the_rows():
-    """Only partirvm's own warning of rare classes."""
-    X = np.random.default_rng(0).normal(size=(30, 2))
-    assert fitted(RVMClassifier(gamma=1.0, max_rounds=1, random_state=0), X, np.arange(30) // 2 * 2 % 20) is not None
+    """Only partirvm's own warning of rare classes for 18 classes in 30 rows; an error with advice for 25 in 30."""
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30)
+    assert fitted(RVMClassifier(gamma=1.0, max_rounds=1, random_state=0), X, y % 18) is not None
+    with pytest.raises(DataError, match=r"25 classes in 30 rows.*merge rare classes"):
+        RVMClassifier().fit(X, y % 25)
