@@ -123,9 +123,7 @@ def resolve_scaling(
         t_shift, t_scale = np.zeros(T), np.ones(T)
     if not standardize:
         return Scaling(np.zeros(d), np.ones(d), t_shift, t_scale)
-    inputs = moments.inputs
-    shift = np.where(inputs.constant, inputs.minimum, inputs.mean)  # the mean of a huge constant is rounded
-    return Scaling(shift, _deviation(inputs), t_shift, t_scale)
+    return Scaling(moments.inputs.mean, _deviation(moments.inputs), t_shift, t_scale)
 
 
 def resolve_prior(parameters: Request, target_scale: float, labels: Mapping[str, int]) -> Prior:
