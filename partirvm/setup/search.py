@@ -122,7 +122,9 @@ class Measuring:
         notes = (
             (f"kernel learned with at most {most:,} centres because of the memory limit",) if most < worth else ()
         ) + (
-            (f"kernel learned from {rows:,} rows and at most {worth:,} centres because of {d:,} features",)
+            (
+                f"kernel learned from {rows:,} rows and at most {worth:,} centres, of one family, because of {d:,} features",
+            )
             if worth < wanted
             else ()
         )
@@ -132,7 +134,7 @@ class Measuring:
         lines = _Lines(self, problem.empty.kernel)
         try:
             with self._sample(problem, LEARNING_ROWS if worth == wanted else rows, lines, room) as sample:
-                if chooses_family(parameters) and not problem.classifies:
+                if chooses_family(parameters) and not problem.classifies and worth == wanted:
                     family = with_best_family(sample, problem, learning, parameters.seed)
                     problem, learning = family.problem, replace(learning, warm=family.logs)
                     sample = lines.with_families(sample, family.tried, family.name) if family.tried else sample

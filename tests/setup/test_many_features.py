@@ -25,4 +25,7 @@ def test_the_note_of_a_plan_states_rows_and_centres():
     found = RVMRegressor(random_state=0).fit(X, X[:, 0] + 0.1 * rng.normal(size=2_000))
     (search,) = [entry for entry in found.history_ if entry["kind"] == "kernel"][:1]
     assert (search["rows"], search["candidates"] <= 158) == (632, True)
-    assert "kernel learned from 632 rows and at most 158 centres because of 2,000 features" in found.plan_.notes
+    assert (
+        "kernel learned from 632 rows and at most 158 centres, of one family, because of 2,000 features"
+        in found.plan_.notes
+    )
