@@ -123,7 +123,8 @@ class Measuring:
             (f"kernel learned with at most {most:,} centres because of the memory limit",) if most < worth else ()
         ) + (
             (
-                f"kernel learned from {rows:,} rows and at most {worth:,} centres, of one family, because of {d:,} features",
+                f"kernel learned from {rows:,} rows and at most {worth:,} centres, of one family, "
+                f"because of {d:,} features",
             )
             if worth < wanted
             else ()
