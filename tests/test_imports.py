@@ -138,6 +138,7 @@ THIRD_PARTIES = {
     "model": {"numpy", "zarr"},
     "backends": {"numpy", "threadpoolctl", "scipy"},
     "backends.segments": {"numpy", "zarr"},
+    "backends.cluster": {"distributed"},
     "backends.dask": {"numpy", "distributed", "threadpoolctl"},
     "backends.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},

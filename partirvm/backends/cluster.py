@@ -1,16 +1,19 @@
-"""The state of a Dask cluster as reported by its client: the workers, and whether the scheduler responds."""
+"""A Dask cluster as reported by its client: the workers, whether the scheduler responds, and what has failed."""
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any
 
 from partirvm.backends import tasks
 from partirvm.backends.window import POLL
-from partirvm.errors import ClusterError, NoWorkersError, PartirvmError
+from partirvm.blas_threads import kernels
+from partirvm.errors import ClusterError, NoWorkersError, PartirvmError, PartirvmWarning
 
 QUESTION = 5.0
 """Seconds to wait for one response of the scheduler."""
@@ -19,12 +22,33 @@ SILENCE = 20.0
 """Seconds without response after which a scheduler counts as gone. A restarted scheduler can respond in time."""
 
 
+WORKER_TIMEOUT = 30.0
+"""Seconds to wait for a worker before an error."""
+
+LEFT = (OSError, KeyError, AttributeError)
+"""Errors of client calls if a worker leaves during the call; the last two come from tables of the scheduler."""
+
+ATTEMPTS = 5
+"""Maximum number of attempts if workers are lost repeatedly."""
+
+
+def address_of(client: Any) -> str:
+    """Return the address of the scheduler of a client. Raises ``ClusterError`` if the client is closed."""
+    scheduler = client.scheduler
+    if scheduler is None:
+        raise ClusterError(
+            "the Dask client is closed, or the worker that it belongs to was stopped: open a new client, "
+            "and resume a job with `partirvm resume JOB --scheduler ADDRESS`"
+        )
+    return str(scheduler.address)
+
+
 class Cluster:
     """A ``distributed.Client`` and the seconds to wait for a worker before an error (``patience``)."""
 
     def __init__(self, client: Any, patience: float) -> None:
         self.client, self.patience = client, patience
-        self.address: str = client.scheduler.address
+        self.address, self._generation = address_of(client), client.generation
         self.n_threads = 1  # of all workers, at the last poll
         self.least_threads = 1  # of a worker, at the last poll
 
@@ -66,25 +90,103 @@ class Cluster:
                 time.sleep(0.1)
             raise
 
-    def check_packages(self) -> None:
-        """Raise ``ClusterError`` unless all workers have this process's versions of the packages that affect bits."""
-        ours = tasks.package_versions()
+    def failure(self, error: Exception | None = None) -> ClusterError:
+        """Return the error to raise for ``error`` of ``distributed``, or for a cluster that does not respond.
+
+        Each cause has its own sentence and advice.
+        """
+        from distributed.scheduler import KilledWorker
+
+        resume = f"resume with `partirvm resume JOB --scheduler {self.address}`"
+        if self.client.status == "closed" and self._listens():
+            if self.client.generation != self._generation:
+                return ClusterError(f"the Dask cluster at {self.address} was restarted, which ends its fits: {resume}")
+            return ClusterError(
+                f"the Dask client of {self.address} was closed, or the worker that ran the fit was stopped (retired, "
+                f"scaled down): if no other worker continues, {resume}"
+            )
+        if isinstance(error, KilledWorker):
+            return ClusterError(
+                f"workers died each time they ran the same task of the cluster at {self.address}, most often for lack "
+                f"of memory: see their logs; give workers more memory, or lower memory_limit, and {resume}"
+            )
+        if isinstance(error, CancelledError | KeyError | OSError):
+            return ClusterError(
+                f"workers of the cluster at {self.address} left again and again during the same work, or the cluster "
+                f"was restarted ({error}): see their logs, and {resume}"
+            )
+        if error is not None:
+            return ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}")
+        return ClusterError(
+            f"the Dask scheduler at {self.address} does not respond any more: start a new one with "
+            "`dask scheduler`, and its workers, and resume there with `partirvm resume JOB --scheduler ADDRESS`"
+        )
+
+    def _listens(self) -> bool:
+        """Return True if something accepts connections at the scheduler's address, or the address is in this process.
+
+        A client also closes by itself, after it has looked for a lost scheduler in vain.
+        """
+        from distributed.comm.addressing import get_address_host_port
+
         try:
-            with self.reaching():
-                theirs = self.client.run(tasks.package_versions)
-        except ClusterError:
-            raise
-        except Exception as error:
-            raise ClusterError(
-                f"the workers cannot import partirvm: install the same packages there ({error})"
-            ) from error
-        for worker, versions in theirs.items():
+            place = get_address_host_port(self.address)
+        except ValueError:
+            return True
+        try:
+            socket.create_connection(place, timeout=QUESTION).close()
+        except OSError:
+            return False
+        return True
+
+    def ask_workers(self, function: Callable[[], Any]) -> dict[str, Any]:
+        """Return the result of ``function()``, or its exception, for each worker. Workers that leave are not counted.
+
+        Raises ``ClusterError`` if all workers leave in each of ``ATTEMPTS`` attempts, and as ``workers`` does.
+        """
+        error: Exception = OSError("no worker is left")
+        for _ in range(ATTEMPTS):
+            try:
+                with self.reaching():
+                    said: dict[str, Any] = self.client.run(function, on_error="return")
+            except PartirvmError:
+                raise
+            except LEFT as left:
+                error, said = left, {}
+            found = {worker: value for worker, value in said.items() if not isinstance(value, OSError)}
+            if found:
+                return found
+            error = next(iter(said.values()), error)
+            self.workers()
+        raise self.failure(error) from error
+
+    def check_packages(self, *here: str) -> None:
+        """Raise ``ClusterError`` unless all workers have this process's versions of the packages that affect bits.
+
+        Warn if workers have other BLAS kernels than each other, or than ``here``: those of this process, if it takes
+        part in the work.
+        """
+        ours = tasks.package_versions()
+        for worker, versions in self.ask_workers(tasks.package_versions).items():
+            if isinstance(versions, Exception):
+                raise ClusterError(
+                    f"worker {worker} cannot import partirvm ({versions}): install the same packages there"
+                ) from versions
             for name, version in versions.items():
                 if ours[name] != version:
                     raise ClusterError(
                         f"worker {worker} has {name} {version}, this process has {ours[name]}: results would differ; "
                         "install the same versions"
                     )
+        found = sorted({*here, *map(str, self.ask_workers(kernels).values())})
+        if len(found) > 1:
+            warnings.warn(
+                f"processors of the cluster at {self.address} use different BLAS kernels ({'; '.join(found)}): results "
+                "are as accurate, but their last bits may differ from run to run; to repeat them exactly, use like "
+                "machines, or set OPENBLAS_CORETYPE to one kind for all of them",
+                PartirvmWarning,
+                stacklevel=3,
+            )
 
 
 class Watch:
@@ -109,10 +211,7 @@ class Watch:
         self._last_poll = now = time.monotonic()
         if workers is None:
             if now - self._last_response > SILENCE or cluster.client.status == "closed":
-                raise ClusterError(
-                    f"the Dask scheduler at {cluster.address} does not respond any more: start a new one with "
-                    "`dask scheduler`, and its workers, and resume there with `partirvm resume JOB --scheduler ADDRESS`"
-                )
+                raise cluster.failure()
             return None
         self._last_response = now
         if workers:

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from partirvm.backends.base import Blocks, Progress, Solution
 from partirvm.backends.blocks import Keeping, forget
-from partirvm.backends.cluster import Cluster, Watch
+from partirvm.backends.cluster import ATTEMPTS, LEFT, WORKER_TIMEOUT, Cluster, Watch
 from partirvm.backends.local import usable_cores
 from partirvm.backends.process import resident_memory
 from partirvm.backends.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
 from partirvm.backends.tile_passes import Group, grouped, ungrouped
 from partirvm.backends.tls import refusal
 from partirvm.backends.window import POLL, Window
+from partirvm.blas_threads import kernels
 from partirvm.core.reduction import TreeSum, aligned_runs
 from partirvm.data.source import Source
 from partirvm.errors import ClusterError, PartirvmError
@@ -48,17 +49,11 @@ MOST_TILES = 256
 AHEAD = 2
 """Maximum number of pending fits or mapped tiles per worker thread."""
 
-WORKER_TIMEOUT = 30.0
-"""Seconds to wait for a worker before an error."""
-
 ANSWER = 10.0
 """Seconds to wait for a scheduler's first response."""
 
 FETCH = 10.0
 """Seconds to wait for a result before a check that its worker exists; doubled after each check."""
-
-ATTEMPTS = 5
-"""Maximum number of attempts if workers are lost repeatedly."""
 
 
 def connect(address: str) -> Any:
@@ -87,7 +82,7 @@ class DaskExecutor:
         self._client, self._cluster = client, Cluster(client, patience)
         self._sent: WeakKeyDictionary[Source, _Blocks] = WeakKeyDictionary()
         self._cluster.workers()
-        self._cluster.check_packages()
+        self._cluster.check_packages(kernels())
 
     @property
     def threads(self) -> int:
@@ -97,8 +92,7 @@ class DaskExecutor:
     def machine(self, limit: int | None) -> Machine:
         """Return the maximum threads, the maximum resident bytes and the minimum memory over all workers."""
         workers = list(self._cluster.workers().values())
-        with self._cluster.reaching():
-            bases = self._client.run(resident_memory).values()
+        bases = self._cluster.ask_workers(resident_memory).values()
         memory = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
         threads = max(worker["nthreads"] for worker in workers)
         return Machine(
@@ -287,7 +281,7 @@ class DaskExecutor:
                 lost = error
                 self.close()
                 self._cluster.workers()
-        raise ClusterError(f"workers were lost in {ATTEMPTS} attempts at the same work: {lost}") from lost
+        raise self._cluster.failure(lost) from lost
 
     def _send(self, values: Sequence[Any], name: str) -> list[Any]:
         """Send values to workers and return their futures. Raises ``CancelledError`` if a worker is leaving."""
@@ -296,9 +290,9 @@ class DaskExecutor:
         try:
             with self._cluster.reaching():
                 futures: dict[str, Any] = self._client.scatter({_key(name): value for value in values}, hash=False)
-        except OSError as error:
-            if isinstance(error, PartirvmError):
-                raise
+        except PartirvmError:
+            raise
+        except LEFT as error:
             raise CancelledError(str(error)) from error
         return list(futures.values())
 
@@ -341,7 +335,7 @@ class DaskExecutor:
                 raise
             except Exception as error:
                 if future.status == "error" or not isinstance(error, TimeoutError):
-                    raise ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}") from error
+                    raise self._cluster.failure(error) from error
             watch.poll()
             timeout *= 2
 

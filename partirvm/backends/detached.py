@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from partirvm.backends.dask import DaskExecutor
+from partirvm.backends.cluster import WORKER_TIMEOUT, Cluster
 from partirvm.errors import ClusterError, PartirvmError
 
 ANSWER = 60.0
@@ -22,8 +22,11 @@ def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
     Raises ``NoWorkersError`` for a cluster without workers. Raises ``ClusterError`` if packages differ or there is no
     response in ``ANSWER`` seconds. A ``PartirvmError`` raised by the function is raised again.
     """
-    DaskExecutor(client).close()
-    future = client.submit(function, *args, pure=False)
+    cluster = Cluster(client, WORKER_TIMEOUT)
+    cluster.workers()
+    cluster.check_packages()
+    with cluster.reaching():
+        future = client.submit(function, *args, pure=False)
     try:
         return future.result(timeout=ANSWER)
     except PartirvmError:
@@ -34,7 +37,7 @@ def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
             f"no worker of the cluster responded within {ANSWER:.0f} s: all are busy; try again, or add workers"
         ) from error
     except Exception as error:
-        raise ClusterError(f"a call on a worker failed: {type(error).__name__}: {error}") from error
+        raise cluster.failure(error) from error
 
 
 def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
@@ -48,13 +51,16 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
     """
     from distributed import fire_and_forget  # type: ignore[attr-defined,unused-ignore]
 
-    future = client.submit(_aside, function, args, options, key=key, pure=False)
-    fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]
     end = time.monotonic() + ANSWER
-    while not _taken_over(client, key):
-        if time.monotonic() > end:
-            raise ClusterError(f"the scheduler of the cluster did not accept the fit within {ANSWER:.0f} s: try again")
-        time.sleep(POLL)
+    with Cluster(client, WORKER_TIMEOUT).reaching():
+        future = client.submit(_aside, function, args, options, key=key, pure=False)
+        fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]
+        while not _taken_over(client, key):
+            if time.monotonic() > end:
+                raise ClusterError(
+                    f"the scheduler of the cluster did not accept the fit within {ANSWER:.0f} s: try again"
+                )
+            time.sleep(POLL)
 
 
 def _taken_over(client: Any, key: str) -> bool:

@@ -52,7 +52,8 @@ class ColumnMoments:
             mean = np.average(values, axis=0, weights=weights)
             deviations = values - mean
             square = np.einsum("ij,ij->j", deviations, deviations if weights is None else deviations * weights[:, None])
-        return cls(n, total, mean * unit, square, minimum, maximum)
+        # rounding must not take the mean of a huge constant from the constant
+        return cls(n, total, np.clip(mean * unit, minimum, maximum), square, minimum, maximum)
 
     def __add__(self, other: ColumnMoments) -> ColumnMoments:
         if other.n == 0:
@@ -67,7 +68,7 @@ class ColumnMoments:
         with np.errstate(all="ignore"):
             difference = other.mean / unit - mean
             square = self.square * mine + other.square * its + difference**2 * (self.total * other.total / total)
-            mean = (mean + difference * (other.total / total)) * unit
+            mean = np.clip((mean + difference * (other.total / total)) * unit, minimum, maximum)
         return ColumnMoments(self.n + other.n, total, mean, square, minimum, maximum)
 
     @property
@@ -100,7 +101,7 @@ class ColumnMoments:
     def variance_over(self, scale: Float) -> Float:
         """Return the variance of the values divided by ``scale``, (columns,)."""
         with np.errstate(over="ignore"):  # the scale of a constant column may be far from its unit
-            found: Float = self.variance / (scale / self.unit) ** 2
+            found: Float = self.variance / np.maximum((scale / self.unit) ** 2, np.finfo(float).tiny)
         return found
 
 

@@ -102,7 +102,7 @@ def advance(
     values = (*search.values, value)
     better = value > search.peak
     best, peak = (search.logs, value) if better else (search.best, search.peak)
-    sign = np.sign(slope * search.slope)
+    sign = np.sign(slope) * np.sign(search.slope)
     step = search.step * np.where(sign > 0, LONGER, np.where(sign < 0, SHORTER, 1.0))
     step = np.clip(step, LEAST_STEP, MOST_STEP)
     slope = np.where((sign < 0) | ~np.isfinite(search.start), 0.0, slope)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from partirvm.backends import Executor, executor_for
+from partirvm.backends.cluster import address_of
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.errors import LeaseError, MissingDataError, StorageError
@@ -213,7 +214,7 @@ def restored_checkpoint(packed: Any, spec: FitSpec, n_rows: int, rows: int | Non
 
 def begin(store: JobStore, client: Any, lines: int = 0, **time: float) -> None:
     """Record ``running`` by this process, from now or from ``time`` on, after ``lines`` lines of history."""
-    cluster = "" if client is None else client.scheduler.address
+    cluster = "" if client is None else address_of(client)
     store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster, **time})
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from partirvm.backends.cluster import address_of
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
 from partirvm.jobs.attempt import carry_out
@@ -43,11 +44,6 @@ def _moved(data: Place, validation: Place) -> dict[str, str]:
     """Return the given new places by name, without those that are None."""
     places = {"data": data, "validation": validation}
     return {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
-
-
-def address_of(client: Any) -> str:
-    """Return the address of the scheduler of a client."""
-    return str(client.scheduler.address)
 
 
 def require_shared(*places: str) -> None:

@@ -7,12 +7,13 @@ from contextlib import closing, suppress
 from typing import Any
 
 from partirvm.backends import executor_for
+from partirvm.backends.cluster import address_of
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, StorageError
 from partirvm.jobs.attempt import Fitted, announcer, begin, run_attempt
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.ending import Requests, ending
-from partirvm.jobs.job import Job, address_of, require_shared
+from partirvm.jobs.job import Job, require_shared
 from partirvm.jobs.places import absolute, sources, specification
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore

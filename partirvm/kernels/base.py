@@ -161,6 +161,8 @@ class Described:
 
 
 def _plain(value: Any, of: Callable[[Kernel], dict[str, Any]]) -> Any:
+    if isinstance(value, float):  # a check against a protocol takes long, and there is a gamma for each feature
+        return value
     if isinstance(value, tuple):
         return [_plain(each, of) for each in value]
     return of(value) if isinstance(value, Kernel) else value

@@ -43,6 +43,7 @@ from partirvm.setup.sample import Sample
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import with_kernel
+from partirvm.types import power_of_two
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -219,10 +220,12 @@ def one_widths(sample: Sample, problem: Problem) -> list[Kernel | Several]:
     """
     kernel = problem.empty.kernel
     found = [kernel.rescaled(width) for width in WIDTHS]
+    if problem.n_classes <= 2:
+        return found
     X = sample.rows.gather(sample.rows.rows)
     each = kernel.per_feature(X.shape[1])
-    variance = X.var(axis=0)
-    if problem.n_classes <= 2 or len(each.logs) != X.shape[1] or not variance.any():
+    variance = (X / power_of_two(np.abs(X).max())).var(axis=0)  # squares must not overflow
+    if len(each.logs) != X.shape[1] or not variance.any():
         return found
     with np.errstate(divide="ignore"):
         unscaled = each.with_logs(each.logs + np.log(variance / variance.mean()))

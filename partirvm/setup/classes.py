@@ -18,6 +18,12 @@ from partirvm.quoting import listed, quoted
 RARE = 5
 """A class with fewer rows gives a warning."""
 
+MANY = 20
+"""More classes than this need ``LEAST_ROWS`` rows per class on average: the target is probably a number or a key."""
+
+LEAST_ROWS = 2.0
+"""Minimum mean number of rows per class, if there are more than ``MANY`` classes."""
+
 NAMED = 10
 """Maximum number of classes named in a warning."""
 
@@ -79,6 +85,12 @@ def _check(target: str, labels: tuple[Any, ...], counts: NDArray[np.int64]) -> N
         found = "no class" if not len(there) else f"one class, {quoted(labels[there[0]])}"
         raise DataError(
             f"the target {quoted(target)} has {found} in all rows of positive weight: a classification needs two"
+        )
+    if len(there) > MANY and counts.sum() < LEAST_ROWS * len(there):
+        raise DataError(
+            f"the target {quoted(target)} has {len(there):,} classes in {counts.sum():,} rows of positive weight: with "
+            f"more than {MANY} classes, {LEAST_ROWS:.0f} rows per class are needed on average; merge rare classes, or "
+            "fit the target as a number, without classes"
         )
     missing = [str(labels[k]) for k in np.flatnonzero(counts == 0).tolist()]
     if missing:

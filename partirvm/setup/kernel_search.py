@@ -101,6 +101,12 @@ SHORT_WINDOW = 5
 LATER_WINDOW = 3
 """Number of evaluations between rounds within which the best evidence must rise (``core.rprop.RISE``)."""
 
+WORK = 2e8
+"""Maximum rows × centres × features of one evaluation: 8,000 rows and 500 centres for up to 50 features.
+
+A search takes some hundred evaluations of about eight operations each, so it ends in about a minute on one core.
+"""
+
 DRAW = 3
 """Number that makes the random draw of centres different from other draws with the same seed."""
 
@@ -135,6 +141,16 @@ def learning_options(
     if several:
         return LearningOptions(min(SEVERAL_CENTRES, room), min(SEVERAL_CENTRES, room), prior, metric)
     return LearningOptions(min(CENTRES, room), min(CENTRES if classes else MOST_CENTRES, room), prior, metric)
+
+
+def within_work(rows: int, centres: int, n_features: int) -> tuple[int, int]:
+    """Return the numbers of rows and centres of kernel learning, both reduced alike if they exceed ``WORK``.
+
+    >>> within_work(8_000, 500, 50), within_work(2_000, 500, 2_000)
+    ((8000, 500), (632, 158))
+    """
+    share = min(np.sqrt(WORK / (rows * centres * n_features)), 1.0)
+    return max(int(share * rows), 2), max(int(share * centres), 1)
 
 
 @dataclass

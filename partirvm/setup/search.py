@@ -23,7 +23,7 @@ from partirvm.planning.plan import Machine
 from partirvm.setup.categories import described, parameter_names
 from partirvm.setup.choosing import WIDTHS, choose
 from partirvm.setup.kernel import chooses, chooses_family, metric_of
-from partirvm.setup.kernel_search import axes_of, learning_options
+from partirvm.setup.kernel_search import axes_of, learning_options, within_work
 from partirvm.setup.metric import DIRECTIONS, learn, with_best_family
 from partirvm.setup.partition_size import probe_rows, sparseness
 from partirvm.setup.sample import Sample, gathered
@@ -115,20 +115,27 @@ class Measuring:
             metric=metric_of(parameters),
         )
         # the slopes of a block take as much memory as the block itself
-        columns, room = self._affordable(2 * learning.max_centres, LEARNING_ROWS)
+        d, wanted = self.source.n_features, learning.max_centres
+        rows, worth = within_work(min(n_rows, LEARNING_ROWS), wanted, d)
+        columns, room = self._affordable(2 * worth, LEARNING_ROWS)
         most = max(columns // 2, 1)
         notes = (
-            (f"kernel learned with at most {most:,} centres because of the memory limit",)
-            if most < learning.max_centres
+            (f"kernel learned with at most {most:,} centres because of the memory limit",) if most < worth else ()
+        ) + (
+            (
+                f"kernel learned from {rows:,} rows and at most {worth:,} centres, of one family, "
+                f"because of {d:,} features",
+            )
+            if worth < wanted
             else ()
         )
         learning = replace(learning, centres=min(learning.centres, most), max_centres=most)
-        all_candidates = chooses(parameters) and all_rows and self._memory_allows_all_candidates()
+        all_candidates = chooses(parameters) and all_rows and worth == wanted and self._memory_allows_all_candidates()
         options = Options(learning.max_centres, "random", seed=parameters.seed)
         lines = _Lines(self, problem.empty.kernel)
         try:
-            with self._sample(problem, LEARNING_ROWS, lines, room) as sample:
-                if chooses_family(parameters) and not problem.classifies:
+            with self._sample(problem, LEARNING_ROWS if worth == wanted else rows, lines, room) as sample:
+                if chooses_family(parameters) and not problem.classifies and worth == wanted:
                     family = with_best_family(sample, problem, learning, parameters.seed)
                     problem, learning = family.problem, replace(learning, warm=family.logs)
                     sample = lines.with_families(sample, family.tried, family.name) if family.tried else sample

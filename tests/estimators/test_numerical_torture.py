@@ -136,3 +136,25 @@ def test_numbers_beyond_arithmetic_are_refused(X_scale, y_scale, standardize, me
     if y_scale == 1.0:
         with pytest.raises(DataError, match=message):
             RVMClassifier(gamma=0.3, standardize=standardize).fit(X * X_scale, y > y.mean())
+
+
+@pytest.mark.parametrize(
+    "move", [lambda X: X * 1e160, lambda X: X + 1e155, lambda X: X + 1e200], ids=["×1e160", "1e155", "1e200"]
+)
+@pytest.mark.parametrize("kind", [RVMRegressor, RVMClassifier])
+def test_inputs_whose_squares_overflow(kind, move):
+    """Huge, or constant and huge: a learned kernel, and no warning of NumPy."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = np.sin(X[:, 0])
+    found = fitted(kind(random_state=0), move(X), y if kind is RVMRegressor else y > 0)
+    assert found is not None
+    assert np.isfinite(found.predict(move(X))).all()
+
+
+def test_more_classes_than_half_of_the_rows():
+    """Only partirvm's own warning of rare classes for 18 classes in 30 rows; an error with advice for 25 in 30."""
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30)
+    assert fitted(RVMClassifier(gamma=1.0, max_rounds=1, random_state=0), X, y % 18) is not None
+    with pytest.raises(DataError, match=r"25 classes in 30 rows.*merge rare classes"):
+        RVMClassifier().fit(X, y % 25)

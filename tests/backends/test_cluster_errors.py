@@ -1,0 +1,158 @@
+"""Clusters that close, restart, kill or are of unlike machines: one sentence and an advice per cause."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+from backend_cases import PASSES, HeldSource, bits
+from by_default import some
+from clusters import cluster
+from distributed import Client
+from waiting import wait_for
+
+from partirvm import RVMRegressor, submit
+from partirvm.backends.dask import DaskExecutor
+from partirvm.backends.detached import start
+from partirvm.data import ZarrSource
+from partirvm.errors import ClusterError, PartirvmWarning
+
+
+class SlowSource(HeldSource):
+    """DATA whose tiles take a moment, so that a worker is never between two passes for long."""
+
+    def tile(self, number):
+        time.sleep(0.02)
+        return ZarrSource.tile(self, number)
+
+
+def endless(url, folder, client):
+    """Run passes without end, as a driver on a worker does, and write the error that ends them."""
+    try:
+        runner = DaskExecutor(client)
+        while True:
+            runner.run([PASSES["gram"]], SlowSource(url, folder))
+            (folder / "begun").touch()
+    except Exception as error:
+        (folder / "part").write_text(f"{type(error).__name__}: {error}")
+        (folder / "part").rename(folder / "said")
+
+
+def retire(client):
+    """Retire all workers at once."""
+    client.retire_workers(list(client.run(os.getpid)))
+
+
+SAID = {
+    "retired": (retire, "the worker that ran the fit was stopped"),
+    "restarted": (Client.restart, r"was restarted, which ends its fits: .*partirvm resume JOB"),
+}
+
+
+@pytest.mark.parametrize("how", some(SAID, {"retired"}))
+def test_a_driver_whose_worker_is_taken_away_says_why(data, tmp_path, how):
+    """All workers retired, or ``client.restart()``, while the scheduler responds: ClusterError that names the cause.
+
+    A worker's process may end before the driver in it hears of it: it then says nothing, as after kill -9.
+    """
+    end, said = SAID[how]
+    with cluster(2) as client:
+        pids = client.run(os.getpid).values()
+        start(client, "driver", endless, data.url, tmp_path)
+        wait_for((tmp_path / "begun").exists, "the driver")
+        end(client)
+        wait_for(lambda: (tmp_path / "said").exists() or not any(map(alive, pids)), "the error")
+    if (tmp_path / "said").exists():
+        assert re.match(f"ClusterError: .*{said}", (tmp_path / "said").read_text())
+
+
+def alive(pid):
+    """Whether this process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_closed_client_is_named(one_worker, data, tmp_path):
+    """Closed before a fit is submitted, before an executor is made, or in a pass: ClusterError, no AttributeError."""
+    address = one_worker.scheduler.address
+    client = Client(address, set_as_default=False)
+    runner = DaskExecutor(client)
+    with pytest.raises(ClusterError, match=f"the Dask client of {address} was closed"):
+        runner.run([PASSES["gram"]], HeldSource(data.url, tmp_path / "never"), lambda done, total: client.close())
+    for call in (
+        lambda: DaskExecutor(client),
+        lambda: submit(RVMRegressor(), data.url, str(tmp_path / "job"), client=client),
+        lambda: start(client, "driver", endless, data.url, tmp_path),
+    ):
+        with pytest.raises(ClusterError, match=r"Dask client.* closed"):
+            call()
+    assert not (tmp_path / "job").exists()
+
+
+def test_workers_that_die_in_the_check_of_packages_are_waited_for(data, reference):
+    """kill -9 of the only worker when it is asked for its packages: its successor is asked, and does the work."""
+    with cluster(1) as client:
+        asked = client.run
+
+        def run(*args, **options):
+            (pid,) = asked(os.getpid).values()
+            client.run = asked
+            os.kill(pid, signal.SIGKILL)
+            return asked(*args, **options)
+
+        client.run = run
+        runner = DaskExecutor(client)
+        assert client.run is asked
+        assert bits(runner.run([PASSES["gram"]], data)[0]) == bits(reference["gram"])
+        runner.close()
+
+
+class DeadlySource(HeldSource):
+    """DATA that kills each process that reads it."""
+
+    def tile(self, number):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_task_that_kills_each_worker_is_named(data, tmp_path):
+    """Four workers die of the same task: ClusterError with the usual cause, not the words of Dask."""
+    with cluster(1) as client:
+        runner = DaskExecutor(client)
+        with pytest.raises(ClusterError, match=r"workers died .* --memory-limit|workers died .*memory_limit"):
+            runner.run([PASSES["gram"]], DeadlySource(data.url, tmp_path / "gate"))
+        runner.close()
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names kernels of x86")
+def test_unlike_processors_are_warned_of(one_worker):
+    """A second worker with other kernels of OpenBLAS than the first one: the warning names worker and both kinds."""
+    address = one_worker.scheduler.address
+    from partirvm.blas_threads import kernels
+
+    (usual,) = one_worker.run(kernels).values()
+    other = "Sandybridge" if "haswell" in usual.lower() else "Haswell"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_CORETYPE": other}
+    command = [sys.executable, "-m", "dask", "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DaskExecutor(one_worker).close()
+    process = subprocess.Popen([*command, "--name", "unlike"], env=environment, stderr=subprocess.DEVNULL)
+    try:
+        one_worker.wait_for_workers(2, timeout=60)
+        with pytest.warns(PartirvmWarning, match=f"(?i){other}.*last bits"):
+            DaskExecutor(one_worker).close()
+    finally:
+        process.terminate()
+        process.wait()
+        wait_for(lambda: len(one_worker.scheduler_info()["workers"]) == 1, "the end of the worker")
