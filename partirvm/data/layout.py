@@ -8,9 +8,15 @@
 ``weights``           (N,) float64, optional: precision weights
 ``row``               (N,) int64, present if rows were shuffled: the number of the row in the original order
 attributes            ``DataAttributes`` as JSON, with ``kind``, ``format`` and ``digest``, a hash of all other
-                      attributes; written last. After an interrupted append arrays may be longer than the number of
-                      rows in the attributes
+                      attributes; written last
+``append-NNNNNN``     a group of the same kind for each append: the arrays from the first tile that the append changed,
+                      and the attributes of all rows. The newest one whose ``base`` is the digest of the DATA counts
 ====================  ==================================================================================
+
+Nothing that was published is written again. An append becomes visible by one rename of a complete folder, which fails
+if the name exists, so a writer that was killed or silent for long can damage nothing. ``segments`` states which group
+holds which tiles: the full tiles stay where they are, and only the last tile, if it was not full, is copied. A group
+whose tiles are all in later segments is removed by the next append but one.
 
 Chunks are compressed (Blosc, lz4 with byte shuffle) and end with a CRC-32C checksum, so that damage is detected.
 """
@@ -18,6 +24,7 @@ Chunks are compressed (Blosc, lz4 with byte shuffle) and end with a CRC-32C chec
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,13 +34,14 @@ import numpy as np
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint
 from partirvm.errors import FormatError, MissingDataError
-from partirvm.storage.folder import digest, open_filesystem, reading
+from partirvm.storage.folder import Folder, digest, open_filesystem, reading
+from partirvm.storage.opening import open_folder
 from partirvm.storage.sealed import open_sealed, require_array, require_format
 
 KIND = "partirvm-data"
-FORMAT = 4
+FORMAT = 5
 
-GROWING = ("n_rows", "moments", "hashes", "appended")
+GROWING = ("n_rows", "moments", "hashes", "batches", "segments", "base")
 """The attributes that change when rows are appended."""
 
 
@@ -43,7 +51,9 @@ class DataAttributes:
 
     ``seed`` is the seed of the shuffle, None if the rows kept their order. ``hashes`` contains one hash per tile. If
     ``labelled`` is false, the rows are for prediction: ``columns`` still contains the target and classes to predict,
-    and the target moments have no columns. ``appended`` contains the number of rows before each append.
+    and the target moments have no columns. ``batches`` contains, for the ingest and each append, the number of rows and
+    a checksum of their values. ``segments`` contains the first tile and the group name of each run of tiles. ``base``
+    is the digest of the attributes that ingest wrote, and empty before the first append.
     """
 
     n_rows: int
@@ -54,8 +64,10 @@ class DataAttributes:
     weighted: bool
     moments: Moments
     hashes: tuple[str, ...]
+    batches: tuple[tuple[int, str], ...]
     labelled: bool = True
-    appended: tuple[int, ...] = ()
+    segments: tuple[tuple[int, str], ...] = ((0, ""),)
+    base: str = ""
 
     @property
     def n_targets(self) -> int:
@@ -81,7 +93,9 @@ class DataAttributes:
             "labelled": self.labelled,
             "moments": {"inputs": _moments_json(self.moments.inputs), "targets": _moments_json(self.moments.targets)},
             "hashes": list(self.hashes),
-            "appended": list(self.appended),
+            "batches": [list(batch) for batch in self.batches],
+            "segments": [list(segment) for segment in self.segments],
+            "base": self.base,
         }
         return {**about, "digest": digest(about)}
 
@@ -123,7 +137,9 @@ class DataAttributes:
                 weighted=found["weighted"],
                 moments=Moments(_moments(found["moments"]["inputs"]), _moments(found["moments"]["targets"])),
                 hashes=tuple(found["hashes"]),
-                appended=tuple(found["appended"]),
+                batches=tuple((int(rows), str(checksum)) for rows, checksum in found["batches"]),
+                segments=tuple((int(first), str(name)) for first, name in found["segments"]),
+                base=found["base"],
                 labelled=found["labelled"],
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -155,7 +171,7 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
 
 
 def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, DataAttributes]:
-    """Open a DATA group for reading. Returns the Zarr group and its attributes.
+    """Open a DATA group for reading. Returns the Zarr group and the attributes after the last append.
 
     Raises ``MissingDataError`` if there is no group or its metadata cannot be read, and ``FormatError`` if the kind or
     format is wrong or the attributes are damaged.
@@ -173,11 +189,22 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
             f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; if an interrupted ingest left "
             "the folder, delete the folder."
         ) from error
-    return group, DataAttributes.from_json(found, url)
+    base = found.get("digest")
+    attributes = DataAttributes.from_json(found, url)
+    for name in reversed(appends(open_folder(store, storage_options))):
+        _, found = open_sealed(f"{store.rstrip('/')}/{name}", "append", storage_options if path is None else None)
+        if found.get("base") == base:
+            return group, DataAttributes.from_json(found, f"{url}/{name}")
+    return group, attributes
 
 
-def open_arrays(group: Any, attributes: DataAttributes, url: str) -> dict[str, Any]:
-    """Return the arrays of a DATA group, checked against the shapes in the attributes of the group.
+def appends(folder: Folder) -> list[str]:
+    """Return the names of the groups of appends in a DATA folder, the oldest first."""
+    return sorted(name for name in folder.list() if re.fullmatch(r"append-\d{6,}", name))
+
+
+def open_arrays(group: Any, attributes: DataAttributes, url: str) -> list[dict[str, Any]]:
+    """Return the arrays of each segment, checked against the shapes in the attributes of the DATA.
 
     Raises ``MissingDataError`` if an array is missing or too short, or if its layout differs from ``create_arrays``.
     """
@@ -186,22 +213,34 @@ def open_arrays(group: Any, attributes: DataAttributes, url: str) -> dict[str, A
     widths |= {"y": () if T == 1 else (T,)} if T else {}
     widths |= {"weights": ()} if attributes.weighted else {}
     widths |= {"row": ()} if attributes.seed is not None else {}
+    ends = [*(first for first, _ in attributes.segments[1:]), -(-n // rows)]
+    return [
+        _segment(group, folder, widths, rows, min(end * rows, n) - first * rows, url)
+        for (first, folder), end in zip(attributes.segments, ends, strict=True)
+    ]
+
+
+def _segment(
+    group: Any, folder: str, widths: dict[str, tuple[int, ...]], rows: int, least: int, url: str
+) -> dict[str, Any]:
+    """Return the arrays of one segment, which must have at least ``least`` rows."""
     arrays = {}
     for name, width in widths.items():
-        place = f"{url}: the array {name!r}"
+        path = f"{folder}/{name}".lstrip("/")
+        place = f"{url}: the array {path!r}"
         with reading(place, "ingest the data again", MissingDataError):
-            if name not in group:
+            if path not in group:
                 raise MissingDataError(f"{place} is missing: ingest the data again.")
-            array = group[name]
+            array = group[path]
         said = {
             "dtype": "<i8" if name == "row" else "<f8",
             "chunks": [rows, *width],
             "shape": [*array.shape[:1], *width],
         }
         require_array(array, said, place)
-        if array.shape[0] < n:
+        if array.shape[0] < least:
             raise MissingDataError(
-                f"{place} has {array.shape[0]:,} rows, but should have {n:,}: ingest the data again."
+                f"{place} has {array.shape[0]:,} rows, but should have {least:,}: ingest the data again."
             )
         arrays[name] = array
     return arrays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import os
 import threading
@@ -58,7 +59,7 @@ class ZarrSource(TiledRows):
         self.url = os.fspath(url)
         self._storage_options = storage_options
         self._lock = threading.Lock()
-        self._arrays: dict[str, Any] = {}
+        self._arrays: list[dict[str, Any]] = []
         self._open()
 
     def _open(self) -> None:
@@ -78,22 +79,26 @@ class ZarrSource(TiledRows):
         self.moments: Moments | None = attributes.moments
         self.seed, self.weighted = attributes.seed, attributes.weighted
         self._ordered = attributes.seed is not None
-        self.shuffled = self._ordered and not attributes.appended
+        self.shuffled = self._ordered and len(attributes.batches) == 1
+        self._first_tiles = [first for first, _ in attributes.segments]
 
-    def _array(self, name: str) -> Any:
+    def _array(self, name: str, number: int = 0) -> tuple[int, Any]:
+        """Return the array that holds a tile, and the number of its first row."""
         if not self._arrays:
             with self._lock:
                 if not self._arrays:
                     self._open()
-        return self._arrays[name]
+        segment = bisect.bisect_right(self._first_tiles, number) - 1
+        return self._first_tiles[segment] * self.tile_rows, self._arrays[segment][name]
 
     def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)
-        array = self._array(name)
+        first, array = self._array(name, number)
         with reading(f"{self.url}: chunk {number} of the array {name!r}", "ingest the data again", MissingDataError):
-            rows = np.asarray(array[start:stop])
+            rows = np.asarray(array[start - first : stop - first])
         corner = rows.flat[0]
         if corner < 0 if name == "row" else np.isnan(corner):
+            self._open()  # raises ChangedDataError if other DATA are here now
             raise MissingDataError(
                 f"{self.url}: chunk {number} of the array {name!r} (rows {start:,} to {stop - 1:,}) is missing: "
                 "restore the file, or ingest the data again."
@@ -141,7 +146,7 @@ class ZarrSource(TiledRows):
                 )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lock": None, "_arrays": {}, "_fingerprint": None}
+        return {**self.__dict__, "_lock": None, "_arrays": [], "_fingerprint": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

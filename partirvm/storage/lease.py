@@ -153,12 +153,19 @@ def valid(epoch: int, position: Any, limits: list[tuple[int, Any]]) -> bool:
     return all(epoch >= later or position <= mark for later, mark in limits)
 
 
-def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0, timing: Timing = TIMING) -> Lease:
+def acquire(
+    folder: Folder,
+    marks: Callable[[], Marks],
+    *,
+    patience: float = 0.0,
+    timing: Timing = TIMING,
+    stop: str = "abort the job",
+) -> Lease:
     """Take the lease; a thread writes heartbeats until the lease is released or this process ends.
 
     ``marks`` is called when the old holder is certainly gone. If the holder is alive, the function waits up to
-    ``patience`` seconds for the release. Raises ``LeaseError`` if the holder is still alive after this time, and
-    ``StorageError`` if the store does not support leases.
+    ``patience`` seconds for the release. Raises ``LeaseError`` with the advice ``stop`` if the holder is still alive
+    after this time, and ``StorageError`` if the store does not support leases.
     """
     with storing(folder.location):
         folder.require_exclusive()
@@ -171,12 +178,12 @@ def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0
                 watched, since = (last.epoch, last.beat), now
             quiet, silent = now - since, last is not None and not last.alive(timing)
             if last is None or last.gone or quiet >= timing.expiry or (silent and quiet >= 1.5 * timing.beat):
-                with suppress(FileExistsError):  # another process was faster
+                with suppress(FileExistsError, FileNotFoundError):  # another process was faster, or withdrew
                     return _claim(folder, 1 if last is None else last.epoch + 1, marks(), timing)
             elif (moved or not silent) and now - began >= patience:
                 raise LeaseError(
                     f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait until "
-                    "this process ends, or abort the job"
+                    f"this process ends, or {stop}"
                 )
             else:
                 time.sleep(min(timing.beat / 10, 0.2))
@@ -255,6 +262,21 @@ class Lease:
             if folder is not None or self._holds():
                 with storing(place.location):
                     place.write(_name(self.epoch, ".over"), to_json({"time": time.time()}))
+
+    def withdraw(self) -> None:
+        """Release the lease and remove its files, for a folder that contains nothing else. Claims of later holders
+        stay.
+        """
+        if self._released:
+            return
+        self.release()
+        if self._holds():
+            for epoch in epochs(self._folder):
+                for suffix in ("", ".beat", ".over"):
+                    if epoch <= self.epoch:
+                        self._folder.remove(_name(epoch, suffix))
+            self._folder.remove_empty("lease")
+            self._folder.remove_empty()
 
     def __enter__(self) -> Lease:
         return self
