@@ -180,9 +180,10 @@ def _extended(
 
 def _put(arrays: dict[str, Any], start: int, tile: Tile, order: Int) -> None:
     """Write the rows of a tile, with their numbers in the original order, from the row ``start`` of arrays on."""
-    parts: dict[str, Any] = {"X": tile.X, "weights": tile.weights, "row": order}
+    y = tile.t if tile.t.shape[1] > 1 else tile.t.reshape(-1)
+    parts: dict[str, Any] = {"X": tile.X, "y": y, "weights": tile.weights, "row": order}
     for name, array in arrays.items():
-        array[start : start + len(tile.X)] = parts.get(name, tile.t.reshape(-1, *array.shape[1:]))
+        array[start : start + len(tile.X)] = parts[name]
 
 
 def _hash(arrays: dict[str, Any], first: int, number: int, tile_rows: int, n_rows: int) -> str:
