@@ -655,3 +655,22 @@ def mother(folder):
     finally:
         process.kill()
         process.communicate()
+
+
+def act(what, data, job, seed, gate, others=2):
+    """Do one thing to DATA or to a job, at the same moment as others: append, ingest, fit, resume, update, predict."""
+    from partirvm import jobs
+
+    options = Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=2)
+    meet(gate, others)
+    if what == "append":
+        ingest(rows(150, seed), data, append=True)
+    elif what == "ingest":
+        ingest(rows(500, seed), data, overwrite=True, tile_rows=TILE)
+    elif what == "fit":
+        jobs.fit(data, job, options, overwrite=True)
+    elif what == "resume":
+        open_job(job).resume(max_rounds=8)
+    elif what == "update":
+        open_job(job).update()
+    return what
