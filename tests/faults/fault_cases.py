@@ -670,7 +670,7 @@ def act(what, data, job, seed, gate, others=2):
     elif what == "fit":
         jobs.fit(data, job, options, overwrite=True)
     elif what == "resume":
-        open_job(job).resume(max_rounds=8)
+        open_job(job).resume(max_rounds=8).wait()
     elif what == "update":
-        open_job(job).update()
+        open_job(job).update().wait()
     return what
