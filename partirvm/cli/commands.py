@@ -123,6 +123,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @click.option("--shuffle", default=0, type=options.Whole(0), metavar="SEED", help="Seed of the shuffle.")
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
 @click.option("--append", is_flag=True, help="Append the rows to existing DATA.")
+@click.option("--again", is_flag=True, help="Append the rows even if DATA have the same rows already.")
 @click.option(
     "--memory-limit",
     default="auto",
@@ -154,7 +155,8 @@ def ingest(
     Several targets share one set of relevance vectors; each target has its own weights and noise. The targets are
     columns of a table, or the columns y0, y1, … of a two-dimensional y.
 
-    With --append the new rows are written after the existing rows of DATA. `update` then continues a job that was
+    With --append the new rows are written after the existing rows of DATA; the same rows are refused the second time,
+    without --again. `update` then continues a job that was
     fitted to DATA.
 
     Rows for prediction need no target: with --like and the training DATA, a SOURCE without the target makes unlabelled

@@ -22,6 +22,10 @@ class DuplicateCounter:
     >>> counter.add(np.array([[1.0, 2.0], [0.0, 2.0], [1.0, 2.0], [-0.0, 2.0]]))
     >>> counter.estimate(), counter.exact
     (2, True)
+    >>> backwards = DuplicateCounter()
+    >>> backwards.add(np.array([[0.0, 2.0], [1.0, 2.0], [0.0, 2.0], [1.0, 2.0]]))
+    >>> backwards.checksum == counter.checksum
+    True
     """
 
     def __init__(self) -> None:
@@ -30,6 +34,12 @@ class DuplicateCounter:
         self._n_new = 0
         self._shift = 0
         self._copies = 0
+        self._sum = np.zeros(1, dtype=np.uint64)
+
+    @property
+    def checksum(self) -> str:
+        """Sixteen hexadecimal digits that depend on the values of all rows, but not on the order of the rows."""
+        return f"{int(self._sum[0]):016x}"
 
     @property
     def exact(self) -> bool:
@@ -39,7 +49,9 @@ class DuplicateCounter:
 
     def add(self, rows: Float) -> None:
         """Count the given rows (n, columns)."""
-        self._new.append(self._sampled(_hashes(rows)))
+        hashes = _hashes(rows)
+        self._sum += hashes.sum(dtype=np.uint64)
+        self._new.append(self._sampled(hashes))
         self._n_new += len(self._new[-1])
         if self._n_new > KEPT:
             self._merge()

@@ -150,6 +150,10 @@ def _check_roles(roles: Roles, reader: Reader) -> None:
             raise unknown_column(name, "categorical", roles.features, reader.name)
 
 
+LONGEST_LABEL = 1000
+"""Maximum number of characters of a label. Labels are in the attributes of DATA, which every process holds."""
+
+
 class Levels:
     """The labels of one column. Codes are assigned in order of appearance while reading, and in sorted order at the
     end.
@@ -170,6 +174,7 @@ class Levels:
         self._known = None if known is None else len(known)
         self._numeric = known is not None and not any(isinstance(level, str) for level in known)
         self.unseen: list[Any] = []
+        self.long: tuple[int, int] | None = None  # code and length of the first label that is too long
 
     def codes(self, values: Any) -> Float:
         """Return the codes of a column, float64; NaN for missing values."""
@@ -201,7 +206,10 @@ class Levels:
         if label is None or label != label:
             return np.nan
         if self._known is None:
-            return self._codes.setdefault(label, len(self._codes))
+            code = self._codes.setdefault(label, len(self._codes))
+            if self.long is None and isinstance(label, str) and len(label) > LONGEST_LABEL:
+                self.long = code, len(label)
+            return code
         if label not in self._codes and self._numeric and isinstance(label, str):
             label = _number(label)
         if label not in self._codes and len(self.unseen) < 10 and label not in self.unseen:
@@ -300,13 +308,22 @@ class Encoder:
     def _encoded(self, column: str, values: Any) -> Any:
         if column not in self.levels:
             return self._numbers(column, values)
+        levels = self.levels[column]
         try:
-            return self.levels[column].codes(values)
+            codes = levels.codes(values)
         except (TypeError, NotImplementedError) as error:  # Arrow raises NotImplementedError
             raise DataError(
                 f"{self._name}: the column {quoted(column)} holds values that cannot be labels, or values of several "
                 f"types ({error}): convert the values to text."
             ) from error
+        if levels.long is not None:
+            code, length = levels.long
+            row = self.n_rows + int(np.argmax(codes == code))
+            raise DataError(
+                f"{self._name}: the column {quoted(column)} has a label of {length:,} characters in row {row:,}, but "
+                f"labels have at most {LONGEST_LABEL:,}: omit the column, or replace its texts by short codes."
+            )
+        return codes
 
     def _classes(self) -> tuple[str, Levels | None]:
         """Return the name of the target for messages, and its labels if the target is a class."""

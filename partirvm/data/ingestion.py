@@ -276,7 +276,7 @@ class _Writer:
         n_tiles = -(-n_rows // self._tile_rows)
         self._moments: TreeSum[Moments] = TreeSum(n_tiles)
         self._hashes: list[dict[str, str]] = [{}] * n_tiles
-        self.duplicates = DuplicateCounter()
+        self.duplicates, self._segment = DuplicateCounter(), place.segment
 
     def write(self, blocks: Iterator[Float]) -> DataAttributes:
         """Write all tiles, two at a time. Returns the attributes of the DATA group."""
@@ -288,8 +288,7 @@ class _Writer:
                 for place, remap in self._remaps.items():
                     records[:, 2 + place] = remap[records[:, 2 + place].astype(np.int64)]
                 pending.append(pool.submit(self._write_tile, number, records))
-                if self._n_targets:
-                    self.duplicates.add(records[:, 2:])
+                self.duplicates.add(records[:, 2:])
             for future in pending:
                 self._settle(future)
         return DataAttributes(
@@ -301,6 +300,8 @@ class _Writer:
             weighted=self._weighted,
             moments=self._moments.result(),
             hashes={name: tuple(each[name] for each in self._hashes) for name in self._arrays},
+            batches=((self._n, self.duplicates.checksum),),
+            segments=((0, self._segment),),
             labelled=self._n_targets > 0,
         )
 

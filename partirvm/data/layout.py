@@ -8,18 +8,25 @@
 ``weights``           (N,) float64, optional: precision weights
 ``row``               (N,) int64, present if rows were shuffled: the number of the row in the original order
 attributes            ``DataAttributes`` as JSON, with ``kind``, ``format`` and ``digest``, a hash of all other
-                      attributes; written last. After an interrupted append arrays may be longer than the number of
-                      rows in the attributes; contain a checksum of each chunk, compared whenever the chunk is read
+                      attributes; written last. They contain a checksum of each chunk, compared whenever it is read
+``append-NNNNNN``     a group of the same kind for each append: the arrays from the first tile that the append changed,
+                      and the attributes of all rows. The newest one whose ``base`` is the digest of the DATA counts
 ====================  ==================================================================================
+
+Nothing that was published is written again. An append becomes visible by one rename of a complete folder, which fails
+if the name exists, so a writer that was killed or silent for long can damage nothing. ``segments`` states which group
+holds which tiles: the full tiles stay where they are, and only the last tile, if it was not full, is copied. A group
+whose tiles are all in later segments is removed by the next append but one.
 
 Chunks are compressed (Blosc, lz4 with byte shuffle) and end with a CRC-32C checksum, so that no damaged chunk reaches
 the decompressor. Readers use the attributes and the bytes of the chunks; the metadata that Zarr keeps of an array serve
-other programs, and ``append``.
+other programs.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,13 +39,13 @@ from partirvm.data.source import Columns, Fingerprint
 from partirvm.data.tiled import hash_of
 from partirvm.errors import FormatError, MissingDataError
 from partirvm.storage import Folder
-from partirvm.storage.folder import digest, open_filesystem, reading
+from partirvm.storage.folder import digest, open_filesystem
 from partirvm.storage.sealed import open_sealed, require_format
 
 KIND = "partirvm-data"
 FORMAT = 5
 
-GROWING = ("n_rows", "moments", "hashes", "appended")
+GROWING = ("n_rows", "moments", "hashes", "batches", "segments", "base")
 """The attributes that change when rows are appended."""
 
 
@@ -49,7 +56,9 @@ class DataAttributes:
     ``seed`` is the seed of the shuffle, None if the rows kept their order. ``hashes`` contains the checksums
     (``storage.chunks``) of the chunks of each array, in the order of the tiles. If ``labelled`` is false, the rows are
     for prediction: ``columns`` still contains the target and classes to predict, and the target moments have no
-    columns. ``appended`` contains the number of rows before each append.
+    columns. ``batches`` contains, for the ingest and each append, the number of rows and a checksum of their values.
+    ``segments`` contains the first tile and the group name of each run of tiles. ``base`` is the digest of the
+    attributes that ingest wrote, and empty before the first append.
     """
 
     n_rows: int
@@ -60,8 +69,10 @@ class DataAttributes:
     weighted: bool
     moments: Moments
     hashes: Mapping[str, tuple[str, ...]]
+    batches: tuple[tuple[int, str], ...]
     labelled: bool = True
-    appended: tuple[int, ...] = ()
+    segments: tuple[tuple[int, str], ...] = ((0, ""),)
+    base: str = ""
 
     @property
     def n_targets(self) -> int:
@@ -96,7 +107,9 @@ class DataAttributes:
             "labelled": self.labelled,
             "moments": {"inputs": _moments_json(self.moments.inputs), "targets": _moments_json(self.moments.targets)},
             "hashes": {name: list(each) for name, each in self.hashes.items()},
-            "appended": list(self.appended),
+            "batches": [list(batch) for batch in self.batches],
+            "segments": [list(segment) for segment in self.segments],
+            "base": self.base,
         }
         return {**about, "digest": digest(about)}
 
@@ -140,7 +153,9 @@ class DataAttributes:
                 weighted=found["weighted"],
                 moments=Moments(_moments(found["moments"]["inputs"]), _moments(found["moments"]["targets"])),
                 hashes={name: tuple(each) for name, each in found["hashes"].items()},
-                appended=tuple(found["appended"]),
+                batches=tuple((int(rows), str(checksum)) for rows, checksum in found["batches"]),
+                segments=tuple((int(first), str(name)) for first, name in found["segments"]),
+                base=found["base"],
                 labelled=found["labelled"],
             )
             n_tiles = -(-attributes.n_rows // attributes.tile_rows)
@@ -177,7 +192,7 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
 
 
 def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Folder, DataAttributes]:
-    """Open a DATA group for reading. Returns its folder and its attributes.
+    """Open a DATA group for reading. Returns its folder and the attributes after the last append.
 
     Raises ``MissingDataError`` if there is no group or its metadata cannot be read, and ``FormatError`` if the kind or
     format is wrong or the attributes are damaged.
@@ -195,29 +210,18 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
             f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; if an interrupted ingest left "
             "the folder, delete the folder."
         ) from error
-    return folder, DataAttributes.from_json(found, url)
+    base = found.get("digest")
+    attributes = DataAttributes.from_json(found, url)
+    for name in reversed(appends(folder)):
+        _, found = open_sealed(f"{store.rstrip('/')}/{name}", "append", storage_options if path is None else None)
+        if found.get("base") == base:
+            return folder, DataAttributes.from_json(found, f"{url}/{name}")
+    return folder, attributes
 
 
-def open_arrays(group: Any, attributes: DataAttributes, url: str) -> dict[str, Any]:
-    """Return the arrays of a DATA group to extend, checked against the shapes in the attributes of the group.
-
-    Raises ``MissingDataError`` if an array is missing or too short, or if its layout differs from ``create_arrays``.
-    """
-    n, arrays = attributes.n_rows, {}
-    for name, chunks in attributes.chunks.items():
-        place = f"{url}: the array {name!r}"
-        with reading(place, "ingest the data again", MissingDataError):
-            if name not in group:
-                raise MissingDataError(f"{place} is missing: ingest the data again.")
-            array = group[name]
-        found = (array.dtype.newbyteorder("<").str, tuple(array.chunks), tuple(array.shape[1:]))
-        if found != (dtype_of(name), chunks, chunks[1:]) or array.shape[0] < n:
-            raise MissingDataError(
-                f"{place} has shape {array.shape} and chunks {array.chunks} of {array.dtype}, but should have at least "
-                f"{n:,} rows and chunks {chunks} of {dtype_of(name)}: ingest the data again."
-            )
-        arrays[name] = array
-    return arrays
+def appends(folder: Folder) -> list[str]:
+    """Return the names of the groups of appends in a DATA folder, the oldest first."""
+    return sorted(name for name in folder.list() if re.fullmatch(r"append-\d{6,}", name))
 
 
 def dtype_of(name: str) -> str:

@@ -1,19 +1,25 @@
 """Atomic writing of DATA: after a call the complete group exists, or no group.
 
-On this machine everything is written to a folder ``.NAME.partial-HOST-PID`` next to the final folder, and this partial
-folder is renamed at the end. If a process was killed, the next ingest of the same name removes the partial folder. If
-the partial folder contains old DATA that the killed process had moved aside, the old DATA are restored first. Stores at
-a URL cannot rename. For such stores the attributes are written last, and a group without attributes cannot be opened.
+Each writer of DATA, an ingest or an append, holds the lease in the folder ``.NAME.lease`` next to the DATA, which is
+removed at the end. A second writer is refused. Everything that is not published yet is in a folder
+``.NAME.partial-TOKEN`` next to the DATA. The next writer removes what killed writers left. If a partial folder contains
+old DATA that a killed ingest had moved aside, the old DATA are restored first.
+
+On this machine a group is published by a rename that fails if the name exists. Stores at a URL cannot rename. For such
+stores the attributes are written last, and a group without attributes cannot be opened. New DATA in place of old ones
+go to a prefix of their own, and the old objects are removed last. A writer there that stops between its last look at
+the lease and the attributes, and goes on after another writer has finished, still publishes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
-import socket
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -21,8 +27,9 @@ from typing import Any
 
 from partirvm import storage
 from partirvm.data.layout import KIND, local_path
-from partirvm.errors import ExistsError
-from partirvm.storage.process_identity import started
+from partirvm.errors import ExistsError, LeaseLostError
+from partirvm.storage.destination import destination
+from partirvm.storage.lease import Lease, acquire
 
 ADVICE = "make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number"
 
@@ -36,64 +43,100 @@ class Publication:
     Attributes
     ----------
     group : zarr.Group
-        The group being written.
+        The group in which the arrays are created.
+    segment : str
+        The name of this group in the DATA; empty if it is the group of the DATA.
     spill : Path
         A folder on this machine for temporary files, next to the data if the data are local. The folder is not created
         yet.
     """
 
-    def __init__(self, group: Any, spill: Path, publish: Any) -> None:
-        self.group, self.spill, self._publish = group, spill, publish
+    def __init__(self, group: Any, spill: Path, publish: Any, segment: str = "") -> None:
+        self.group, self.spill, self.segment, self._publish = group, spill, segment, publish
 
     def commit(self, attributes: dict[str, Any]) -> None:
-        """Write the attributes and move the group to its final name."""
+        """Write the attributes and publish the group."""
         with storing("the data"):
-            self.group.attrs.put(attributes)
-            self._publish()
+            self._publish(attributes)
 
 
 @contextmanager
 def publication(url: str, *, overwrite: bool = False) -> Iterator[Publication]:
     """Yield a ``Publication`` for the DATA group at ``url``. On any error everything written is removed.
 
-    Raises ``ExistsError`` if the path holds something other than DATA, or if it holds DATA and ``overwrite`` is false.
-    Raises ``StorageError`` if the path cannot be written.
+    Raises ``LeaseError`` if another process writes the DATA. Raises ``ExistsError`` if the path holds something other
+    than DATA, or if it holds DATA and ``overwrite`` is false. Raises ``StorageError`` if the path cannot be written.
     """
     path = local_path(url)
-    with _remote(url, overwrite) if path is None else _local(path, overwrite) as place:
+    with (
+        claimed(url) as lease,
+        _remote(url, lease, overwrite) if path is None else _local(path, lease, overwrite) as place,
+    ):
         yield place
 
 
 @contextmanager
-def _local(path: Path, overwrite: bool) -> Iterator[Publication]:
+def claimed(url: str) -> Iterator[Lease]:
+    """Hold the lease of the DATA at a path or URL, whether or not they exist.
+
+    Raises ``LeaseError`` if another process holds the lease, and ``LeaseLostError`` instead of an error that came after
+    another process took over.
+    """
+    path = local_path(url)
+    place = destination(url.rstrip("/") if path is None else os.path.abspath(path))  # noqa: PTH100 - links stay
+    place.location = url
+    with storing(url), acquire(place.beside(f".{place.name}.lease"), dict, stop="stop this process") as lease:
+        try:
+            yield lease
+        except Exception:
+            lease.check()
+            raise
+        finally:
+            lease.withdraw()
+
+
+@contextmanager
+def partial_folder(path: Path) -> Iterator[Path]:
+    """Remove what killed writers left next to DATA, and yield an empty folder next to DATA. Requires the lease."""
+    partial = path.with_name(f".{path.name}.partial-{uuid.uuid4().hex}")
+    try:
+        with storing(str(path)):
+            remove_leftovers(path)
+            partial.mkdir(parents=True)
+        yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _local(path: Path, lease: Lease, overwrite: bool) -> Iterator[Publication]:
     import zarr
 
     path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a link that is to be replaced
-    partial = path.with_name(f".{path.name}.partial-{socket.gethostname()}-{os.getpid()}")
-    with storing(str(path)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(path)
-        refuse_existing(path, overwrite)
-
-    def publish() -> None:
-        if path.exists():
-            path.rename(partial / "old")
-        try:
-            (partial / "data").rename(path)
-        except BaseException:
-            _put_back(partial, path)
-            raise
-
-    try:
+    with partial_folder(path) as partial:
         with storing(str(path)):
-            partial.mkdir()
+            refuse_existing(path, overwrite)
             group = zarr.open_group(str(partial / "data"), mode="w", zarr_format=3)
-        yield Publication(group, partial / "spill", publish)
-    except BaseException:
-        _finish_writes()
-        raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+
+        def publish(attributes: dict[str, Any]) -> None:
+            group.attrs.put(attributes)
+            lease.check()
+            refuse_existing(path, overwrite)
+            if overwrite and os.path.lexists(path):
+                path.rename(partial / "old")
+            try:
+                with suppress(OSError):
+                    path.rmdir()  # an empty folder may be replaced
+                (partial / "data").rename(path)
+            except BaseException:
+                _put_back(partial, path)
+                raise
+
+        try:
+            yield Publication(group, partial / "spill", publish)
+        except BaseException:
+            _finish_writes()
+            raise
 
 
 def _finish_writes() -> None:
@@ -110,55 +153,65 @@ def _finish_writes() -> None:
 
 
 @contextmanager
-def _remote(url: str, overwrite: bool) -> Iterator[Publication]:
+def _remote(url: str, lease: Lease, overwrite: bool) -> Iterator[Publication]:
     import zarr
 
-    filesystem, place = storage.open_filesystem(url)
+    folder = storage.open_folder(url)
+    there = not folder.empty()
+    if there:
+        _refuse(url, folder.read(HEAD) if folder.exists(HEAD) else b"", overwrite)
+    segment = f"data-{uuid.uuid4().hex}" if there else ""
     with storing(url):
-        if filesystem.exists(place):
-            if not overwrite:
-                raise _exists(url)
-            filesystem.rm(place, recursive=True)
-        group = zarr.open_group(url, mode="w", zarr_format=3)
+        group = zarr.open_group(folder.place(segment), mode="w", attributes={"kind": KIND}, zarr_format=3)
     committed = False
 
-    def publish() -> None:
+    def publish(attributes: dict[str, Any]) -> None:
         nonlocal committed
+        lease.check()
+        head = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+        folder.write(HEAD, json.dumps(head).encode())
         committed = True
+        for name in folder.list() if there else ():
+            if name not in (HEAD, segment):
+                folder.remove(name)
 
     with tempfile.TemporaryDirectory(prefix="partirvm-spill-") as spill:
         try:
-            yield Publication(group, Path(spill, "spill"), publish)
+            yield Publication(group, Path(spill, "spill"), publish, segment)
         finally:
-            if not committed and filesystem.exists(place):
-                filesystem.rm(place, recursive=True)
+            if not committed:
+                with suppress(LeaseLostError):
+                    lease.check()
+                    folder.remove(segment)
+
+
+HEAD = "zarr.json"
+"""The metadata of a Zarr group."""
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
     """Raise ``ExistsError`` unless the path is free or an empty folder, or holds DATA and ``overwrite`` is true."""
     if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
+    _refuse(str(path), (path / HEAD).read_bytes() if (path / HEAD).is_file() else b"", overwrite)
+
+
+def _refuse(url: str, head: bytes, overwrite: bool) -> None:
+    """Raise ``ExistsError`` unless this is the metadata of DATA and ``overwrite`` is true."""
     if not overwrite:
-        raise _exists(str(path))
-    head = path / "zarr.json"
-    if not head.is_file() or KIND not in head.read_text(errors="replace"):
-        raise ExistsError(f"{path} exists, is not DATA of partirvm, and is not overwritten. Choose another name.")
-
-
-def _exists(url: str) -> ExistsError:
-    return ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
+        raise ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
+    if KIND.encode() not in head:
+        raise ExistsError(f"{url} exists, is not DATA of partirvm, and is not overwritten. Choose another name.")
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove the partial folders that killed ingests of the same name left on this machine.
+    """Remove the partial folders of killed writers of the same name. Requires the lease.
 
     DATA that a killed ingest had moved aside without replacement are restored first.
     """
-    pattern = re.compile(re.escape(f".{path.name}.partial-{socket.gethostname()}-") + r"(\d+)")
+    pattern = re.compile(re.escape(f".{path.name}.partial-") + "[0-9a-f]{32}")
     for sibling in path.parent.iterdir():
-        match = pattern.fullmatch(sibling.name)
-        # a folder with the number of this process is from before a reboot or from another container: not in use
-        if match and (int(match[1]) == os.getpid() or started(int(match[1])) is None):
+        if pattern.fullmatch(sibling.name):
             _put_back(sibling, path)
             shutil.rmtree(sibling, ignore_errors=True)
 

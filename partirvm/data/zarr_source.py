@@ -85,7 +85,7 @@ class ZarrSource(TiledRows):
         self.moments: Moments | None = attributes.moments
         self.seed, self.weighted = attributes.seed, attributes.weighted
         self._ordered = attributes.seed is not None
-        self.shuffled = self._ordered and not attributes.appended
+        self.shuffled = self._ordered and len(attributes.batches) == 1
 
     def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)
@@ -93,8 +93,14 @@ class ZarrSource(TiledRows):
         place = f"{self.url}: chunk {number} of the array {name!r}"
         advice = "restore the file, or ingest the data again"
         shape = attributes.chunks[name]
-        with reading(place, advice, MissingDataError):
-            chunk = read_blosc(folder, chunk_name(name, (number, *(0 for _ in shape[1:]))), shape, dtype_of(name))
+        first, segment = next(each for each in reversed(attributes.segments) if each[0] <= number)
+        file = chunk_name(f"{segment}/{name}".lstrip("/"), (number - first, *(0 for _ in shape[1:])))
+        try:
+            with reading(place, advice, MissingDataError):
+                chunk = read_blosc(folder, file, shape, dtype_of(name))
+        except MissingDataError:
+            self._take(open_data(self.url, self._storage_options)[1])  # raises an error if other DATA are here now
+            raise
         rows = chunk[: stop - start]
         if checksum(rows) != attributes.hashes[name][number]:
             raise ChangedDataError(f"{place} has other values than those ingested: {advice}")

@@ -24,17 +24,28 @@ KEPT = ("features", "categorical", "classes", "like", "tile_rows", "overwrite")
 
 @functools.wraps(_data.ingest)
 def ingest(
-    source: Any, data: Any, *, memory_limit: int | str | None = None, append: bool = False, **options: Any
+    source: Any,
+    data: Any,
+    *,
+    memory_limit: int | str | None = None,
+    append: bool = False,
+    again: bool = False,
+    **options: Any,
 ) -> ZarrSource:
     """Run ``data.ingest``; ``memory_limit`` may also be a text such as ``"512MiB"``.
 
-    With ``append`` the rows are added after the rows of existing DATA (``data.appending``).
+    With ``append`` the rows are added after the rows of existing DATA (``data.appending``); with ``again`` also if DATA
+    have the same rows already.
     """
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
     options |= {"memory_limit": limit, "process": _Process()}
+    if again and not append:
+        raise UsageError("again applies only to an append: pass append=True (`--append`) too")
     return_freed_memory()
     with arrow_from_system():
-        return _append_to(source, data, options) if append else _data.ingest(source, data, **options)
+        return (
+            _append_to(source, data, {**options, "again": again}) if append else _data.ingest(source, data, **options)
+        )
 
 
 def _append_to(source: Any, data: Any, options: dict[str, Any]) -> ZarrSource:

@@ -84,6 +84,10 @@ class Folder(Protocol):
         """Remove an object, or a folder with its contents; no-op if the name does not exist."""
         ...
 
+    def remove_empty(self, name: str = "") -> None:
+        """Remove a folder if it has no contents."""
+        ...
+
     def flush(self, name: str) -> None:
         """Wait until all files in a folder are flushed to disk."""
         ...

@@ -211,6 +211,7 @@ def acquire(
     patience: float = 0.0,
     timing: Timing = TIMING,
     watch: Watch | None = None,
+    stop: str = "abort the job",
 ) -> Lease:
     """Take the lease; a thread writes heartbeats until the lease is released or this process ends.
 
@@ -218,8 +219,8 @@ def acquire(
     ``patience`` seconds for the release. A holder on another machine is watched until it writes a heartbeat or counts
     as gone, with a ``PartirvmWarning`` that says so; ``watch`` is what the caller has seen of it.
 
-    Raises ``LeaseError`` if the holder is still alive after this time, and ``StorageError`` if the store does not
-    support leases.
+    Raises ``LeaseError`` with the advice ``stop`` if the holder is still alive after this time, and ``StorageError`` if
+    the store does not support leases.
     """
     with storing(folder.location):
         folder.require_exclusive()
@@ -228,7 +229,7 @@ def acquire(
             last = holder(folder)
             gone = last is None or watch.gone(last, timing)
             if last is None or gone:
-                with suppress(FileExistsError):  # another process was faster
+                with suppress(FileExistsError, FileNotFoundError):  # another process was faster, or withdrew
                     return _claim(folder, 1 if last is None else last.epoch + 1, marks(), timing)
             elif gone is None and not warned:
                 warned = True
@@ -241,7 +242,7 @@ def acquire(
             elif gone is False and time.monotonic() - began >= patience:
                 raise LeaseError(
                     f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait until "
-                    "this process ends, or abort the job"
+                    f"this process ends, or {stop}"
                 )
             time.sleep(min(timing.beat / 10, 0.2))
 
@@ -308,6 +309,21 @@ class Lease:
                 with storing(self._folder.location):
                     name = _name(self.epoch, ".over")
                     self._folder.write(name, to_json(name, {"time": time.time()}))
+
+    def withdraw(self) -> None:
+        """Release the lease and remove its files, for a folder that contains nothing else. Claims of later holders
+        stay.
+        """
+        if self._released:
+            return
+        self.release()
+        if self._holds():
+            for epoch in epochs(self._folder):
+                for suffix in ("", ".beat", ".over"):
+                    if epoch <= self.epoch:
+                        self._folder.remove(_name(epoch, suffix))
+            self._folder.remove_empty("lease")
+            self._folder.remove_empty()
 
     def __enter__(self) -> Lease:
         return self

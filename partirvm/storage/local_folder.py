@@ -148,6 +148,11 @@ class LocalFolder:
                         raise
         return remove(path)
 
+    def remove_empty(self, name: str = "") -> None:
+        """Remove a folder in one step if it has no contents."""
+        with suppress(OSError):
+            self._path(name).rmdir()
+
     def flush(self, name: str) -> None:
         """Flush every file in the folder, then every subfolder, then the names of these folders."""
         flush(self._path(name))

@@ -115,6 +115,9 @@ class RemoteFolder:
             with suppress(FileNotFoundError):
                 self._fs.rm(self._path(name), recursive=True)
 
+    def remove_empty(self, name: str = "") -> None:
+        """Return at once: such stores have no empty folders."""
+
     def flush(self, name: str) -> None:
         """Return at once: a completed request is durable."""
 

@@ -18,8 +18,7 @@ import pandas as pd
 import pytest
 
 from partirvm.data import ZarrSource, ingest, tables
-from partirvm.data.publish import remove_leftovers
-from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError, StorageError, UsageError
+from partirvm.errors import DataError, ExistsError, FormatError, LeaseError, MissingDataError, StorageError, UsageError
 
 GOOD = "a,b,y\n1,2,3\n4,5,6\n7,8,10\n"
 
@@ -247,10 +246,11 @@ def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(phase: str, t
         assert process.stdout.readline() == b"now\n"
         with pytest.raises(MissingDataError):
             ZarrSource(place)
-        remove_leftovers(place)  # a live process keeps its folder
-        (partial,) = tmp_path.iterdir()
+        with pytest.raises(LeaseError, match=f"is in use by process {process.pid}"):
+            ingest((X, Y), place)
+        lease, partial = sorted(tmp_path.iterdir())
         process.send_signal(signal.SIGKILL)
-    assert partial.name.startswith(".d.zarr.partial-")
+    assert (lease.name, partial.name.partition("-")[0]) == (".d.zarr.lease", ".d.zarr.partial")
     assert not place.exists()
     for found in (partial, partial / "data"):
         with pytest.raises((MissingDataError, FormatError)):
@@ -309,7 +309,7 @@ def test_data_put_aside_come_back_when_the_new_ones_cannot_be_renamed(
 
 
 def test_an_ingest_of_another_name_leaves_leftovers_alone(tmp_path: Path) -> None:
-    leftover = tmp_path / f".other.zarr.partial-{os.uname().nodename}-999999999"
+    leftover = tmp_path / f".other.zarr.partial-{'0' * 32}"
     leftover.mkdir()
     ingest((X, Y), tmp_path / "d.zarr")
     assert leftover.exists()

@@ -202,3 +202,20 @@ def test_without_a_limit_a_large_process_can_ingest(tmp_path: Path) -> None:
     with pytest.raises(MemoryLimitError, match="the memory limit is 512 MiB"):
         ingest((X, X[:, 0]), tmp_path / "e.zarr", memory_limit="512MiB")
     del ballast
+
+
+@pytest.mark.parametrize("rows", some([5, 200], [5]))
+def test_long_labels_are_refused_within_the_limit(rows: int, tmp_path: Path) -> None:
+    """Up to 200 labels of 1 MiB: the column, the row and the limit are named, and memory stays below the limit."""
+    with (tmp_path / "t.csv").open("w") as file:
+        file.write("c,x,y\n")
+        for row in range(rows):
+            file.write(f"{row:03}{'a' * (MiB if row > 2 else 10)},{row},{row % 7}\n")
+    arguments = ["ingest", str(tmp_path / "t.csv"), str(tmp_path / "d.zarr"), "--target", "y", "--categorical", "c"]
+    arguments += ["--memory-limit", "512MiB", "--quiet"]
+    done = subprocess.run([sys.executable, "-c", CODE, *arguments], capture_output=True, text=True, check=False)
+    status, kibibytes, _ = done.stdout.splitlines()[-1].split()
+    assert int(status) == 2, done.stderr
+    assert "column 'c' has a label of 1,048,579 characters in row 3" in done.stderr
+    assert "at most 1,000" in done.stderr
+    assert int(kibibytes) >> 10 <= 512

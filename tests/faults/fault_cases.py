@@ -358,6 +358,44 @@ def carry_counting(job):
     return watcher.planned, watcher.done
 
 
+def meet(gate, others):
+    """Wait until so many processes have come to a gate, a file that counts them."""
+    note(Path(gate))
+    wait_for(lambda: count(Path(gate)) >= others, "the others")
+
+
+def halt_at(folder, number, what):
+    """Send this process a signal at the n-th change to a name below a folder; returns the count, a list of one."""
+    changes, numbers = [0], itertools.count(1)
+    calls = ("os.rename", "os.link", "os.mkdir", "os.remove", "os.rmdir", "os.truncate")
+
+    def heard(event, arguments):
+        if event == "open":
+            writes = arguments[2] is not None and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        else:
+            writes = event in calls
+        if writes and any(str(argument).startswith(str(folder)) for argument in arguments[:2]):
+            changes[0] = next(numbers)
+            if changes[0] == number:
+                os.kill(os.getpid(), what)
+
+    sys.addaudithook(heard)
+    return changes
+
+
+def write_rows(data, seed, n=150, gate=None, halt=None, **options):
+    """Ingest or append rows, when two processes have come to the gate; the changes to files if ``halt`` counts them.
+
+    ``halt`` is the number of a change and a signal (``halt_at``).
+    """
+    hurry()
+    changes = halt_at(Path(data).parent, *halt) if halt else [0]
+    if gate:
+        meet(gate, 2)
+    ingest(rows(n, seed), data, **options)
+    return changes[0]
+
+
 def overwrite(data, job, case, wait=None):
     """Fit a case in place of the job that is there, with quick leases; its reason. ``wait`` as ``Waiting`` takes it."""
     from partirvm import jobs
@@ -720,3 +758,22 @@ def evaluate_there(job, data, output):
     from partirvm import predict
 
     Path(output).write_text(json.dumps(predict.evaluate(job, data)))
+
+
+def act(what, data, job, seed, gate, others=2):
+    """Do one thing to DATA or to a job, at the same moment as others: append, ingest, fit, resume, update, predict."""
+    from partirvm import jobs
+
+    options = Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=2)
+    meet(gate, others)
+    if what == "append":
+        ingest(rows(150, seed), data, append=True)
+    elif what == "ingest":
+        ingest(rows(500, seed), data, overwrite=True, tile_rows=TILE)
+    elif what == "fit":
+        jobs.fit(data, job, options, overwrite=True)
+    elif what == "resume":
+        open_job(job).resume(max_rounds=8).wait()
+    elif what == "update":
+        open_job(job).update().wait()
+    return what
