@@ -22,6 +22,7 @@ from typing import Any
 from partirvm import storage
 from partirvm.data.layout import KIND, local_path
 from partirvm.errors import ExistsError
+from partirvm.storage.address import require_address
 from partirvm.storage.process_identity import started
 
 ADVICE = "make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number"
@@ -59,6 +60,7 @@ def publication(url: str, *, overwrite: bool = False) -> Iterator[Publication]:
     Raises ``ExistsError`` if the path holds something other than DATA, or if it holds DATA and ``overwrite`` is false.
     Raises ``StorageError`` if the path cannot be written.
     """
+    require_address(os.fspath(url))
     path = local_path(url)
     with _remote(url, overwrite) if path is None else _local(path, overwrite) as place:
         yield place

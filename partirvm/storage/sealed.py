@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, FormatError, MissingDataError, NewerFormatError
+from partirvm.storage.address import require_address
 from partirvm.storage.folder import digest, reading, storing
 
 Array = NDArray[Any]
@@ -54,6 +55,7 @@ def write_sealed(
     """
     import zarr
 
+    require_address(location, storage_options)
     stated = {name: _metadata(np.asarray(array)) for name, array in arrays.items()}
     with storing(location):
         try:
@@ -98,6 +100,7 @@ def open_sealed(location: str, what: str, storage_options: dict[str, Any] | None
     """
     import zarr
 
+    require_address(location, storage_options)
     with reading(
         f"{location}: zarr.json of the {what}", f"restore the file, or make the {what} again", MissingDataError
     ):

@@ -137,7 +137,10 @@ def test_a_verb_refuses(verb, made, canary, capsys):
     before = open_job(made["job"]).state()
     for address in (f"canary://{made['data']}", f"file://{made['data']}::canary://x"):
         words = verb.format(**made).replace("@", address).split()
-        assert main([*words, *["--quiet"] * (words[0] in "ingest fit predict evaluate resume update".split())]) == 2
+        assert (
+            main([*words, *["--quiet"] * (words[0] in ("ingest", "fit", "predict", "evaluate", "resume", "update"))])
+            == 2
+        )
         assert address.partition("://")[0] in (said := capsys.readouterr().err)
         assert "--allow-protocol canary" in said or "'::'" in said
     assert not canary.exists()
@@ -159,7 +162,7 @@ def test_an_address_is_refused(address, made, canary):
         lambda: ingest(place, made["out"]),
         lambda: ingest(made["table"], place),
     ):
-        with pytest.raises(UsageError, match="allow-protocol|'::'"):
+        with pytest.raises(UsageError, match=r"allow-protocol|'::'"):
             call()
     assert not canary.exists()
 
@@ -246,6 +249,6 @@ def test_a_job_that_names_a_hostile_address(address, made, canary, tmp_path):
     lie(job, "spec.json", data=place)
     for call in (jobs.Job(str(job)).resume, jobs.Job(str(job)).update):
         for allowed in ((), place):
-            with pytest.raises(UsageError, match="allow-protocol|'::'"):
+            with pytest.raises(UsageError, match=r"allow-protocol|'::'"):
                 call(allow_data=allowed)
     assert not canary.exists()
