@@ -54,6 +54,7 @@ def append(
     Raises the errors of ``ingest``. Raises ``DataError`` if only one of DATA and the new rows has a target or weights,
     or if the names or the order of several targets differ.
     """
+    require_address(os.fspath(data))
     path = local_path(data)
     if path is None:
         raise UsageError(f"{data}: rows can be appended only to DATA on this machine, not to a URL")

@@ -22,6 +22,7 @@ from partirvm.jobs.checkpoint import pack, unpack
 from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.ending import Requests, end_as_requested, ending, history_of, kept_model, last_lines, take_over
 from partirvm.jobs.places import (
+    NOTHING_ALLOWED,
     Allowed,
     changes,
     compare_versions,
@@ -100,13 +101,14 @@ def carry_out(
     on_plan: Callable[[Plan], None] | None = None,
     aborted: Callable[[], bool] | None = None,
     patience: float = TAKE_OVER_SECONDS,
-    allowed: Allowed = Allowed(),
+    allowed: Allowed = NOTHING_ALLOWED,
 ) -> Fitted | None:
     """Run a queued or interrupted job in this process and return its result.
 
     Returns None if the job has already ended or if its current attempt is not ``attempt``. ``allowed`` permits
     the functions that the job names as its kernel or basis, and DATA in another store than the job. Without this
-    permission such a job raises ``UsageError`` and stays unchanged. A request to abort also takes effect during planning.
+    permission such a job raises ``UsageError`` and stays unchanged. A request to abort also takes effect during
+    planning.
 
     Raises ``LeaseError`` while another process runs the job. Raises ``MissingDataError`` if the DATA are missing, and
     ``ChangedDataError`` if the DATA have changed since the job began. The job is then interrupted, and can be resumed

@@ -74,6 +74,9 @@ class Allowed:
         return cls(allow_code, tuple(absolute(place).rstrip("/") for place in places))
 
 
+NOTHING_ALLOWED = Allowed()
+
+
 def require_allowed(store: JobStore, events: list[dict[str, Any]], allowed: Allowed) -> None:
     """Raise ``UsageError`` if a job names code, or DATA in another store than its own, that are not allowed."""
     spec = store.spec()
