@@ -30,6 +30,7 @@ from partirvm.data.tiled import hash_tile
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import quoted
+from partirvm.storage.address import require_address
 
 
 def append(

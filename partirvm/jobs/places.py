@@ -17,7 +17,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
 from partirvm.setup.parameters import portable
-from partirvm.storage.address import store_of
+from partirvm.storage.address import require_address, store_of
 
 Place: TypeAlias = str | os.PathLike[str] | None
 """A path or URL, or None for the stored one."""
@@ -80,8 +80,9 @@ NOTHING_ALLOWED = Allowed()
 def require_allowed(store: JobStore, events: list[dict[str, Any]], allowed: Allowed) -> None:
     """Raise ``UsageError`` if a job names code, or DATA in another store than its own, that are not allowed."""
     spec = store.spec()
-    for place in places_of(events, spec):
-        if place is None or place.rstrip("/") in allowed.data or store_of(place) == store_of(store.location):
+    for place in filter(None, places_of(events, spec)):
+        require_address(place)
+        if place.rstrip("/") in allowed.data or store_of(place) == store_of(store.location):
             continue
         raise UsageError(
             f"{store.location}: the job reads {place}, which is in another store than the job: if you trust whoever "
