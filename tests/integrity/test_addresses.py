@@ -237,7 +237,7 @@ def test_a_job_that_names_another_store(where, place, made, tmp_path, capsys):
     with pytest.raises(UsageError, match=f"--allow-data {elsewhere}"):
         open_job(job).resume(max_rounds=4)
     again = open_job(job).resume(max_rounds=4, allow_data=[elsewhere])
-    assert str(again.wait(60)) == "done"
+    assert str(again.wait(60)) == "done", again.state().reason
 
 
 @pytest.mark.parametrize("address", [address for address in ADDRESSES if "::" in address or "canary" in address])
