@@ -212,6 +212,7 @@ def lie(job, name, **told):
     folder.write(name, to_json({**read_json(folder, name), **told}))
 
 
+@pytest.mark.filterwarnings("ignore::partirvm.errors.OverconfidenceWarning")
 @pytest.mark.parametrize("place", ["data", "validation"])
 @pytest.mark.parametrize("where", ["spec.json", "events"])
 def test_a_job_that_names_another_store(where, place, made, tmp_path, capsys):
