@@ -46,7 +46,6 @@ ADDRESSES = [
     "dir::file://{}",
     "dir://{}",
     "zip://x::file://{}",
-    "reference://",
     "reference://{}",
     "reference::file://{}",
     "REFERENCE://{}",
