@@ -20,6 +20,7 @@ _HOMES = {
     "FitCallback": "partirvm.callbacks",
     "RVMClassifier": "partirvm.estimators",
     "RVMRegressor": "partirvm.estimators",
+    "allow_protocols": "partirvm.storage.address",
     "ingest": "partirvm.setup.ingest",
     "load_model": "partirvm.estimators",
     "open_job": "partirvm.jobs",
@@ -55,8 +56,16 @@ _VALUES = (
 
 _HOMES.update(dict.fromkeys(_VALUES, "partirvm.options.values"))
 
-__all__ = ["DiagnosticsDisplay", "FitCallback", "RVMClassifier", "RVMRegressor", "__version__", "ingest", "load_model"]
-__all__ += ["open_job", "plan", "save_model", "submit"]
+__all__ = [
+    "DiagnosticsDisplay",
+    "FitCallback",
+    "RVMClassifier",
+    "RVMRegressor",
+    "__version__",
+    "allow_protocols",
+    "ingest",
+]
+__all__ += ["load_model", "open_job", "plan", "save_model", "submit"]
 __all__ += [
     "ActiveSet",
     "AlphaPrior",
@@ -110,6 +119,7 @@ if TYPE_CHECKING:
     )
     from partirvm.report.diagnostics import DiagnosticsDisplay
     from partirvm.setup.ingest import ingest
+    from partirvm.storage.address import allow_protocols
 
 
 def __getattr__(name: str) -> Any:

@@ -36,7 +36,9 @@ ARROWS = {
     "data": VALUES | {"storage", "core", "kernels"},
     "model": VALUES | {"storage", "core", "kernels"},
     # Passes and the machine are value types that live with those who decide on them.
-    "backends": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.chunks"},
+    "backends": VALUES
+    | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"}
+    | {"storage.address", "storage.chunks"},
     "setup": VALUES
     | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "backends"},
     "jobs": VALUES
@@ -47,7 +49,7 @@ ARROWS = {
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
     "report": VALUES | {"core", "strategies", "jobs", "planning.units", "backends.process", "storage.destination"},
     "estimators": VALUES | {"setup", "jobs", "predict", "report"},
-    "cli": VALUES | {"setup", "jobs", "predict", "report", "planning.units", "backends.process"},
+    "cli": VALUES | {"storage.address", "setup", "jobs", "predict", "report", "planning.units", "backends.process"},
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""

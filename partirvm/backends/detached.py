@@ -8,6 +8,7 @@ from typing import Any
 
 from partirvm.backends.cluster import WORKER_TIMEOUT, Cluster
 from partirvm.errors import ClusterError, PartirvmError
+from partirvm.storage.address import allow_protocols, allowed_protocols
 
 ANSWER = 60.0
 """Seconds to wait for a call on a worker, such as opening the data, or for a response of the scheduler."""
@@ -26,7 +27,7 @@ def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
     cluster.workers()
     cluster.check_packages()
     with cluster.reaching():
-        future = client.submit(function, *args, pure=False)
+        future = client.submit(_call, allowed_protocols(), function, *args, pure=False)
     try:
         return future.result(timeout=ANSWER)
     except PartirvmError:
@@ -53,7 +54,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
 
     end = time.monotonic() + ANSWER
     with Cluster(client, WORKER_TIMEOUT).reaching():
-        future = client.submit(_aside, function, args, options, key=key, pure=False)
+        future = client.submit(_aside, allowed_protocols(), function, args, options, key=key, pure=False)
         fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]
         while not _taken_over(client, key):
             if time.monotonic() > end:
@@ -74,9 +75,18 @@ def _taken_over(client: Any, key: str) -> bool:
     return bool(client.run_on_scheduler(kept))
 
 
-def _aside(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+def _call(protocols: tuple[str, ...], function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function in a process of the cluster, which may open what the submitting process may open."""
+    allow_protocols(*protocols)
+    return function(*args)
+
+
+def _aside(
+    protocols: tuple[str, ...], function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+) -> None:
     from distributed import get_client, secede  # type: ignore[attr-defined,unused-ignore]
 
     client = get_client()  # type: ignore[no-untyped-call,unused-ignore]
+    allow_protocols(*protocols)
     secede()  # type: ignore[no-untyped-call,unused-ignore]
     function(*args, **options, client=client)

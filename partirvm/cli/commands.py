@@ -435,3 +435,7 @@ def evaluate(
         )
     echo(json.dumps(scores))
     return scores
+
+
+for name in partirvm.commands.keys() - {"completion", "demo"}:
+    options.allow_protocol(partirvm.commands[name])

@@ -176,6 +176,7 @@ def _show_end(job: str, status: str, opened: Any, as_json: bool) -> None:
 @click.argument("job")
 @options.limits
 @options.allow_code
+@options.allow_data
 @options.moved
 @options.scheduler
 @options.detach
@@ -186,6 +187,7 @@ def resume(
     data: str | None,
     validation: str | None,
     allow_code: bool,
+    allow_data: tuple[str, ...],
     scheduler: str | None,
     detach: bool,
     quiet: bool,
@@ -209,20 +211,22 @@ def resume(
     from partirvm import jobs
 
     options.require_detachable(detach, scheduler)
-    opened = jobs.open_job(job)
+    opened, allowed = jobs.open_job(job), jobs.Allowed.of(allow_code, allow_data, data, validation)
     with cluster(scheduler) as client:
         try:
             if detach:
                 moved = {"data": data, "validation": validation}
-                jobs.Job(place(job, client)).resume(client=client, allow_code=allow_code, **moved, **changed)
+                jobs.Job(place(job, client)).resume(
+                    client=client, allow_code=allow_code, allow_data=allow_data, **moved, **changed
+                )
                 return detached(job, scheduler, as_json)
-            attempt = opened.requeue(data, validation, allow_code=allow_code, **changed).attempt
+            attempt = opened.requeue(data, validation, allowed=allowed, **changed).attempt
         except DoneError as error:
             show(opened.progress(), as_flags(str(error)), as_json)
             return ExitStatus.DONE
 
         def work(**hooks: Any) -> Any:
-            return jobs.carry_out(job, attempt=attempt, client=client, patience=0.0, allow_code=allow_code, **hooks)
+            return jobs.carry_out(job, attempt=attempt, client=client, patience=0.0, allowed=allowed, **hooks)
 
         return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
 
@@ -231,6 +235,7 @@ def resume(
 @click.argument("job")
 @click.option("--max-rounds", type=options.Whole(1), metavar="R", help="Maximum number of rounds with the new rows.")
 @options.allow_code
+@options.allow_data
 @options.moved
 @options.scheduler
 @options.detach
@@ -240,6 +245,7 @@ def update(
     job: str,
     max_rounds: int | None,
     allow_code: bool,
+    allow_data: tuple[str, ...],
     data: str | None,
     validation: str | None,
     scheduler: str | None,
@@ -262,16 +268,17 @@ def update(
     from partirvm import jobs
 
     options.require_detachable(detach, scheduler)
-    opened = jobs.open_job(job)
+    opened, allowed = jobs.open_job(job), jobs.Allowed.of(allow_code, allow_data, data, validation)
     with cluster(scheduler) as client:
         if detach:
             grown = jobs.Job(place(job, client))
-            grown.update(client=client, max_rounds=max_rounds, data=data, validation=validation, allow_code=allow_code)
+            given: dict[str, Any] = {"data": data, "validation": validation, "allow_data": allow_data}
+            grown.update(client=client, max_rounds=max_rounds, allow_code=allow_code, **given)
             return detached(job, scheduler, as_json)
-        attempt = opened.requeue_grown(max_rounds, data, validation, allow_code=allow_code).attempt
+        attempt = opened.requeue_grown(max_rounds, data, validation, allowed=allowed).attempt
 
         def work(**hooks: Any) -> Any:
-            return jobs.carry_out(job, attempt=attempt, client=client, patience=0.0, allow_code=allow_code, **hooks)
+            return jobs.carry_out(job, attempt=attempt, client=client, patience=0.0, allowed=allowed, **hooks)
 
         return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
 

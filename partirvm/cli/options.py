@@ -14,6 +14,7 @@ from partirvm.options import TABLE, Request, constraints
 from partirvm.options import names as option_names
 from partirvm.options.option import Option
 from partirvm.planning.units import parse_bytes, parse_duration
+from partirvm.storage.address import allow_protocols
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -279,6 +280,26 @@ allow_code = click.option(
     is_flag=True,
     help="Import and run the Python function that is the kernel or basis of the job; required for such jobs.",
 )
+
+allow_data = click.option(
+    "--allow-data",
+    multiple=True,
+    metavar="URL",
+    help="DATA that JOB may read although they are in another store than JOB; may be given twice.",
+)
+
+
+def allow_protocol(command: Command) -> Command:
+    """The protocols of addresses that a command may open beyond the usual ones."""
+    return click.option(
+        "--allow-protocol",
+        multiple=True,
+        metavar="NAME",
+        expose_value=False,
+        callback=lambda context, option, names: allow_protocols(*names),
+        help="Also open URLs of this protocol of fsspec, such as https; may be given more than once.",
+    )(command)
+
 
 quiet = click.option("--quiet", is_flag=True, help="Print no progress, only errors and warnings.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")

@@ -28,6 +28,7 @@ from partirvm.data.tiled import hash_tile
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, StorageError, UsageError
 from partirvm.quoting import quoted
+from partirvm.storage.address import require_address
 from partirvm.storage.chunks import checksum
 from partirvm.storage.lease import Lease
 from partirvm.storage.local_folder import LocalFolder, flush, sync
@@ -57,6 +58,7 @@ def append(
     if the names or the order of several targets differ, or if the same rows were ingested or appended already and
     ``again`` is false. Raises ``LeaseError`` if another process writes the DATA.
     """
+    require_address(os.fspath(data))
     path = local_path(data)
     if path is None:
         raise UsageError(f"{data}: rows can be appended only to DATA on this machine, not to a URL")

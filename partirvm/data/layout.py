@@ -39,6 +39,7 @@ from partirvm.data.source import Columns, Fingerprint
 from partirvm.data.tiled import hash_of
 from partirvm.errors import FormatError, MissingDataError
 from partirvm.storage import Folder
+from partirvm.storage.address import require_address
 from partirvm.storage.folder import digest, open_filesystem
 from partirvm.storage.sealed import open_sealed, require_format
 
@@ -188,7 +189,7 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
     text = os.fspath(url)
     if text.startswith("file://"):
         return Path(text.removeprefix("file://"))
-    return None if "://" in text or "::" in text else Path(text)
+    return None if "://" in text else Path(text)
 
 
 def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Folder, DataAttributes]:
@@ -197,12 +198,13 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
     Raises ``MissingDataError`` if there is no group or its metadata cannot be read, and ``FormatError`` if the kind or
     format is wrong or the attributes are damaged.
     """
+    require_address(url, storage_options)
     path = local_path(url)
     if path is not None and not path.exists():
         raise MissingDataError(f"{url}: there is no such folder. Make DATA with `partirvm ingest SOURCE {url}`.")
     store = url if path is None else str(path)
     if path is None:
-        open_filesystem(url, storage_options)  # raises a clear error for an invalid address
+        open_filesystem(url, storage_options)  # raises a clear error if the store cannot be opened
     try:
         folder, found = open_sealed(store, "DATA", storage_options if path is None else None)
     except MissingDataError as error:

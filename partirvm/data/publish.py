@@ -28,6 +28,7 @@ from typing import Any
 from partirvm import storage
 from partirvm.data.layout import KIND, local_path
 from partirvm.errors import ExistsError, LeaseLostError
+from partirvm.storage.address import require_address
 from partirvm.storage.destination import destination
 from partirvm.storage.lease import Lease, acquire
 
@@ -67,6 +68,7 @@ def publication(url: str, *, overwrite: bool = False) -> Iterator[Publication]:
     Raises ``LeaseError`` if another process writes the DATA. Raises ``ExistsError`` if the path holds something other
     than DATA, or if it holds DATA and ``overwrite`` is false. Raises ``StorageError`` if the path cannot be written.
     """
+    require_address(os.fspath(url))
     path = local_path(url)
     with (
         claimed(url) as lease,

@@ -17,6 +17,7 @@ from partirvm.data.layout import DataAttributes, dtype_of, open_data
 from partirvm.data.source import Columns, Fingerprint, Float, Int, Tile, tile_rows_for
 from partirvm.data.tiled import ChunkedRows, TiledRows, as_rows, default_names
 from partirvm.errors import ChangedDataError, MissingDataError
+from partirvm.storage.address import allow_protocols, protocol_of
 from partirvm.storage.chunks import checksum, chunk_name, read_blosc
 from partirvm.storage.folder import Folder, digest, reading
 
@@ -150,6 +151,7 @@ class ZarrSource(TiledRows):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.Lock()
+        allow_protocols(protocol_of(self.url))  # the process that pickled it was allowed to open it
 
     def __str__(self) -> str:
         return self.url

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
+    "Allowed": "partirvm.jobs.places",
     "Fitted": "partirvm.jobs.attempt",
     "Job": "partirvm.jobs.job",
     "carry_out": "partirvm.jobs.attempt",
@@ -16,11 +17,12 @@ _HOMES = {
     "submit": "partirvm.jobs.submission",
 }
 
-__all__ = ["Fitted", "Job", "carry_out", "fit", "jobs_in", "open_job", "plan", "submit"]
+__all__ = ["Allowed", "Fitted", "Job", "carry_out", "fit", "jobs_in", "open_job", "plan", "submit"]
 
 if TYPE_CHECKING:
     from partirvm.jobs.attempt import Fitted, carry_out
     from partirvm.jobs.job import Job, jobs_in, open_job
+    from partirvm.jobs.places import Allowed
     from partirvm.jobs.submission import fit, plan, submit
 
 

@@ -23,6 +23,8 @@ from partirvm.jobs.checkpoint import pack, unpack
 from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.ending import Requests, end_as_requested, ending, history_of, kept_model, last_lines, take_over
 from partirvm.jobs.places import (
+    NOTHING_ALLOWED,
+    Allowed,
     changes,
     compare_versions,
     current_request,
@@ -100,13 +102,14 @@ def carry_out(
     on_plan: Callable[[Plan], None] | None = None,
     aborted: Callable[[], bool] | None = None,
     patience: float = TAKE_OVER_SECONDS,
-    allow_code: bool = False,
+    allowed: Allowed = NOTHING_ALLOWED,
 ) -> Fitted | None:
     """Run a queued or interrupted job in this process and return its result.
 
-    Returns None if the job has already ended or if its current attempt is not ``attempt``. ``allow_code`` permits
-    importing and running the functions that the job names as its kernel or basis. Without this permission such a job
-    raises ``UsageError`` and stays unchanged. A request to abort also takes effect during planning.
+    Returns None if the job has already ended or if its current attempt is not ``attempt``. ``allowed`` permits
+    the functions that the job names as its kernel or basis, and DATA in another store than the job. Without this
+    permission such a job raises ``UsageError`` and stays unchanged. A request to abort also takes effect during
+    planning.
 
     Raises ``LeaseError`` while another process runs the job. Raises ``MissingDataError`` if the DATA are missing, and
     ``ChangedDataError`` if the DATA have changed since the job began. The job is then interrupted, and can be resumed
@@ -121,12 +124,12 @@ def carry_out(
     try:
         if not _due(store, attempt):
             return None
-        require_allowed(store, allow_code)
+        require_allowed(store, store.events(), allowed)
         take_over(store)
         with ending(store):
             job_spec = store.spec()
             fingerprint = latest(store.events(), job_spec["fingerprint"])
-            restored = store.restore(lambda about: is_resumable(about, fingerprint["n_rows"]), allow_code=allow_code)
+            restored = store.restore(lambda about: is_resumable(about, fingerprint["n_rows"]), allow_code=allowed.code)
             if restored is None and fingerprint is not job_spec["fingerprint"]:
                 raise MissingDataError(
                     f"{job}: the checkpoint from which the update continues is missing: restore it in {job}/checkpoints"
@@ -140,7 +143,7 @@ def carry_out(
             requests, timer = Requests(store, state.attempt, aborted), timer_of(request)
             rows = None if restored is None else int(restored.about["rows"])
             try:
-                spec = decided(store, request, source, executor, held_out, timer.after(requests), rows, allow_code)
+                spec = decided(store, request, source, executor, held_out, timer.after(requests), rows, allowed.code)
             except StoppedError:
                 return _stopped(store, requests, history_of(state), timer)
             return run_attempt(

@@ -9,23 +9,20 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 from partirvm.backends.cluster import address_of
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
 from partirvm.jobs.attempt import carry_out
 from partirvm.jobs.ending import take_over
-from partirvm.jobs.places import absolute, changes, places_of
+from partirvm.jobs.places import Allowed, Place, Places, absolute, changes, places_of
 from partirvm.jobs.resume import check_changes, requeue, requeue_grown
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel, ClassModel
 from partirvm.quoting import html_table
 from partirvm.setup.relevance import basis_functions_json, directions_json, relevances
-
-Place: TypeAlias = str | os.PathLike[str] | None
-"""A path or URL, or None for the stored one."""
 
 POLL_SECONDS = 0.5
 """Seconds between two polls of a waiting caller."""
@@ -212,6 +209,7 @@ class Job:
         data: Place = None,
         validation: Place = None,
         allow_code: bool = False,
+        allow_data: Places = (),
         **changed: Any,
     ) -> Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
@@ -219,21 +217,23 @@ class Job:
         ``data`` and ``validation`` are the new places of the DATA and the held-out DATA, if they were moved.
         ``changed`` holds new limits, by the names in ``setup.spec.LIMITS``; a time limit counts from the resume on.
         ``allow_code`` permits running a kernel or basis that is a named function. A resume of a job with a named
-        function requires ``allow_code``.
+        function requires ``allow_code``. ``allow_data`` names the places of DATA that the job may read from another
+        store (host, bucket, or this machine) than its own; such a place, unless given here, must be named.
 
-        Raises ``UsageError`` for other changes or without the required ``allow_code``, ``DoneError`` if a resume would
+        Raises ``UsageError`` for other changes or without the required permission, ``DoneError`` if a resume would
         change nothing, ``MissingDataError`` if the DATA are missing, ``ChangedDataError`` if the DATA have changed, and
         ``LeaseError`` while another process runs the job. The job is not changed if an error is raised.
         """
         check_changes(changed)
+        moved, allowed = _moved(data, validation), Allowed.of(allow_code, allow_data, data, validation)
         if client is None:
-            self.start_here(self.requeue(data, validation, allow_code=allow_code, **changed), allow_code)
+            self.start_here(requeue(self.location, "", changed, moved, allowed), allowed)
             return self
         from partirvm.backends.detached import ask
 
         require_shared(self.location)
-        arguments = absolute(self.location), address_of(client), changed, _moved(data, validation), allow_code
-        self.start_there(client, ask(client, requeue, *arguments), allow_code)
+        arguments = absolute(self.location), address_of(client), changed, moved, allowed
+        self.start_there(client, ask(client, requeue, *arguments), allowed)
         return self
 
     def update(
@@ -244,6 +244,7 @@ class Job:
         data: Place = None,
         validation: Place = None,
         allow_code: bool = False,
+        allow_data: Places = (),
     ) -> Job:
         """Update with rows appended to the DATA, in a thread of this process or on a cluster; return at once.
 
@@ -251,21 +252,21 @@ class Job:
         vectors over the new rows to the stored statistics; classification moves to the mode over all rows. Then at most
         ``max_rounds`` rounds follow. The working set selects candidates among all rows that have not been candidates.
         Any other strategy continues as ``incremental``, with the new rows as the next partitions. Scaling, kernel and
-        classes do not change; balanced class weights are computed from all rows. ``data``, ``validation`` and
-        ``allow_code`` are described in ``resume``.
+        classes do not change; balanced class weights are computed from all rows. ``data``, ``validation``,
+        ``allow_code`` and ``allow_data`` are described in ``resume``.
 
         Raises ``UsageError`` if there are no new rows or no fit that new rows could join, ``ChangedDataError`` if the
         earlier rows have changed, and ``LeaseError`` while another process runs the job.
         """
+        moved, allowed = _moved(data, validation), Allowed.of(allow_code, allow_data, data, validation)
         if client is None:
-            self.start_here(self.requeue_grown(max_rounds, data, validation, allow_code=allow_code), allow_code)
+            self.start_here(requeue_grown(self.location, "", max_rounds, moved, allowed), allowed)
             return self
         from partirvm.backends.detached import ask
 
         require_shared(self.location)
-        place = absolute(self.location)
-        arguments = place, address_of(client), max_rounds, _moved(data, validation), allow_code
-        self.start_there(client, ask(client, requeue_grown, *arguments), allow_code)
+        arguments = absolute(self.location), address_of(client), max_rounds, moved, allowed
+        self.start_there(client, ask(client, requeue_grown, *arguments), allowed)
         return self
 
     def requeue_grown(
@@ -274,16 +275,18 @@ class Job:
         data: Place = None,
         validation: Place = None,
         *,
-        allow_code: bool = False,
+        allowed: Allowed | None = None,
     ) -> JobState:
         """Queue an update with the rows appended to the DATA; ``carry_out`` runs it. Raises as ``update`` does."""
-        return requeue_grown(self.location, "", max_rounds, _moved(data, validation), allow_code)
+        allowed = allowed or Allowed.of(False, (), data, validation)
+        return requeue_grown(self.location, "", max_rounds, _moved(data, validation), allowed)
 
     def requeue(
-        self, data: Place = None, validation: Place = None, *, allow_code: bool = False, **changed: Any
+        self, data: Place = None, validation: Place = None, *, allowed: Allowed | None = None, **changed: Any
     ) -> JobState:
         """Queue the job again; ``carry_out`` then runs it. Raises as ``resume`` does."""
-        return requeue(self.location, "", changed, _moved(data, validation), allow_code)
+        allowed = allowed or Allowed.of(False, (), data, validation)
+        return requeue(self.location, "", changed, _moved(data, validation), allowed)
 
     def data(self) -> str:
         """Return the last known place of the DATA."""
@@ -382,17 +385,17 @@ class Job:
         finally:
             lease.release()
 
-    def start_here(self, state: JobState, allow_code: bool) -> None:
+    def start_here(self, state: JobState, allowed: Allowed) -> None:
         """Run the queued attempt in a thread of this process."""
-        self._runner = _Runner(absolute(self.location), state.attempt, allow_code)
+        self._runner = _Runner(absolute(self.location), state.attempt, allowed)
 
-    def start_there(self, client: Any, state: JobState, allow_code: bool) -> None:
+    def start_there(self, client: Any, state: JobState, allowed: Allowed) -> None:
         """Run the queued attempt on the cluster of ``client``."""
         from partirvm.backends.detached import start
 
         place = absolute(self.location)
         key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
-        start(client, key, carry_out, place, attempt=state.attempt, allow_code=allow_code)
+        start(client, key, carry_out, place, attempt=state.attempt, allowed=allowed)
 
 
 def _seconds(state: JobState) -> float | None:
@@ -420,8 +423,8 @@ class _Runner:
     An error before the attempt has the lease cannot be recorded in the job, so ``_error`` keeps it.
     """
 
-    def __init__(self, job: str, attempt: int, allow_code: bool) -> None:
-        self._job, self._attempt, self._allow_code = job, attempt, allow_code
+    def __init__(self, job: str, attempt: int, allowed: Allowed) -> None:
+        self._job, self._attempt, self._allowed = job, attempt, allowed
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"partirvm {job}", daemon=True)
         self._thread.start()
@@ -439,6 +442,6 @@ class _Runner:
 
     def _run(self) -> None:
         try:
-            carry_out(self._job, attempt=self._attempt, allow_code=self._allow_code)
+            carry_out(self._job, attempt=self._attempt, allowed=self._allowed)
         except Exception as error:
             self._error = error

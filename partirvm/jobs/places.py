@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
 from partirvm.backends.tasks import package_versions
 from partirvm.data import ZarrSource
@@ -16,6 +17,12 @@ from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
 from partirvm.setup.parameters import portable
+from partirvm.storage.address import require_address, store_of
+
+Place: TypeAlias = str | os.PathLike[str] | None
+"""A path or URL, or None for the stored one."""
+
+Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def sources(data: str, validation: str | None) -> tuple[ZarrSource, ZarrSource | None]:
@@ -48,10 +55,41 @@ def current_request(spec: dict[str, Any], state_changes: dict[str, Any]) -> Requ
     return Request(**{**spec["parameters"], **state_changes})
 
 
-def require_allowed(store: JobStore, allow_code: bool) -> None:
-    """Raise ``UsageError`` if the kernel or basis of a job is a named function and ``allow_code`` is false."""
-    if not allow_code:
-        request = current_request(store.spec(), changes(store.events()))
+@dataclass(frozen=True)
+class Allowed:
+    """What the caller permits a job that somebody else may have made.
+
+    ``code`` permits importing the functions that the job names. ``data`` are absolute addresses of DATA that may be
+    read although they are in another store than the job.
+    """
+
+    code: bool = False
+    data: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, allow_code: bool, allow_data: Places, *moved: Place) -> Allowed:
+        """Return the permissions of a call; the places ``moved`` that it gives are allowed too."""
+        named = (allow_data,) if isinstance(allow_data, str | os.PathLike) else tuple(allow_data)
+        places = [os.fspath(place) for place in (*named, *moved) if place is not None]
+        return cls(allow_code, tuple(absolute(place).rstrip("/") for place in places))
+
+
+NOTHING_ALLOWED = Allowed()
+
+
+def require_allowed(store: JobStore, events: list[dict[str, Any]], allowed: Allowed) -> None:
+    """Raise ``UsageError`` if a job names code, or DATA in another store than its own, that are not allowed."""
+    spec = store.spec()
+    for place in filter(None, places_of(events, spec)):
+        require_address(place)
+        if place.rstrip("/") in allowed.data or store_of(place) == store_of(store.location):
+            continue
+        raise UsageError(
+            f"{store.location}: the job reads {place}, which is in another store than the job: if you trust whoever "
+            f"made the job, pass --allow-data {place}, or allow_data={place!r}"
+        )
+    if not allowed.code:
+        request = current_request(spec, changes(events))
         require_no_code((request.kernel, request.basis), store.location)
 
 

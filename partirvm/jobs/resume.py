@@ -13,6 +13,7 @@ from partirvm.core.termination import Termination
 from partirvm.errors import DoneError, LeaseError, StorageError, UsageError
 from partirvm.jobs.ending import take_over
 from partirvm.jobs.places import (
+    Allowed,
     changes,
     current_request,
     latest,
@@ -52,9 +53,7 @@ def check_changes(changed: dict[str, Any]) -> None:
         )
 
 
-def requeue(
-    location: str, cluster: str, changed: dict[str, Any], moved: dict[str, str], allow_code: bool = False
-) -> JobState:
+def requeue(location: str, cluster: str, changed: dict[str, Any], moved: dict[str, str], allowed: Allowed) -> JobState:
     """Queue a job again and return its state. Raises as ``Job.resume`` does.
 
     ``moved`` may hold new places under the keys ``data`` and ``validation``. All data are checked before the job is
@@ -66,7 +65,7 @@ def requeue(
     lease = store.acquire()
     try:
         events, spec = store.events(), store.spec()
-        require_allowed(store, allow_code)
+        require_allowed(store, [*events, moved], allowed)
         before = current_request(spec, changes(events))
         after = check_parameters(current_request(spec, {**changes(events), **changed}))
         changed = {key: getattr(after, key) for key in changed}
@@ -83,7 +82,7 @@ def requeue(
 
 
 def requeue_grown(
-    location: str, cluster: str, max_rounds: int | None, moved: dict[str, str], allow_code: bool = False
+    location: str, cluster: str, max_rounds: int | None, moved: dict[str, str], allowed: Allowed
 ) -> JobState:
     """Queue a job again for rows appended to its DATA and return its state. Raises as ``Job.update`` does.
 
@@ -93,14 +92,14 @@ def requeue_grown(
     lease = store.acquire()
     try:
         events, spec = store.events(), store.spec()
-        require_allowed(store, allow_code)
+        require_allowed(store, [*events, moved], allowed)
         if fold(events).status is Status.CANCELLED:
             raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
         place, _ = places_of([*events, moved], spec)
         same_held_out([*events, moved], spec)
         fingerprint = require_grown(sources(place, None)[0], latest(events, spec["fingerprint"]))
-        restored = store.restore(allow_code=allow_code)
-        stored = store.decided(allow_code=allow_code)
+        restored = store.restore(allow_code=allowed.code)
+        stored = store.decided(allow_code=allowed.code)
         packed: Any = None
         spec_now = None
         if restored is not None and stored is not None:

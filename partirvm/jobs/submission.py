@@ -14,7 +14,7 @@ from partirvm.jobs.attempt import Fitted, announcer, begin, run_attempt
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.ending import Requests, ending
 from partirvm.jobs.job import Job, require_shared
-from partirvm.jobs.places import absolute, sources, specification
+from partirvm.jobs.places import Allowed, absolute, sources, specification
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
@@ -158,10 +158,10 @@ def submit(
     """
     data, job = absolute(data), absolute(job)
     validation = None if validation is None else absolute(validation)
-    made = Job(job)
+    made, allowed = Job(job), Allowed.of(True, (), data, validation)
     if client is None:
         state = create(data, job, parameters, validation, overwrite)
-        made.start_here(state, allow_code=True)
+        made.start_here(state, allowed)
         return made
     from partirvm.backends.detached import ask
 
@@ -169,5 +169,5 @@ def submit(
     parameters = check_parameters(parameters)
     portable(parameters)
     state = ask(client, create, data, job, parameters, validation, overwrite, address_of(client))
-    made.start_there(client, state, allow_code=True)
+    made.start_there(client, state, allowed)
     return made

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from partirvm.errors import ExistsError
+from partirvm.storage.address import require_address
 from partirvm.storage.folder import Folder, open_filesystem, reading, storing
 from partirvm.storage.local_folder import LocalFolder, flush, remove, replacing, sync
 from partirvm.storage.remote_folder import RemoteFolder
@@ -77,7 +78,8 @@ class Destination(Protocol):
 
 
 def destination(location: str) -> Destination:
-    """Return the destination at a path or URL. Raises ``UsageError`` for an unknown kind of URL."""
+    """Return the destination at a path or URL. Raises ``UsageError`` for a URL that is not allowed or unknown."""
+    require_address(location)
     if "://" not in location:
         return LocalDestination(location, Path(location))
     from fsspec.implementations.local import LocalFileSystem

@@ -28,6 +28,7 @@ from partirvm.errors import (
     StorageError,
     UsageError,
 )
+from partirvm.storage.address import require_address
 
 REASONS = {
     errno.ENOSPC: "the disk is full",
@@ -190,10 +191,12 @@ def digest(value: Any) -> str:
 def open_filesystem(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, str]:
     """Return the fsspec file system of a path or URL, and the path inside this file system.
 
-    Raises ``UsageError`` for an unknown kind of address, and ``StorageError`` if the store does not respond.
+    Raises ``UsageError`` for an address that is not allowed or unknown, and ``StorageError`` if the store does not
+    respond.
     """
     import fsspec
 
+    require_address(url, storage_options)
     try:
         with reading(url):
             return cast(tuple[Any, str], fsspec.core.url_to_fs(url, **(storage_options or {})))

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, FormatError, MissingDataError, NewerFormatError
+from partirvm.storage.address import require_address
 from partirvm.storage.chunks import chunk_name, read_raw
 from partirvm.storage.folder import Folder, digest, reading, storing
 from partirvm.storage.opening import open_folder
@@ -59,6 +60,7 @@ def write_sealed(
     """
     import zarr
 
+    require_address(location, storage_options)
     stated = {name: _metadata(np.asarray(array)) for name, array in arrays.items()}
     with storing(location):
         try:

@@ -1,0 +1,253 @@
+"""Addresses choose no code and no host on their own: every verb opens only the protocols of the list, and no chains.
+
+A protocol of fsspec is a class that is imported from this machine, and may read any file, host or template. The tests
+register a protocol whose module leaves a trace when it is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from fsspec.registry import known_implementations
+
+from partirvm import ingest, jobs, load_model, open_job, save_model
+from partirvm.cli import main
+from partirvm.data import ZarrSource
+from partirvm.errors import UsageError
+from partirvm.options import Request
+from partirvm.storage import open_folder
+from partirvm.storage.destination import destination
+from partirvm.storage.folder import read_json, to_json
+from partirvm.storage.local_folder import LocalFolder
+
+TRACE = """
+from pathlib import Path
+Path(__file__).with_name("imported").touch()
+from fsspec.implementations.local import LocalFileSystem
+class Canary(LocalFileSystem):
+    protocol = "canary"
+"""
+
+ADDRESSES = [
+    "canary://{}",
+    "canary://{}::file://{}",
+    "canary::{}",
+    "file://{}::canary://x",
+    "{}::canary",
+    "simplecache::file://{}",
+    "simplecache::{}",
+    "filecache::file://{}",
+    "blockcache::file://{}",
+    "dir::file://{}",
+    "dir://{}",
+    "zip://x::file://{}",
+    "reference://{}",
+    "reference::file://{}",
+    "REFERENCE://{}",
+    " reference://{}",
+    "reference\t://{}",
+    "Canary://{}",
+    "s3://a::reference://b",
+    "s3://a/b::memory://c",
+    "memory://a::canary://{}",
+    "::memory://a",
+    "data:application/json,{{}}",
+    "local://{}",
+    "http://127.0.0.1:9/{}",
+    "https://127.0.0.1:9/{}",
+    "ftp://127.0.0.1/{}",
+    "sftp://127.0.0.1/{}",
+    "github://a:b@/{}",
+    "jupyter://127.0.0.1/{}",
+    "dask://127.0.0.1/{}",
+    "python://os",
+    "://{}",
+    "C://{}",
+    "unknown://{}",
+    "file%3A//{}://x",
+]
+
+VERBS = [
+    "ingest @ {out}/d.zarr --target y",
+    "ingest {table} @ --target y",
+    "ingest {table} {out}/d.zarr --like @",
+    "ingest {table} @ --append",
+    "plan @",
+    "plan {data} --validation @",
+    "fit @ {out}/job",
+    "fit {data} @",
+    "fit {data} {out}/job --validation @",
+    "predict @ {data} {out}/p.csv",
+    "predict {job} @ {out}/p.csv",
+    "predict {job} {data} @.csv",
+    "predict {job} {data} {out}/p.csv --augment @",
+    "evaluate @ {data}",
+    "evaluate {job} @",
+    "evaluate {job} {data} --augment @",
+    "resume @",
+    "resume {job} --max-rounds 3 --data @",
+    "resume {job} --max-rounds 3 --validation @",
+    "update @",
+    "update {job} --data @",
+    "update {job} --validation @",
+    "status @",
+    "jobs @",
+    "wait @",
+    "abort @",
+    "cancel @",
+    "compare @",
+    "report @ {out}/page.html",
+    "report {job} @.html",
+]
+
+
+@pytest.fixture(scope="module")
+def canary(tmp_path_factory):
+    """The file that appears when the protocol ``canary`` is opened."""
+    folder = tmp_path_factory.mktemp("canary")
+    (folder / "canary_protocol.py").write_text(TRACE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        patch.setitem(known_implementations, "canary", {"class": "canary_protocol.Canary"})
+        yield folder / "imported"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A table, DATA and a job with held-out DATA that can be resumed; and a folder for outputs."""
+    folder = tmp_path_factory.mktemp("made")
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    np.savez(folder / "t.npz", X=X, y=np.sin(X[:, 0]))
+    data, job = str(folder / "d.zarr"), str(folder / "job")
+    ingest(str(folder / "t.npz"), data, tile_rows=64)
+    asked = Request(strategy="working-set", partition_size=10, max_rounds=1, seed=1, gamma=0.5)
+    jobs.fit(data, job, asked, validation=data)
+    return {"table": str(folder / "t.npz"), "data": data, "job": job, "out": str(folder / "out")}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_refuses(verb, made, canary, capsys):
+    """A protocol beyond the list and a chain, at every place where a command takes an address."""
+    before = open_job(made["job"]).state()
+    for address in (f"canary://{made['data']}", f"file://{made['data']}::canary://x"):
+        words = verb.format(**made).replace("@", address).split()
+        assert (
+            main([*words, *["--quiet"] * (words[0] in ("ingest", "fit", "predict", "evaluate", "resume", "update"))])
+            == 2
+        )
+        assert address.partition("://")[0] in (said := capsys.readouterr().err)
+        assert "--allow-protocol canary" in said or "'::'" in said
+    assert not canary.exists()
+    assert not os.path.exists(made["out"])  # noqa: PTH110
+    assert open_job(made["job"]).state() == before
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_is_refused(address, made, canary):
+    """Wherever Python takes an address."""
+    place = address.format(*[made["data"]] * 2)
+    for call in (
+        lambda: open_folder(place),
+        lambda: destination(place),
+        lambda: ZarrSource(place),
+        lambda: open_job(place),
+        lambda: load_model(place),
+        lambda: save_model(open_job(made["job"]).model(), place),
+        lambda: ingest(place, made["out"]),
+        lambda: ingest(made["table"], place),
+    ):
+        with pytest.raises(UsageError, match=r"allow-protocol|'::'"):
+            call()
+    assert not canary.exists()
+
+
+def test_options_of_a_store_choose_no_protocol(made, canary):
+    """fsspec takes the protocol from them, whatever the address says."""
+    for call in (ZarrSource, load_model, open_folder):
+        with pytest.raises(UsageError, match="--allow-protocol canary"):
+            call(f"file://{made['data']}", storage_options={"protocol": "canary"})
+    assert not canary.exists()
+
+
+def test_plain_paths_and_listed_protocols(made, tmp_path):
+    """Paths with colons, percent signs and spaces are paths."""
+    for name in ("a:b", "reference:", "a%3A%3Ab", "two words", "s3:"):
+        data = tmp_path / name / "d.zarr"
+        ingest(made["table"], data)
+        assert ZarrSource(data).n_rows == ZarrSource(f"file://{data}").n_rows == 120
+    ingest(made["table"], "memory://listed/d.zarr")
+    assert ZarrSource("memory://listed/d.zarr").n_rows == 120
+
+
+def test_a_protocol_that_is_named_is_opened(made, canary, tmp_path):
+    """By the option of the command line and by the function, in the process that names it."""
+    code = f"""
+import sys
+from fsspec.registry import known_implementations
+sys.path.insert(0, {str(canary.parent)!r})
+known_implementations["canary"] = {{"class": "canary_protocol.Canary"}}
+import partirvm
+from partirvm.cli import main
+table, out = sys.argv[1:]
+print(main(["ingest", f"canary://{{table}}", out, "--target", "y", "--quiet"]))
+print(main(["ingest", f"canary://{{table}}", out, "--target", "y", "--quiet", "--allow-protocol", "canary"]))
+partirvm.allow_protocols("canary")
+print(partirvm.ingest(f"canary://{{table}}", out, overwrite=True).n_rows)
+"""
+    words = [sys.executable, "-c", code, made["table"], str(tmp_path / "d.zarr")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    canary.unlink()  # the trace of that process, which named the protocol
+    assert [line for line in done.stdout.splitlines() if line.isdigit()] == ["2", "0", "120"], done.stderr
+
+
+def lie(job, name, **told):
+    """Change an object of a job, with a valid checksum."""
+    folder = LocalFolder(str(job), job)
+    folder.write(name, to_json({**read_json(folder, name), **told}))
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.OverconfidenceWarning")
+@pytest.mark.parametrize("place", ["data", "validation"])
+@pytest.mark.parametrize("where", ["spec.json", "events"])
+def test_a_job_that_names_another_store(where, place, made, tmp_path, capsys):
+    """Resume and update name the address and the option; then they open it. What the user gives needs no option."""
+    job, elsewhere = tmp_path / "job", f"memory://{where}{place}/d.zarr"
+    shutil.copytree(made["job"], job)
+    ingest(made["table"], elsewhere, tile_rows=64)
+    name = where if where == "spec.json" else f"events/{sorted(path.name for path in (job / where).iterdir())[-1]}"
+    lie(job, name, **{place: elsewhere})
+    before = open_job(job).state()
+    for verb in (["resume", str(job), "--max-rounds=2"], ["update", str(job)]):
+        assert main([*verb, "--quiet"]) == 2
+        said = capsys.readouterr().err
+        assert elsewhere in said
+        assert f"--allow-data {elsewhere}" in said
+        with pytest.raises(UsageError, match=f"--allow-data {elsewhere}"):
+            open_job(job).resume(max_rounds=2, allow_data="memory://other")
+    assert open_job(job).state() == before
+    assert main(["resume", str(job), "--max-rounds=2", "--quiet", "--allow-data", elsewhere]) == 0
+    capsys.readouterr()
+    moved = open_job(job).resume(max_rounds=3, **{place: elsewhere})
+    assert str(moved.wait(60)) == "done", moved.state().reason
+    with pytest.raises(UsageError, match=f"--allow-data {elsewhere}"):
+        open_job(job).resume(max_rounds=4)
+    again = open_job(job).resume(max_rounds=4, allow_data=[elsewhere])
+    assert str(again.wait(60)) == "done", again.state().reason
+
+
+@pytest.mark.parametrize("address", [address for address in ADDRESSES if "::" in address or "canary" in address])
+def test_a_job_that_names_a_hostile_address(address, made, canary, tmp_path):
+    """The option does not open it: the protocol is refused all the same."""
+    job, place = tmp_path / "job", address.format(*[made["data"]] * 2)
+    shutil.copytree(made["job"], job)
+    lie(job, "spec.json", data=place)
+    for call in (jobs.Job(str(job)).resume, jobs.Job(str(job)).update):
+        for allowed in ((), place):
+            with pytest.raises(UsageError, match=r"allow-protocol|'::'"):
+                call(allow_data=allowed)
+    assert not canary.exists()
