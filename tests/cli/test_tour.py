@@ -219,7 +219,7 @@ def test_defaults_are_those_of_the_library():
     names = {name for name in context.params if hasattr(Request(), name)}
     assert options.parameters({name: context.params[name] for name in names}) == Request()
     shared = set(group.commands["plan"].make_context("plan", ["d"]).params) - {"data", "as_json"}
-    assert shared - names == {"validation", "scheduler", "allow_protocol"}
+    assert shared - names == {"validation", "scheduler"}
 
 
 def test_the_help_names_every_kernel():
