@@ -106,3 +106,12 @@ def test_an_append_in_the_wrong_place(how, top, intact):
         shutil.copy(sorted((intact[1] / "d.zarr").glob("append-*"))[-1] / "zarr.json", last)
     with pytest.raises(FormatError, match=last.name):
         ZarrSource(data)
+
+
+@pytest.mark.timeout(30)
+def test_a_missing_event_ends_a_resume(top):
+    """The next holder cannot state how many events there are: it says so, and does not try for ever."""
+    path = top / "job" / "events" / "000002.json"
+    path.unlink()
+    with pytest.raises(MissingDataError, match=r"events/000002\.json is missing"):
+        open_job(top / "job").resume(max_rounds=3)
