@@ -22,24 +22,17 @@ def rows(seed, n):
     return X, np.sin(2 * X[:, 0])
 
 
-def updated(top, seed):
-    """DATA that grew twice, the second time for the update of a job; the job and the DATA are kept as they were."""
-    data, job = top / "d.zarr", top / "job"
-    ingest(rows(seed, 150), data, tile_rows=64)
-    ingest(rows(seed + 1, 20), data, append=True)
-    jobs.fit(str(data), str(job), ASKED)
-    for each in (data, job):
-        shutil.copytree(each, each.with_name(f"old-{each.name}"))
-    ingest(rows(seed + 2, 20), data, append=True)
-    assert str(open_job(job).update().wait(60)) == "done"
-
-
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
-    """The folders of ``updated``, twice; nobody changes them."""
+    """DATA that grew twice, the second time for the update of a job, and the job before it; and other DATA."""
     tops = [tmp_path_factory.mktemp(name) for name in ("one", "other")]
     for number, top in enumerate(tops):
-        updated(top, 10 * number)
+        for k, n in enumerate((150, 20, 20)):
+            if (number, k) == (0, 2):
+                jobs.fit(str(top / "d.zarr"), str(top / "job"), ASKED)
+                shutil.copytree(top / "job", top / "old-job")
+            ingest(rows(10 * number + k, n), top / "d.zarr", tile_rows=64, append=k > 0)
+    assert str(open_job(tops[0] / "job").update().wait(60)) == "done"
     return tops
 
 
