@@ -31,7 +31,7 @@ def intact(tmp_path_factory):
             if (number, k) == (0, 2):
                 jobs.fit(str(top / "d.zarr"), str(top / "job"), ASKED)
                 shutil.copytree(top / "job", top / "old-job")
-            ingest(rows(10 * number + k, n), top / "d.zarr", tile_rows=64, append=k > 0)
+            ingest(rows(10 * number + k, n), top / "d.zarr", **({"append": True} if k else {"tile_rows": 64}))
     assert str(open_job(tops[0] / "job").update().wait(60)) == "done"
     return tops
 
