@@ -56,8 +56,12 @@ def test_events_that_are_gone_from_the_end(left, top):
     else:
         for path in sorted((top / "job" / "events").iterdir())[0 if left == "none" else -1 :]:
             path.unlink()
-    with pytest.raises(MissingDataError, match=r"events/\d+\.json is missing"):
-        open_job(top / "job").state()
+    for read in (JobStore.state, JobStore.acquire, JobStore.state):  # nobody confirms that they are all
+        store = JobStore(top / "job")
+        with pytest.raises(MissingDataError, match=r"events/\d+\.json is missing"):
+            read(store)
+            store.lease.release()
+            store.state()
 
 
 def test_an_event_cut_short_whose_writer_went_on(top):
