@@ -118,8 +118,10 @@ class EventLog:
         return ""
 
     def mark(self) -> tuple[int, int]:
-        """Return the last number as the pair (0, number). The numbers alone give the order of writing."""
-        return 0, max(self._numbers(), default=0)
+        """Return the last number as the pair (0, number), at least that of earlier claims. The numbers alone give the
+        order of writing.
+        """
+        return 0, max([0, *self._numbers(), *ends(self._folder, self.series, claims(self._folder))])
 
     def _token(self) -> str:
         return str(read_json(self._folder, self._spec)["token"])
