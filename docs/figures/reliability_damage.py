@@ -3,11 +3,13 @@
 import matplotlib.pyplot as plt
 
 ENDS = {
-    "model of a regression": (232, 1),
-    "model of a classification": (264, 5),
-    "DATA": (249, 0),
-    "job: state and model": (119, 130),
-    "job: resumed": (46, 203),
+    "model of a regression": (60, 34, 0),
+    "model of a classification": (62, 36, 0),
+    "DATA": (47, 44, 1),
+    "job: state and model": (49, 61, 0),
+    "job: resumed": (23, 87, 0),
+    "overwritten job: state": (39, 67, 0),
+    "overwritten job: resumed": (22, 84, 0),
 }
 
 figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
