@@ -357,7 +357,6 @@ class JobStore:
         """Return the current packed spec, or None if no spec was stored. Raises ``MissingDataError`` if it is missing
         or damaged; never returns an older one, which may be that of fewer rows.
         """
-
         load = partial(read_values, kind=SPEC_KIND, version=SPEC_FORMAT, allow_code=allow_code)
         return self._current("spec", self._job.specs, load)
 
