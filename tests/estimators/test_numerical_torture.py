@@ -152,6 +152,18 @@ def test_inputs_whose_squares_overflow(kind, move):
     assert np.isfinite(found.predict(move(X))).all()
 
 
+@pytest.mark.parametrize("move", [np.full(3, 1e200), np.array([0.0, 1e200, 0.0])], ids=["every column", "one column"])
+@pytest.mark.parametrize("kind", [RVMRegressor, RVMClassifier])
+def test_columns_far_from_zero_that_are_not_scaled(kind, move):
+    """Rounding makes such a column constant; it does not enter the width, so that the others are learned from."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y = np.sin(X[:, 0])
+    found = fitted(kind(standardize=False, random_state=0), X + move, y if kind is RVMRegressor else y > 0)
+    assert found is not None
+    error = np.mean(found.predict(X + move) != (y > 0)) if kind is RVMClassifier else np.std(found.predict(X + move) - y)
+    assert error < (0.3 if move[0] == 0 else 1.0)
+
+
 def test_more_classes_than_half_of_the_rows():
     """Only partirvm's own warning of rare classes for 18 classes in 30 rows; an error with advice for 25 in 30."""
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30)
