@@ -24,7 +24,7 @@ from partirvm.setup.categories import described, parameter_names
 from partirvm.setup.choosing import WIDTHS, choose
 from partirvm.setup.kernel import chooses, chooses_family, metric_of
 from partirvm.setup.kernel_search import axes_of, learning_options, within_work
-from partirvm.setup.metric import DIRECTIONS, learn, with_best_family
+from partirvm.setup.metric import DIRECTIONS, MOST_TURNED, learn, with_best_family
 from partirvm.setup.partition_size import probe_rows, sparseness
 from partirvm.setup.sample import Sample, gathered
 from partirvm.setup.spent import Entry, Spent, line
@@ -116,20 +116,23 @@ class Measuring:
         )
         # the slopes of a block take as much memory as the block itself
         d, wanted = self.source.n_features, learning.max_centres
-        rows, worth = within_work(min(n_rows, LEARNING_ROWS), wanted, d)
+        rows, worth, evaluations = within_work(min(n_rows, LEARNING_ROWS), wanted, d)
         columns, room = self._affordable(2 * worth, LEARNING_ROWS)
         most = max(columns // 2, 1)
         notes = (
             (f"kernel learned with at most {most:,} centres because of the memory limit",) if most < worth else ()
         ) + (
             (
-                f"kernel learned from {rows:,} rows and at most {worth:,} centres, of one family, "
-                f"because of {d:,} features",
+                f"kernel learned from {rows:,} rows and at most {worth:,} centres, of one family, in searches of at "
+                f"most {evaluations:,} evaluations, because of {d:,} features",
             )
             if worth < wanted
             else ()
         )
-        learning = replace(learning, centres=min(learning.centres, most), max_centres=most)
+        metric = "widths" if learning.metric == "auto" and d > MOST_TURNED else learning.metric
+        learning = replace(
+            learning, centres=min(learning.centres, most), max_centres=most, evaluations=evaluations, metric=metric
+        )
         all_candidates = chooses(parameters) and all_rows and worth == wanted and self._memory_allows_all_candidates()
         options = Options(learning.max_centres, "random", seed=parameters.seed)
         lines = _Lines(self, problem.empty.kernel)

@@ -18,6 +18,7 @@ def test_an_evaluation_costs_at_most_the_allowed_work(n_features):
     assert ((rows, centres, evaluations) == (8_000, 500, 150)) == (n_features <= 50)
 
 
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize(("kind", "classes"), [(RVMRegressor, 0), (RVMClassifier, 2), (RVMClassifier, 3)])
 def test_all_learning_stays_within_a_bound(monkeypatch, kind, classes):
     """Three quarters of the work of one evaluation are too much: fewer rows, centres and evaluations, folds included.
@@ -53,6 +54,7 @@ def test_the_note_of_a_plan_states_rows_and_centres():
     (search,) = [entry for entry in found.history_ if entry["kind"] == "kernel"][:1]
     assert (search["rows"], search["candidates"] <= 158) == (632, True)
     assert (
-        "kernel learned from 632 rows and at most 158 centres, of one family, because of 2,000 features"
+        "kernel learned from 632 rows and at most 158 centres, of one family, in searches of at most 47 evaluations, "
+        "because of 2,000 features"
         in found.plan_.notes
     )
