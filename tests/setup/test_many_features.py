@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partirvm import RVMClassifier, RVMRegressor
+from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
+from partirvm.planning.cost import learning_seconds
 from partirvm.setup import choosing, evaluation, kernel_search
 from partirvm.setup.kernel_search import WORK, within_work
 
@@ -43,6 +44,30 @@ def test_all_learning_stays_within_a_bound(monkeypatch, kind, classes):
     single = 5 * 14
     assert len(spent) <= 14 * 150 / share**0.5 + single
     assert sum(spent) * 20 <= (14 * 150 / share**0.5 + single) * kernel_search.WORK
+
+
+def test_the_seconds_of_learning_are_announced_before_it(tmp_path):
+    """What ``plan`` hears of first: rows, centres, features and seconds; then it may still be stopped."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    ingest((X, X[:, 0]), str(tmp_path / "data.zarr"))
+
+    class Heard(Exception):
+        pass
+
+    def announce(text):
+        raise Heard(text)
+
+    with pytest.raises(Heard, match=r"kernel learning \(60 rows × 24 centres × 3 features\): about .* of one thread"):
+        jobs.plan(str(tmp_path / "data.zarr"), RVMRegressor().parameters(), announce=announce)
+
+
+def test_the_seconds_grow_with_the_work():
+    """Ten times the rate, or half the rows: by these factors less; never more evaluations than a search may take."""
+    few = learning_seconds(1e10, 632, 158, 2_000, 47, directions=False, folds=True)
+    assert learning_seconds(1e11, 632, 158, 2_000, 47, directions=False, folds=True) == pytest.approx(few / 10)
+    assert learning_seconds(1e10, 316, 158, 2_000, 47, directions=False, folds=True) == pytest.approx(few / 2)
+    assert learning_seconds(1e10, 632, 158, 2_000, 20, directions=False, folds=True) == pytest.approx(few * 20 / 47)
+    assert learning_seconds(1e10, 632, 158, 2_000, 47, directions=True, folds=True) > few
 
 
 @pytest.mark.slow
