@@ -80,6 +80,5 @@ def test_the_note_of_a_plan_states_rows_and_centres():
     assert (search["rows"], search["candidates"] <= 158) == (632, True)
     assert (
         "kernel learned from 632 rows and at most 158 centres, of one family, in searches of at most 47 evaluations, "
-        "because of 2,000 features"
-        in found.plan_.notes
+        "because of 2,000 features" in found.plan_.notes
     )
