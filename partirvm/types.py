@@ -15,6 +15,9 @@ Int = NDArray[np.int64]
 LEARNING_ROWS = 8000
 """Maximum number of rows that a kernel is learned from: more rows hardly change it."""
 
+LEARNING_FEATURES = 50
+"""With more features than this, a kernel is learned again from so many fewer rows that their numbers are no more."""
+
 LEFT_OUT_ROWS = 50_000
 """Maximum number of rows that are left out of a fit, to estimate its uncertainty; of more rows a sample."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -25,9 +26,6 @@ SILENCE = 20.0
 WORKER_TIMEOUT = 30.0
 """Seconds to wait for a worker before an error."""
 
-LEFT = (OSError, KeyError, AttributeError)
-"""Errors of client calls if a worker leaves during the call; the last two come from tables of the scheduler."""
-
 ATTEMPTS = 5
 """Maximum number of attempts if workers are lost repeatedly."""
 
@@ -41,6 +39,17 @@ def address_of(client: Any) -> str:
             "and resume a job with `partirvm resume JOB --scheduler ADDRESS`"
         )
     return str(scheduler.address)
+
+
+def worker_left(error: Exception) -> bool:
+    """Return True for an error of a client call that a worker causes by leaving during the call.
+
+    Besides ``OSError`` these are missing entries in tables of ``distributed``, raised by its own code.
+    """
+    if not isinstance(error, KeyError | AttributeError):
+        return isinstance(error, OSError)
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "distributed"
 
 
 class Cluster:
@@ -151,8 +160,10 @@ class Cluster:
                     said: dict[str, Any] = self.client.run(function, on_error="return")
             except PartirvmError:
                 raise
-            except LEFT as left:
-                error, said = left, {}
+            except Exception as lost:
+                if not worker_left(lost):
+                    raise
+                error, said = lost, {}
             found = {worker: value for worker, value in said.items() if not isinstance(value, OSError)}
             if found:
                 return found

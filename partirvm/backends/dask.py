@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from partirvm.backends.base import Blocks, Progress, Solution
 from partirvm.backends.blocks import Keeping, forget
-from partirvm.backends.cluster import ATTEMPTS, LEFT, WORKER_TIMEOUT, Cluster, Watch
+from partirvm.backends.cluster import ATTEMPTS, WORKER_TIMEOUT, Cluster, Watch, worker_left
 from partirvm.backends.local import usable_cores
 from partirvm.backends.process import resident_memory
 from partirvm.backends.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
@@ -292,7 +292,9 @@ class DaskExecutor:
                 futures: dict[str, Any] = self._client.scatter({_key(name): value for value in values}, hash=False)
         except PartirvmError:
             raise
-        except LEFT as error:
+        except Exception as error:
+            if not worker_left(error):
+                raise
             raise CancelledError(str(error)) from error
         return list(futures.values())
 

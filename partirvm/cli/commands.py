@@ -6,6 +6,7 @@ Modules that are slow to import are imported inside the commands.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import click
@@ -238,7 +239,8 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     from partirvm import jobs
 
     with cluster(scheduler) as client:
-        made = jobs.plan(place(data, client), options.parameters(choices), validation=validation, client=client)
+        parameters, announce = options.parameters(choices), partial(echo, err=True)
+        made = jobs.plan(place(data, client), parameters, validation=validation, client=client, announce=announce)
     show(made.to_json(), as_flags(str(made)), as_json)
 
 

@@ -93,11 +93,12 @@ def again(search: Search, logs: Float, step: float) -> Search:
 
 
 def advance(
-    search: Search, value: float, slope: Float, rows: int, window: int = WINDOW
+    search: Search, value: float, slope: Float, rows: int, window: int = WINDOW, most: int = MOST_ROUNDS
 ) -> tuple[Search, Termination | None]:
     """Process the value and the derivatives (p,), in nats, at ``search.logs``, and return the next search.
 
-    The search ends, with a reason, when the best value has risen too little in ``window`` rounds.
+    The search ends, with a reason, when the best value has risen too little in ``window`` rounds, or after ``most``
+    rounds.
     """
     values = (*search.values, value)
     better = value > search.peak
@@ -110,7 +111,7 @@ def advance(
     reason = None
     if len(values) > window and max(values) - max(values[:-window]) < RISE * rows:
         reason = Termination.CONVERGED
-    elif len(values) >= MOST_ROUNDS:
+    elif len(values) >= most:
         reason = Termination.ITERATIONS
     return replace(search, logs=logs, step=step, slope=slope, best=best, peak=peak, values=values), reason
 

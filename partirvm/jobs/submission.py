@@ -25,11 +25,21 @@ from partirvm.setup.resolve import resolve
 from partirvm.setup.search import StoppedError
 
 
-def plan(data: str, parameters: Request, *, validation: str | None = None, client: Any = None) -> Plan:
-    """Return the plan of a fit of DATA, without running the fit. Raises as ``setup.resolve.resolve`` does."""
+def plan(
+    data: str,
+    parameters: Request,
+    *,
+    validation: str | None = None,
+    client: Any = None,
+    announce: Callable[[str], None] = lambda text: None,
+) -> Plan:
+    """Return the plan of a fit of DATA, without running the fit. Raises as ``setup.resolve.resolve`` does.
+
+    ``announce`` is called with the expected seconds of kernel learning before it begins.
+    """
     source, held_out = sources(data, validation)
     with closing(executor_for(client)) as executor:
-        return resolve(source, check_parameters(parameters), executor, held_out).plan
+        return resolve(source, check_parameters(parameters), executor, held_out, announce=announce).plan
 
 
 def fit(

@@ -43,6 +43,12 @@ OVERHEAD = 5e-3
 MOST_MERGED = 3
 """Expected largest number of candidates of a merged fit, in partitions."""
 
+LEARNING_FLOPS = (1000.0, 22.0)
+"""Operations of an evaluation of kernel learning for each row and centre: constant, and per feature (measured)."""
+
+LEARNING_EVALUATIONS = 50
+"""Expected number of evaluations of a search that may take more."""
+
 UNLIMITED_ROUNDS = 12
 """Number of working-set rounds that an estimate assumes if ``max_rounds`` is not set."""
 
@@ -99,6 +105,22 @@ class RowsUsed:
 
 RANDOM_SEARCH = CandidateSearch()
 """Random selection of candidates, which reads no rows."""
+
+
+def learning_seconds(
+    product: float, rows: int, centres: int, n_features: int, evaluations: int, *, directions: bool, folds: bool
+) -> float:
+    """Estimate the seconds of kernel learning with one thread of ``product`` operations per second.
+
+    There are two searches for the widths, and one for ``directions``, whose evaluations take twice the operations. In
+    each of five ``folds`` the search for the widths is repeated with 100 centres and four fifths of the rows.
+    """
+    constant, each = LEARNING_FLOPS
+    searches = 2.0 + 2.0 * directions
+    if folds:
+        searches += 5 * 0.8 * min(100 / centres, 1.0) * (1.0 + 2.0 * directions)
+    work = searches * min(evaluations, LEARNING_EVALUATIONS) * rows * centres
+    return work * (constant + each * n_features) / product
 
 
 def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:

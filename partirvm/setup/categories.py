@@ -29,6 +29,9 @@ from partirvm.types import Columns
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
+FARTHEST = 1e100
+"""Largest absolute mean of an unscaled column that enters the pooled variance."""
+
 
 def kinds(columns: Columns) -> tuple[Int, Int]:
     """Return the positions of the numeric features and the positions of the categorical features."""
@@ -41,6 +44,18 @@ def variance_of(columns: Columns, j: int) -> float:
     return 0.5 * (1 - 1 / max(len(columns.categories[columns.features[j]]), 1))
 
 
+def pooled_variance(moments: Moments, columns: Int, standardize: bool) -> float:
+    """Compute the variance of all scaled values of numeric columns together, as if they were one column.
+
+    A column beyond ``FARTHEST`` counts as one around zero: its square may overflow, and rounding makes it constant.
+    """
+    inputs = moments.inputs
+    if standardize:
+        return float(np.mean(~inputs.constant[columns]))
+    mean = inputs.mean[columns]
+    return float(np.mean(inputs.variance[columns]) + np.var(np.where(np.abs(mean) < FARTHEST, mean, 0.0)))
+
+
 def scale_gammas(columns: Columns, moments: Moments, standardize: bool) -> tuple[float, float]:
     """Compute gamma = 1/(d·var) for the numeric features and for the categorical features.
 
@@ -48,12 +63,9 @@ def scale_gammas(columns: Columns, moments: Moments, standardize: bool) -> tuple
     is 1 if ``var`` is 0.
     """
     numbers, codes = kinds(columns)
-    inputs = moments.inputs
-    variance, mean = inputs.variance[numbers], inputs.mean[numbers]
     pooled = [0.0, float(np.mean([variance_of(columns, j) for j in codes])) if len(codes) else 0.0]
     if len(numbers):
-        varying = float(np.mean(~inputs.constant[numbers]))
-        pooled[0] = varying if standardize else float(np.mean(variance) + np.var(mean))
+        pooled[0] = pooled_variance(moments, numbers, standardize)
     of_numbers, of_codes = (1.0 / (len(columns.features) * var) if var > 0 else 1.0 for var in pooled)
     return of_numbers, of_codes
 

@@ -263,7 +263,7 @@ def _fold_losses(
 
     Kernels that are not ``running`` have an infinite loss.
     """
-    kept, few = sample.only(np.setdiff1d(np.arange(problem.n_rows), fold)), min(learning.centres, CENTRES)
+    kept, few = sample.only(np.setdiff1d(sample.rows.rows, fold)), min(learning.centres, CENTRES)
     small = replace(learning, centres=few, max_centres=few)
     kernels: list[Kernel | Several] = [problem.empty.kernel.rescaled(width) for width in WIDTHS]
     stages: list[Stage] = []

@@ -27,7 +27,7 @@ from partirvm.kernels import (
 from partirvm.kernels.several import multiples
 from partirvm.options import Request
 from partirvm.options.values import KernelFamily
-from partirvm.setup.categories import kinds, mixed_kernel, scale_gammas
+from partirvm.setup.categories import kinds, mixed_kernel, pooled_variance, scale_gammas
 from partirvm.types import Columns
 
 AUTO = "auto"
@@ -234,9 +234,6 @@ def _is_sequence(value: Any) -> bool:
 
 def scale_gamma(moments: Moments, standardize: bool) -> float:
     """Compute 1/(d·var), where var is the pooled variance of all values of the scaled inputs; return 1 if var is 0."""
-    inputs = moments.inputs
-    if standardize:
-        variance = float(np.mean(~inputs.constant))
-    else:
-        variance = float(np.mean(inputs.variance) + np.var(inputs.mean))
-    return 1.0 / (len(inputs.mean) * variance) if variance > 0 else 1.0
+    d = len(moments.inputs.mean)
+    variance = pooled_variance(moments, np.arange(d), standardize)
+    return 1.0 / (d * variance) if variance > 0 else 1.0

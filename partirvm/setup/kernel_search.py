@@ -34,6 +34,7 @@ from partirvm.core.half_normal import PRIORS
 from partirvm.core.rprop import (
     FIRST_STEP,
     LATER_STEP,
+    MOST_ROUNDS,
     WINDOW,
     Search,
     advance,
@@ -107,6 +108,9 @@ WORK = 2e8
 A search takes some hundred evaluations of about eight operations each, so it ends in about a minute on one core.
 """
 
+LEAST_EVALUATIONS = 20
+"""Least number of evaluations of a search, however many features there are."""
+
 DRAW = 3
 """Number that makes the random draw of centres different from other draws with the same seed."""
 
@@ -118,7 +122,8 @@ class LearningOptions:
     ``prior`` is "flat" (uniform in log gamma) or one of ``core.half_normal``, with estimated precisions. "half-normal"
     costs half a nat per unit of log gamma, and it switches irrelevant features off. ``metric`` is
     "widths", "directions", "low-rank", or "auto", which chooses between the first two (``setup.metric``). ``warm`` (p,)
-    are log parameters at which the first search begins, if they were learned before.
+    are log parameters at which the first search begins, if they were learned before. ``evaluations`` is the maximum
+    number of evaluations of each search.
     """
 
     centres: int
@@ -126,6 +131,7 @@ class LearningOptions:
     prior: str = "flat"
     metric: str = "widths"
     warm: Float | None = field(default=None, repr=False, compare=False)
+    evaluations: int = field(default=MOST_ROUNDS, repr=False)
 
 
 def learning_options(
@@ -143,14 +149,14 @@ def learning_options(
     return LearningOptions(min(CENTRES, room), min(CENTRES if classes else MOST_CENTRES, room), prior, metric)
 
 
-def within_work(rows: int, centres: int, n_features: int) -> tuple[int, int]:
-    """Return the numbers of rows and centres of kernel learning, both reduced alike if they exceed ``WORK``.
+def within_work(rows: int, centres: int, n_features: int) -> tuple[int, int, int]:
+    """Return rows and centres of kernel learning and evaluations of each search, all reduced alike beyond ``WORK``.
 
     >>> within_work(8_000, 500, 50), within_work(2_000, 500, 2_000)
-    ((8000, 500), (632, 158))
+    ((8000, 500, 150), (632, 158, 47))
     """
     share = min(np.sqrt(WORK / (rows * centres * n_features)), 1.0)
-    return max(int(share * rows), 2), max(int(share * centres), 1)
+    return max(int(share * rows), 2), max(int(share * centres), 1), max(int(share * MOST_ROUNDS), LEAST_EVALUATIONS)
 
 
 @dataclass
@@ -159,7 +165,7 @@ class Stage:
 
     With several kernels, each centre has several columns. ``first`` is the evidence of the first evaluation, ``best``
     is the evaluation with the best evidence, and ``reason`` is the reason for the end of the search. ``choice`` states
-    what was compared, for the history.
+    what was compared, for the history. Each search takes at most ``most`` evaluations.
     """
 
     sample: Sample
@@ -175,6 +181,7 @@ class Stage:
     choice: dict[str, Any] | None = None
     reason: Termination | None = None
     window: int = WINDOW
+    most: int = MOST_ROUNDS
 
     @property
     def kernel(self) -> Kernel | Several:
@@ -198,7 +205,7 @@ class Stage:
         design = self.design(kernel.with_logs(self.search.logs))
         point = evaluate(self.sample, self.problem, design, last, fresh=fresh)
         value, slope = with_prior(self.prior, kernel.parameters, self.search, point.value, point.slope)
-        self.search, self.reason = advance(self.search, value, slope, point.rows, self.window)
+        self.search, self.reason = advance(self.search, value, slope, point.rows, self.window, self.most)
         self.evaluations += 1
         if self.best is None:
             self.first = point.value
@@ -254,7 +261,8 @@ def begin_stage(sample: Sample, problem: Problem, learning: LearningOptions, see
     chosen = np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
     _, pool = sample.candidates(problem, chosen)
     count = min(learning.centres, len(pool.labels))
-    return Stage(sample, problem, learning.prior, pool, count, begin(problem.empty.kernel.logs))
+    search = begin(problem.empty.kernel.logs)
+    return Stage(sample, problem, learning.prior, pool, count, search, most=learning.evaluations)
 
 
 def first_stage(
@@ -289,7 +297,8 @@ def grow(stage: Stage, most: int) -> Stage:
         if last.determined < GROWS or count <= stage.count:
             return stage
         search = begin(stage.search.start, stage.search.best, LATER_STEP)
-        stage = Stage(stage.sample, stage.problem, stage.prior, stage.pool, count, search, stage.number + 1)
+        number, pool = stage.number + 1, stage.pool
+        stage = Stage(stage.sample, stage.problem, stage.prior, pool, count, search, number, most=stage.most)
         point = stage.evaluate_next(last, fresh=True)
         if len(off(stage.search.best, features)):
             point = stage.restart(raised_by(stage.search, features), LATER_STEP, point)

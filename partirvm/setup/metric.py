@@ -57,6 +57,9 @@ Few rows hold fewer entries. RMSE of Matérn 3/2 with free and with fixed direct
 auto .378 and .365, Boston .415 and .384, concrete .328 and .343.
 """
 
+MOST_TURNED = 1000
+"""With more features than this, directions are not tried unless asked for: they take d² numbers and d³ operations."""
+
 RANK = 8
 """Maximum number of directions of the low-rank metric."""
 
@@ -235,6 +238,7 @@ def directed(stage: Stage, *, low_rank: bool = False) -> Stage | None:
         return None
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     X = problem.empty.scaling.inputs(sample.rows.gather(sample.rows.rows))
+    X = X - np.where(X.min(axis=0) == X.max(axis=0), X[0], 0.0)  # the mean of a constant is rounded, and may be huge
     covariance = np.cov(X, rowvar=False).reshape(d, d)
     kernel = along_directions(cast(Kernel, stage.kernel), outer, covariance, RANK if low_rank else None)
     found = candidate(stage, kernel, kernel.logs, FIRST_STEP)

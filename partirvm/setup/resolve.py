@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -80,12 +81,14 @@ def resolve(
     executor: Executor,
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
+    announce: Callable[[str], None] = lambda text: None,
 ) -> FitSpec:
     """Check the data, resolve every "auto" of a checked request, learn the kernel if requested, and plan.
 
     ``interrupted`` is called between tiles and dense iterations. If it returns ``TIME``, the remaining learning and
-    measuring is skipped. If it returns ``ABORTED``, ``StoppedError`` is raised. Raises ``UsageError`` for an invalid
-    option, ``DataError`` for unsuitable data, and ``MemoryLimitError`` if the fit needs more memory than the limit.
+    measuring is skipped. If it returns ``ABORTED``, ``StoppedError`` is raised. ``announce`` is called with the
+    expected seconds of kernel learning before it begins. Raises ``UsageError`` for an invalid option, ``DataError`` for
+    unsuitable data, and ``MemoryLimitError`` if the fit needs more memory than the limit.
     """
     began = time.perf_counter()
     check_aborted(interrupted)
@@ -93,7 +96,7 @@ def resolve(
     problem = new_problem(rows.source, held_out, request, rows.moments, executor)
     schedule = _schedule(request, problem)
     shape, machine = _shape(rows.source, problem, request), machine_for(request, executor)
-    measuring = Measuring(rows.source, shape, machine, request, executor, interrupted, began)
+    measuring = Measuring(rows.source, shape, machine, request, executor, interrupted, announce, began)
     learned = None
     if problem.target_variance and enough_to_learn(request, rows.moments):
         learned = measuring.kernel(problem, all_rows=schedule.one_fit)

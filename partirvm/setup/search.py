@@ -17,15 +17,18 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.kernels import Kernel, Several, kernel_from_spec
 from partirvm.options import Request
+from partirvm.planning.cost import learning_seconds
 from partirvm.planning.make_plan import affordable
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine
+from partirvm.planning.units import counted, format_duration
 from partirvm.setup.categories import described, parameter_names
-from partirvm.setup.choosing import WIDTHS, choose
+from partirvm.setup.choosing import MANY, WIDTHS, choose
 from partirvm.setup.kernel import chooses, chooses_family, metric_of
 from partirvm.setup.kernel_search import axes_of, learning_options, within_work
-from partirvm.setup.metric import DIRECTIONS, learn, with_best_family
+from partirvm.setup.metric import DIRECTIONS, MOST_TURNED, learn, with_best_family
 from partirvm.setup.partition_size import probe_rows, sparseness
+from partirvm.setup.rates import product_rate
 from partirvm.setup.sample import Sample, gathered
 from partirvm.setup.spent import Entry, Spent, line
 from partirvm.strategies.fit_rows import posterior_rows
@@ -74,7 +77,8 @@ class _TimeIsUp(Exception):
 class Measuring:
     """Small fits to samples of a source within the memory limit; an abort raises ``StoppedError``.
 
-    The executor gathers each sample once. The small fits then run in this process.
+    The executor gathers each sample once. The small fits then run in this process. ``announce`` is called with the
+    expected seconds of kernel learning before it begins.
     """
 
     source: Source
@@ -83,6 +87,7 @@ class Measuring:
     parameters: Request
     executor: Executor
     interrupted: Interrupted
+    announce: Callable[[str], None] = lambda text: None
     began: float = field(default_factory=time.perf_counter)
 
     def sparseness(self, problem: Problem) -> tuple[Record | None, tuple[Entry, ...], tuple[str, ...]]:
@@ -116,20 +121,34 @@ class Measuring:
         )
         # the slopes of a block take as much memory as the block itself
         d, wanted = self.source.n_features, learning.max_centres
-        rows, worth = within_work(min(n_rows, LEARNING_ROWS), wanted, d)
+        rows, worth, evaluations = within_work(min(n_rows, LEARNING_ROWS), wanted, d)
         columns, room = self._affordable(2 * worth, LEARNING_ROWS)
         most = max(columns // 2, 1)
         notes = (
             (f"kernel learned with at most {most:,} centres because of the memory limit",) if most < worth else ()
         ) + (
             (
-                f"kernel learned from {rows:,} rows and at most {worth:,} centres, of one family, "
-                f"because of {d:,} features",
+                f"kernel learned from {rows:,} rows and at most {worth:,} centres, of one family, in searches of at "
+                f"most {evaluations:,} evaluations, because of {d:,} features",
             )
             if worth < wanted
             else ()
         )
-        learning = replace(learning, centres=min(learning.centres, most), max_centres=most)
+        metric = "widths" if learning.metric == "auto" and d > MOST_TURNED else learning.metric
+        learning = replace(
+            learning, centres=min(learning.centres, most), max_centres=most, evaluations=evaluations, metric=metric
+        )
+        seconds = learning_seconds(
+            product_rate(),
+            rows,
+            learning.centres,
+            d,
+            evaluations,
+            directions=learning.metric != "widths",
+            folds=chooses(parameters) and n_rows <= MANY,
+        )
+        what = f"{rows:,} rows × {learning.centres:,} centres × {counted(d, 'feature')}"
+        self.announce(f"kernel learning ({what}): about {format_duration(seconds)} of one thread")
         all_candidates = chooses(parameters) and all_rows and worth == wanted and self._memory_allows_all_candidates()
         options = Options(learning.max_centres, "random", seed=parameters.seed)
         lines = _Lines(self, problem.empty.kernel)

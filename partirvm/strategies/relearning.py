@@ -25,7 +25,7 @@ from partirvm.strategies.instructions import Event, KernelLearned, LearnKernel, 
 from partirvm.strategies.local_noise import LocalNoiseRounds
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rounds import Answer, Phase, RoundsState, S, Standing, record
-from partirvm.types import LEARNING_ROWS
+from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS
 
 SHARE = 0.4
 """Maximum number of centres, as a fraction of the rows of kernel learning; with more centres the evidence overfits."""
@@ -47,8 +47,18 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     """
     if not options.centres or not problem.likelihood.relearns:
         return False
-    maximum = min(int(SHARE * min(problem.n_rows, LEARNING_ROWS)), options.learning_columns - 1)
+    rows = learning_rows(problem.empty.centres.shape[1])
+    maximum = min(int(SHARE * min(problem.n_rows, rows)), options.learning_columns - 1)
     return bool(GROWTH * max(centres, options.centres) <= fit.n_vectors <= maximum)
+
+
+def learning_rows(n_features: int) -> int:
+    """Return the maximum number of rows from which a kernel is learned again.
+
+    >>> learning_rows(50), learning_rows(2_000)
+    (8000, 200)
+    """
+    return max(min(LEARNING_ROWS, LEARNING_ROWS * LEARNING_FEATURES // n_features), 1)
 
 
 class Relearning(LocalNoiseRounds[S]):
@@ -64,7 +74,7 @@ class Relearning(LocalNoiseRounds[S]):
             or not due(state.problem, state.options, state.fit, state.learned)
         ):
             return super()._on_saved(state, event)
-        options = replace(state.options, sample_rows=LEARNING_ROWS)
+        options = replace(state.options, sample_rows=learning_rows(state.design.centres.shape[1]))
         rows = posterior_rows(state.problem, options, "sample", state.design)
         assert isinstance(state.fit, HyperState)
         search = LearnKernel(state.design, state.fit, rows, options.gamma_prior)

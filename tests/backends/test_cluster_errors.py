@@ -117,6 +117,24 @@ def test_workers_that_die_in_the_check_of_packages_are_waited_for(data, referenc
         runner.close()
 
 
+def test_an_error_of_the_program_is_not_taken_for_a_lost_worker(one_worker):
+    """AttributeError while the rows of a pass are sent, raised outside ``distributed``: passed on, not tried again."""
+    runner, calls = DaskExecutor(one_worker), []
+
+    class Faulty:
+        def __getattr__(self, name):
+            return getattr(one_worker, name)
+
+        def scatter(self, values, **options):
+            calls.append(values)
+            return values.no_such_name
+
+    runner._client = Faulty()
+    with pytest.raises(AttributeError, match="no_such_name"):
+        runner._send([1], "rows")
+    assert len(calls) == 1
+
+
 class DeadlySource(HeldSource):
     """DATA that kills each process that reads it."""
 

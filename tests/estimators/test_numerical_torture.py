@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -150,6 +151,18 @@ def test_inputs_whose_squares_overflow(kind, move):
     found = fitted(kind(random_state=0), move(X), y if kind is RVMRegressor else y > 0)
     assert found is not None
     assert np.isfinite(found.predict(move(X))).all()
+
+
+@pytest.mark.parametrize("move", [np.full(3, 1e200), np.array([0.0, 1e200, 0.0])], ids=["every column", "one column"])
+@pytest.mark.parametrize("kind", [RVMRegressor, RVMClassifier])
+def test_columns_far_from_zero_that_are_not_scaled(kind, move):
+    """Rounding makes such a column constant. No warning of NumPy; predictions are finite, or refused by name."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y = np.sin(X[:, 0])
+    found = fitted(kind(standardize=False, random_state=0), X + move, y if kind is RVMRegressor else y > 0)
+    assert found is not None
+    with suppress(DataError):
+        assert np.isfinite(found.predict(X + move)).all()
 
 
 def test_more_classes_than_half_of_the_rows():

@@ -5,16 +5,69 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partirvm import RVMRegressor
+from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
+from partirvm.planning.cost import learning_seconds
+from partirvm.setup import choosing, evaluation, kernel_search
 from partirvm.setup.kernel_search import WORK, within_work
 
 
 @pytest.mark.parametrize("n_features", [1, 50, 51, 2_000, 100_000])
 def test_an_evaluation_costs_at_most_the_allowed_work(n_features):
     """Up to 50 features the numbers stay as they are."""
-    rows, centres = within_work(8_000, 500, n_features)
+    rows, centres, evaluations = within_work(8_000, 500, n_features)
     assert rows * centres * n_features <= WORK
-    assert ((rows, centres) == (8_000, 500)) == (n_features <= 50)
+    assert ((rows, centres, evaluations) == (8_000, 500, 150)) == (n_features <= 50)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@pytest.mark.parametrize(("kind", "classes"), [(RVMRegressor, 0), (RVMClassifier, 2), (RVMClassifier, 3)])
+def test_all_learning_stays_within_a_bound(monkeypatch, kind, classes):
+    """Three quarters of the work of one evaluation are too much: fewer rows, centres and evaluations, folds included.
+
+    At most 14 searches (first, revival, growth, directions, and two in each of five folds), and the single widths.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 20))
+    y = 0.3 * X[:, 0] + rng.normal(size=200)
+    share, spent = 16, []
+    monkeypatch.setattr(kernel_search, "WORK", 200 * 20 * (50 if classes else 80) / share)
+    real = evaluation.evaluate
+
+    def counted(sample, problem, design, last, *, fresh):
+        spent.append(sample.rows.n_rows * len(design.labels))
+        return real(sample, problem, design, last, fresh=fresh)
+
+    monkeypatch.setattr(kernel_search, "evaluate", counted)
+    monkeypatch.setattr(choosing, "evaluate", counted)
+    found = kind(random_state=0, max_rounds=1).fit(X, np.digitize(y, [-0.5, 0.5][: classes - 1]) if classes else y)
+    assert any("because of 20 features" in note for note in found.plan_.notes)
+    single = 5 * 14
+    assert len(spent) <= 14 * 150 / share**0.5 + single
+    assert sum(spent) * 20 <= (14 * 150 / share**0.5 + single) * kernel_search.WORK
+
+
+def test_the_seconds_of_learning_are_announced_before_it(tmp_path):
+    """What ``plan`` hears of first: rows, centres, features and seconds; then it may still be stopped."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    ingest((X, X[:, 0]), str(tmp_path / "data.zarr"))
+
+    class Heard(Exception):
+        pass
+
+    def announce(text):
+        raise Heard(text)
+
+    with pytest.raises(Heard, match=r"kernel learning \(60 rows × 24 centres × 3 features\): about .* of one thread"):
+        jobs.plan(str(tmp_path / "data.zarr"), RVMRegressor().parameters(), announce=announce)
+
+
+def test_the_seconds_grow_with_the_work():
+    """Ten times the rate, or half the rows: by these factors less; never more evaluations than a search may take."""
+    few = learning_seconds(1e10, 632, 158, 2_000, 47, directions=False, folds=True)
+    assert learning_seconds(1e11, 632, 158, 2_000, 47, directions=False, folds=True) == pytest.approx(few / 10)
+    assert learning_seconds(1e10, 316, 158, 2_000, 47, directions=False, folds=True) == pytest.approx(few / 2)
+    assert learning_seconds(1e10, 632, 158, 2_000, 20, directions=False, folds=True) == pytest.approx(few * 20 / 47)
+    assert learning_seconds(1e10, 632, 158, 2_000, 47, directions=True, folds=True) > few
 
 
 @pytest.mark.slow
@@ -26,6 +79,6 @@ def test_the_note_of_a_plan_states_rows_and_centres():
     (search,) = [entry for entry in found.history_ if entry["kind"] == "kernel"][:1]
     assert (search["rows"], search["candidates"] <= 158) == (632, True)
     assert (
-        "kernel learned from 632 rows and at most 158 centres, of one family, because of 2,000 features"
-        in found.plan_.notes
+        "kernel learned from 632 rows and at most 158 centres, of one family, in searches of at most 47 evaluations, "
+        "because of 2,000 features" in found.plan_.notes
     )
