@@ -253,6 +253,7 @@ def test_two_processes_that_start_equal_jobs_at_once_do_not_both_start(tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*waiting up to")
 @pytest.mark.parametrize(
     ("kind", "said"), [("throttled", "reduce your request rate|Service Unavailable"), ("lost", "closed|disconnected")]
 )
