@@ -13,11 +13,16 @@ import uuid
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Self
 
+from fsspec.exceptions import FSTimeoutError
+
 from partirvm.errors import StorageError
 from partirvm.storage.folder import reading
 
 _CREATING = threading.Lock()
 """A lock for ``memory://``: this file system is local to a process and creates objects in two steps."""
+
+REPLY_SECONDS = 300.0
+"""Limit of a write with its repetitions: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
 
 
 class RemoteFolder:
@@ -34,7 +39,7 @@ class RemoteFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """Write an object by one request."""
-        self._fs.pipe_file(self._path(name), data)
+        self._send(name, data)
 
     def create(self, name: str, data: bytes) -> None:
         """Create an object by one request; the store refuses the request if the object exists.
@@ -43,7 +48,7 @@ class RemoteFolder:
         """
         with _CREATING if "memory" in self._fs.protocol else nullcontext():
             try:
-                self._fs.pipe_file(self._path(name), data, mode="create")
+                self._send(name, data, mode="create")
             except Exception as error:
                 found = None
                 self._fs.invalidate_cache(self._path(name))  # a listing from before does not show the object
@@ -128,6 +133,13 @@ class RemoteFolder:
     def sibling(self, name: str) -> Self:
         """Return the folder with this name in the same parent folder."""
         return type(self)(_beside(self.location, name), self._fs, _beside(self._root, name))
+
+    def _send(self, name: str, data: bytes, **how: str) -> None:
+        limit = {"timeout": REPLY_SECONDS} if self._fs.async_impl else {}
+        try:
+            self._fs.pipe_file(self._path(name), data, **limit, **how)
+        except FSTimeoutError as error:
+            raise TimeoutError(f"the store has not replied within {REPLY_SECONDS:g} s") from error
 
     def _reading(self, name: str) -> AbstractContextManager[None]:
         """Convert errors of a read request, because libraries of stores have their own error classes."""
