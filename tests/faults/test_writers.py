@@ -12,7 +12,7 @@ import fsspec
 import numpy as np
 import pytest
 from by_default import some
-from fault_cases import TILE, rows, write_rows
+from fault_cases import TILE, open_slowly, rows, write_rows
 from waiting import stopped, wait_for
 
 from partirvm import ingest
@@ -144,6 +144,17 @@ def test_an_append_frozen_at_a_change_of_a_file(breeder, data, number):
     written = [(150, seed) for seed, said in ((1, first), (2, second)) if "error" not in said]
     orders = (expected((OLD, 0), *order) for order in (written, written[::-1]))
     assert any(np.array_equal(contents(data), order) for order in orders)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_data_replaced_while_they_are_opened(breeder, data, number):
+    """A reader that is slow sees the rows of the new DATA, never old DATA without their appended rows."""
+    ingest(rows(100, 1), data, append=True)
+    child = breeder.call(open_slowly, data=str(data), number=number)
+    wait_for(lambda: stopped(child.pid), "the stop")
+    ingest(rows(500, 2), data, overwrite=True, tile_rows=TILE)
+    child.kill(signal.SIGCONT)
+    assert child.end() == 500
 
 
 def test_the_holder_is_named(breeder, data, tmp_path):
