@@ -37,8 +37,8 @@ import numpy as np
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint
 from partirvm.data.tiled import hash_of
-from partirvm.errors import FormatError, MissingDataError
-from partirvm.storage import Folder
+from partirvm.errors import ChangedDataError, FormatError, MissingDataError
+from partirvm.storage import Folder, open_folder
 from partirvm.storage.address import require_address
 from partirvm.storage.folder import digest, open_filesystem
 from partirvm.storage.sealed import open_sealed, require_format
@@ -195,8 +195,9 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
 def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Folder, DataAttributes]:
     """Open a DATA group for reading. Returns its folder and the attributes after the last append.
 
-    Raises ``MissingDataError`` if there is no group or its metadata cannot be read, and ``FormatError`` if the kind or
-    format is wrong or the attributes are damaged.
+    Raises ``MissingDataError`` if there is no group or its metadata cannot be read, ``FormatError`` if the kind or
+    format is wrong or the attributes are damaged, and ``ChangedDataError`` if other writers replace the DATA in each of
+    ``LOOKS`` tries to open them.
     """
     require_address(url, storage_options)
     path = local_path(url)
@@ -205,20 +206,34 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
     store = url if path is None else str(path)
     if path is None:
         open_filesystem(url, storage_options)  # raises a clear error if the store cannot be opened
-    try:
-        folder, found = open_sealed(store, "DATA", storage_options if path is None else None)
-    except MissingDataError as error:
-        raise MissingDataError(
-            f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; if an interrupted ingest left "
-            "the folder, delete the folder."
-        ) from error
-    base = found.get("digest")
-    attributes = DataAttributes.from_json(found, url)
-    for name in reversed(appends(folder)):
-        _, found = open_sealed(f"{store.rstrip('/')}/{name}", "append", storage_options if path is None else None)
-        if found.get("base") == base:
-            return folder, DataAttributes.from_json(found, f"{url}/{name}")
-    return folder, attributes
+    options, seen = storage_options if path is None else None, None
+    folder = open_folder(store, options)
+    for _ in range(LOOKS):
+        names = appends(folder)  # listed first: appends of DATA that replace these belong to no root that is read later
+        try:
+            _, found = open_sealed(store, "DATA", options)
+        except MissingDataError as error:
+            raise MissingDataError(
+                f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; if an interrupted ingest left "
+                "the folder, delete the folder."
+            ) from error
+        state = names, found.get("digest")
+        attributes = DataAttributes.from_json(found, url)
+        try:
+            for name in reversed(names):
+                _, found = open_sealed(f"{store.rstrip('/')}/{name}", "append", options)
+                if found.get("base") == state[1]:
+                    return folder, DataAttributes.from_json(found, f"{url}/{name}")
+            return folder, attributes
+        except MissingDataError:
+            if state == seen:
+                raise
+            seen = state
+    raise ChangedDataError(f"{url}: the data were replaced each time they were opened: wait until the writers end")
+
+
+LOOKS = 5
+"""Maximum number of tries to open DATA that other processes replace."""
 
 
 def appends(folder: Folder) -> list[str]:
