@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pty
@@ -19,6 +20,7 @@ from waiting import wait_for
 
 from partirvm import predict
 from partirvm.setup import ingest
+from partirvm.storage.folder import digest
 
 SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
 LONG = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "6", "--max-rounds", "500")
@@ -124,6 +126,39 @@ def test_memory_limit_holds(tmp_path):
     assert kibibytes <= 192 << 10
 
 
+@pytest.mark.parametrize(
+    ("verb", "values"),
+    some(itertools.product(("fit", "predict"), ("labels", "lists")), {("fit", "labels"), ("predict", "lists")}),
+)
+def test_large_attributes_are_refused_within_the_limit(tour, tmp_path, verb, values):
+    """DATA with 60,000 labels of 1,000 characters, or 8 million empty lists, which no ingest writes: VmHWM of fit and
+    predict stays below 256 MiB.
+    """
+    data = ingest.ingest(([[0.0], [1.0]], [0.0, 1.0]), tmp_path / "d.zarr")
+    head = json.loads(Path(data.url, "zarr.json").read_text())
+    attributes = head["attributes"]
+    if values == "labels":
+        attributes["categories"] = {"x0": [f"{code:01000}" for code in range(60_000)]}
+        del attributes["digest"]
+        attributes["digest"] = digest(attributes)
+    text = json.dumps(head)
+    if values == "lists":
+        text = text.replace('"categories": {}', f'"categories": {{"x0": [{"[]," * 8_000_000}[]]}}')
+    Path(data.url, "zarr.json").write_text(text)
+    arguments = {
+        "fit": (data.url, str(tmp_path / "job"), *SHORT, "--memory-limit", "256MiB", "--quiet"),
+        "predict": (tour.job, data.url, str(tmp_path / "p.csv"), "--quiet"),
+    }[verb]
+    code = (
+        "import sys\nfrom partirvm.cli import main\nstatus = main(sys.argv[1:])\n"
+        "print(status, next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+    )
+    done = python(code, verb, *arguments)
+    status, kibibytes = map(int, done.stdout.splitlines()[-1].split())
+    assert (status, kibibytes < 256 << 10) == (2, True), (kibibytes, done.stderr)
+    assert re.search(r"d.zarr: zarr.json of the DATA: cannot be read \(it (has|may take) more than", done.stderr)
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="an option of glibc")
 def test_freed_memory_goes_back():
     """After 100 MiB in blocks of 4 MiB were freed below a block that stays, they are no longer resident.
@@ -187,6 +222,7 @@ CRASH = """
 import sys
 from partirvm import predict
 from partirvm.setup import ingest
+from partirvm.storage.folder import digest
 def crash(*arguments, **options):
     raise ZeroDivisionError("a fault")
 predict.evaluate = crash
