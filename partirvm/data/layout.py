@@ -37,11 +37,11 @@ import numpy as np
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint
 from partirvm.data.tiled import hash_of
-from partirvm.errors import ChangedDataError, FormatError, MissingDataError
+from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
 from partirvm.storage import Folder, open_folder
 from partirvm.storage.address import require_address
 from partirvm.storage.folder import digest, open_filesystem
-from partirvm.storage.sealed import open_sealed, require_format
+from partirvm.storage.sealed import OBJECT, OBJECTS, open_sealed, require_format
 
 KIND = "partirvm-data"
 FORMAT = 5
@@ -239,6 +239,16 @@ LOOKS = 5
 def appends(folder: Folder) -> list[str]:
     """Return the names of the groups of appends in a DATA folder, the oldest first."""
     return sorted(name for name in folder.list() if re.fullmatch(r"append-\d{6,}", name))
+
+
+def require_small(columns: Columns, n_tiles: int, n_arrays: int, place: str) -> None:
+    """Raise ``DataError`` if the attributes of DATA would take more memory than ``open_sealed`` admits."""
+    numbers = n_tiles * n_arrays + 8 * len(columns.features)  # checksums, and moments with their line of JSON
+    if columns.nbytes + numbers * (OBJECT + 38) > OBJECTS:
+        raise DataError(
+            f"{place}: {n_tiles:,} tiles of {len(columns.features):,} features have more metadata than a process reads "
+            f"({OBJECTS >> 20} MiB): choose a larger tile_rows, or divide the data"
+        )
 
 
 def dtype_of(name: str) -> str:
