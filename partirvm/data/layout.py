@@ -25,10 +25,11 @@ other programs.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDat
 from partirvm.storage import Folder, open_folder
 from partirvm.storage.address import require_address
 from partirvm.storage.folder import digest, open_filesystem
-from partirvm.storage.sealed import OBJECT, OBJECTS, open_sealed, require_format
+from partirvm.storage.sealed import HEAD, OBJECT, OBJECTS, objects_of, open_sealed, require_format
 
 KIND = "partirvm-data"
 FORMAT = 5
@@ -242,12 +243,15 @@ def appends(folder: Folder) -> list[str]:
 
 
 def require_small(columns: Columns, n_tiles: int, n_arrays: int, place: str) -> None:
-    """Raise ``DataError`` if the attributes of DATA would take more memory than ``open_sealed`` admits."""
+    """Raise ``DataError`` if the attributes of DATA would have more bytes than ``open_sealed`` admits."""
+    text = json.dumps(asdict(columns), indent=4).encode()
+    width = 4 if b"\\u" in text else 1
     numbers = n_tiles * n_arrays + 8 * len(columns.features)  # checksums, and moments with their line of JSON
-    if columns.nbytes + numbers * (OBJECT + 38) > OBJECTS:
+    if len(text) + 38 * numbers > HEAD or objects_of(text) + numbers * (OBJECT + 38 * width) > OBJECTS:
         raise DataError(
-            f"{place}: {n_tiles:,} tiles of {len(columns.features):,} features have more metadata than a process reads "
-            f"({OBJECTS >> 20} MiB): choose a larger tile_rows, or divide the data"
+            f"{place}: the names and labels and {n_tiles:,} tiles of {len(columns.features):,} features have more "
+            f"metadata than a process reads ({OBJECTS >> 20} MiB): choose a larger tile_rows, shorter labels, or "
+            "divide the data"
         )
 
 
