@@ -21,7 +21,15 @@ from typing import Any
 
 from partirvm.data.budget import ALONE, Process
 from partirvm.data.ingestion import Progress, written
-from partirvm.data.layout import DataAttributes, appends, create_arrays, local_path, open_data, require_small
+from partirvm.data.layout import (
+    DataAttributes,
+    append_name,
+    appends,
+    create_arrays,
+    local_path,
+    open_data,
+    require_small,
+)
 from partirvm.data.publish import claimed, partial_folder, storing
 from partirvm.data.source import Fingerprint, Int, Tile, tile_slices
 from partirvm.data.tiled import hash_tile
@@ -159,6 +167,7 @@ def _extended(
         _put(arrays, 0, before.tile(first), before.original_rows(first))
     for number in range(new.n_tiles):
         _put(arrays, rest + number * R, new.tile(number), old.n_rows + new.original_rows(number))
+    base = old.base or old.to_json()["digest"]
     tiles = tile_slices(n_rows - first * R, R)
     require_small(old.columns, first + len(tiles), len(arrays), str(before))
     hashes = {
@@ -172,9 +181,9 @@ def _extended(
         batches=(*old.batches, *added.batches),
         segments=(
             *(segment for segment in old.segments if segment[0] < first),
-            (first, f"append-{len(old.batches):06d}"),
+            (first, append_name(len(old.batches), base)),
         ),
-        base=old.base or old.to_json()["digest"],
+        base=base,
     )
     group.attrs.put(grown.to_json())
     return grown

@@ -9,8 +9,9 @@
 ``row``               (N,) int64, present if rows were shuffled: the number of the row in the original order
 attributes            ``DataAttributes`` as JSON, with ``kind``, ``format`` and ``digest``, a hash of all other
                       attributes; written last. They contain a checksum of each chunk, compared whenever it is read
-``append-NNNNNN``     a group of the same kind for each append: the arrays from the first tile that the append changed,
-                      and the attributes of all rows. The newest one whose ``base`` is the digest of the DATA counts
+``append-NNNNNN-…``   a group of the same kind for each append: the arrays from the first tile that the append changed,
+                      and the attributes of all rows. The name contains the beginning of ``base``; the newest one of
+                      this DATA counts
 ====================  ==================================================================================
 
 Nothing that was published is written again. An append becomes visible by one rename of a complete folder, which fails
@@ -45,7 +46,7 @@ from partirvm.storage.folder import digest, open_filesystem
 from partirvm.storage.sealed import HEAD, OBJECT, OBJECTS, objects_of, open_sealed, require_format
 
 KIND = "partirvm-data"
-FORMAT = 5
+FORMAT = 6
 
 GROWING = ("n_rows", "moments", "hashes", "batches", "segments", "base")
 """The attributes that change when rows are appended."""
@@ -218,18 +219,25 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
                 f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; if an interrupted ingest left "
                 "the folder, delete the folder."
             ) from error
-        state = names, found.get("digest")
+        base = str(found.get("digest"))
         attributes = DataAttributes.from_json(found, url)
-        try:
-            for name in reversed(names):
-                _, found = open_sealed(f"{store.rstrip('/')}/{name}", "append", options)
-                if found.get("base") == state[1]:
-                    return folder, DataAttributes.from_json(found, f"{url}/{name}")
+        own = [name for name in names if name == append_name(int(name.split("-")[1]), base)]
+        if not own:
             return folder, attributes
+        try:
+            _, found = open_sealed(f"{store.rstrip('/')}/{own[-1]}", "append", options)
         except MissingDataError:
-            if state == seen:
+            if (names, base) == seen:
                 raise
-            seen = state
+            seen = names, base
+            continue
+        attributes = DataAttributes.from_json(found, f"{url}/{own[-1]}")
+        if (attributes.base, attributes.segments[-1][1]) != (base, own[-1]):
+            raise FormatError(
+                f"{url}/{own[-1]}: this append was moved here from {attributes.segments[-1][1]!r} or from other DATA: "
+                "restore the folder"
+            )
+        return folder, attributes
     raise ChangedDataError(f"{url}: the data were replaced each time they were opened: wait until the writers end")
 
 
@@ -237,9 +245,17 @@ LOOKS = 5
 """Maximum number of tries to open DATA that other processes replace."""
 
 
+def append_name(number: int, base: str) -> str:
+    """Return the name of the group of an append to DATA whose first attributes have the digest ``base``.
+
+    A silent writer that goes on after the DATA were overwritten thus publishes under a name that is not read.
+    """
+    return f"append-{number:06d}-{base[:8]}"
+
+
 def appends(folder: Folder) -> list[str]:
     """Return the names of the groups of appends in a DATA folder, the oldest first."""
-    return sorted(name for name in folder.list() if re.fullmatch(r"append-\d{6,}", name))
+    return sorted(name for name in folder.list() if re.fullmatch(r"append-\d{6,}-[0-9a-f]{8}", name))
 
 
 def require_small(columns: Columns, n_tiles: int, n_arrays: int, place: str) -> None:

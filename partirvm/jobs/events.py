@@ -13,6 +13,7 @@ truncated objects under ``skips`` in its own event.
 
 Readers raise an error for a truncated object in any other position, for a damaged object, for a missing number and for
 an event of another job. They also raise an error if the claim of the lease under which an event was written is missing.
+The newest claim and the release of its lease state how many events there are at least.
 An event that equals the event before it, its time included, is the same event, written again by a client that heard no
 reply.
 """
@@ -25,7 +26,7 @@ from typing import Any
 
 from partirvm.errors import CutShortError, FormatError, MissingDataError
 from partirvm.storage.folder import Folder, listed_numbers, numbered, numbers, read_json, storing, to_json
-from partirvm.storage.lease import Lease, claims, limits, valid
+from partirvm.storage.lease import Lease, claims, ends, limits, valid
 
 Event = dict[str, Any]
 
@@ -58,6 +59,7 @@ class EventLog:
             number = self._create(stamped)
         if lease is not None:
             lease.check()
+            lease.wrote[self.series] = number
         return number
 
     def read(self) -> list[Event]:
@@ -67,7 +69,8 @@ class EventLog:
         the number of the event.
         """
         found = self._objects()
-        held = claims(self._folder) if found else {}
+        held = claims(self._folder)
+        self._require_end(found[-1][0] if found else 0, held)
         marks, tokens = (
             limits(self._folder, self.series, held),
             {epoch: claim["token"] for epoch, claim in held.items()},
@@ -88,23 +91,37 @@ class EventLog:
                 )
         return [event for k, (_, event) in enumerate(events) if not k or event != events[k - 1][1]]
 
-    def newest_model(self) -> str:
-        """Return the newest model that a valid event names, or "" if no event names a model.
+    def _require_end(self, last: int, held: dict[int, dict[str, Any]]) -> None:
+        """Raise ``MissingDataError`` if events after the ``last`` whole one are gone, and ``FormatError`` if one is
+        truncated although its writer went on.
+        """
+        at_claim, wrote = ends(self._folder, self.series, held)
+        for number in range(last + 1, max(at_claim, wrote) + 1):
+            try:
+                read_json(self._folder, self._name(number))
+            except CutShortError:
+                if number <= wrote:
+                    raise
+
+    def newest(self, what: str) -> str:
+        """Return the newest group that a valid event names under ``what``, or "" if no event names one.
 
         Missing and damaged events are skipped, because a model is usable without its events. The events are read from
-        the last to the first, up to the first one that names a model.
+        the last to the first, up to the first one that names a group.
         """
         marks = limits(self._folder, self.series)
         for number in reversed(listed_numbers(self._folder, self.series)):
             with suppress(MissingDataError, FormatError):
                 event = read_json(self._folder, self._name(number))
-                if "model" in event and valid(event["epoch"], (0, number), marks):
-                    return str(event["model"])
+                if what in event and valid(event["epoch"], (0, number), marks):
+                    return str(event[what])
         return ""
 
     def mark(self) -> tuple[int, int]:
-        """Return the last number as the pair (0, number). The numbers alone give the order of writing."""
-        return 0, max(self._numbers(), default=0)
+        """Return the last number as the pair (0, number), at least that of earlier claims. The numbers alone give the
+        order of writing.
+        """
+        return 0, max([0, *self._numbers(), *ends(self._folder, self.series, claims(self._folder))])
 
     def _token(self) -> str:
         return str(read_json(self._folder, self._spec)["token"])

@@ -26,8 +26,9 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from partirvm.errors import (
     ExistsError,
@@ -52,7 +53,9 @@ from partirvm.storage.process_identity import Process
 from partirvm.storage.sealed import require_format
 from partirvm.storage.snapshots import Snapshots
 
-FORMAT = 4
+Found = TypeVar("Found")
+
+FORMAT = 5
 
 SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 2
 
@@ -83,8 +86,8 @@ class JobStore:
         self.lease: Lease | None = None
         self._storage_options = storage_options
         self._folder = open_folder(self.location, storage_options)
-        self._saved: str | None = None
-        """The model saved last, until an event names this model."""
+        self._saved: dict[str, str] = {}
+        """The model and the spec saved last, until an event names them."""
         self._watch = Watch()
         self._found: _Objects | None = None
         self._cleared = False
@@ -204,14 +207,15 @@ class JobStore:
     # The events
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event of the kind ``entry["event"]``, with the time and the ``model`` saved since the last event.
+        """Append an event of the kind ``entry["event"]``, with the time, and the ``model`` and the ``spec`` saved since
+        the last event.
 
         Raises ``LeaseError`` if another process has taken the lease, and ``StorageError`` if the event cannot be
         written.
         """
         self._check()
-        self._job.log.append(entry if self._saved is None else {**entry, "model": self._saved}, self.lease)
-        self._saved = None
+        self._job.log.append({**entry, **self._saved}, self.lease)
+        self._saved = {}
 
     def events(self) -> list[dict[str, Any]]:
         """Return all events in order.
@@ -283,7 +287,7 @@ class JobStore:
         process removes the jobs that this job has overwritten.
         """
         self._check()
-        self._saved = self._job.models.publish(lambda place: save_model(model, place), lease=self.lease)
+        self._saved["model"] = self._job.models.publish(lambda place: save_model(model, place), lease=self.lease)
         if self._job.name.epoch and not self._cleared:
             self._cleared = True
             with suppress(OSError, StorageError):
@@ -300,36 +304,42 @@ class JobStore:
         Other exceptions are those of ``load_model``.
         """
         self.spec()
+        load = partial(load_model, allow_code=allow_code, storage_options=self._storage_options)
         while True:
             name = self._job.models.current()
             try:
-                return self._newest_model(allow_code)
+                found = self._current("model", self._job.models, load)
+                if found is None:
+                    raise self._no_model()
+                return found
             except MissingDataError:
                 if self._job.models.current() == name:
                     raise  # otherwise a running job has saved a model in the meantime
 
-    def _newest_model(self, allow_code: bool) -> AnyModel:
-        """Return the newest model with a whole pointer, at least the newest one that an event names."""
-        named = self._job.log.newest_model()
-        for snapshot in self._job.models.newest():
+    def _current(self, what: str, series: Snapshots, load: Callable[..., Found]) -> Found | None:
+        """Return the newest group with a whole pointer, at least the newest one that an event names; None without any.
+
+        A newer group with a damaged pointer was never used, because the event that names it comes first.
+        """
+        named = self._job.log.newest(what)
+        for snapshot in series.newest():
             if snapshot.name < named:
                 break
             if snapshot.about is not None:
-                place, seal = self._folder.place(snapshot.name), snapshot.about["seal"]
-                return load_model(place, allow_code=allow_code, seal=seal, storage_options=self._storage_options)
+                return load(self._folder.place(snapshot.name), seal=snapshot.about["seal"])
             if snapshot.name == named:
                 raise MissingDataError(
-                    f"{self.location}: {named}.json, the pointer to the last model, is damaged or belongs to another "
-                    "model: restore this file, or resume the job"
+                    f"{self.location}: {named}.json, the pointer to the last {what}, is damaged or belongs to another "
+                    f"{what}: restore this file, or run the job again"
                 )
-        raise self._no_model(named)
-
-    def _no_model(self, named: str) -> MissingDataError:
         if named and not self._cancelled():
-            return MissingDataError(
-                f"{self.location}: {named}.json, the pointer to the last model, is missing: restore this file, or "
-                "resume the job"
+            raise MissingDataError(
+                f"{self.location}: {named}.json, the pointer to the last {what}, is missing: restore this file, or "
+                "run the job again"
             )
+        return None
+
+    def _no_model(self) -> MissingDataError:
         before = f"; remove {self._job.name} to restore the overwritten job" if self._others() else ""
         return MissingDataError(f"{self.location}: the job has no model yet{before}")
 
@@ -339,16 +349,16 @@ class JobStore:
     def decide(self, spec: dict[str, Any]) -> None:
         """Store this packed spec as the current spec of the fit. Raises as ``save`` does."""
         self._check()
-        self._job.specs.publish(lambda place: write_values(spec, place, SPEC_KIND, SPEC_FORMAT), {}, self.lease)
+        self._saved["spec"] = self._job.specs.publish(
+            lambda place: write_values(spec, place, SPEC_KIND, SPEC_FORMAT), {}, self.lease
+        )
 
     def decided(self, *, allow_code: bool = False) -> dict[str, Any] | None:
-        """Return the newest packed spec that can be read, or None if no spec was stored. Raises as ``restore`` does."""
-        found = self._newest(
-            self._job.specs,
-            "spec",
-            lambda place, seal: read_values(place, SPEC_KIND, SPEC_FORMAT, allow_code=allow_code, seal=seal),
-        )
-        return None if found is None else found.value
+        """Return the current packed spec, or None if no spec was stored. Raises ``MissingDataError`` if it is missing
+        or damaged; never returns an older one, which may be that of fewer rows.
+        """
+        load = partial(read_values, kind=SPEC_KIND, version=SPEC_FORMAT, allow_code=allow_code)
+        return self._current("spec", self._job.specs, load)
 
     def checkpoint(self, value: Any, **about: Any) -> None:
         """Store this packed checkpoint as the one to resume from. ``about`` is JSON that is stored in its pointer.

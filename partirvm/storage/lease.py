@@ -2,7 +2,7 @@
 
     lease/000003.json         the third holder: process, time, and marks (see below); created exclusively, immutable
     lease/000003.beat.json    rewritten regularly by the holder as a sign of life (heartbeat)
-    lease/000003.over.json    the holder has released the lease
+    lease/000003.over.json    the holder has released the lease; the last object of each series that it wrote
 
 The number is the *epoch*. The newest epoch holds the lease. A process takes the lease by creating the file of the next
 number; only one of several processes can succeed. A process may take the lease if the holder
@@ -194,6 +194,19 @@ def limits(
     return [(epoch, tuple(claim["marks"][series])) for epoch, claim in held.items() if series in claim["marks"]]
 
 
+def ends(folder: Folder, series: str, held: dict[int, dict[str, Any]]) -> tuple[int, int]:
+    """Return the number of the last object of a series at the newest of the claims ``held``, and of the last one that
+    its holder had written when it released the lease. 0 if it is not known.
+    """
+    if not held:
+        return 0, 0
+    epoch, claim = max(held.items())
+    at_claim = int(claim["marks"].get(series, (0, 0))[1])
+    with suppress(MissingDataError, FormatError):
+        return at_claim, int(read_json(folder, _name(epoch, ".over"))["wrote"].get(series, 0))
+    return at_claim, 0
+
+
 def _claim_removed(folder: Folder, epoch: int) -> bool:
     """Return True if a listed claim no longer exists, because another process removed the folder."""
     return epoch not in epochs(folder)
@@ -229,8 +242,9 @@ def acquire(
             last = holder(folder)
             gone = last is None or watch.gone(last, timing)
             if last is None or gone:
+                reached = marks()  # may raise MissingDataError, which is a FileNotFoundError too
                 with suppress(FileExistsError, FileNotFoundError):  # another process was faster, or withdrew
-                    return _claim(folder, 1 if last is None else last.epoch + 1, marks(), timing)
+                    return _claim(folder, 1 if last is None else last.epoch + 1, reached, timing)
             elif gone is None and not warned:
                 warned = True
                 warnings.warn(
@@ -260,6 +274,8 @@ class Lease:
 
     def __init__(self, folder: Folder, epoch: int, token: str, timing: Timing) -> None:
         self.epoch, self.token = epoch, token
+        self.wrote: dict[str, int] = {}
+        """The number of the last object of each series that this holder has written."""
         self._folder, self._timing = folder, timing
         self._ended = threading.Event()
         self._lost = self._released = False
@@ -308,7 +324,7 @@ class Lease:
             if self._holds():
                 with storing(self._folder.location):
                     name = _name(self.epoch, ".over")
-                    self._folder.write(name, to_json(name, {"time": time.time()}))
+                    self._folder.write(name, to_json(name, {"time": time.time(), "wrote": self.wrote}))
 
     def withdraw(self) -> None:
         """Release the lease and remove its files, for a folder that contains nothing else. Claims of later holders

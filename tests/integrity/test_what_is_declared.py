@@ -77,7 +77,7 @@ def test_other_attributes_are_other_data(change, data, job):
 
 @pytest.mark.parametrize("kind", ["model", "checkpoint", "DATA"])
 def test_no_metadata_of_an_array_are_believed(kind, data, tmp_path):
-    """Terabytes that they declare are not allocated: readers do not use them, and an append is refused."""
+    """Terabytes that they declare are not allocated: neither readers nor an append use them."""
     if kind == "model":
         X = np.random.default_rng(0).normal(size=(60, 2))
         save_model(RVMRegressor(gamma=0.5).fit(X, X[:, 0]), tmp_path / "m")
@@ -95,8 +95,7 @@ def test_no_metadata_of_an_array_are_believed(kind, data, tmp_path):
     tracemalloc.stop()
     assert peak < 50_000_000
     if kind == "DATA":
-        with pytest.raises(MissingDataError, match="array 'X' has shape"):
-            ingest((np.zeros((3, 2)), np.zeros(3)), data, append=True)
+        assert ingest((np.zeros((3, 2)), np.zeros(3)), data, append=True).n_rows == 203
 
 
 @pytest.mark.parametrize("kind", ["model", "checkpoint"])
@@ -165,6 +164,7 @@ def test_a_last_event_that_is_damaged_is_not_taken_for_one_cut_short(job):
     with pytest.raises(FormatError, match=f"{last.name}: damaged"):
         open_job(job).state()
     last.write_text(text[:40])
+    max((job / "lease").glob("*.over.json")).write_bytes(b"{}")  # without what its writer states at its end
     assert str(open_job(job).status()) == "interrupted"
 
 

@@ -131,7 +131,7 @@ def test_a_checkpoint_without_its_spec_is_no_place_to_go_on_from(tmp_path):
     for path in (tmp_path / "job" / "specs").glob("*.json"):
         path.unlink()
     open_job(job).requeue(max_rounds=4)
-    with pytest.raises(MissingDataError, match="the spec of the last checkpoint is missing"):
+    with pytest.raises(MissingDataError, match=r"the pointer to the last spec, is missing"):
         jobs.carry_out(job)
     assert open_job(job).status() is Status.INTERRUPTED
 
