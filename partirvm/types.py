@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,6 +111,11 @@ class Scaling:
         return found
 
 
+def label_bytes(label: Any) -> int:
+    """Return the bytes of a name or label in the attributes of DATA, with those of its object when they are read."""
+    return 100 + (len(label.encode(errors="replace")) if isinstance(label, str) else 0)
+
+
 @dataclass(frozen=True)
 class Columns:
     """Names and meaning of the columns.
@@ -124,6 +130,12 @@ class Columns:
     categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     classes: tuple[Any, ...] | None = None
     targets: tuple[str, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the names, categories and classes in memory, about: each takes ``label_bytes``."""
+        levels = itertools.chain(self.classes or (), *self.categories.values())
+        return sum(map(label_bytes, itertools.chain(self.features, self.targets, levels)))
 
     def target_names(self, n_targets: int) -> tuple[str, ...]:
         """Names of this many targets; numbered if they have no names.

@@ -21,7 +21,15 @@ from typing import Any
 
 from partirvm.data.budget import ALONE, Process
 from partirvm.data.ingestion import Progress, written
-from partirvm.data.layout import DataAttributes, append_name, appends, create_arrays, local_path, open_data
+from partirvm.data.layout import (
+    DataAttributes,
+    append_name,
+    appends,
+    create_arrays,
+    local_path,
+    open_data,
+    require_small,
+)
 from partirvm.data.publish import claimed, partial_folder, storing
 from partirvm.data.source import Fingerprint, Int, Tile, tile_slices
 from partirvm.data.tiled import hash_tile
@@ -161,6 +169,7 @@ def _extended(
         _put(arrays, rest + number * R, new.tile(number), old.n_rows + new.original_rows(number))
     base = old.base or old.to_json()["digest"]
     tiles = tile_slices(n_rows - first * R, R)
+    require_small(old.columns, first + len(tiles), len(arrays), str(before))
     hashes = {
         name: (*old.hashes[name][:first], *(checksum(array[tile]) for tile in tiles)) for name, array in arrays.items()
     }

@@ -20,6 +20,7 @@ from partirvm.data.source import Columns, Float
 from partirvm.data.tables import text_column
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, listed_values, named, quoted
+from partirvm.types import label_bytes
 
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
@@ -126,6 +127,12 @@ def _named(target: Any, reader: Reader) -> tuple[str, ...]:
 
 
 def _check_roles(roles: Roles, reader: Reader) -> None:
+    for name in roles.wanted:
+        if len(name) > LONGEST_LABEL:
+            raise DataError(
+                f"{reader.name}: a column name has {len(name):,} characters, but names have at most "
+                f"{LONGEST_LABEL:,}: rename the column {quoted(name)}."
+            )
     for name in roles.features:
         if name not in reader.columns:
             raise unknown_column(name, "feature", reader.columns, reader.name)
@@ -151,7 +158,12 @@ def _check_roles(roles: Roles, reader: Reader) -> None:
 
 
 LONGEST_LABEL = 1000
-"""Maximum number of characters of a label. Labels are in the attributes of DATA, which every process holds."""
+"""Maximum number of characters of a label or a column name. They are in the attributes of DATA, which every process
+holds.
+"""
+
+LABELS = 16 << 20
+"""Maximum number of bytes of all labels of a source, by ``label_bytes``: 15,000 labels of 1,000 characters."""
 
 
 class Levels:
@@ -174,6 +186,7 @@ class Levels:
         self._known = None if known is None else len(known)
         self._numeric = known is not None and not any(isinstance(level, str) for level in known)
         self.unseen: list[Any] = []
+        self.nbytes = 0
         self.long: tuple[int, int] | None = None  # code and length of the first label that is too long
 
     def codes(self, values: Any) -> Float:
@@ -206,6 +219,7 @@ class Levels:
         if label is None or label != label:
             return np.nan
         if self._known is None:
+            self.nbytes += 0 if label in self._codes else label_bytes(label)
             code = self._codes.setdefault(label, len(self._codes))
             if self.long is None and isinstance(label, str) and len(label) > LONGEST_LABEL:
                 self.long = code, len(label)
@@ -322,6 +336,12 @@ class Encoder:
             raise DataError(
                 f"{self._name}: the column {quoted(column)} has a label of {length:,} characters in row {row:,}, but "
                 f"labels have at most {LONGEST_LABEL:,}: omit the column, or replace its texts by short codes."
+            )
+        if sum(each.nbytes for each in self.levels.values()) > LABELS:
+            raise DataError(
+                f"{self._name}: the column {quoted(column)} has {len(levels):,} labels so far; the labels of all "
+                f"columns take more than {LABELS >> 20} MiB: omit the column, or replace its texts by short codes or "
+                "numbers."
             )
         return codes
 

@@ -23,7 +23,7 @@ from partirvm.data.checks import check_row_count
 from partirvm.data.duplicates import DuplicateCounter
 from partirvm.data.encode import Encoder, Roles, assign_roles
 from partirvm.data.external_sort import ExternalSorter, Spool
-from partirvm.data.layout import DataAttributes, create_arrays
+from partirvm.data.layout import DataAttributes, create_arrays, require_small
 from partirvm.data.open_table import open_reader
 from partirvm.data.publish import Publication, publication, storing
 from partirvm.data.readers import Batch, Reader
@@ -186,7 +186,7 @@ def written(
             _read(reader, encoder, rows, seed, batch_bytes, process, report, least if assigned.targets else 1)
             sort_bytes = budget.sort_bytes(width, tile)
             process.reuse()
-            writer = _Writer(place, encoder, rows.n_records, seed, tile_rows, report)
+            writer = _Writer(place, encoder, rows.n_records, seed, tile_rows, report, os.fspath(data))
             attributes = writer.write(rows.blocks(sort_bytes))
         place.commit(attributes.to_json())
     return attributes, writer.duplicates
@@ -257,6 +257,7 @@ class _Writer:
         seed: int | None,
         tile_rows: int | None,
         report: Progress,
+        where: str,
     ) -> None:
         roles = encoder.roles
         self._d, self._n, self._seed, self._report = len(roles.features), n_rows, seed, report
@@ -274,6 +275,7 @@ class _Writer:
                 ordered=seed is not None,
             )
         n_tiles = -(-n_rows // self._tile_rows)
+        require_small(self._columns, n_tiles, len(self._arrays), where)
         self._moments: TreeSum[Moments] = TreeSum(n_tiles)
         self._hashes: list[dict[str, str]] = [{}] * n_tiles
         self.duplicates, self._segment = DuplicateCounter(), place.segment

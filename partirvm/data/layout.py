@@ -26,10 +26,11 @@ other programs.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,11 @@ import numpy as np
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint
 from partirvm.data.tiled import hash_of
-from partirvm.errors import FormatError, MissingDataError
-from partirvm.storage import Folder
+from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
+from partirvm.storage import Folder, open_folder
 from partirvm.storage.address import require_address
 from partirvm.storage.folder import digest, open_filesystem
-from partirvm.storage.sealed import open_sealed, require_format
+from partirvm.storage.sealed import HEAD, OBJECT, OBJECTS, objects_of, open_sealed, require_format
 
 KIND = "partirvm-data"
 FORMAT = 6
@@ -196,8 +197,9 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
 def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Folder, DataAttributes]:
     """Open a DATA group for reading. Returns its folder and the attributes after the last append.
 
-    Raises ``MissingDataError`` if there is no group or its metadata cannot be read, and ``FormatError`` if the kind or
-    format is wrong or the attributes are damaged.
+    Raises ``MissingDataError`` if there is no group or its metadata cannot be read, ``FormatError`` if the kind or
+    format is wrong or the attributes are damaged, and ``ChangedDataError`` if other writers replace the DATA in each of
+    ``LOOKS`` tries to open them.
     """
     require_address(url, storage_options)
     path = local_path(url)
@@ -206,27 +208,41 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
     store = url if path is None else str(path)
     if path is None:
         open_filesystem(url, storage_options)  # raises a clear error if the store cannot be opened
-    try:
-        folder, found = open_sealed(store, "DATA", storage_options if path is None else None)
-    except MissingDataError as error:
-        raise MissingDataError(
-            f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; if an interrupted ingest left "
-            "the folder, delete the folder."
-        ) from error
-    base = str(found.get("digest"))
-    attributes = DataAttributes.from_json(found, url)
-    names = [name for name in appends(folder) if name == append_name(int(name.split("-")[1]), base)]
-    if not names:
+    options, seen = storage_options if path is None else None, None
+    folder = open_folder(store, options)
+    for _ in range(LOOKS):
+        names = appends(folder)  # listed first: appends of DATA that replace these belong to no root that is read later
+        try:
+            _, found = open_sealed(store, "DATA", options)
+        except MissingDataError as error:
+            raise MissingDataError(
+                f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; if an interrupted ingest left "
+                "the folder, delete the folder."
+            ) from error
+        base = str(found.get("digest"))
+        attributes = DataAttributes.from_json(found, url)
+        own = [name for name in names if name == append_name(int(name.split("-")[1]), base)]
+        if not own:
+            return folder, attributes
+        try:
+            _, found = open_sealed(f"{store.rstrip('/')}/{own[-1]}", "append", options)
+        except MissingDataError:
+            if (names, base) == seen:
+                raise
+            seen = names, base
+            continue
+        attributes = DataAttributes.from_json(found, f"{url}/{own[-1]}")
+        if (attributes.base, attributes.segments[-1][1]) != (base, own[-1]):
+            raise FormatError(
+                f"{url}/{own[-1]}: this append was moved here from {attributes.segments[-1][1]!r} or from other DATA: "
+                "restore the folder"
+            )
         return folder, attributes
-    name = names[-1]
-    _, found = open_sealed(f"{store.rstrip('/')}/{name}", "append", storage_options if path is None else None)
-    attributes = DataAttributes.from_json(found, f"{url}/{name}")
-    if (attributes.base, attributes.segments[-1][1]) != (base, name):
-        raise FormatError(
-            f"{url}/{name}: this append was moved here from {attributes.segments[-1][1]!r} or from other DATA: "
-            "restore the folder"
-        )
-    return folder, attributes
+    raise ChangedDataError(f"{url}: the data were replaced each time they were opened: wait until the writers end")
+
+
+LOOKS = 5
+"""Maximum number of tries to open DATA that other processes replace."""
 
 
 def append_name(number: int, base: str) -> str:
@@ -240,6 +256,19 @@ def append_name(number: int, base: str) -> str:
 def appends(folder: Folder) -> list[str]:
     """Return the names of the groups of appends in a DATA folder, the oldest first."""
     return sorted(name for name in folder.list() if re.fullmatch(r"append-\d{6,}-[0-9a-f]{8}", name))
+
+
+def require_small(columns: Columns, n_tiles: int, n_arrays: int, place: str) -> None:
+    """Raise ``DataError`` if the attributes of DATA would have more bytes than ``open_sealed`` admits."""
+    text = json.dumps(asdict(columns), indent=4).encode()
+    width = 4 if b"\\u" in text else 1
+    numbers = n_tiles * n_arrays + 8 * len(columns.features)  # checksums, and moments with their line of JSON
+    if len(text) + 38 * numbers > HEAD or objects_of(text) + numbers * (OBJECT + 38 * width) > OBJECTS:
+        raise DataError(
+            f"{place}: the names and labels and {n_tiles:,} tiles of {len(columns.features):,} features have more "
+            f"metadata than a process reads ({OBJECTS >> 20} MiB): choose a larger tile_rows, shorter labels, or "
+            "divide the data"
+        )
 
 
 def dtype_of(name: str) -> str:

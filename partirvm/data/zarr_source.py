@@ -99,12 +99,12 @@ class ZarrSource(TiledRows):
         try:
             with reading(place, advice, MissingDataError):
                 chunk = read_blosc(folder, file, shape, dtype_of(name))
-        except MissingDataError:
+            rows = chunk[: stop - start]
+            if checksum(rows) != attributes.hashes[name][number]:
+                raise ChangedDataError(f"{place} has other values than those ingested: {advice}")
+        except (MissingDataError, ChangedDataError):
             self._take(open_data(self.url, self._storage_options)[1])  # raises an error if other DATA are here now
             raise
-        rows = chunk[: stop - start]
-        if checksum(rows) != attributes.hashes[name][number]:
-            raise ChangedDataError(f"{place} has other values than those ingested: {advice}")
         return rows
 
     def tile(self, number: int) -> Tile:

@@ -95,7 +95,7 @@ def resolve(
     rows = _Rows.of(source, request, executor, held_out, interrupted)
     problem = new_problem(rows.source, held_out, request, rows.moments, executor)
     schedule = _schedule(request, problem)
-    shape, machine = _shape(rows.source, problem, request), machine_for(request, executor)
+    shape, machine = _shape(rows.source, problem, request), machine_for(request, executor, source)
     measuring = Measuring(rows.source, shape, machine, request, executor, interrupted, announce, began)
     learned = None
     if problem.target_variance and enough_to_learn(request, rows.moments):
@@ -180,7 +180,8 @@ def resolve_known(
     )
     schedule, n_candidates = _schedule(request, problem), source.n_rows * problem.n_kernels
     size = _Size(n_candidates if schedule.one_fit else min(int(request.partition_size), n_candidates))
-    return _spec(rows, request, problem, schedule, size, executor, machine_for(request, executor), joining=joining)
+    machine = machine_for(request, executor, source)
+    return _spec(rows, request, problem, schedule, size, executor, machine, joining=joining)
 
 
 def resume_spec(spec: FitSpec, asked: Request, source: Source, executor: Executor) -> FitSpec:
@@ -193,13 +194,21 @@ def resume_spec(spec: FitSpec, asked: Request, source: Source, executor: Executo
     source = spec.weigh(source)
     spec = spec.with_codes(codes_of(source, spec.request, executor))
     return spec.with_limits(
-        asked, machine_for(asked, executor), calibrate(source, spec.problem), elastic=executor.elastic
+        asked, machine_for(asked, executor, source), calibrate(source, spec.problem), elastic=executor.elastic
     )
 
 
-def machine_for(request: Request, executor: Executor) -> Machine:
-    """Describe the machine on which tasks run, with the memory limit of the request."""
-    return executor.machine(None if request.memory_limit == "auto" else int(request.memory_limit))
+def machine_for(request: Request, executor: Executor, source: Source) -> Machine:
+    """Describe the machine on which tasks run, with the memory limit of the request.
+
+    The base of a process includes ``LABEL_COPIES`` copies of the names and labels of the source.
+    """
+    machine = executor.machine(None if request.memory_limit == "auto" else int(request.memory_limit))
+    return replace(machine, base=machine.base + LABEL_COPIES * source.columns.nbytes)
+
+
+LABEL_COPIES = 4
+"""Number of copies of names and labels while DATA are opened again, or a checkpoint or a model is written."""
 
 
 def _shape(source: Source, problem: Problem, request: Request) -> DataShape:

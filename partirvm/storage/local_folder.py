@@ -149,9 +149,14 @@ class LocalFolder:
         return remove(path)
 
     def remove_empty(self, name: str = "") -> None:
-        """Remove a folder in one step if it has no contents."""
+        """Remove a folder in one step if it has no contents besides hidden files. These are files of killed writers. A
+        living writer of one fails with ``FileNotFoundError``.
+        """
+        path = self._path(name)
         with suppress(OSError):
-            self._path(name).rmdir()
+            for part in () if self.list(name) else path.glob(".*.part*"):
+                part.unlink()
+            path.rmdir()
 
     def flush(self, name: str) -> None:
         """Flush every file in the folder, then every subfolder, then the names of these folders."""

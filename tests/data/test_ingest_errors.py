@@ -154,6 +154,35 @@ def test_wrong_input(
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("table", "options", "message"),
+    [
+        (
+            {"x": range(20_000), "c": [f"{code:01000}" for code in range(20_000)], "y": range(20_000)},
+            {"categorical": ["c"]},
+            r"column 'c' has .* labels .* more than 16 MiB.* omit the column",
+        ),
+        ({"x" * 1001: [1, 2], "y": [1, 2]}, {}, "column name has 1,001 characters, .* at most 1,000"),
+        (
+            {"x": np.arange(600_000), "y": np.arange(600_000)},
+            {"tile_rows": 2},
+            r"300,000 tiles .* metadata .* larger tile_rows",
+        ),
+        (
+            {"x": range(5000), "c": [f"{code:04}" + "é" * 990 for code in range(5000)], "y": range(5000)},
+            {"categorical": ["c"]},
+            r"names and labels .* metadata .* shorter labels",
+        ),
+    ],
+    ids=["labels", "names", "tiles", "labels that are not ASCII"],
+)
+def test_metadata_that_no_process_could_open_are_refused(table, options, message, tmp_path: Path) -> None:
+    """The attributes of DATA are read as a whole by every process."""
+    with pytest.raises(DataError, match=message):
+        ingest(pd.DataFrame(table), tmp_path / "d.zarr", target="y", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_unknown_classes_in_a_test_set(tmp_path: Path) -> None:
     train = ingest((X, list("uvuvuv")), tmp_path / "train.zarr", classes=True)
     with pytest.raises(DataError, match=r"--like.* do not have: 'w'"):

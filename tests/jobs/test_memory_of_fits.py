@@ -9,11 +9,11 @@ import pytest
 from by_default import some
 
 from partirvm.backends import LocalExecutor
-from partirvm.data import ArraySource
+from partirvm.data import ArraySource, as_source
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.options import Request
-from partirvm.setup.resolve import resolve
+from partirvm.setup.resolve import machine_for, resolve
 from partirvm.types import Columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
@@ -74,3 +74,12 @@ def test_several_outputs_take_what_the_formula_says(n, several):
     matrices = 12 * outputs if "classes" in several else 4 * outputs + 6
     assert plan.bytes.solving == matrices * 8 * (n + 1) ** 2
     assert 0.5 * plan.bytes.peak <= peak <= plan.bytes.peak
+
+
+def test_labels_count_in_the_plan():
+    """4,000 labels of 1,000 characters, which a process holds and copies when it opens DATA or writes a model."""
+    rows = [[0.0], [1.0]], [0.0, 1.0]
+    labelled = Columns(("x0",), categories={"x0": tuple(f"{code:01000}" for code in range(4000))})
+    sources = as_source(*rows), as_source(*rows, columns=labelled)
+    plain, named = (machine_for(Request(), LocalExecutor(1), source).base for source in sources)
+    assert named - plain > 3 * 4_000_000
