@@ -70,6 +70,8 @@ ADDRESSES = [
     "C://{}",
     "unknown://{}",
     "file%3A//{}://x",
+    "reference://",
+    "canary:///",
 ]
 
 VERBS = [
@@ -208,7 +210,7 @@ print(partirvm.ingest(f"canary://{{table}}", out, overwrite=True).n_rows)
 def lie(job, name, **told):
     """Change an object of a job, with a valid checksum."""
     folder = LocalFolder(str(job), job)
-    folder.write(name, to_json({**read_json(folder, name), **told}))
+    folder.write(name, to_json(name, {**read_json(folder, name), **told}))
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.OverconfidenceWarning")
@@ -238,6 +240,20 @@ def test_a_job_that_names_another_store(where, place, made, tmp_path, capsys):
         open_job(job).resume(max_rounds=4)
     again = open_job(job).resume(max_rounds=4, allow_data=[elsewhere])
     assert str(again.wait(60)) == "done", again.state().reason
+
+
+def test_an_attempt_checks_again(made, tmp_path):
+    """What was queued may have been changed since: the attempt names the option, and the job stays as it was."""
+    job, elsewhere = tmp_path / "job", "memory://attempt/d.zarr"
+    shutil.copytree(made["job"], job)
+    ingest(made["table"], elsewhere, tile_rows=64)
+    attempt = open_job(job).requeue(max_rounds=2).attempt
+    lie(job, "spec.json", data=elsewhere)
+    before = open_job(job).state()
+    with pytest.raises(UsageError, match=f"--allow-data {elsewhere}"):
+        jobs.carry_out(str(job), attempt=attempt)
+    assert open_job(job).state() == before
+    assert jobs.carry_out(str(job), attempt=attempt, allowed=jobs.Allowed.of(False, elsewhere)) is not None
 
 
 @pytest.mark.parametrize("address", [address for address in ADDRESSES if "::" in address or "canary" in address])
