@@ -89,8 +89,8 @@ class Job:
     """A handle on a job's folder. It holds no state: every answer is read from the folder."""
 
     def __init__(self, location: str, *, storage_options: dict[str, Any] | None = None) -> None:
-        self.location = location.rstrip("/")
-        self.store = JobStore(self.location, storage_options=storage_options)
+        self.store = JobStore(location, storage_options=storage_options)
+        self.location = self.store.location
         self._runner: _Runner | None = None
 
     def __repr__(self) -> str:

@@ -45,6 +45,7 @@ from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
+from partirvm.storage.address import require_address
 from partirvm.storage.folder import Folder, read_json, to_json
 from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, Watch, acquire, epochs, holder
 from partirvm.storage.local_folder import LocalFolder
@@ -79,6 +80,7 @@ class JobStore:
     """Reads and writes the folder of one job. ``lease`` is the lease of this process, or None without a lease."""
 
     def __init__(self, location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None) -> None:
+        require_address(os.fspath(location), storage_options)
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
         self._storage_options = storage_options
