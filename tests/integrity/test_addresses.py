@@ -1,7 +1,8 @@
 """Addresses choose no code and no host on their own: every verb opens only the protocols of the list, and no chains.
 
 A protocol of fsspec is a class that is imported from this machine, and may read any file, host or template. The tests
-register a protocol whose module leaves a trace when it is imported. The default run takes a part of the cases; the rest:
+register a protocol whose module leaves a trace when it is imported. The default run takes a part of the cases,
+the rest is
 
     python -m pytest -m slow tests/integrity/test_addresses.py
 """
