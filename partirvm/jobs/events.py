@@ -24,6 +24,7 @@ from contextlib import suppress
 from typing import Any
 
 from partirvm.errors import CutShortError, FormatError, MissingDataError
+from partirvm.jobs.schema import EVENT
 from partirvm.storage.folder import Folder, listed_numbers, numbered, numbers, read_json, storing, to_json
 from partirvm.storage.lease import Lease, claims, limits, valid
 
@@ -70,7 +71,7 @@ class EventLog:
         held = claims(self._folder) if found else {}
         marks, tokens = (
             limits(self._folder, self.series, held),
-            {epoch: claim["token"] for epoch, claim in held.items()},
+            {epoch: claim.get("token") for epoch, claim in held.items()},
         )
         events = [(number, event) for number, event in found if valid(event["epoch"], (0, number), marks)]
         if any(event["epoch"] == 0 for _, event in events):
@@ -97,7 +98,7 @@ class EventLog:
         marks = limits(self._folder, self.series)
         for number in reversed(listed_numbers(self._folder, self.series)):
             with suppress(MissingDataError, FormatError):
-                event = read_json(self._folder, self._name(number))
+                event = read_json(self._folder, self._name(number), EVENT)
                 if "model" in event and valid(event["epoch"], (0, number), marks):
                     return str(event["model"])
         return ""
@@ -107,7 +108,7 @@ class EventLog:
         return 0, max(self._numbers(), default=0)
 
     def _token(self) -> str:
-        return str(read_json(self._folder, self._spec)["token"])
+        return str(read_json(self._folder, self._spec, {"token": str})["token"])
 
     def _create(self, event: Event) -> int:
         skips: list[int] = []
@@ -150,7 +151,7 @@ class EventLog:
         Raises ``FormatError`` for a damaged object and ``MissingDataError`` for a missing one.
         """
         try:
-            return read_json(self._folder, self._name(number))
+            return read_json(self._folder, self._name(number), EVENT)
         except CutShortError:
             return None
 

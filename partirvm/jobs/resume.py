@@ -64,7 +64,7 @@ def requeue(location: str, cluster: str, changed: dict[str, Any], moved: dict[st
     store = JobStore(location)
     lease = store.acquire()
     try:
-        events, spec = store.events(), store.spec()
+        events, spec = store.events(), store.asked()
         require_allowed(store, [*events, moved], allowed)
         before = current_request(spec, changes(events))
         after = check_parameters(current_request(spec, {**changes(events), **changed}))
@@ -91,7 +91,7 @@ def requeue_grown(
     store = JobStore(location)
     lease = store.acquire()
     try:
-        events, spec = store.events(), store.spec()
+        events, spec = store.events(), store.asked()
         require_allowed(store, [*events, moved], allowed)
         if fold(events).status is Status.CANCELLED:
             raise UsageError(f"{location} was cancelled and its model discarded: start a new job")

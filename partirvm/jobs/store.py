@@ -41,6 +41,7 @@ from partirvm.errors import (
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.events import EventLog
 from partirvm.jobs.overwriting import SERIES, SpecName, has_spec, remove_others, spec_names
+from partirvm.jobs.schema import POINTER, SPEC
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
@@ -50,6 +51,7 @@ from partirvm.storage.folder import Folder, read_json, to_json
 from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, Watch, acquire, epochs, holder
 from partirvm.storage.local_folder import LocalFolder
 from partirvm.storage.process_identity import Process
+from partirvm.storage.schema import require
 from partirvm.storage.sealed import require_format
 from partirvm.storage.snapshots import Snapshots
 
@@ -162,6 +164,12 @@ class JobStore:
             raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
         require_format(spec.get("format"), FORMAT, self.location, "job", "start it again")
         spec.pop("token", None)
+        return spec
+
+    def asked(self) -> dict[str, Any]:
+        """Return ``spec``. Raises ``FormatError`` if a field that a fit needs is missing or of another type."""
+        spec = self.spec()
+        require(spec, SPEC, f"{self.location}/{self._job.name}")
         return spec
 
     def _find(self) -> _Objects:
@@ -393,6 +401,8 @@ class JobStore:
             if snapshot.about is None:
                 damaged.append(f"{place}.json: damaged, or the pointer of another {what}")
                 continue
+            if what == "checkpoint":
+                require(snapshot.about, POINTER, f"{place}.json")
             if not wanted(snapshot.about):
                 continue
             try:

@@ -26,16 +26,14 @@ from numpy.typing import NDArray
 from partirvm.errors import ExistsError, FormatError, MissingDataError, NewerFormatError
 from partirvm.storage.address import require_address
 from partirvm.storage.chunks import chunk_name, read_raw
-from partirvm.storage.folder import Folder, digest, reading, storing
+from partirvm.storage.folder import HEAD, Folder, digest, reading, storing
 from partirvm.storage.opening import open_folder
+from partirvm.storage.schema import require
 
 Array = NDArray[Any]
 
 CHUNK = 1 << 23
 """Maximum number of bytes of a chunk."""
-
-HEAD = 1 << 26
-"""Maximum number of bytes of the JSON of a group."""
 
 AT_ONCE = 8
 """Number of chunks that are read at once."""
@@ -97,6 +95,7 @@ def read_sealed(
         raise MissingDataError(
             f"{location}: this is not the {what} that was saved here: restore the folder, or make the {what} again"
         )
+    require(attributes, {"arrays": {"*": {"dtype": str, "shape": [int], "hash": str}}}, f"{location}: the {what}")
     stated: dict[str, dict[str, Any]] = attributes.pop("arrays")
     return attributes, {
         name: _read(folder, name, each, f"{location}: array {name!r} of the {what}") for name, each in stated.items()
