@@ -133,9 +133,10 @@ def _check_resumable(location: str, state: JobState, before: Request, after: Req
         raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
     if state.status is not Status.DONE:
         return
-    reason = Termination(state.reason)
-    if reason not in ENDED_BY:
-        raise DoneError(f"{location} is done, and a resume would change nothing: {reason.advice}")
+    reason = next((each for each in Termination if each.value == state.reason), None)
+    if reason is None or reason not in ENDED_BY:
+        advice = state.reason if reason is None else reason.advice
+        raise DoneError(f"{location} is done, and a resume would change nothing: {advice}")
     option = ENDED_BY[reason]
     was, is_now = getattr(before, option), getattr(after, option)
     if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from partirvm.core.termination import Termination
 from partirvm.storage.schema import TIME, Schema
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.fit_rows import FIT_ROWS
 
 POINTER = {"history": int, "final": bool, "rows": int}
 """The pointer of a checkpoint."""
@@ -43,8 +46,8 @@ NUMBER = (float, None)
 PLAN = {
     "rows": int,
     "features": int,
-    "strategy": str,
-    "fit_rows": str,
+    "strategy": frozenset(STRATEGIES),
+    "fit_rows": frozenset(FIT_ROWS),
     "sample_rows": (int, None),
     "selection": str,
     "partition_size": (int, None),
@@ -61,13 +64,13 @@ PLAN = {
 }
 
 FIT = {
-    "kind": str,
+    "kind": frozenset({"round", "part", "heuristic", "kernel", "early", "final"}),
     "number": int,
     "rows": int,
     "candidates": int,
     "vectors": int,
     "iterations": int,
-    "termination": str,
+    "termination": frozenset(each.value for each in Termination),
     "log_evidence": float,
     "noise_variance": NUMBER,
     "train_rmse": NUMBER,

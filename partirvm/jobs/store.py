@@ -13,9 +13,9 @@
     JOB/spec-000005-000005.json       the request of a job that overwrites another one, and JOB/run-000005/, the folder
                                       of its events, models, … (jobs.overwriting)
 
-The folder may be any path or URL that fsspec supports. A process killed at any moment leaves every finished event, the
-last finished model and the last finished checkpoint. With a lease (``acquire``) only one process writes at a time. A
-process that lost its lease may still write, but readers ignore these objects.
+The folder may be any path or URL that ``storage.address`` allows. A process killed at any moment leaves every finished
+event, the last finished model and the last finished checkpoint. With a lease (``acquire``) only one process writes at a
+time. A process that lost its lease may still write, but readers ignore these objects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A folder of small objects, on this machine or on any fsspec file system.
+"""A folder of small objects, on this machine or on a file system of fsspec.
 
 Every object is written in one step. ``write`` replaces an object; ``create`` fails if the object exists. If a process
 is killed during a call, the previous state remains. On a local disk each object is also flushed before the call

@@ -1,8 +1,8 @@
 """Schemas of JSON from files: a checksum shows that a file is whole, a schema that it has the fields that readers use.
 
-A schema is a type (``float`` accepts integers too), a ``range`` of numbers, ``None``, a tuple of alternatives, a list
-with the schema of all entries, or a dict of fields. A field whose name ends in ``?`` may be missing, and ``*`` stands
-for all fields.
+A schema is a type (``float`` accepts integers too), a ``range`` of numbers, a frozenset of texts, ``None``, a tuple of
+alternatives, a list with the schema of all entries, or a dict of fields. A field whose name ends in ``?`` may be
+missing, and ``*`` stands for all fields.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def _mismatch(value: Any, schema: Schema, name: str) -> str:
         return next(filter(None, (_mismatch(each, schema[0], f"{name}[{k}]") for k, each in enumerate(value))), "")
     if schema is None:
         return f"{name} is not null" if value is not None else ""
+    if isinstance(schema, frozenset):
+        return "" if isinstance(value, str) and value in schema else f"{name} is not one of {', '.join(sorted(schema))}"
     if isinstance(schema, range):
         right = type(value) in (int, float) and schema.start <= value < schema.stop
         return "" if right else f"{name} is not between {schema.start:,} and {schema.stop:,}"
