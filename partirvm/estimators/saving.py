@@ -228,7 +228,7 @@ def _value(saved: dict[str, Any], location: str) -> Any:
         require(found, VALUE_OF, location)
         parameters = {name: _made(each) for name, each in found["parameters"].items()}
         return {**found, "parameters": parameters}
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"{location}: the estimator cannot be read: {error}") from error
 
 

@@ -24,6 +24,7 @@ from partirvm.jobs.places import (
     same_sources,
     sources,
 )
+from partirvm.jobs.schema import POINTER
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.jobs.update import require_growable
@@ -31,6 +32,7 @@ from partirvm.options import Request
 from partirvm.setup.growth import in_order
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.storage.schema import require
 from partirvm.strategies.effort import LEAST_GAIN
 from partirvm.strategies.incremental import Incremental
 
@@ -103,6 +105,7 @@ def requeue_grown(
         packed: Any = None
         spec_now = None
         if restored is not None and stored is not None:
+            require(restored.about, POINTER, f"{location}: the pointer of a checkpoint")
             packed, spec_now = restored.value, FitSpec.unpack(stored).of_rows(int(restored.about["rows"]))
         grows = require_growable(location, packed, spec_now)
         request = current_request(spec, changes(events))

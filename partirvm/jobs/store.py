@@ -41,7 +41,7 @@ from partirvm.errors import (
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.events import EventLog
 from partirvm.jobs.overwriting import SERIES, SpecName, has_spec, remove_others, spec_names
-from partirvm.jobs.schema import POINTER, SPEC
+from partirvm.jobs.schema import SPEC
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
@@ -401,8 +401,6 @@ class JobStore:
             if snapshot.about is None:
                 damaged.append(f"{place}.json: damaged, or the pointer of another {what}")
                 continue
-            if what == "checkpoint":
-                require(snapshot.about, POINTER, f"{place}.json")
             if not wanted(snapshot.about):
                 continue
             try:

@@ -17,6 +17,7 @@ from partirvm.report.number_panels import number_panels
 from partirvm.report.panel_axes import STYLE, plot_panel
 from partirvm.report.panels import Panel
 from partirvm.report.tables import Table
+from partirvm.storage import reading
 
 Diagnostics: TypeAlias = NumberDiagnostics | ClassDiagnostics
 
@@ -52,10 +53,12 @@ def groups(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[Grou
 
 
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
-    """Return the diagnostics of a line of history."""
-    return [
-        NumberDiagnostics.from_json(each) if "points" in each else ClassDiagnostics.from_json(each) for each in stored
-    ]
+    """Return the diagnostics of a line of history. Raises ``FormatError`` for others than this package writes."""
+    with reading("the diagnostics in an event", "restore the events of the job"):
+        return [
+            NumberDiagnostics.from_json(each) if "points" in each else ClassDiagnostics.from_json(each)
+            for each in stored
+        ]
 
 
 class DiagnosticsDisplay:

@@ -21,6 +21,7 @@ import numpy as np
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.storage.folder import digest, read_json, to_json
 from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage.sealed import read_sealed, write_sealed
 
 CODE = "canary_module:run"
 """A named function of a module that no verb may import."""
@@ -91,6 +92,16 @@ def repack(group, kind, version, change):
     value = change(read_values(str(group), kind, version))
     shutil.rmtree(group)
     repoint(group, write_values(value, str(group), kind, version))
+
+
+def rewrite_arrays(group, kind, version, rng):
+    """One array of a group has another shape; the digest and the pointer agree."""
+    about, arrays = read_sealed(str(group), kind, version)
+    name = rng.choice(sorted(arrays))
+    array = arrays[name]
+    arrays[name] = rng.choice([array[:-1], array[None], array.reshape(-1), np.concatenate([array, array]), array[:0]])
+    shutil.rmtree(group)
+    repoint(group, write_sealed(str(group), kind, version, about, arrays))
 
 
 def forged_value(value, rng):

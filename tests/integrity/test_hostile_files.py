@@ -20,6 +20,7 @@ import pytest
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, save_model
 from partirvm.jobs import checkpoint, store
+from partirvm.model import files
 from partirvm.options import Request
 from tests.integrity import hostile as h
 
@@ -94,6 +95,18 @@ def models(case, rng, number):
     return {"targets": "load targets", "0": "load targets", "model": "load model", "classes": "load classes"}.get(
         group.name, rng.choice(READ)
     )
+
+
+@kind(16)
+def arrays_of_models(case, rng, number):
+    """With another shape."""
+    (job, *_) = (case / "job/models").glob("*-000001")
+    group, words = (
+        (case / "model", "load model"), (case / "classes", "load classes"),
+        (job, "predict job d.zarr out.csv"), (job, "evaluate job d.zarr"),
+    )[number % 4]  # fmt: skip
+    h.rewrite_arrays(group, files.KIND, files.FORMAT, rng)
+    return words
 
 
 @kind(25)
