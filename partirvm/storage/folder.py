@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -194,7 +195,7 @@ def digest(value: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def open_filesystem(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, str]:
+def open_filesystem(url: str | os.PathLike[str], storage_options: dict[str, Any] | None = None) -> tuple[Any, str]:
     """Return the fsspec file system of a path or URL, and the path inside this file system.
 
     Raises ``UsageError`` for an address that is not allowed or unknown, and ``StorageError`` if the store does not
@@ -202,6 +203,7 @@ def open_filesystem(url: str, storage_options: dict[str, Any] | None = None) -> 
     """
     import fsspec
 
+    url = os.fspath(url)
     require_address(url, storage_options)
     try:
         with reading(url):

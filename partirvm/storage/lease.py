@@ -233,8 +233,9 @@ def acquire(
             last = holder(folder)
             gone = last is None or watch.gone(last, timing)
             if last is None or gone:
+                position = marks()  # its errors are of the folder's objects
                 with suppress(FileExistsError, FileNotFoundError):  # another process was faster, or withdrew
-                    return _claim(folder, 1 if last is None else last.epoch + 1, marks(), timing)
+                    return _claim(folder, 1 if last is None else last.epoch + 1, position, timing)
             elif gone is None and not warned:
                 warned = True
                 warnings.warn(

@@ -208,9 +208,9 @@ def test_overwrite_replaces_and_verify_reads(tour, cli, tmp_path):
     job = str(tmp_path / "job")
     choices = ("--gamma", "1", "--partition-size", "50", "--max-rounds", "1", "--quiet", "--verify")
     assert cli("fit", tour.train, job, *choices)[0] == 0
-    first = JobStore(job).spec()["token"]
+    first = JobStore(job).events()
     assert cli("fit", tour.train, job, *choices, "--overwrite")[0] == 0
-    assert JobStore(job).spec()["token"] != first
+    assert JobStore(job).events()[0]["time"] > first[-1]["time"]
 
 
 def test_defaults_are_those_of_the_library():

@@ -132,7 +132,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("no such file", lambda folder: folder / "gone.csv", {"target": "y"}, MissingDataError, "no such file"),
     ("empty folder", files(), {"target": "y"}, MissingDataError, "no file that ingest can read"),
     ("empty glob", lambda folder: f"{folder}/*.csv", {"target": "y"}, MissingDataError, "no file that ingest can read"),
-    ("unknown protocol", value("nonsense://t.csv"), {"target": "y"}, UsageError, "cannot open this address"),
+    ("unknown protocol", value("nonsense://t.csv"), {"target": "y"}, UsageError, "'nonsense' are not opened"),
     ("a number", value(3), {}, UsageError, "cannot ingest a int"),
     ("one class", csv("a,y\n1,u\n2,u\n"), {"target": "y", "classes": True}, DataError, "only one class, 'u'"),
     ("negative seed", value((X, Y)), {"shuffle": -1}, UsageError, "it must be a seed"),

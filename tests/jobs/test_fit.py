@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 
 import fsspec
@@ -408,8 +407,10 @@ def test_an_overwritten_job_stays_until_there_is_a_new_model(folder, tmp_path):
 
     def everything():
         """But for the epochs of those who had it in hand, also in the name of its spec."""
-        paths = (path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name != "lease")
-        return {re.sub(r"spec-\d+-\d+", "spec", str(path)): path.read_bytes() for path in paths}
+        paths = [path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name != "lease"]
+        others = {str(path): path.read_bytes() for path in paths if not path.name.startswith("spec")}
+        (spec,) = (json.loads(path.read_text()) for path in paths if path.name.startswith("spec"))
+        return others, {name: value for name, value in spec.items() if name not in ("object", "size", "check")}
 
     files, planned = everything(), []
 

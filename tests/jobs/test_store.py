@@ -15,7 +15,7 @@ from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingData
 from partirvm.jobs import Job, events
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import FORMAT, JobStore
-from partirvm.storage import open_folder
+from partirvm.storage import address, open_folder
 from partirvm.storage.folder import read_json, to_json
 
 
@@ -292,7 +292,7 @@ def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(tmp_path, how):
         store.restore()
 
 
-def test_a_store_without_exclusive_create_is_refused(tmp_path):
+def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     """StorageError before anything is written; fsspec's own way, which looks first, is refused without a trial."""
     from fsspec.implementations.local import LocalFileSystem
     from fsspec.implementations.memory import MemoryFileSystem
@@ -317,6 +317,7 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path):
             super().pipe_file(path, value, mode="overwrite")
 
     fsspec.register_implementation("careless", Careless, clobber=True)
+    monkeypatch.setattr(address, "_allowed", {"file", "careless"})
     with pytest.raises(StorageError, match="Careless cannot create"):
         JobStore.create("careless://job", {})
     assert not Careless().exists("/job")

@@ -181,15 +181,15 @@ def test_two_writers_killed_in_a_row(job, tmp_path):
 
 def test_a_file_that_a_network_disk_replaces_while_it_is_read(job, monkeypatch):
     """ESTALE: it is read again; if that goes on, the error names the file."""
-    before, read, stale = seen(job), Path.read_bytes, {"left": 2}
+    before, opened, stale = seen(job), Path.open, {"left": 2}
 
-    def replaced(path):
+    def replaced(path, *mode):
         if path.name == "000003.json" and stale["left"]:
             stale["left"] -= 1
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-        return read(path)
+        return opened(path, *mode)
 
-    monkeypatch.setattr(Path, "read_bytes", replaced)
+    monkeypatch.setattr(Path, "open", replaced)
     assert repr(seen(JobStore(job.location))) == repr(before)
     assert stale["left"] == 0
     stale["left"] = 999

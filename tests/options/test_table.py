@@ -101,7 +101,7 @@ def test_every_option_has_a_flag_that_agrees(name):
 def test_flags_that_are_no_options_of_the_table():
     """Held-out data and the cluster; what the verbs add themselves."""
     others = {option.name for option in group.commands["plan"].params if isinstance(option, click.Option)} - set(TABLE)
-    assert others == {"validation", "scheduler", "as_json", "help_all"}
+    assert others == {"validation", "scheduler", "allow_protocol", "as_json", "help_all"}
 
 
 @pytest.mark.parametrize(
