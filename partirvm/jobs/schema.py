@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from partirvm.core.termination import Termination
-from partirvm.storage.schema import TIME, Schema
+from partirvm.storage.schema import MOST, TIME, Schema
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS
 
@@ -57,7 +57,7 @@ PLAN = {
     "rounds": int,
     "threads": int,
     "workers": int,
-    "seconds": TIME,
+    "seconds": range(MOST),
     "memory_limit": int,
     "memory_peak": int,
     "notes": [str],
