@@ -195,6 +195,10 @@ def _require_shapes(model: Saved) -> None:
         "root": (model.root.shape, square),
         "alpha": (model.alpha.shape[:1], (M,)),
     }
+    if design.noise is not None:
+        k = len(design.noise.centres)
+        found["noise_centres"] = (design.noise.centres.shape, (k, d))
+        found["noise_weights"] = (design.noise.weights.shape, (k,))
     for name, (shape, right) in found.items():
         if shape != right:
             raise ValueError(f"the array {name!r} has shape {shape} in place of {right}")

@@ -248,6 +248,7 @@ QUICK = [
     ("objects_of_a_job", 30),
     ("models", 12),
     ("models", 17),
+    ("arrays_of_models", 2),
     ("metadata", 13),
     ("data", 24),
     ("archives", 4),
