@@ -124,7 +124,7 @@ class Job:
 
         Its ``advice`` is a sentence for the user.
         """
-        status = self.state().status
+        status = self.store.state().status
         assert status is not None
         return status
 
