@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +16,12 @@ from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.data.layout import DataAttributes
 from partirvm.errors import ChangedDataError, ExistsError, FormatError, MissingDataError
-from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
+from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint, unpack
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.predict.output import check_output
 from partirvm.predict.resumable import partial_prediction
+from partirvm.setup.spec import FitSpec
 from partirvm.storage import sealed
 from partirvm.storage.destination import destination
 from partirvm.storage.folder import digest
@@ -234,3 +236,24 @@ def test_no_metadata_of_stored_tiles_are_believed(tmp_path):
         with partial_prediction(output, identity, print) as partial:
             assert partial.missing == ()
             np.testing.assert_array_equal(partial.tile(1), np.full((30, 3), 1.0))
+
+
+def test_a_spec_or_checkpoint_without_a_field(job):
+    """Its seal agrees: every field in turn is missing, or a list."""
+    stored = JobStore(job)
+    spec, found = stored.decided(), stored.restore().value
+    whole = FitSpec.unpack(spec)
+    for name, part in [("", spec), *((name, value) for name, value in spec.items() if name in ("plan", "problem"))]:
+        for field in part:
+            for other in ({key: value for key, value in part.items() if key != field}, {**part, field: [[]]}):
+                forged = {**spec, name: other} if name else other
+                with suppress(FormatError):
+                    FitSpec.unpack(forged)
+    for field in found["state"]:
+        state = {key: value for key, value in found["state"].items() if key != field}
+        for forged in ({**found, "state": state}, {**found, "state": {**state, field: [[]]}}):
+            with suppress(FormatError):
+                unpack(forged, whole.problem, whole.options)
+    for forged in ({**spec, "plan": []}, {name: value for name, value in spec.items() if name != "plan"}):
+        with pytest.raises(FormatError, match="spec of the fit"):
+            FitSpec.unpack(forged)
