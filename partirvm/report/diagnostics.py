@@ -10,14 +10,13 @@ import numpy as np
 
 from partirvm.core.diagnostics import MOST_TARGETS, ClassDiagnostics, NumberDiagnostics
 from partirvm.core.scores import ClassScores
-from partirvm.errors import DataError, UsageError
+from partirvm.errors import DataError, FormatError, UsageError
 from partirvm.report.class_panels import class_panels
 from partirvm.report.largest_errors import class_errors, number_errors
 from partirvm.report.number_panels import number_panels
 from partirvm.report.panel_axes import STYLE, plot_panel
 from partirvm.report.panels import Panel
 from partirvm.report.tables import Table
-from partirvm.storage import reading
 
 Diagnostics: TypeAlias = NumberDiagnostics | ClassDiagnostics
 
@@ -54,11 +53,13 @@ def groups(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[Grou
 
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
     """Return the diagnostics of a line of history. Raises ``FormatError`` for others than this package writes."""
-    with reading("the diagnostics in an event", "restore the events of the job"):
+    try:
         return [
             NumberDiagnostics.from_json(each) if "points" in each else ClassDiagnostics.from_json(each)
             for each in stored
         ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"the diagnostics in an event cannot be read ({error!r}): restore the event") from error
 
 
 class DiagnosticsDisplay:

@@ -15,7 +15,7 @@ from partirvm.backends.process import peak_memory
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.data.layout import DataAttributes
-from partirvm.errors import ChangedDataError, ExistsError, FormatError, MissingDataError
+from partirvm.errors import ChangedDataError, ExistsError, FormatError, MissingDataError, PartirvmError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint, unpack
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
@@ -247,12 +247,12 @@ def test_a_spec_or_checkpoint_without_a_field(job):
         for field in part:
             for other in ({key: value for key, value in part.items() if key != field}, {**part, field: [[]]}):
                 forged = {**spec, name: other} if name else other
-                with suppress(FormatError):
+                with suppress(PartirvmError):
                     FitSpec.unpack(forged)
     for field in found["state"]:
         state = {key: value for key, value in found["state"].items() if key != field}
         for forged in ({**found, "state": state}, {**found, "state": {**state, field: [[]]}}):
-            with suppress(FormatError):
+            with suppress(PartirvmError):
                 unpack(forged, whole.problem, whole.options)
     for forged in ({**spec, "plan": []}, {name: value for name, value in spec.items() if name != "plan"}):
         with pytest.raises(FormatError, match="spec of the fit"):
