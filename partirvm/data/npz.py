@@ -120,7 +120,10 @@ class _Head:
 
 def _head(archive: zipfile.ZipFile, name: str) -> _Head:
     with archive.open(name) as file:
-        return _Head(*_read_head(file))
+        head = _Head(*_read_head(file))
+    if head.nbytes > archive.getinfo(name).file_size:
+        raise EOFError(f"the array {name.removesuffix('.npy')} ends too early")
+    return head
 
 
 def _read_head(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
