@@ -92,6 +92,7 @@ EXCEPTIONS = {
         "model.Model",
         "model.files.load_saved",
         "model.save_model",
+        "storage.schema.require",
         "storage.sealed.open_sealed",
         "storage.sealed.read_sealed",
         "storage.sealed.write_sealed",

@@ -165,6 +165,15 @@ class DataAttributes:
             lengths = {name: len(each) for name, each in attributes.hashes.items()}
             if lengths != dict.fromkeys(attributes.chunks, n_tiles):
                 raise ValueError("a checksum of a chunk is missing")
+            for moments, width in (
+                (attributes.moments.inputs, "n_features"),
+                (attributes.moments.targets, "n_targets"),
+            ):
+                sizes = {len(getattr(moments, name)) for name in ("mean", "square", "minimum", "maximum")}
+                if sizes != {getattr(attributes, width)}:
+                    raise ValueError(f"the moments have not {width} columns")
+            if len(attributes.columns.features) != attributes.n_features:
+                raise ValueError("the number of features differs from that of their names")
             return attributes
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise FormatError(

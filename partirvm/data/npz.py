@@ -18,6 +18,9 @@ from partirvm.data.tiled import default_names
 from partirvm.errors import DataError
 from partirvm.quoting import listed
 
+MOST_NAMES = 1 << 26
+"""Maximum number of bytes of the names of the columns."""
+
 
 class NpzReader:
     """A reader of an archive with ``X`` (N, d), ``y`` (N,), and optional ``weights`` (N,) and feature names ``columns``
@@ -37,7 +40,7 @@ class NpzReader:
         self.name, self._filesystem = path, filesystem
         with reading_file(path), open_binary(filesystem, path) as file, zipfile.ZipFile(file) as archive:
             heads = {name.removesuffix(".npy"): _head(archive, name) for name in archive.namelist()}
-            names = self._names(archive) if "columns" in heads else None
+            names = self._names(archive, heads["columns"]) if "columns" in heads else None
         self._heads = heads
         if "X" not in heads:
             raise DataError(f"{path}: there is no array X in the archive. Its arrays: {listed(sorted(heads))}.")
@@ -57,7 +60,9 @@ class NpzReader:
         self.columns = (*self.features, *self.targets, *others)
         self.weights = "weights" if "weights" in others else None
 
-    def _names(self, archive: zipfile.ZipFile) -> tuple[str, ...]:
+    def _names(self, archive: zipfile.ZipFile, head: _Head) -> tuple[str, ...]:
+        if head.nbytes > MOST_NAMES:
+            raise DataError(f"{self.name}: `columns` has {head.nbytes:,} bytes, names have at most {MOST_NAMES:,}.")
         with archive.open("columns.npy") as file:
             try:
                 names = npy.read_array(file, allow_pickle=False)
@@ -115,7 +120,10 @@ class _Head:
 
 def _head(archive: zipfile.ZipFile, name: str) -> _Head:
     with archive.open(name) as file:
-        return _Head(*_read_head(file))
+        head = _Head(*_read_head(file))
+    if head.nbytes > archive.getinfo(name).file_size:
+        raise EOFError(f"the array {name.removesuffix('.npy')} ends too early")
+    return head
 
 
 def _read_head(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

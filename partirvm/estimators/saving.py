@@ -19,7 +19,7 @@ from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
-from partirvm.jobs.codec import Codec
+from partirvm.jobs.codec import Codec, plain
 from partirvm.kernels import KERNELS, Several
 from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, Model
@@ -28,6 +28,7 @@ from partirvm.model.files import load_saved
 from partirvm.options.value import Value
 from partirvm.options.values import VALUES
 from partirvm.setup.parameters import check_parameters, portable
+from partirvm.storage.schema import require
 from partirvm.storage.sealed import open_sealed, read_sealed, write_sealed
 
 KIND = "partirvm-targets"
@@ -38,6 +39,9 @@ CODEC = Codec((*KERNELS.values(), Several, Termination))
 
 VALUE = "option value"
 """Key of a dict that represents an option value."""
+
+VALUE_OF = {"class": str, "parameters": {"kernel": Any, "basis": Any}, "requests": {"*": {}}}
+"""The schema of the content of a file."""
 
 CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}
 
@@ -219,11 +223,12 @@ def _made(saved: Any) -> Any:
 
 def _value(saved: dict[str, Any], location: str) -> Any:
     try:
-        arrays = [np.array(each["values"], dtype=each["dtype"]) for each in saved["arrays"]]
+        arrays = [np.array(each["values"], dtype=plain(each["dtype"])) for each in saved["arrays"]]
         found = CODEC.decode(saved["tree"], arrays)
+        require(found, VALUE_OF, location)
         parameters = {name: _made(each) for name, each in found["parameters"].items()}
         return {**found, "parameters": parameters}
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"{location}: the estimator cannot be read: {error}") from error
 
 

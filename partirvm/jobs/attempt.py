@@ -127,7 +127,7 @@ def carry_out(
         require_allowed(store, store.events(), allowed)
         take_over(store)
         with ending(store):
-            job_spec = store.spec()
+            job_spec = store.asked()
             fingerprint = latest(store.events(), job_spec["fingerprint"])
             restored = store.restore(lambda about: is_resumable(about, fingerprint["n_rows"]), allow_code=allowed.code)
             if restored is None and fingerprint is not job_spec["fingerprint"]:

@@ -47,7 +47,6 @@ from dataclasses import replace
 from typing import Any
 
 from partirvm.core.termination import Termination
-from partirvm.errors import FormatError
 from partirvm.jobs.driver import Checkpoint
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.kernels import kernel_from_spec
@@ -56,6 +55,7 @@ from partirvm.kernels.local_noise import LocalNoise
 from partirvm.kernels.registry import one_kernel
 from partirvm.likelihoods import AnyLikelihood
 from partirvm.likelihoods.packing import Packed, named, picked
+from partirvm.storage import reading
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import with_kernel
 from partirvm.strategies.rounds import Phase, RoundsState
@@ -98,12 +98,10 @@ def unpack(packed: Packed, problem: Problem, options: Options) -> Checkpoint:
 
     Raises ``FormatError`` if names or values do not match this fit.
     """
-    try:
+    with reading("the checkpoint of this fit", "restore it, or start the job again"):
         state = packed["state"]
         unpacked = _unpack_split_merge if state["kind"] == SPLIT_MERGE else _unpack_rounds
         return Checkpoint(unpacked(state, problem, options), packed["waiting"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"the checkpoint does not match this fit: {type(error).__name__}: {error}") from error
 
 
 def _pack_rounds(state: RoundsState) -> Packed:

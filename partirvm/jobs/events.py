@@ -25,6 +25,7 @@ from contextlib import suppress
 from typing import Any
 
 from partirvm.errors import CutShortError, FormatError, MissingDataError
+from partirvm.jobs.schema import EVENT
 from partirvm.storage.folder import Folder, listed_numbers, numbered, numbers, read_json, storing, to_json
 from partirvm.storage.lease import Lease, claims, ends, limits, valid
 
@@ -73,7 +74,7 @@ class EventLog:
         self._require_end(found[-1][0] if found else 0, held)
         marks, tokens = (
             limits(self._folder, self.series, held),
-            {epoch: claim["token"] for epoch, claim in held.items()},
+            {epoch: claim.get("token") for epoch, claim in held.items()},
         )
         events = [(number, event) for number, event in found if valid(event["epoch"], (0, number), marks)]
         if any(event["epoch"] == 0 for _, event in events):
@@ -112,7 +113,7 @@ class EventLog:
         marks = limits(self._folder, self.series)
         for number in reversed(listed_numbers(self._folder, self.series)):
             with suppress(MissingDataError, FormatError):
-                event = read_json(self._folder, self._name(number))
+                event = read_json(self._folder, self._name(number), EVENT)
                 if what in event and valid(event["epoch"], (0, number), marks):
                     return str(event[what])
         return ""
@@ -124,7 +125,7 @@ class EventLog:
         return 0, max([0, *self._numbers(), *ends(self._folder, self.series, claims(self._folder))])
 
     def _token(self) -> str:
-        return str(read_json(self._folder, self._spec)["token"])
+        return str(read_json(self._folder, self._spec, {"token": str})["token"])
 
     def _create(self, event: Event) -> int:
         skips: list[int] = []
@@ -167,7 +168,7 @@ class EventLog:
         Raises ``FormatError`` for a damaged object and ``MissingDataError`` for a missing one.
         """
         try:
-            return read_json(self._folder, self._name(number))
+            return read_json(self._folder, self._name(number), EVENT)
         except CutShortError:
             return None
 

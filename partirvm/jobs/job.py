@@ -18,11 +18,13 @@ from partirvm.jobs.attempt import carry_out
 from partirvm.jobs.ending import take_over
 from partirvm.jobs.places import Allowed, Place, Places, absolute, changes, places_of
 from partirvm.jobs.resume import check_changes, requeue, requeue_grown
+from partirvm.jobs.schema import OWN
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel, ClassModel
 from partirvm.quoting import html_table
 from partirvm.setup.relevance import basis_functions_json, directions_json, relevances
+from partirvm.storage.schema import require
 
 POLL_SECONDS = 0.5
 """Seconds between two polls of a waiting caller."""
@@ -89,8 +91,8 @@ class Job:
     """A handle on a job's folder. It holds no state: every answer is read from the folder."""
 
     def __init__(self, location: str, *, storage_options: dict[str, Any] | None = None) -> None:
-        self.location = location.rstrip("/")
-        self.store = JobStore(self.location, storage_options=storage_options)
+        self.store = JobStore(location, storage_options=storage_options)
+        self.location = self.store.location
         self._runner: _Runner | None = None
 
     def __repr__(self) -> str:
@@ -108,15 +110,21 @@ class Job:
         return report_of(self)
 
     def state(self) -> JobState:
-        """Return the state of the job, with its plan and history."""
-        return self.store.state()
+        """Return the state of the job, with its plan and history.
+
+        Raises ``FormatError`` if an event lacks a field that readers use.
+        """
+        state = self.store.state()
+        for event in (*state.history, *filter(None, [state.plan])):
+            require(event, OWN[event["event"]], f"{self.location}: the event {event['event']!r}")
+        return state
 
     def status(self) -> Status:
         """Return the status: queued, running, aborting, aborted, failed, interrupted, done or cancelled.
 
         Its ``advice`` is a sentence for the user.
         """
-        status = self.state().status
+        status = self.store.state().status
         assert status is not None
         return status
 
@@ -156,7 +164,7 @@ class Job:
 
     def asked(self) -> dict[str, Any]:
         """Return the request as JSON: the parameters with the changes of all resumes, and ``validation``."""
-        spec, events = self.store.spec(), self.store.events()
+        spec, events = self.store.asked(), self.store.events()
         return {**spec["parameters"], **changes(events), "validation": places_of(events, spec)[1]}
 
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:

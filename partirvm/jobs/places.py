@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
 from partirvm.backends.tasks import package_versions
 from partirvm.data import ZarrSource
 from partirvm.data.appending import has_grown
 from partirvm.data.source import Fingerprint
-from partirvm.errors import ChangedDataError, MissingDataError, PartirvmWarning, UsageError
+from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmWarning, UsageError
 from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
+from partirvm.quoting import listed
 from partirvm.setup.parameters import portable
 from partirvm.storage.address import require_address, store_of
 
@@ -52,7 +53,13 @@ def specification(
 
 def current_request(spec: dict[str, Any], state_changes: dict[str, Any]) -> Request:
     """Return the parameters of the spec with the changes made by resumes and updates."""
-    return Request(**{**spec["parameters"], **state_changes})
+    asked = {**spec["parameters"], **state_changes}
+    unknown = sorted(asked.keys() - {each.name for each in fields(Request)})
+    if unknown:
+        raise FormatError(
+            f"the job asks for options that this version does not know: {listed(unknown)}: start it again"
+        )
+    return Request(**asked)
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ NOTHING_ALLOWED = Allowed()
 
 def require_allowed(store: JobStore, events: list[dict[str, Any]], allowed: Allowed) -> None:
     """Raise ``UsageError`` if a job names code, or DATA in another store than its own, that are not allowed."""
-    spec = store.spec()
+    spec = store.asked()
     for place in filter(None, places_of(events, spec)):
         require_address(place)
         if place.rstrip("/") in allowed.data or store_of(place) == store_of(store.location):

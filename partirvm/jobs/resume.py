@@ -24,6 +24,7 @@ from partirvm.jobs.places import (
     same_sources,
     sources,
 )
+from partirvm.jobs.schema import POINTER
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.jobs.update import require_growable
@@ -31,6 +32,7 @@ from partirvm.options import Request
 from partirvm.setup.growth import in_order
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.storage.schema import require
 from partirvm.strategies.effort import LEAST_GAIN
 from partirvm.strategies.incremental import Incremental
 
@@ -64,7 +66,7 @@ def requeue(location: str, cluster: str, changed: dict[str, Any], moved: dict[st
     store = JobStore(location)
     lease = store.acquire()
     try:
-        events, spec = store.events(), store.spec()
+        events, spec = store.events(), store.asked()
         require_allowed(store, [*events, moved], allowed)
         before = current_request(spec, changes(events))
         after = check_parameters(current_request(spec, {**changes(events), **changed}))
@@ -91,7 +93,7 @@ def requeue_grown(
     store = JobStore(location)
     lease = store.acquire()
     try:
-        events, spec = store.events(), store.spec()
+        events, spec = store.events(), store.asked()
         require_allowed(store, [*events, moved], allowed)
         if fold(events).status is Status.CANCELLED:
             raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
@@ -103,6 +105,7 @@ def requeue_grown(
         packed: Any = None
         spec_now = None
         if restored is not None and stored is not None:
+            require(restored.about, POINTER, f"{location}: the pointer of a checkpoint")
             packed, spec_now = restored.value, FitSpec.unpack(stored).of_rows(int(restored.about["rows"]))
         grows = require_growable(location, packed, spec_now)
         request = current_request(spec, changes(events))
@@ -133,9 +136,10 @@ def _check_resumable(location: str, state: JobState, before: Request, after: Req
         raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
     if state.status is not Status.DONE:
         return
-    reason = Termination(state.reason)
-    if reason not in ENDED_BY:
-        raise DoneError(f"{location} is done, and a resume would change nothing: {reason.advice}")
+    reason = next((each for each in Termination if each.value == state.reason), None)
+    if reason is None or reason not in ENDED_BY:
+        advice = state.reason if reason is None else reason.advice
+        raise DoneError(f"{location} is done, and a resume would change nothing: {advice}")
     option = ENDED_BY[reason]
     was, is_now = getattr(before, option), getattr(after, option)
     if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:

@@ -13,9 +13,9 @@
     JOB/spec-000005-000005.json       the request of a job that overwrites another one, and JOB/run-000005/, the folder
                                       of its events, models, … (jobs.overwriting)
 
-The folder may be any path or URL that fsspec supports. A process killed at any moment leaves every finished event, the
-last finished model and the last finished checkpoint. With a lease (``acquire``) only one process writes at a time. A
-process that lost its lease may still write, but readers ignore these objects.
+The folder may be any path or URL that ``storage.address`` allows. A process killed at any moment leaves every finished
+event, the last finished model and the last finished checkpoint. With a lease (``acquire``) only one process writes at a
+time. A process that lost its lease may still write, but readers ignore these objects.
 """
 
 from __future__ import annotations
@@ -42,14 +42,17 @@ from partirvm.errors import (
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.events import EventLog
 from partirvm.jobs.overwriting import SERIES, SpecName, has_spec, remove_others, spec_names
+from partirvm.jobs.schema import SPEC
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
+from partirvm.storage.address import require_address
 from partirvm.storage.folder import Folder, read_json, to_json
 from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, Watch, acquire, epochs, holder
 from partirvm.storage.local_folder import LocalFolder
 from partirvm.storage.process_identity import Process
+from partirvm.storage.schema import require
 from partirvm.storage.sealed import require_format
 from partirvm.storage.snapshots import Snapshots
 
@@ -82,6 +85,7 @@ class JobStore:
     """Reads and writes the folder of one job. ``lease`` is the lease of this process, or None without a lease."""
 
     def __init__(self, location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None) -> None:
+        require_address(os.fspath(location), storage_options)
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
         self._storage_options = storage_options
@@ -163,6 +167,12 @@ class JobStore:
             raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
         require_format(spec.get("format"), FORMAT, self.location, "job", "start it again")
         spec.pop("token", None)
+        return spec
+
+    def asked(self) -> dict[str, Any]:
+        """Return ``spec``. Raises ``FormatError`` if a field that a fit needs is missing or of another type."""
+        spec = self.spec()
+        require(spec, SPEC, f"{self.location}/{self._job.name}")
         return spec
 
     def _find(self) -> _Objects:

@@ -7,7 +7,9 @@ from typing import Any
 
 from partirvm.errors import UsageError
 from partirvm.jobs.checkpoint import SPLIT_MERGE
+from partirvm.jobs.schema import POINTER
 from partirvm.setup.spec import FitSpec
+from partirvm.storage.schema import require
 from partirvm.strategies.appended import grown
 from partirvm.strategies.rounds import RoundsState
 
@@ -32,9 +34,10 @@ def require_growable(location: str, packed: Any, spec: FitSpec | None) -> FitSpe
 def is_resumable(about: dict[str, Any], n_rows: int) -> bool:
     """Return True if a run over ``n_rows`` rows can resume from a checkpoint with the pointer data ``about``.
 
-    A run resumes from a final checkpoint only if there are new rows.
+    A run resumes from a final checkpoint only if there are new rows. Raises ``FormatError`` for other pointer data.
     """
-    return not (about.get("final") and about["rows"] >= n_rows)
+    require(about, POINTER, "the pointer of a checkpoint")
+    return not (about["final"] and about["rows"] >= n_rows)
 
 
 def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:

@@ -149,8 +149,10 @@ def load_saved(
     if not allow_code:
         require_no_code((about["kernel"], about["basis"], about.get("noise")), location)
     try:
-        return _model(about, arrays), about["estimator"]
-    except (KeyError, TypeError, ValueError) as error:
+        model = _model(about, arrays)
+        _require_shapes(model)
+        return model, about["estimator"]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"{location}: the model cannot be read: {error}") from error
 
 
@@ -195,6 +197,29 @@ def _model(about: dict[str, Any], arrays: dict[str, Any]) -> Saved:
         known_alpha=tuple(about["known_alpha"]),
         **common,
     )
+
+
+def _require_shapes(model: Saved) -> None:
+    """Raise ``ValueError`` if the arrays do not belong together."""
+    design, scaling = model.design, model.design.scaling
+    (m, d), M, T = design.centres.shape, design.n_columns, scaling.t_scale.shape
+    square = (*model.mean.shape[:0:-1], M, M)
+    found = {
+        "labels": (design.labels.shape, (m,)),
+        "x_shift": (scaling.x_shift.shape, (d,)),
+        "x_scale": (scaling.x_scale.shape, (d,)),
+        "t_shift": (scaling.t_shift.shape, T),
+        "mean": (model.mean.shape[:1], (M,)),
+        "root": (model.root.shape, square),
+        "alpha": (model.alpha.shape[:1], (M,)),
+    }
+    if design.noise is not None:
+        k = len(design.noise.centres)
+        found["noise_centres"] = (design.noise.centres.shape, (k, d))
+        found["noise_weights"] = (design.noise.weights.shape, (k,))
+    for name, (shape, right) in found.items():
+        if shape != right:
+            raise ValueError(f"the array {name!r} has shape {shape} in place of {right}")
 
 
 def _noise(about: dict[str, Any] | None, arrays: dict[str, Any]) -> LocalNoise | None:

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.errors import ExistsError, UsageError
+from partirvm.errors import ExistsError, MissingDataError, UsageError
 from partirvm.model import label_array
 from partirvm.storage import storing
 from partirvm.storage.destination import Destination, destination
 from partirvm.storage.local_folder import remove
+from partirvm.storage.sealed import open_sealed
 
 KIND = "partirvm-prediction"
 """The attribute ``kind`` of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
@@ -103,11 +104,9 @@ def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool =
 
 
 def _holds_predictions(place: Destination) -> bool:
-    import zarr
-
     try:
-        return zarr.open_group(place.absolute, mode="r").attrs.get("kind") == KIND
-    except (OSError, KeyError, ValueError):
+        return bool(open_sealed(place.absolute, "prediction")[1].get("kind") == KIND)
+    except MissingDataError:
         return False
 
 
@@ -124,7 +123,7 @@ def array_name(column: str) -> str:
 def _zarr(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write]:
     import zarr
 
-    group = zarr.open_group(str(path), mode="w")
+    group = zarr.open_group(str(path), mode="w", zarr_format=3)
     chunks = (min(CHUNK_ROWS, n_rows),)
     fills = {"f": np.nan, "i": 0, "b": False}
     arrays = [

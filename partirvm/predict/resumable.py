@@ -136,17 +136,13 @@ class Partial:
         return f"{self.n_whole:,} of {self.n_tiles:,} tiles"
 
     def _open(self, name: str, identity: dict[str, Any]) -> None:
+        """Open the array of tiles. Its metadata are written anew, because those in the folder may choose any codec."""
         import zarr
         from zarr.codecs import Crc32cCodec
 
-        place = self._folder.place(name)
-        with suppress(OSError, KeyError, ValueError):
-            self._array = zarr.open_array(place, mode="r+")
-            if dict(self._array.attrs) == identity:
-                return
-        self._folder.remove(name)
+        self._folder.remove(f"{name}/zarr.json")
         self._array = zarr.create_array(
-            place,
+            self._folder.place(name),
             shape=(
                 self.n_tiles * (self._tile_rows + 1),
                 self.width,
@@ -156,6 +152,7 @@ class Partial:
             compressors=[Crc32cCodec()],
             fill_value=np.nan,
             attributes=identity,
+            zarr_format=3,
             config={"write_empty_chunks": True},
         )
 

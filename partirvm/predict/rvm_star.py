@@ -48,7 +48,7 @@ MAX_ROWS = 16 * EXTRA_COLUMNS
 
 def training_source(store: JobStore, data: str) -> ZarrSource:
     """Open ``data``, which must equal the DATA of a job's fit. Raises ``ChangedDataError`` for other data."""
-    source, spec = ZarrSource(data), store.spec()
+    source, spec = ZarrSource(data), store.asked()
     what = difference(source, latest(store.events(), spec["fingerprint"]))
     if what is not None:
         raise ChangedDataError(
@@ -197,7 +197,7 @@ def augmenting_of(
     if not isinstance(model, Model):
         raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
     events = store.events()
-    limit = current_request(store.spec(), changes(events)).memory_limit
+    limit = current_request(store.asked(), changes(events)).memory_limit
     grown = any("fingerprint" in event for event in events)
     return Augmenting.of(model, training, executor, source.tile_rows, limit, grown=grown)
 

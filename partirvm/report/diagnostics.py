@@ -10,7 +10,7 @@ import numpy as np
 
 from partirvm.core.diagnostics import MOST_TARGETS, ClassDiagnostics, NumberDiagnostics
 from partirvm.core.scores import ClassScores
-from partirvm.errors import DataError, UsageError
+from partirvm.errors import DataError, FormatError, UsageError
 from partirvm.report.class_panels import class_panels
 from partirvm.report.largest_errors import class_errors, number_errors
 from partirvm.report.number_panels import number_panels
@@ -52,10 +52,14 @@ def groups(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[Grou
 
 
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
-    """Return the diagnostics of a line of history."""
-    return [
-        NumberDiagnostics.from_json(each) if "points" in each else ClassDiagnostics.from_json(each) for each in stored
-    ]
+    """Return the diagnostics of a line of history. Raises ``FormatError`` for others than this package writes."""
+    try:
+        return [
+            NumberDiagnostics.from_json(each) if "points" in each else ClassDiagnostics.from_json(each)
+            for each in stored
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"the diagnostics in an event cannot be read ({error!r}): restore the event") from error
 
 
 class DiagnosticsDisplay:

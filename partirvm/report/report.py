@@ -58,7 +58,7 @@ def report_of(job: Any) -> Report:
 
 
 def _facts(job: Any) -> JobFacts:
-    state, progress, spec = job.state(), job.progress(), job.store.spec()
+    state, progress, spec = job.state(), job.progress(), job.store.asked()
     parameters = job.asked()
     validation = parameters.pop("validation")
     damaged: list[str] = []

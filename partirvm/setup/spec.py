@@ -30,6 +30,7 @@ from partirvm.setup.basis import checked_basis
 from partirvm.setup.kernel import checked_kernel
 from partirvm.setup.parameters import portable
 from partirvm.setup.rates import measure_disk
+from partirvm.storage import reading
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
@@ -113,15 +114,16 @@ class FitSpec:
 
     @classmethod
     def unpack(cls, packed: dict[str, Any]) -> FitSpec:
-        """Make the spec from the result of ``pack``."""
-        own = {
-            "request": _unpack_request(packed["request"]),
-            "problem": _unpack_problem(packed["problem"]),
-            "options": Options(**packed["options"]),
-            "plan": _unpack_plan(packed["plan"]),
-            "before": None if packed["before"] is None else cls.unpack(packed["before"]),
-        }
-        return cls(**{**packed, **own})
+        """Make the spec from the result of ``pack``. Raises ``FormatError`` for other fields or types."""
+        with reading("the spec of the fit", "restore the folder specs/ of the job, or start it again"):
+            own = {
+                "request": _unpack_request(packed["request"]),
+                "problem": _unpack_problem(packed["problem"]),
+                "options": Options(**packed["options"]),
+                "plan": _unpack_plan(packed["plan"]),
+                "before": None if packed["before"] is None else cls.unpack(packed["before"]),
+            }
+            return cls(**{**packed, **own})
 
 
 def planned(

@@ -1,4 +1,4 @@
-"""A folder of small objects, on this machine or on any fsspec file system.
+"""A folder of small objects, on this machine or on a file system of fsspec.
 
 Every object is written in one step. ``write`` replaces an object; ``create`` fails if the object exists. If a process
 is killed during a call, the previous state remains. On a local disk each object is also flushed before the call
@@ -30,6 +30,7 @@ from partirvm.errors import (
     UsageError,
 )
 from partirvm.storage.address import require_address
+from partirvm.storage.schema import ANY, Schema, require
 
 REASONS = {
     errno.ENOSPC: "the disk is full",
@@ -37,6 +38,9 @@ REASONS = {
     errno.EROFS: "it is read-only",
     errno.EFBIG: "a file would exceed the largest size allowed",
 }
+
+HEAD = 1 << 26
+"""Maximum number of bytes of JSON."""
 
 CLIENTS = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "gcsfs"}
 """Packages with error classes of their own that fsspec does not convert."""
@@ -103,16 +107,17 @@ class Folder(Protocol):
         ...
 
 
-def read_json(folder: Folder, name: str) -> dict[str, Any]:
-    """Read and verify a JSON object that was written by ``to_json`` for this name.
+def read_json(folder: Folder, name: str, schema: Schema = ANY) -> dict[str, Any]:
+    """Read and verify a JSON object of this schema that was written by ``to_json`` for this name.
 
     Raises ``MissingDataError`` if the object does not exist, ``CutShortError`` if a killed writer left only its
-    beginning, and ``FormatError`` if the object is damaged in another way or was written for another name.
+    beginning, and ``FormatError`` if the object is damaged in another way, was written for another name, or has not the
+    schema. Of an object that is too large only the first ``HEAD`` bytes are read.
     """
     place = f"{folder.location}/{name}"
     try:
         with reading(place):
-            data = folder.read(name)
+            data = folder.read(name, HEAD)
     except MissingDataError as error:
         raise MissingDataError(f"{folder.location}: {name} is missing") from error
     try:
@@ -127,6 +132,7 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
         raise FormatError(f"{place}: damaged, its content does not match its checksum: restore the file")
     if (own := value.pop("object", None)) != name:
         raise FormatError(f"{place}: this file was moved or copied from {own}: restore or remove it")
+    require(value, schema, place)
     return cast(dict[str, Any], value)
 
 

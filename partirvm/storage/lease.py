@@ -44,6 +44,7 @@ from typing import Any, TypeAlias
 from partirvm.errors import CutShortError, FormatError, LeaseError, LeaseLostError, MissingDataError, PartirvmWarning
 from partirvm.storage.folder import Folder, numbered, numbers, read_json, storing, to_json
 from partirvm.storage.process_identity import Process
+from partirvm.storage.schema import TIME
 
 BEAT = 3.0
 """Seconds between two heartbeats."""
@@ -64,6 +65,9 @@ class Timing:
     beat: float = BEAT
     expiry: float = EXPIRY
 
+
+CLAIM = {"time": TIME, "token?": str, "host": str, "pid": int, "began": str, "space": str, "marks": {"*": [int]}}
+"""The schema of a claim."""
 
 TIMING = Timing()
 """The default times of a lease; only tests use other times."""
@@ -149,7 +153,7 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
             return None
         epoch = found[-1]
     try:
-        claim = read_json(folder, _name(epoch))
+        claim = read_json(folder, _name(epoch), CLAIM)
     except CutShortError:
         return Holder(epoch, Process("unknown", 0, "", ""), 0.0, {}, 0, 0.0, over=True)
     except MissingDataError:
@@ -159,14 +163,14 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
     over = folder.exists(_name(epoch, ".over"))
     beat, last_beat = 0, float(claim["time"])
     with suppress(MissingDataError, FormatError):
-        last = read_json(folder, _name(epoch, ".beat"))
+        last = read_json(folder, _name(epoch, ".beat"), {"beat": int, "time": TIME})
         beat, last_beat = int(last["beat"]), float(last["time"])
     return Holder(epoch, Process.from_json(claim), float(claim["time"]), dict(claim["marks"]), beat, last_beat, over)
 
 
 def token_of(folder: Folder, epoch: int) -> str:
     """Return the token of the claim of an epoch; "" for epoch 0, which is that of writers without a lease."""
-    return str(read_json(folder, _name(epoch))["token"]) if epoch else ""
+    return str(read_json(folder, _name(epoch), {"token": str})["token"]) if epoch else ""
 
 
 def claims(folder: Folder) -> dict[int, dict[str, Any]]:
@@ -174,7 +178,7 @@ def claims(folder: Folder) -> dict[int, dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     for epoch in epochs(folder):
         try:
-            found[epoch] = read_json(folder, _name(epoch))
+            found[epoch] = read_json(folder, _name(epoch), CLAIM)
         except CutShortError:
             continue
         except MissingDataError:

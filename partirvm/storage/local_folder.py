@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -80,8 +81,11 @@ class LocalFolder:
         while True:
             left -= 1
             try:
-                with self._path(name).open("rb") as file:
-                    size = os.fstat(file.fileno()).st_size  # read() would allocate all that it is allowed to read
+                with open(self._path(name), "rb", opener=_open_at_once) as file:
+                    about = os.fstat(file.fileno())
+                    if not stat.S_ISREG(about.st_mode):
+                        raise OSError(errno.EINVAL, "not a regular file", str(self._path(name)))
+                    size = about.st_size  # read() would allocate all that it is allowed to read
                     return file.read(size if most is None else min(size, most))
             except NotADirectoryError as error:
                 raise FileNotFoundError(errno.ENOENT, "no such file", str(self._path(name))) from error
@@ -177,6 +181,11 @@ class LocalFolder:
 
     def _path(self, name: str) -> Path:
         return self._root / name if name else self._root
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for a writer: a pipe among the files of somebody else has none."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _write(path: Path, data: bytes, mode: str) -> None:

@@ -27,21 +27,19 @@ from numpy.typing import NDArray
 from partirvm.errors import ExistsError, FormatError, MissingDataError, NewerFormatError
 from partirvm.storage.address import require_address
 from partirvm.storage.chunks import chunk_name, read_raw
-from partirvm.storage.folder import Folder, digest, reading, storing
+from partirvm.storage.folder import HEAD, Folder, digest, reading, storing
 from partirvm.storage.opening import open_folder
+from partirvm.storage.schema import require
 
 Array = NDArray[Any]
 
 CHUNK = 1 << 23
 """Maximum number of bytes of a chunk."""
 
-HEAD = 1 << 25
-"""Maximum number of bytes of the JSON of a group."""
-
 OBJECTS = 1 << 26
-"""Maximum number of bytes of the Python objects of this JSON, as ``objects_of`` bounds them. A process that reads two
-copies of them, one to compare digests, stays below 256 MiB. 200 million rows of 100 features have 586,000 checksums,
-which take 60 MB.
+"""Maximum number of bytes of the Python objects of the JSON of a group, as ``objects_of`` bounds them. A process that
+reads two copies of them, one to compare digests, stays below 256 MiB. 200 million rows of 100 features have 586,000
+checksums, which take 60 MB.
 """
 
 OBJECT = 64
@@ -107,6 +105,7 @@ def read_sealed(
         raise MissingDataError(
             f"{location}: this is not the {what} that was saved here: restore the folder, or make the {what} again"
         )
+    require(attributes, {"arrays": {"*": {"dtype": str, "shape": [int], "hash": str}}}, f"{location}: the {what}")
     stated: dict[str, dict[str, Any]] = attributes.pop("arrays")
     return attributes, {
         name: _read(folder, name, each, f"{location}: array {name!r} of the {what}") for name, each in stated.items()

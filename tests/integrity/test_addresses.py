@@ -1,7 +1,10 @@
 """Addresses choose no code and no host on their own: every verb opens only the protocols of the list, and no chains.
 
 A protocol of fsspec is a class that is imported from this machine, and may read any file, host or template. The tests
-register a protocol whose module leaves a trace when it is imported.
+register a protocol whose module leaves a trace when it is imported. The default run takes a part of the cases,
+the rest is
+
+    python -m pytest -m slow tests/integrity/test_addresses.py
 """
 
 from __future__ import annotations
@@ -70,6 +73,8 @@ ADDRESSES = [
     "C://{}",
     "unknown://{}",
     "file%3A//{}://x",
+    "reference://",
+    "canary:///",
 ]
 
 VERBS = [
@@ -106,6 +111,11 @@ VERBS = [
 ]
 
 
+def some(cases, step):
+    """The cases as parameters; only every ``step``-th one belongs to the default run."""
+    return [pytest.param(case, marks=[] if k % step == 0 else pytest.mark.slow) for k, case in enumerate(cases)]
+
+
 @pytest.fixture(scope="module")
 def canary(tmp_path_factory):
     """The file that appears when the protocol ``canary`` is opened."""
@@ -130,7 +140,7 @@ def made(tmp_path_factory):
     return {"table": str(folder / "t.npz"), "data": data, "job": job, "out": str(folder / "out")}
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", some(VERBS, 6))
 def test_a_verb_refuses(verb, made, canary, capsys):
     """A protocol beyond the list and a chain, at every place where a command takes an address."""
     before = open_job(made["job"]).state()
@@ -147,7 +157,7 @@ def test_a_verb_refuses(verb, made, canary, capsys):
     assert open_job(made["job"]).state() == before
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("address", some(ADDRESSES, 3))
 def test_an_address_is_refused(address, made, canary):
     """Wherever Python takes an address."""
     place = address.format(*[made["data"]] * 2)
@@ -184,6 +194,7 @@ def test_plain_paths_and_listed_protocols(made, tmp_path):
     assert ZarrSource("memory://listed/d.zarr").n_rows == 120
 
 
+@pytest.mark.slow
 def test_a_protocol_that_is_named_is_opened(made, canary, tmp_path):
     """By the option of the command line and by the function, in the process that names it."""
     code = f"""
@@ -208,39 +219,64 @@ print(partirvm.ingest(f"canary://{{table}}", out, overwrite=True).n_rows)
 def lie(job, name, **told):
     """Change an object of a job, with a valid checksum."""
     folder = LocalFolder(str(job), job)
-    folder.write(name, to_json({**read_json(folder, name), **told}))
+    folder.write(name, to_json(name, {**read_json(folder, name), **told}))
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.OverconfidenceWarning")
-@pytest.mark.parametrize("place", ["data", "validation"])
-@pytest.mark.parametrize("where", ["spec.json", "events"])
-def test_a_job_that_names_another_store(where, place, made, tmp_path, capsys):
-    """Resume and update name the address and the option; then they open it. What the user gives needs no option."""
+@pytest.fixture(params=[(where, place) for where in ("spec.json", "events") for place in ("data", "validation")])
+def elsewhere(request, made, tmp_path):
+    """A job whose spec, or last event, names DATA of another store; and their address."""
+    where, place = request.param
     job, elsewhere = tmp_path / "job", f"memory://{where}{place}/d.zarr"
     shutil.copytree(made["job"], job)
     ingest(made["table"], elsewhere, tile_rows=64)
     name = where if where == "spec.json" else f"events/{sorted(path.name for path in (job / where).iterdir())[-1]}"
     lie(job, name, **{place: elsewhere})
+    return job, place, elsewhere
+
+
+def test_a_job_that_names_another_store(elsewhere, capsys):
+    """Resume and update name the address and the option."""
+    job, _, address = elsewhere
     before = open_job(job).state()
     for verb in (["resume", str(job), "--max-rounds=2"], ["update", str(job)]):
         assert main([*verb, "--quiet"]) == 2
         said = capsys.readouterr().err
-        assert elsewhere in said
-        assert f"--allow-data {elsewhere}" in said
-        with pytest.raises(UsageError, match=f"--allow-data {elsewhere}"):
-            open_job(job).resume(max_rounds=2, allow_data="memory://other")
+        assert address in said
+        assert f"--allow-data {address}" in said
+    with pytest.raises(UsageError, match=f"--allow-data {address}"):
+        open_job(job).resume(max_rounds=2, allow_data="memory://other")
     assert open_job(job).state() == before
-    assert main(["resume", str(job), "--max-rounds=2", "--quiet", "--allow-data", elsewhere]) == 0
-    capsys.readouterr()
-    moved = open_job(job).resume(max_rounds=3, **{place: elsewhere})
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::partirvm.errors.OverconfidenceWarning")
+def test_a_store_that_is_allowed(elsewhere):
+    """Then it is opened. What the user gives needs no option, until the next resume."""
+    job, place, address = elsewhere
+    assert main(["resume", str(job), "--max-rounds=2", "--quiet", "--allow-data", address]) == 0
+    moved = open_job(job).resume(max_rounds=3, **{place: address})
     assert str(moved.wait(60)) == "done", moved.state().reason
-    with pytest.raises(UsageError, match=f"--allow-data {elsewhere}"):
+    with pytest.raises(UsageError, match=f"--allow-data {address}"):
         open_job(job).resume(max_rounds=4)
-    again = open_job(job).resume(max_rounds=4, allow_data=[elsewhere])
+    again = open_job(job).resume(max_rounds=4, allow_data=[address])
     assert str(again.wait(60)) == "done", again.state().reason
 
 
-@pytest.mark.parametrize("address", [address for address in ADDRESSES if "::" in address or "canary" in address])
+def test_an_attempt_checks_again(made, tmp_path):
+    """What was queued may have been changed since: the attempt names the option, and the job stays as it was."""
+    job, elsewhere = tmp_path / "job", "memory://attempt/d.zarr"
+    shutil.copytree(made["job"], job)
+    ingest(made["table"], elsewhere, tile_rows=64)
+    attempt = open_job(job).requeue(max_rounds=2).attempt
+    lie(job, "spec.json", data=elsewhere)
+    before = open_job(job).state()
+    with pytest.raises(UsageError, match=f"--allow-data {elsewhere}"):
+        jobs.carry_out(str(job), attempt=attempt)
+    assert open_job(job).state() == before
+    assert jobs.carry_out(str(job), attempt=attempt, allowed=jobs.Allowed.of(False, elsewhere)) is not None
+
+
+@pytest.mark.parametrize("address", some([each for each in ADDRESSES if "::" in each or "canary" in each], 9))
 def test_a_job_that_names_a_hostile_address(address, made, canary, tmp_path):
     """The option does not open it: the protocol is refused all the same."""
     job, place = tmp_path / "job", address.format(*[made["data"]] * 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +15,15 @@ from partirvm.backends.process import peak_memory
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.data.layout import DataAttributes
-from partirvm.errors import ChangedDataError, FormatError, MissingDataError
-from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
+from partirvm.errors import ChangedDataError, ExistsError, FormatError, MissingDataError, PartirvmError
+from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint, unpack
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
+from partirvm.predict.output import check_output
+from partirvm.predict.resumable import partial_prediction
+from partirvm.setup.spec import FitSpec
 from partirvm.storage import sealed
+from partirvm.storage.destination import destination
 from partirvm.storage.folder import digest
 
 ASKED = Request(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=2, seed=1)
@@ -193,3 +198,62 @@ def test_an_update_does_not_begin_anew(data, job):
         path.unlink()
     with pytest.raises(MissingDataError, match="the checkpoint from which the update continues is missing"):
         jobs.carry_out(str(job), attempt=attempt, patience=0.0)
+
+
+def test_an_output_of_another_zarr_format_is_not_opened(tmp_path):
+    """Format 2 has codecs that run code, and its metadata are no predictions: it is neither read nor replaced."""
+    output = tmp_path / "p.zarr"
+    output.mkdir()
+    (output / ".zgroup").write_text(json.dumps({"zarr_format": 2}))
+    (output / ".zattrs").write_text(json.dumps({"kind": "partirvm-prediction"}))
+    with pytest.raises(ExistsError, match="does not contain predictions"):
+        check_output(str(output), overwrite=True)
+
+
+def test_no_metadata_of_stored_tiles_are_believed(tmp_path):
+    """Those of an interrupted prediction may be anything: they are written anew, and the tiles are kept."""
+    output = destination(str(tmp_path / "p.csv"))
+    identity = {"n_rows": 90, "tile_rows": 30, "columns": ["mean"]}
+
+    def interrupted():
+        with partial_prediction(output, identity, print) as partial:
+            missing = partial.missing
+            for number in missing:
+                partial.keep(number, np.full((30, partial.width), float(number)))
+            raise KeyboardInterrupt
+        return missing
+
+    for change in (
+        lambda about: about["shape"].__setitem__(0, 10**15),
+        lambda about: about["chunk_grid"]["configuration"]["chunk_shape"].__setitem__(0, 10**15),
+        lambda about: about.update(codecs=[{"name": "os:system"}]),
+        lambda about: about.clear(),
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        (about,) = tmp_path.glob(".p.csv.partial/tiles-*/zarr.json")
+        edit(about, change)
+        with partial_prediction(output, identity, print) as partial:
+            assert partial.missing == ()
+            np.testing.assert_array_equal(partial.tile(1), np.full((30, 3), 1.0))
+
+
+def test_a_spec_or_checkpoint_without_a_field(job):
+    """Its seal agrees: every field in turn is missing, or a list."""
+    stored = JobStore(job)
+    spec, found = stored.decided(), stored.restore().value
+    whole = FitSpec.unpack(spec)
+    for name, part in [("", spec), *((name, value) for name, value in spec.items() if name in ("plan", "problem"))]:
+        for field in part:
+            for other in ({key: value for key, value in part.items() if key != field}, {**part, field: [[]]}):
+                forged = {**spec, name: other} if name else other
+                with suppress(PartirvmError):
+                    FitSpec.unpack(forged)
+    for field in found["state"]:
+        state = {key: value for key, value in found["state"].items() if key != field}
+        for forged in ({**found, "state": state}, {**found, "state": {**state, field: [[]]}}):
+            with suppress(PartirvmError):
+                unpack(forged, whole.problem, whole.options)
+    for forged in ({**spec, "plan": []}, {name: value for name, value in spec.items() if name != "plan"}):
+        with pytest.raises(FormatError, match="spec of the fit"):
+            FitSpec.unpack(forged)

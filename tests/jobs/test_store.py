@@ -418,9 +418,9 @@ def test_a_model_is_found_by_the_last_events_alone(tmp_path, monkeypatch):
     store.record({"event": "done"})
     read: list[str] = []
 
-    def counted(folder, name):
+    def counted(folder, name, *schema):
         read.append(name)
-        return read_json(folder, name)
+        return read_json(folder, name, *schema)
 
     monkeypatch.setattr(events, "read_json", counted)
     for job in (JobStore(store.location), Job(store.location)):

@@ -314,13 +314,15 @@ def test_a_damaged_tile_is_predicted_again(folder, tmp_path, damage):
     assert content(out) == content(folder / "whole.csv")
 
 
-def test_damaged_attributes_start_anew(folder, tmp_path):
-    """What a tile is of can no longer be told."""
+def test_damaged_metadata_are_written_anew(folder, tmp_path):
+    """The name of the array, its checksums and its marks say of what a tile is."""
     out = tmp_path / "out.csv"
     partial = interrupted(folder, out)
     (attributes,) = partial.glob("tiles-*/zarr.json")
     attributes.write_text(attributes.read_text()[:50])
-    assert predict(folder, out) == ([], TILES)
+    notes, predicted = predict(folder, out)
+    assert notes == [f"continuing an interrupted prediction: 9 of {TILES} tiles are done"]
+    assert predicted == TILES - 9
     assert content(out) == content(folder / "whole.csv")
 
 

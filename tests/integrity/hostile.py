@@ -1,0 +1,247 @@
+"""Make hostile files, and run a verb on them in a process that notices code, programs, connections and memory."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import shutil
+import struct
+import sys
+import time
+import traceback
+import zipfile
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+
+from partirvm.jobs.sealed_values import read_values, write_values
+from partirvm.storage.folder import digest, read_json, to_json
+from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage.sealed import read_sealed, write_sealed
+
+CODE = "canary_module:run"
+"""A named function of a module that no verb may import."""
+
+HUGE = [10**12, 10**18, 10**400, -1, 1e308, float("nan"), float("inf")]
+
+WRONG = [None, True, "", "os:system", CODE, [], {}, [[]], {"a": 1}, "x" * 10**6, [0] * 10**5, "..", "/etc", *HUGE]
+"""Values in the place of others."""
+
+WATCHED = (
+    "os.system",
+    "subprocess.Popen",
+    "os.exec",
+    "os.posix_spawn",
+    "os.spawn",
+    "socket.connect",
+    "pickle.find_class",
+)
+
+
+def leaves(value, path=()):
+    """The path of each part of a JSON value; long lists count by their first two entries."""
+    if isinstance(value, dict | list):
+        for key, part in list(value.items()) if isinstance(value, dict) else list(enumerate(value))[:2]:
+            yield (*path, key)
+            yield from leaves(part, (*path, key))
+
+
+def forged(value, rng):
+    """A copy with one part that is missing, of another type, or huge."""
+    value = json.loads(json.dumps(value))
+    *path, last = rng.choice(sorted(leaves(value), key=str))
+    part = value
+    for key in path:
+        part = part[key]
+    if rng.random() < 0.3:
+        del part[last]
+    else:
+        part[last] = rng.choice(WRONG)
+    return value
+
+
+def rewrite(path, change):
+    """Change a numbered object of a job; its checksum agrees."""
+    root = next(folder for folder in path.parents if (folder / "spec.json").exists())
+    name = path.relative_to(root).as_posix()
+    path.write_bytes(to_json(name, change(read_json(LocalFolder(str(root), root), name))))
+
+
+def reseal(group, change):
+    """Change the attributes of a group; its digest and the pointer to it agree."""
+    head = json.loads((group / "zarr.json").read_text())
+    attributes = change({name: value for name, value in head["attributes"].items() if name != "digest"})
+    seal = digest(attributes)
+    (group / "zarr.json").write_text(json.dumps({**head, "attributes": {**attributes, "digest": seal}}))
+    repoint(group, seal)
+
+
+def repoint(group, seal):
+    """Write the digest into the pointer."""
+    pointer = group.with_name(f"{group.name}.json")
+    if pointer.exists():
+        rewrite(pointer, lambda about: {**about, "seal": seal})
+
+
+def repack(group, kind, version, change):
+    """Change the value that a group holds."""
+    value = change(read_values(str(group), kind, version))
+    shutil.rmtree(group)
+    repoint(group, write_values(value, str(group), kind, version))
+
+
+def rewrite_arrays(group, kind, version, rng):
+    """One array of a group has another shape; the digest and the pointer agree."""
+    about, arrays = read_sealed(str(group), kind, version)
+    name = rng.choice(sorted(arrays))
+    array = arrays[name]
+    arrays[name] = rng.choice([array[:-1], array[None], array.reshape(-1), np.concatenate([array, array]), array[:0]])
+    shutil.rmtree(group)
+    repoint(group, write_sealed(str(group), kind, version, about, arrays))
+
+
+def forged_value(value, rng):
+    """As ``forged``, of a value with arrays."""
+    paths = []
+
+    def walk(part, path):
+        for key, each in part.items() if isinstance(part, dict) else ():
+            paths.append((*path, key))
+            walk(each, (*path, key))
+
+    walk(value, ())
+    *path, last = rng.choice(sorted(paths, key=str))
+    part = value
+    for key in path:
+        part = part[key]
+    if rng.random() < 0.3:
+        del part[last]
+    else:
+        part[last] = rng.choice([*WRONG, np.zeros(0), np.zeros((3, 3)), np.full(7, np.nan), np.arange(5)])
+    return value
+
+
+def bomb_of_blosc(path):
+    """A chunk that states 2 GiB, with a checksum that agrees."""
+    body = bytearray(path.read_bytes()[:-4])
+    struct.pack_into("<I", body, 4, (1 << 31) - 1)
+    path.write_bytes(bytes(body) + struct.pack("<I", google_crc32c.value(bytes(body))))
+
+
+def npz(path, **arrays):
+    """An archive of these members, as bytes."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in arrays.items():
+            archive.writestr(f"{name}.npy", content)
+
+
+def npy(header, content=b"", version=(1, 0)):
+    """The bytes of an array with this header."""
+    text = header.encode()
+    size = struct.pack("<H" if version == (1, 0) else "<I", len(text))
+    return b"\x93NUMPY" + bytes(version) + size + text + content
+
+
+def pickled():
+    """An array of objects whose pickle runs a program."""
+
+    class Run:
+        def __reduce__(self):
+            return os.system, ("touch /tmp/canary",)
+
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([Run()] * 3, dtype=object), allow_pickle=True)
+    return buffer.getvalue()
+
+
+def watched(words, pipe, case):
+    """Run a command; send the outcome, its message, what it did that it may not, and its peak memory over the start."""
+    seen = []
+
+    def hook(event, arguments):
+        if event.startswith(WATCHED) or (event == "import" and "canary" in str(arguments[0])):
+            seen.append(f"{event} {arguments!r:.200}")
+
+    os.chdir(case)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = memory("VmHWM")
+    sys.addaudithook(hook)
+    text = io.StringIO()
+    with redirect_stderr(text), redirect_stdout(text):
+        try:
+            outcome = run(words)
+        except BaseException:
+            outcome = "raw"
+            text.write(traceback.format_exc()[-1500:])
+    said = text.getvalue()
+    if outcome == "error" and "fault of the program" in said:
+        outcome = "raw"
+    pipe.send((outcome, said[-1500:], seen, memory("VmHWM") - before))
+
+
+def run(words):
+    """Run a command, or a function of Python."""
+    from partirvm import load_model, open_job
+    from partirvm.cli import main
+    from partirvm.errors import PartirvmError
+
+    verb, *rest = words
+    if verb not in ("load", "relevance"):
+        quiet = ("ingest", "fit", "predict", "evaluate", "resume", "update")
+        return "result" if main([*words, *["--quiet"] * (verb in quiet)]) == 0 else "error"
+    try:
+        if verb == "relevance":
+            job = open_job(rest[0])
+            return "result" if (job.relevance(), job.directions(), job.bases(), job.outputs(), job.progress()) else ""
+        model = load_model(rest[0])
+        inputs = np.zeros((3, 2))
+        _ = model.predict(inputs) if hasattr(model, "get_params") else model.columns
+    except PartirvmError as error:
+        print(error)
+        return "error"
+    return "result"
+
+
+def memory(field, process="self"):
+    """A line of the status of a process, in MiB."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def observe(context, words, case, limit, seconds):
+    """The outcome, message, forbidden acts and peak of a command in a process of its own, which may be killed."""
+    mine, theirs = context.Pipe()
+    child = context.Process(target=watched, args=(words, theirs, case))
+    child.start()
+    theirs.close()
+    end, peak = time.monotonic() + seconds, 0.0
+    while not mine.poll(0.05):
+        peak = max(peak, memory("VmHWM", child.pid) if Path(f"/proc/{child.pid}/status").exists() else 0.0)
+        if time.monotonic() > end or peak > 4 * limit:
+            child.kill()
+            child.join()
+            return ("hang" if peak <= 4 * limit else "memory"), "", [], peak
+    try:
+        found = mine.recv()
+    except EOFError:
+        found = ("crash", "", [], peak)
+    child.join(5)
+    if child.is_alive():
+        child.kill()
+    return found
+
+
+def choice(rng, paths):
+    """One of these files."""
+    return rng.choice(sorted(paths))
+
+
+def seeded(kind, number):
+    """A generator of one case."""
+    return random.Random(f"{kind}-{number}")

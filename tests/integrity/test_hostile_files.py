@@ -1,0 +1,319 @@
+"""Files that lie on purpose, with checksums that agree: no code runs, memory stays below a limit, every error is named.
+
+Each case is a file or folder of somebody else and one verb, run in a process of its own that notices imports of a
+canary, programs, connections, pickles, and its peak memory. The default run takes a case of each kind that has one
+quick; 200 cases, a table of their outcomes and the largest peak are
+
+    python -m pytest -m slow -s tests/integrity/test_hostile_files.py
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, save_model
+from partirvm.jobs import checkpoint, store
+from partirvm.model import files
+from partirvm.options import Request
+from tests.integrity import hostile as h
+
+LIMIT, SECONDS = 512, 90
+"""MiB over the start of a process, and seconds of one case."""
+
+READ = ["status job", "report job out.html", "evaluate job d.zarr", "predict job d.zarr out.csv", "load job", "jobs ."]
+GO_ON = ["resume job --max-rounds=2", "update job", "relevance job", "compare job job"]
+ON_DATA = [
+    "fit d.zarr new --gamma=0.5 --max-rounds=1",
+    "plan d.zarr",
+    "predict job d.zarr out.zarr",
+    "fit d.zarr new --verify",
+]
+KINDS = {}
+
+
+def kind(count):
+    """Register how a case of a kind is made: from a folder, a generator and a number to the words of a command."""
+
+    def add(make):
+        KINDS[make.__name__] = (make, count)
+        return make
+
+    return add
+
+
+ADDRESSES = [
+    "reference://d.zarr", "reference::file://d.zarr", "REFERENCE://x", "canary://d.zarr", "file://x::canary://y",
+    "simplecache::http://127.0.0.1:9/x", "http://127.0.0.1:9/x", "python://os", "zip://x::file://y", "data:,x",
+    "s3://a::reference://b", "sftp://127.0.0.1/x", "dir::canary://x", "memory://x/d.zarr", "s3://elsewhere/d.zarr",
+]  # fmt: skip
+
+
+@kind(30)
+def addresses(case, rng, number):
+    """In the spec or the last event of a job."""
+    address, place = ADDRESSES[number % len(ADDRESSES)], rng.choice(["data", "validation"])
+    path = rng.choice([case / "job/spec.json", sorted((case / "job/events").iterdir())[-1]])
+    h.rewrite(path, lambda value: {**value, place: address})
+    return rng.choice([*READ, *GO_ON])
+
+
+@kind(40)
+def objects_of_a_job(case, rng, number):
+    """Its spec, an event, a claim or a pointer, with a field that is missing, of another type or huge."""
+    names = (
+        "spec.json",
+        "events/*.json",
+        "events/*.json",
+        "lease/*.json",
+        "models/*.json",
+        "checkpoints/*.json",
+        "specs/*.json",
+    )
+    path = h.choice(rng, (case / "job").glob(names[number % len(names)]))
+    h.rewrite(path, lambda value: h.forged(value, rng))
+    return rng.choice([*READ, *GO_ON])
+
+
+@kind(35)
+def models(case, rng, number):
+    """The attributes of a model, an estimator, or one of several targets."""
+    group = (
+        case / "model",
+        case / "classes",
+        case / "targets",
+        case / "targets/0",
+        *(case / "job/models").glob("*-000001"),
+    )[number % 5]
+    h.reseal(group, lambda value: h.forged(value, rng))
+    return {"targets": "load targets", "0": "load targets", "model": "load model", "classes": "load classes"}.get(
+        group.name, rng.choice(READ)
+    )
+
+
+@kind(16)
+def arrays_of_models(case, rng, number):
+    """With another shape."""
+    (job, *_) = (case / "job/models").glob("*-000001")
+    group, words = (
+        (case / "model", "load model"), (case / "classes", "load classes"),
+        (job, "predict job d.zarr out.csv"), (job, "evaluate job d.zarr"),
+    )[number % 4]  # fmt: skip
+    h.rewrite_arrays(group, files.KIND, files.FORMAT, rng)
+    return words
+
+
+@kind(25)
+def checkpoints_and_specs(case, rng, number):
+    """Their values."""
+    name, kind, version = (
+        ("checkpoints", checkpoint.KIND, checkpoint.FORMAT), ("specs", store.SPEC_KIND, store.SPEC_FORMAT)
+    )[number % 2]  # fmt: skip
+    (group, *_) = sorted(path for path in (case / "job" / name).iterdir() if path.is_dir())
+    for other in (case / "job" / name).iterdir():
+        if not other.name.startswith(group.name):
+            h.shutil.rmtree(other) if other.is_dir() else other.unlink()
+    h.repack(group, kind, version, lambda value: h.forged_value(value, rng))
+    return rng.choice([*GO_ON, "report job out.html", "status job"])
+
+
+@kind(25)
+def data(case, rng, number):
+    """The attributes of DATA."""
+    h.reseal(case / "d.zarr", lambda value: h.forged(value, rng))
+    return (*ON_DATA, "ingest t.npz d.zarr --append", "evaluate job d.zarr", "update job", "resume job --max-rounds=2")[
+        number % 8
+    ]
+
+
+RAW = [
+    b"{", b"[]", b"", b"\0" * 9, b"\xff\xfe", b"[" * 10**5, b'{"a":' * 10**5, b'{"attributes": 5}',
+    b'{"attributes": {"kind": "partirvm-model", "format": NaN}}', b'{"attributes": {"format": 1e400}}',
+    b'{"attributes": {"format": ' + b"9" * 5000 + b"}}", b" " * (63 << 20) + b"{}",
+    b'{"attributes": [' + b"0," * (20 << 20) + b"0]}",
+]  # fmt: skip
+
+
+@kind(16)
+def metadata(case, rng, number):
+    """zarr.json of anything, or no file at all."""
+    place, words = (("model", "load model"), ("d.zarr", ON_DATA[0]), ("job/spec.json", "status job"))[number % 3]
+    path = case / place if place.endswith("json") else case / place / "zarr.json"
+    path.unlink()
+    if number < len(RAW):
+        path.write_bytes(RAW[number])
+    elif number == len(RAW):
+        os.mkfifo(path)
+    else:
+        path.symlink_to(("/dev/zero", "/etc/passwd", "/proc/self/mem")[number % 3])
+    return words
+
+
+@kind(6)
+def groups_of_format_2(case, rng, number):
+    """With a codec that runs code."""
+    place, words = (
+        ("model", "load model"), ("d.zarr", ON_DATA[0]), ("out.zarr", "predict job d.zarr out.zarr --overwrite"),
+        ("job", "status job"), ("targets", "load targets"), ("out.zarr", "evaluate job out.zarr"),
+    )[number]  # fmt: skip
+    shutil.rmtree(case / place, ignore_errors=True)
+    (case / place / "X").mkdir(parents=True)
+    (case / place / ".zgroup").write_text('{"zarr_format": 2}')
+    (case / place / ".zattrs").write_text('{"kind": "partirvm-prediction"}')
+    about = {"zarr_format": 2, "shape": [9], "chunks": [9], "dtype": "|O", "filters": [{"id": "pickle"}]}
+    (case / place / "X/.zarray").write_text(json.dumps({**about, "compressor": None, "fill_value": 0, "order": "C"}))
+    (case / place / "X/0").write_bytes(h.pickled()[128:])
+    return words
+
+
+@kind(5)
+def chunks(case, rng, number):
+    """Blocks that state more than they are, and links."""
+    path = h.choice(rng, (path for path in (case / "d.zarr").glob("[Xy]/c/**/*") if path.is_file()))
+    if number < 3:
+        h.bomb_of_blosc(path)
+    else:
+        path.unlink()
+        path.symlink_to(("/dev/zero", "/etc/passwd")[number % 2])
+    return ("evaluate job d.zarr", ON_DATA[0], "predict job d.zarr out.csv")[number % 3]
+
+
+HEADERS = [
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 2)}\n",
+    "{'descr': '<f8', 'fortran_order': True, 'shape': (1000000000000, 2)}\n",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (-5, 2)}\n",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (5, 1000000000000)}\n",
+    "{'descr': '|O', 'fortran_order': False, 'shape': (3, 2)}\n",
+    "{'descr': '<U1000000000', 'fortran_order': False, 'shape': (3, 2)}\n",
+    "__import__('os').system('touch /tmp/canary')\n",
+    "{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (3, 2)}\n",
+    "(" * 9000 + "\n",
+]
+
+
+@kind(12)
+def archives(case, rng, number):
+    """.npz with objects, with headers that lie, and compressed 1,000 to 1."""
+    if number < len(HEADERS):
+        members = {
+            "X": h.npy(HEADERS[number], b"\0" * 4096),
+            "y": h.npy(HEADERS[number].replace(", 2)", ",)"), b"\0" * 99),
+        }
+    elif number == len(HEADERS):
+        members = {"X": h.pickled(), "y": h.pickled()}
+    elif number == len(HEADERS) + 1:
+        members = {"X": h.npy(HEADERS[1].replace("1000000000000", "60000000"), bytes(960 << 20))}
+    else:
+        members = {
+            "X": h.npy(HEADERS[0].replace("1000000000000", "5"), b"\0" * 80),
+            "columns": h.npy("{'descr': '<U100000000', 'fortran_order': False, 'shape': (2,)}\n", bytes(800_000_000)),
+        }
+    h.npz(case / "t.npz", **members)
+    return "ingest t.npz new.zarr --memory-limit=1GiB"
+
+
+@kind(6)
+def tables(case, rng, number):
+    """CSV and Parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    csv = case / "t.csv"
+    if number == 0:
+        csv.write_bytes(b"a,y\n" + b"1" * (100 << 20))
+    elif number == 1:
+        csv.write_bytes(b"a,y\n" + b"1,2\n\0\0\0,\0\n" * 100)
+    elif number == 2:
+        csv.write_bytes(b",".join(b"a%d" % k for k in range(10**5)) + b"\n" + b",".join([b"1"] * 10**5) + b"\n")
+    elif number == 3:
+        csv.write_bytes(b"x" * (100 << 20))
+    else:
+        pq.write_table(pa.table({"a": np.zeros(5000), "y": np.zeros(5000)}), case / "t.parquet", compression="none")
+        content = (case / "t.parquet").read_bytes()
+        wrong = content.replace(b"\x90\x4e", b"\xfe\x7f") if number == 4 else content[:-40] + bytes(32) + content[-8:]
+        (case / "t.parquet").write_bytes(wrong)
+        return "ingest t.parquet new.zarr --target y --memory-limit=1GiB"
+    return "ingest t.csv new.zarr --target y --memory-limit=1GiB"
+
+
+QUICK = [
+    ("addresses", 0),
+    ("objects_of_a_job", 29),
+    ("objects_of_a_job", 30),
+    ("models", 12),
+    ("models", 17),
+    ("arrays_of_models", 2),
+    ("metadata", 13),
+    ("data", 24),
+    ("archives", 4),
+    ("groups_of_format_2", 2),
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A table, DATA, a job that can be resumed, and three saved estimators."""
+    folder = tmp_path_factory.mktemp("made")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    np.savez(folder / "t.npz", X=X, y=np.sin(X[:, 0]))
+    (folder / "t.csv").write_text("a,b,y\n1,2,3\n")
+    ingest((X, np.sin(X[:, 0])), folder / "d.zarr", tile_rows=64)
+    asked = Request(strategy="working-set", partition_size=10, max_rounds=1, seed=1, gamma=0.5)
+    jobs.fit(str(folder / "d.zarr"), str(folder / "job"), asked)
+    h.rewrite(folder / "job/spec.json", lambda spec: {**spec, "data": "d.zarr"})
+    noise = 0.1 * rng.normal(size=(120, 2))
+    save_model(RVMRegressor(gamma=0.5).fit(X, X[:, 0] + noise[:, 0]), folder / "model")
+    save_model(RVMClassifier(gamma=0.5).fit(X, X[:, 0] > 0), folder / "classes")
+    save_model(RVMRegressor(gamma=0.5, multi_output="independent").fit(X, X + noise), folder / "targets")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def context():
+    """Processes that are forked from one that has imported the package."""
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(["partirvm.cli", "partirvm.estimators", "tests.integrity.hostile"])
+    return found
+
+
+def run_cases(cases, made, context, folder):
+    """The outcome of each case."""
+    found = []
+    for name, number in cases:
+        case = folder / f"{name}-{number}"
+        shutil.copytree(made, case)
+        words = KINDS[name][0](case, h.seeded(name, number), number)
+        found.append((name, number, words, *h.observe(context, words.split(), case, LIMIT, SECONDS)))
+        shutil.rmtree(case)
+    return found
+
+
+def bad(found):
+    """The cases that break the promise."""
+    return [each for each in found if each[3] not in ("error", "result") or each[5] or each[6] > LIMIT]
+
+
+def test_a_case_of_each_kind(made, context, tmp_path):
+    """Quick ones."""
+    assert bad(run_cases(QUICK, made, context, tmp_path)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", KINDS)
+def test_hostile_files(name, made, context, tmp_path):
+    """All cases of a kind; prints what came of them."""
+    found = run_cases([(name, number) for number in range(KINDS[name][1])], made, context, tmp_path)
+    for _, number, words, outcome, said, seen, peak in bad(found):
+        print(f"\n{name} {number}: {words}: {outcome}, {peak:.0f} MiB, {seen}\n{said}")
+    counted, peak = dict(Counter(each[3] for each in found)), max(each[6] for each in found)
+    ran = sum(bool(each[5]) for each in found)
+    print(f"{name:22} {len(found):4} cases  {counted}  code ran {ran}  largest peak {peak:.0f} MiB")
+    assert bad(found) == []
