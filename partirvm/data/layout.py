@@ -42,8 +42,8 @@ from partirvm.data.tiled import hash_of
 from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
 from partirvm.storage import Folder, open_folder
 from partirvm.storage.address import require_address
-from partirvm.storage.folder import digest, open_filesystem
-from partirvm.storage.sealed import HEAD, OBJECT, OBJECTS, objects_of, open_sealed, require_format
+from partirvm.storage.folder import HEAD, digest, open_filesystem
+from partirvm.storage.sealed import OBJECT, OBJECTS, objects_of, open_sealed, require_format
 
 KIND = "partirvm-data"
 FORMAT = 6
