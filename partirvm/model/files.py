@@ -1,12 +1,11 @@
 """A model on disk: a sealed group (``storage.sealed``), arrays for numbers and JSON for the rest. Never pickle.
 
-Arrays: ``centres`` (m, d) and ``labels`` (m,) of the relevance vectors; ``mean``, ``alpha`` (M,) and ``root``, the
-upper triangle of R row by row, (M(M + 1)/2,), for classifiers (M, C) and (C, M(M + 1)/2); ``x_shift``, ``x_scale``
-(d,), ``t_shift``, ``t_scale`` (1,); for T targets ``mean`` (M, T), ``root`` (T, M(M + 1)/2), ``t_shift``, ``t_scale``
-(T,); ``active``, the numbers of the basis functions in the model; with local noise ``noise_centres`` (k, d) and
-``noise_weights`` (k,). JSON: the specs of kernels and basis, the names of columns, targets and classes, the evidence;
-for regression the noise variance and its priors, for classification likelihood and moderation; the ``estimator`` that
-the model belongs to, if it was saved with one.
+Arrays: ``centres`` (m, d) and ``labels`` (m,) of the relevance vectors; ``mean``, ``alpha`` (M,) and ``root`` (M, M),
+for classifiers (M, C) and (C, M, M); ``x_shift``, ``x_scale`` (d,), ``t_shift``, ``t_scale`` (1,); for T targets
+``mean`` (M, T), ``root`` (T, M, M), ``t_shift``, ``t_scale`` (T,); ``active``, the numbers of the basis functions in
+the model; with local noise ``noise_centres`` (k, d) and ``noise_weights`` (k,). JSON: the specs of kernels and basis,
+the names of columns, targets and classes, the evidence; for regression the noise variance and its priors, for
+classification likelihood and moderation; the ``estimator`` that the model belongs to, if it was saved with one.
 
 A kernel or a basis may be a named function, "module:function". Reading imports nothing; but predictions of the loaded
 model import and run the function, so such a model is loaded only if the caller allows code.
@@ -32,10 +31,10 @@ from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.label_arrays import plain_labels
 from partirvm.storage.sealed import read_sealed, write_sealed
-from partirvm.types import Columns, Float, Scaling
+from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-FORMAT = 10
+FORMAT = 9
 
 NOISES = ("noise_variance", "evidence_noise")
 
@@ -64,7 +63,7 @@ def save_model(
         "centres": design.centres,
         "labels": design.labels,
         "mean": model.mean,
-        "root": _triangle(model.root),
+        "root": model.root,
         "alpha": model.alpha,
         "x_shift": scaling.x_shift,
         "x_scale": scaling.x_scale,
@@ -76,23 +75,6 @@ def save_model(
         arrays |= {name: getattr(design.noise, field) for name, field in NOISE_ARRAYS.items()}
     about = {**_about(model), "estimator": estimator}
     return write_sealed(os.fspath(location), KIND, FORMAT, about, arrays, storage_options=storage_options)
-
-
-def _triangle(root: Float) -> Float:
-    """Return the rows of upper triangular matrices (…, M, M) from the diagonal on, (…, M(M + 1)/2)."""
-    return np.concatenate(
-        [root[..., k, k:] for k in range(root.shape[-1])] or [np.zeros((*root.shape[:-2], 0))], axis=-1
-    )
-
-
-def _root(triangle: Float, M: int) -> Float:
-    """Return the matrices (…, M, M) of ``_triangle``. Raises ``ValueError`` for another number of values."""
-    if triangle.shape[-1] != M * (M + 1) // 2:
-        raise ValueError(f"root has {triangle.shape[-1]:,} values for {M:,} basis functions")
-    root = np.zeros((*triangle.shape[:-1], M, M))
-    for k, row in enumerate(np.split(triangle, np.cumsum(range(M, 1, -1)), axis=-1) if M else ()):
-        root[..., k, k:] = row
-    return root
 
 
 def _about(model: Saved) -> dict[str, Any]:
@@ -178,7 +160,7 @@ def _model(about: dict[str, Any], arrays: dict[str, Any]) -> Saved:
     common: dict[str, Any] = {
         "design": design,
         "mean": arrays["mean"],
-        "root": _root(arrays["root"], len(arrays["mean"])),
+        "root": arrays["root"],
         "alpha": arrays["alpha"],
         "log_evidence": about["log_evidence"],
         "n_rows": about["n_rows"],
