@@ -14,7 +14,6 @@ from partirvm.options import TABLE, Request, constraints
 from partirvm.options import names as option_names
 from partirvm.options.option import Option
 from partirvm.planning.units import parse_bytes, parse_duration
-from partirvm.storage.address import allow_protocols
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -289,6 +288,13 @@ allow_data = click.option(
 )
 
 
+def _allow_protocols(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
+    if names:
+        from partirvm.storage.address import allow_protocols
+
+        allow_protocols(*names)
+
+
 def allow_protocol(command: Command) -> Command:
     """The protocols of addresses that a command may open beyond the usual ones."""
     return click.option(
@@ -296,7 +302,7 @@ def allow_protocol(command: Command) -> Command:
         multiple=True,
         metavar="NAME",
         expose_value=False,
-        callback=lambda context, option, names: allow_protocols(*names),
+        callback=_allow_protocols,
         help="Also open URLs of this protocol of fsspec, such as https; may be given more than once.",
     )(command)
 

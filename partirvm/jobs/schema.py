@@ -6,8 +6,6 @@ from typing import Any
 
 from partirvm.core.termination import Termination
 from partirvm.storage.schema import MOST, TIME, Schema
-from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import FIT_ROWS
 
 POINTER = {"history": int, "final": bool, "rows": int}
 """The pointer of a checkpoint."""
@@ -46,8 +44,8 @@ NUMBER = (float, None)
 PLAN = {
     "rows": int,
     "features": int,
-    "strategy": frozenset(STRATEGIES),
-    "fit_rows": frozenset(FIT_ROWS),
+    "strategy": str,
+    "fit_rows": str,
     "sample_rows": (int, None),
     "selection": str,
     "partition_size": (int, None),

@@ -39,7 +39,7 @@ REASONS = {
     errno.EFBIG: "a file would exceed the largest size allowed",
 }
 
-HEAD = 1 << 26
+HEAD = 1 << 25
 """Maximum number of bytes of JSON."""
 
 CLIENTS = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "gcsfs"}

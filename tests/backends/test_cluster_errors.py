@@ -57,7 +57,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("how", some(SAID, {"retired"}))
+@pytest.mark.parametrize("how", some(SAID, set()))
 def test_a_driver_whose_worker_is_taken_away_says_why(data, tmp_path, how):
     """All workers retired, or ``client.restart()``, while the scheduler responds: ClusterError that names the cause.
 

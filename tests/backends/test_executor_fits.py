@@ -38,7 +38,7 @@ def fit_reference(data, tmp_path_factory):
 def test_a_whole_fit_has_the_same_bits_everywhere(request, data, fit_reference, tmp_path, where):
     """Weights, relevance vectors, Σ and evidence of a fit of DATA; here under another memory limit."""
     client = None if where == "here" else request.getfixturevalue(where)
-    limited = Request(**{**vars(PARAMETERS), "memory_limit": "900MiB" if client is None else "auto"})
+    limited = Request(**{**vars(PARAMETERS), "memory_limit": "1200MiB" if client is None else "auto"})
     found = jobs.fit(data.url, str(tmp_path / "job"), limited, client=client)
     assert fitted_bits(found.model) == fit_reference
 

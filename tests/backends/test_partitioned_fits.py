@@ -172,7 +172,7 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(
     held out first. The kernel of numbers is learned again, as the first round has twice its centres."""
     monkeypatch.setattr(choosing, "MANY", 10**6)
     monkeypatch.setattr(choosing, "HELD_OUT", 1)
-    monkeypatch.setattr(choosing, "WIDTHS", (0.5, 2.0))
+    monkeypatch.setattr(choosing, "WIDTHS", (0.5, 1.0, 2.0))
     monkeypatch.setattr(rprop, "MOST_ROUNDS", 3)
     monkeypatch.setattr(kernel_search, "CENTRES", 30 if K else 8)
     monkeypatch.setattr(kernel_search, "MOST_CENTRES", 8)

@@ -244,7 +244,8 @@ def test_an_estimator_of_another_version(tmp_path):
 
     X, y = wave()
     fitted = RVMRegressor(gamma=0.5).fit(X, y)
-    tree = {"dict": [["class", "RVMOther"], ["parameters", {"dict": []}]]}
+    parameters = {"dict": [["kernel", "auto"], ["basis", None]]}
+    tree = {"dict": [["class", "RVMOther"], ["parameters", parameters], ["requests", {"dict": []}]]}
     write(fitted.model_, tmp_path / "m", estimator={"tree": tree, "arrays": []})
     with pytest.raises(FormatError, match="'RVMOther' is unknown"):
         load_model(tmp_path / "m")

@@ -172,13 +172,13 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
         folder.write(name, whole)
     pointer = max((job / "checkpoints").glob("*.json"))
     group = str(pointer.with_suffix(""))
-    value = load_checkpoint(group)
+    name, value = f"checkpoints/{pointer.name}", load_checkpoint(group)
+    about = read_json(folder, name)
     state = {**value["state"], "kernel": NamedFunction("own_code:kernel").spec()}
     for each in (job / "checkpoints").iterdir():
         folder.remove(f"checkpoints/{each.name}")
-    save_checkpoint({**value, "state": state}, group)
-    name, about = f"checkpoints/{pointer.name}", {"history": 1, "final": False, "rows": 120}
-    folder.write(name, to_json(name, about))
+    seal = save_checkpoint({**value, "state": state}, group)
+    folder.write(name, to_json(name, {**about, "seal": seal, "history": 1, "final": False, "rows": 120}))
     with pytest.raises(UsageError, match="own_code:kernel"):
         load_checkpoint(group)
     resumed = open_job(job).resume(max_rounds=2)

@@ -15,7 +15,7 @@ from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, predict, 
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.data.layout import FORMAT
-from partirvm.errors import DataError, DataWarning, UsageError
+from partirvm.errors import DataError, DataWarning, FormatError, UsageError
 from partirvm.jobs.state import Status
 from partirvm.options import Request
 from partirvm.storage.folder import digest
@@ -265,5 +265,5 @@ def test_refusals(folder, tmp_path):
     about = {name: value for name, value in group.attrs.asdict().items() if name != "digest"}
     about["targets"] = [*NAMES, "third"]
     group.attrs.put({**about, "digest": digest(about)})
-    with pytest.raises(DataError, match="chunk 0 of the array 'y'"):
+    with pytest.raises(FormatError, match="the moments have not n_targets columns"):
         ZarrSource(swapped).tile(0)
