@@ -3,7 +3,7 @@
 A damage is a flipped bit, a file cut short, a file or a folder deleted, or a move: files or folders that change places,
 that return to an earlier version, or come from another model, DATA or job, and files that do not belong there. The DATA
 have grown twice; one job was resumed, the other has overwritten a job and was resumed. No case may take more than
-``LIMIT`` seconds. The default run draws 25; 1,000 in four tables, half of them moves, are
+``LIMIT`` seconds. The default run draws 12; 1,000 in four tables, half of them moves, are
 
     python -m pytest -m slow -s tests/integrity/test_damage.py
 """
@@ -365,7 +365,7 @@ def check(intact, count, capsys, seed=SEED):
 
 def test_some_damages(intact, capsys):
     """Each gives a named error or the bits of before."""
-    check(intact, 25, capsys)
+    check(intact, 12, capsys)
 
 
 @pytest.mark.slow

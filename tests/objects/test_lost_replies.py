@@ -143,7 +143,7 @@ def wrong(kind: str, request: Request) -> bool:
     return request.number > 0 or kind == "lost" or (kind == "throttled" and request.method == "GET")
 
 
-@pytest.mark.parametrize("kind", some([*KINDS, "throttled"], {"repeated"}))
+@pytest.mark.parametrize("kind", some([*KINDS, "throttled"], set()))
 def test_the_first_reply_at_every_object_goes_wrong(between, local, table, kind) -> None:
     """A fit has the bits and events of an undisturbed one: nothing of the writer's own is refused to it. A job that is
     discarded before its first model brings the job before back; another one removes it.
