@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
@@ -70,9 +71,9 @@ def assign_roles(
     targets, categorical = _named(target, reader), tuple(map(str, categorical))
     features = None if features is None else tuple(map(str, features))
     weights, noise = (None if name is None else str(name) for name in (weights, noise))
-    twice = sorted({name for name in reader.columns if reader.columns.count(name) > 1})
-    if twice:
-        raise DataError(f"{reader.name}: the column name {quoted(twice[0])} occurs twice: rename one column.")
+    twice = min((name for name, count in Counter(reader.columns).items() if count > 1), default=None)
+    if twice is not None:
+        raise DataError(f"{reader.name}: the column name {quoted(twice)} occurs twice: rename one column.")
     if like is not None:
         features = like.features if features is None else features
         categorical = tuple(like.categories)
@@ -133,13 +134,14 @@ def _check_roles(roles: Roles, reader: Reader) -> None:
                 f"{reader.name}: a column name has {len(name):,} characters, but names have at most "
                 f"{LONGEST_LABEL:,}: rename the column {quoted(name)}."
             )
+    columns, counts = set(reader.columns), Counter(roles.features)
     for name in roles.features:
-        if name not in reader.columns:
+        if name not in columns:
             raise unknown_column(name, "feature", reader.columns, reader.name)
         if name in (*roles.targets, roles.weights):
             role = "target" if name in roles.targets else "weights"
             raise UsageError(f"{reader.name}: the column {quoted(name)} cannot be both a feature and the {role}.")
-        if roles.features.count(name) > 1:
+        if counts[name] > 1:
             raise UsageError(f"the feature {quoted(name)} is named twice.")
     for name in roles.targets:
         if name == roles.weights:
@@ -153,7 +155,7 @@ def _check_roles(roles: Roles, reader: Reader) -> None:
             raise UsageError(
                 f"the target {quoted(name)} cannot be a categorical feature; for a class target, pass --classes."
             )
-        if name not in roles.features:
+        if name not in counts:
             raise unknown_column(name, "categorical", roles.features, reader.name)
 
 
