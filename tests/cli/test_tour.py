@@ -164,7 +164,7 @@ def test_categories_weights_and_a_test_set_like_the_training(cli, cli_json, tmp_
 
 
 def test_plan_is_the_plan_of_the_service(tour, cli, cli_json):
-    sizes = ("--partition-size", "50", "--max-rounds", "4", "--max-vectors", "80", "--memory-limit", "1GiB")
+    sizes = ("--partition-size", "50", "--max-rounds", "4", "--max-vectors", "80", "--memory-limit", "2GiB")
     choices = ("--gamma", "scale", *sizes)
     found = cli_json("plan", tour.train, *choices, "--json")
     parameters = Request(gamma="scale", partition_size=50, max_rounds=4, max_vectors=80, memory_limit=1 << 30)

@@ -30,7 +30,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 
 SEED = 15
-ASKED = {"gamma": 0.5, "partition_size": 16, "selection": "error", "strategy": "working-set", "memory_limit": "1GiB"}
+ASKED = {"gamma": 0.5, "partition_size": 16, "selection": "error", "strategy": "working-set", "memory_limit": "2GiB"}
 
 
 def rows(n, seed):

@@ -35,6 +35,6 @@ def test_what_is_refused():
     with pytest.raises(UsageError, match=r"'map-weight'.*'full' or 'sample'"):
         RVMRegressor(strategy=WorkingSet("map-weight", fit_rows="partition")).fit(X, y)
     many = np.random.default_rng(0).normal(size=(20_000, 2))
-    asked = {"strategy": WorkingSet("map-weight"), "partition_size": 20, "memory_limit": "1GiB", "gamma": 1.0}
+    asked = {"strategy": WorkingSet("map-weight"), "partition_size": 20, "memory_limit": "2GiB", "gamma": 1.0}
     with pytest.raises(MemoryLimitError, match="20,000 rows together"):
         RVMRegressor(**asked).fit(many, many[:, 0])
