@@ -167,7 +167,7 @@ def test_plan_is_the_plan_of_the_service(tour, cli, cli_json):
     sizes = ("--partition-size", "50", "--max-rounds", "4", "--max-vectors", "80", "--memory-limit", "2GiB")
     choices = ("--gamma", "scale", *sizes)
     found = cli_json("plan", tour.train, *choices, "--json")
-    parameters = Request(gamma="scale", partition_size=50, max_rounds=4, max_vectors=80, memory_limit=1 << 30)
+    parameters = Request(gamma="scale", partition_size=50, max_rounds=4, max_vectors=80, memory_limit=2 << 30)
     expected = plan(tour.train, parameters).to_json()
     timed = {"seconds", "memory_peak", "max_columns"}  # these depend on the process's memory and the clock
     timed |= {"kernel_store", "kernel_store_bytes", "kernel_store_reason"}
