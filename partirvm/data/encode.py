@@ -18,7 +18,7 @@ from partirvm.data.labels import plain_label
 from partirvm.data.noise import weights_of_noise
 from partirvm.data.readers import Batch, Reader, numbers
 from partirvm.data.source import Columns, Float
-from partirvm.data.tables import text_column
+from partirvm.data.tables import require_distinct, text_column
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, listed_values, named, quoted
 from partirvm.types import label_bytes
@@ -71,9 +71,7 @@ def assign_roles(
     targets, categorical = _named(target, reader), tuple(map(str, categorical))
     features = None if features is None else tuple(map(str, features))
     weights, noise = (None if name is None else str(name) for name in (weights, noise))
-    twice = min((name for name, count in Counter(reader.columns).items() if count > 1), default=None)
-    if twice is not None:
-        raise DataError(f"{reader.name}: the column name {quoted(twice)} occurs twice: rename one column.")
+    require_distinct(reader.columns, reader.name)
     if like is not None:
         features = like.features if features is None else features
         categorical = tuple(like.categories)

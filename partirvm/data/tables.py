@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, cast
@@ -261,11 +262,16 @@ def text_column(where: str, name: str, found: str) -> DataError:
     )
 
 
+def require_distinct(names: Sequence[str], where: str) -> None:
+    """Raise ``DataError`` for a duplicate column name."""
+    twice = min((name for name, count in Counter(names).items() if count > 1), default=None)
+    if twice is not None:
+        raise DataError(f"{where}: the column name {quoted(twice)} occurs twice: rename one column.")
+
+
 def same_columns(url: str, expected: Sequence[str], path: str, found: Sequence[str], first: str) -> None:
     """Raise ``DataError`` for a duplicate column name, or for a file whose columns differ from the first file."""
-    twice = sorted({name for name in found if list(found).count(name) > 1})
-    if twice:
-        raise DataError(f"{path}: the column name {quoted(twice[0])} occurs twice: rename one column.")
+    require_distinct(found, path)
     if set(found) != set(expected):
         more, fewer = sorted(set(found) - set(expected)), sorted(set(expected) - set(found))
         said = [f"lacks {listed(fewer)}"] * bool(fewer) + [f"also has {listed(more)}"] * bool(more)
