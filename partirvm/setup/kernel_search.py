@@ -273,11 +273,11 @@ def first_stage(
     If a search has been made before (``LearningOptions.warm``), this one begins where that ended.
     """
     stage, features = begin_stage(sample, problem, learning, seed), groups(problem.empty.kernel.parameters)
-    warm = learning.warm is not None and len(learning.warm) == len(stage.search.logs) > 1
-    if warm:
+    warm = learning.warm is not None
+    if learning.warm is not None:
         stage.search = begin(stage.search.start, learning.warm, LATER_STEP)
     point = stage.evaluate_next(fresh=True)
-    if len(stage.search.logs) == 1:
+    if len(stage.search.logs) == 1 and not warm:
         for move in STARTS:
             stage.restart(stage.search.start + move, FIRST_STEP)
         point = stage.restart(stage.search.best, FIRST_STEP)

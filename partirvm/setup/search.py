@@ -23,11 +23,12 @@ from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_by
 from partirvm.planning.plan import Machine
 from partirvm.planning.units import counted, format_duration
 from partirvm.setup.categories import described, parameter_names
-from partirvm.setup.choosing import MANY, WIDTHS, choose
+from partirvm.setup.choosing import MANY, WIDTHS, choose, per_feature
 from partirvm.setup.kernel import chooses, chooses_family, metric_of
 from partirvm.setup.kernel_search import axes_of, learning_options, within_work
-from partirvm.setup.metric import DIRECTIONS, MOST_TURNED, learn, with_best_family
+from partirvm.setup.metric import DIRECTIONS, MOST_TURNED, learn
 from partirvm.setup.partition_size import probe_rows, sparseness
+from partirvm.setup.process_search import Asked, learn_regression, searchable
 from partirvm.setup.rates import product_rate
 from partirvm.setup.sample import Sample, gathered
 from partirvm.setup.spent import Entry, Spent, line
@@ -154,11 +155,11 @@ class Measuring:
         lines = _Lines(self, problem.empty.kernel)
         try:
             with self._sample(problem, LEARNING_ROWS if worth == wanted else rows, lines, room) as sample:
-                if chooses_family(parameters) and not problem.classifies and worth == wanted:
-                    family = with_best_family(sample, problem, learning, parameters.seed)
-                    problem, learning = family.problem, replace(learning, warm=family.logs)
-                    sample = lines.with_families(sample, family.tried, family.name) if family.tried else sample
-                if chooses(parameters):
+                if searchable(problem):
+                    asked = Asked(chooses_family(parameters), columns)
+                    start = per_feature(problem) if chooses(parameters) else problem
+                    learn_regression(sample, start, learning, asked, parameters.seed)
+                elif chooses(parameters):
                     choose(sample, problem, learning, options, all_candidates=all_candidates)
                 else:
                     learn(sample, problem, learning, parameters.seed)
@@ -210,11 +211,6 @@ class _Lines:
     def is_best(self, kernel: Kernel | Several) -> None:
         """Store the best kernel so far."""
         self.best = kernel
-
-    def with_families(self, sample: Sample, tried: dict[str, float], family: str) -> Sample:
-        """Return the sample whose records state the family, and the evidence of each family that was tried, in nats."""
-        facts = {"families": tried, "family": family}
-        return replace(sample, log=lambda record: self.add(replace(record, choice=facts | (record.choice or {}))))
 
     def add(self, record: Record) -> None:
         """Add an entry; time since the previous entry outside passes and dense fits is counted as ``deciding``."""
