@@ -102,6 +102,10 @@ class ProcessRows:
             float(logs[np.isfinite(logs)].mean()),
         )
 
+    def every(self, k: int) -> ProcessRows:
+        """Return every ``k``-th of the rows."""
+        return replace(self, X=self.X[::k], t=self.t[::k], inverse=self.inverse[::k], columns=self.columns[::k])
+
     def covariance(self, values: Float, fit: ProcessFit) -> Float:
         """Return the covariance (n, n) for the kernel values (n, n) and the variances of ``fit``."""
         covariance: Float = np.exp(fit.signal) * values

@@ -5,6 +5,7 @@ and widens the features. An exact process has every row as a centre. L-BFGS rais
 parameters, the signal variance and the noise variance together, from several widths (``STARTS``) and little noise, so
 that detail is explained before noise is believed. The candidates:
 
+- *widths*: from several widths of all features (``STARTS``), and from the features that tell something alone.
 - *families*: from the best Gaussian widths a few steps lead to those of the Matérn kernels. The family of the largest
   evidence is kept, since it adds no parameter.
 - *directions* (``setup.metric``): eigenvectors of the mean outer product of the gradient of the process' mean. They
@@ -56,6 +57,18 @@ STARTS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 A wave of 3 radians per unit is found from 2 or 4 alone, noisy trends of 200 rows from 1/4.
 """
+
+SCREENED_ROWS = 250
+"""Maximum number of rows on which single features are screened."""
+
+SCREENED_GAMMAS = (0.5, 4.0, 32.0)
+"""Gammas of a single standardised input that are screened: from a trend to a wave of eight radians per deviation."""
+
+SEEN = 2.0
+"""Least gain of evidence in nats of a single feature that counts as seen."""
+
+UNSEEN = 0.01
+"""First gamma of a feature that is not seen, relative to that of gamma="scale"."""
 
 DISTINCT = 1.0
 """Least difference in nats of two results that count as different."""
@@ -146,13 +159,34 @@ def _from_starts(rows: ProcessRows, kernel: Kernel) -> list[ProcessFit]:
     """Return the different results of the searches from ``STARTS``, best first; few rows get each start twice."""
     rng, logs, level = np.random.default_rng(DRAW), kernel.logs, np.log(rows.variance)
     found: list[ProcessFit] = []
-    for start in STARTS * 2 if len(rows.X) <= ROWS // 2 else STARTS:
-        jitter = JITTER * rng.normal(size=len(logs)) if len(logs) > 1 else 0.0
-        begun = ProcessFit(kernel.with_logs(logs + 2 * np.log(start) + jitter), level, level + np.log(FIRST_NOISE))
-        end = climb(rows, begun, FIRST_STEPS)
+    starts = [logs + 2 * np.log(start) for start in (STARTS * 2 if len(rows.X) <= ROWS // 2 else STARTS)]
+    if len(logs) > 1:
+        starts = [*(start + JITTER * rng.normal(size=len(logs)) for start in starts), _screened(rows, kernel)]
+    for start in starts:
+        end = climb(rows, ProcessFit(kernel.with_logs(start), level, level + np.log(FIRST_NOISE)), FIRST_STEPS)
         if all(abs(end.value - other.value) > DISTINCT for other in found):
             found.append(end)
     return sorted(found, key=lambda each: -each.value)
+
+
+def _screened(rows: ProcessRows, kernel: Kernel) -> Float:
+    """Return log parameters (p,) from the evidence of each parameter alone: its best value, or a small one.
+
+    Among many features short widths of all make all rows strangers, and no slope points to the few that matter.
+    """
+    few, half = rows.every(-(-len(rows.X) // SCREENED_ROWS)), np.log(rows.variance / 2)
+
+    def value(logs: Float) -> float:
+        found = few.evaluate(ProcessFit(kernel.with_logs(logs), half, half))
+        return -np.inf if found is None else found[0].value
+
+    off = np.where(np.isfinite(kernel.logs), kernel.logs + np.log(UNSEEN), -np.inf)
+    none, start = value(off), off.copy()
+    for j in np.flatnonzero(np.isfinite(off)):
+        tried = [value(np.where(np.arange(len(off)) == j, np.log(gamma), off)) for gamma in SCREENED_GAMMAS]
+        if max(tried) > none + SEEN:
+            start[j] = np.log(SCREENED_GAMMAS[int(np.argmax(tried))])
+    return start
 
 
 def directions(rows: ProcessRows, widths: ProcessFit) -> ProcessFit | None:
