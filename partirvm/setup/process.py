@@ -53,12 +53,16 @@ FAILED = 1e10
 
 @dataclass(frozen=True)
 class ProcessFit:
-    """A kernel with log s² and log σ², and the log posterior: evidence and log prior, in nats; −∞ before it is known."""
+    """A kernel with log s² and log σ², and the log posterior, evidence and prior, in nats; −∞ before it is known.
+
+    ``evaluations`` counts those of all ascents that led to it.
+    """
 
     kernel: Kernel
     signal: float
     noise: float
     value: float = -np.inf
+    evaluations: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,8 @@ class ProcessRows:
     """Rows of a process: scaled inputs (n, d) and targets (n, T), and what their covariance needs.
 
     ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior deviation.
-    ``noise`` is the noise variance if it is given, else None. ``variance`` is that of the targets of all rows. ``scale``
-    is the mean log parameter of the initial kernel.
+    ``noise`` is the noise variance if it is given, else None. ``variance`` is that of the targets of all rows, and
+    ``scale`` the mean log parameter of the initial kernel.
     """
 
     sample: Sample
@@ -196,5 +200,7 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:
     high = middle + np.concatenate([np.full(len(logs), HIGHEST), [SIGNAL, np.log(2.0)]])
     begin = np.clip(np.concatenate([logs, [start.signal, start.noise]]), low, high)[free]
     bounds = list(zip(low[free], high[free], strict=True))
-    minimize(negative, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps, "maxcor": MEMORY})
-    return best
+    end = minimize(
+        negative, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps, "maxcor": MEMORY}
+    )
+    return replace(best, evaluations=start.evaluations + int(end.nfev))
