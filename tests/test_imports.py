@@ -151,6 +151,7 @@ THIRD_PARTIES = {
     "report.phases": {"markupsafe"},
     "report.relevance_bars": {"markupsafe"},
     "setup": {"numpy"},
+    "setup.process": {"scipy"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "predict.joint_laplace": {"numpy", "scipy"},
     "estimators": {"numpy", "sklearn"},

@@ -112,21 +112,17 @@ class Asked:
 
 @dataclass(frozen=True)
 class Process:
-    """The result: ``widths`` with the features as they are, and ``directions`` or None. ``tried`` holds evidences.
+    """The result: ``widths`` with the features as they are, and ``directions`` or None.
 
-    ``rows`` is the number of rows of the searches, and ``evidence`` the nats of each family on these rows.
+    ``rows`` is the number of rows of the searches. ``evidence`` holds the nats of each family on these rows, and
+    ``family`` the name of the best; both are empty if the family is given.
     """
 
     widths: ProcessFit
     directions: ProcessFit | None
     rows: int
     evidence: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def family(self) -> str:
-        """Name of the family of the radial kernels; empty if there is none."""
-        found = radials(self.widths.kernel, self.widths.kernel.logs.size)
-        return found[0][0].name if found else ""
+    family: str = ""
 
 
 def searchable(problem: Problem) -> bool:
@@ -153,10 +149,11 @@ def search(sample: Sample, problem: Problem, order: Int, *, family: bool, turned
     for name in families_of(first[0].kernel, d) if own else ():
         others = [climb(rows, replace(each, kernel=with_family(each.kernel, name, d)), STEPS) for each in first[:KEPT]]
         tried[name] = max(others, key=lambda each: each.value)
-    best = max(tried.values(), key=lambda each: each.value)
+    chosen = max(tried, key=lambda name: tried[name].value)
+    best = tried[chosen]
     sample.best(best.kernel)
     way = directions(rows, best) if turned else None
-    return Process(best, way, len(rows.X), {key: float(fit.value) for key, fit in tried.items() if key})
+    return Process(best, way, len(rows.X), {key: float(fit.value) for key, fit in tried.items() if key}, chosen)
 
 
 def _from_starts(rows: ProcessRows, kernel: Kernel) -> list[ProcessFit]:
@@ -178,18 +175,20 @@ def _from_starts(rows: ProcessRows, kernel: Kernel) -> list[ProcessFit]:
 def _screened(rows: ProcessRows, kernel: Kernel) -> Float:
     """Return log parameters (p,) from the evidence of each parameter alone: its best value, or a small one.
 
-    Among many features short widths of all make all rows strangers, and no slope points to the few that matter.
+    Among many features short widths of all make all rows strangers, and no slope points to the few that matter. Half
+    of the variance belongs to the parameter, half is noise; all is noise where no parameter counts.
     """
-    few, half = rows.every(-(-len(rows.X) // SCREENED_ROWS)), np.log(rows.variance / 2)
+    few, level = rows.every(-(-len(rows.X) // SCREENED_ROWS)), np.log(rows.variance)
+    half = level - np.log(2.0)
 
-    def value(logs: Float) -> float:
-        found = few.evaluate(ProcessFit(kernel.with_logs(logs), half, half))
+    def value(logs: Float, noise: float) -> float:
+        found = few.evaluate(ProcessFit(kernel.with_logs(logs), half, noise))
         return -np.inf if found is None else found[0].value
 
     off = np.where(np.isfinite(kernel.logs), kernel.logs + np.log(UNSEEN), -np.inf)
-    none, start = value(off), off.copy()
+    none, start = value(off, level), off.copy()
     for j in np.flatnonzero(np.isfinite(off)):
-        tried = [value(np.where(np.arange(len(off)) == j, np.log(gamma), off)) for gamma in SCREENED_GAMMAS]
+        tried = [value(np.where(np.arange(len(off)) == j, np.log(gamma), off), half) for gamma in SCREENED_GAMMAS]
         if max(tried) > none + SEEN:
             start[j] = np.log(SCREENED_GAMMAS[int(np.argmax(tried))])
     return start
@@ -275,8 +274,8 @@ def learn_regression(sample: Sample, problem: Problem, learning: LearningOptions
 
 def _of_few(sample: Sample, problem: Problem, order: Int, found: Process, metric: str, last_rows: int) -> None:
     """Choose between widths and directions, take the last steps on ``last_rows`` rows, and log the record."""
-    choice: dict[str, Any] = {"form": EACH, "families": found.evidence, "family": found.family}
-    choice |= {"rows": 0, "gain": 0.0, "error": 0.0}
+    choice: dict[str, Any] = {"families": found.evidence, "family": found.family, "rows": 0, "gain": 0.0, "error": 0.0}
+    choice |= {} if metric == "widths" else {"form": EACH}
     best = found.widths
     if found.directions is not None and metric == "auto":
         gains = left_out_gains(sample, problem, best, order, found.rows)
