@@ -71,7 +71,7 @@ class ProcessRows:
 
     ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior deviation.
     ``noise`` is the noise variance if it is given, else None. ``variance`` is that of the targets of all rows, and
-    ``scale`` the mean log parameter of the initial kernel.
+    ``scale`` the mean log parameter of the initial kernel. ``origin`` (d,) is that of designs.
     """
 
     sample: Sample
@@ -82,6 +82,7 @@ class ProcessRows:
     noise: float | None
     variance: float
     scale: float
+    origin: Float | None
 
     @classmethod
     def of(cls, sample: Sample, problem: Problem, numbers: Int) -> ProcessRows:
@@ -104,6 +105,7 @@ class ProcessRows:
             None if problem.noise_variance is None else float(np.mean(problem.noise_variance)),
             problem.target_variance,
             float(logs[np.isfinite(logs)].mean()),
+            problem.empty.origin,
         )
 
     def every(self, k: int) -> ProcessRows:
@@ -123,7 +125,7 @@ class ProcessRows:
 
     def values(self, fit: ProcessFit) -> tuple[PreparedSmooth, Float]:
         """Return the prepared kernel and its values (n, n)."""
-        prepared = cast(PreparedSmooth, fit.kernel.prepare(self.X))
+        prepared = cast(PreparedSmooth, fit.kernel.prepare(self.X, self.origin))
         values = np.empty((len(self.X), len(self.X)), order="F")
         prepared(self.X, values)
         return prepared, values
