@@ -73,7 +73,8 @@ def test_a_job_tells_it_in_its_advice_and_on_its_page(tmp_path):
     (remark, *_) = fitted.outcome.remarks
     job = open_job(tmp_path / "job")
     assert remark in job.progress()["advice"]
-    assert "HistGradientBoostingRegressor" in job.report()
+    job.report().save(tmp_path / "page.html")
+    assert "HistGradientBoostingRegressor" in (tmp_path / "page.html").read_text()
     json.dumps(job.state().history[-1]["reference"])
 
 
