@@ -180,16 +180,19 @@ def _propose(
     age = state.passes - since
     fewest = 1 if age < TIMID else min(1 + age // 4, MOST_UPDATES)
     most = 1 if age < TIMID else TRUSTED_UPDATES
-    moved = state
+    moved, going = state, np.ones(state.alpha.shape[1], dtype=bool)
     for count in range(1, most + 1):
         poll()
-        before, moved = moved, update(moved)
+        before, moved = moved, update(moved, going)
         if rule.vectors is not None and moved.n_vectors <= rule.vectors:
             break
-        level = abs(moved.log_evidence - before.log_evidence) < FINE * rule.tol * state.n
-        level &= moved.n_columns == before.n_columns
-        if count >= fewest and (level or moved.displacement > TRUST):
-            break
+        change = np.abs(moved.evidences - before.evidences)
+        ended = (change < FINE * rule.tol * state.n / len(change)) & (moved.sizes == before.sizes)
+        if count >= fewest:
+            ended |= moved.displacements > TRUST
+            if ended.all():
+                break
+        going = np.full(going.shape, True) if ended.all() else ~ended & going
     drift, share = _changes(state, moved, last if age > TIMID else None)
     if (share < 1.0).any():
         old = state.alpha[np.isin(state.labels, moved.labels)]
