@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,17 +118,17 @@ class LaplaceState:
         """The part of the prior that each output has."""
         return self.prior.shared(self.alpha.shape[1]) if self.shared_alpha else self.prior
 
-    @property
+    @cached_property
     def mean(self) -> Float:
         """μ (M, C); zero where an output lacks the column."""
         return self._spread([each.mean for each in self.posteriors])
 
-    @property
+    @cached_property
     def variance(self) -> Float:
         """Diagonals of Σ_k (M, C); zero where an output lacks the column."""
         return self._spread([each.variance for each in self.posteriors])
 
-    @property
+    @cached_property
     def determinedness(self) -> Float:
         """γ (M, C)."""
         return self._spread([each.determinedness for each in self.posteriors])
@@ -267,12 +268,9 @@ def _of_one_size(
     log_det = 2 * (np.log(diagonal).sum(axis=1) - np.log(scales).sum(axis=1))
     log_evidence = predicted + 0.5 * (np.log(alpha).sum(axis=1) - _products(alpha, mean**2) - log_det)
     determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    return (
-        Posterior(one, *others[:2], -2 * others[2], others[3], *factor, 0.0)
-        for one, *others, factor in zip(
-            mean, variance, determinedness, predicted.tolist(), log_evidence.tolist(), factors, strict=True
-        )
-    )
+    for k, (factor, scale, jitter) in enumerate(factors):
+        residual, evidence = -2 * float(predicted[k]), float(log_evidence[k])
+        yield Posterior(mean[k], variance[k], determinedness[k], residual, evidence, factor, scale, jitter, 0.0)
 
 
 def _products(a: Float, b: Float) -> Float:

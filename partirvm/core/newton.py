@@ -186,13 +186,13 @@ def _propose(
         before, moved = moved, update(moved, going)
         if rule.vectors is not None and moved.n_vectors <= rule.vectors:
             break
+        if count < fewest:
+            continue
         change = np.abs(moved.evidences - before.evidences)
-        ended = (change < FINE * rule.tol * state.n / len(change)) & (moved.sizes == before.sizes)
-        if count >= fewest:
-            ended |= moved.displacements > TRUST
-            if ended.all():
-                break
-        going = np.full(going.shape, True) if ended.all() else ~ended & going
+        level = (change < FINE * rule.tol * state.n / len(change)) & (moved.sizes == before.sizes)
+        going = going & ~(level | (moved.displacements > TRUST))
+        if not going.any():
+            break
     drift, share = _changes(state, moved, last if age > TIMID else None)
     if (share < 1.0).any():
         old = state.alpha[np.isin(state.labels, moved.labels)]

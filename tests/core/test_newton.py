@@ -259,7 +259,7 @@ def test_a_hundred_classes_of_few_rows(rng, likelihood):
 
 
 def test_outputs_that_have_converged_get_no_new_posterior(monkeypatch):
-    """50 classes of 3 rows, one class against the rest: after the first passes only a few of the 50 outputs change. A fit
+    """50 classes of 3 rows, one class against the rest: after the first passes only a few outputs change. A fit
     computes fewer than 400 posteriors per output on average, though up to 50 updates of α follow each pass."""
     rng = np.random.default_rng(7)
     centres = 3 * rng.normal(size=(50, 5))
