@@ -13,7 +13,8 @@ outputs share the α of a column, α_i = Σ_kγ_ik / Σ_kμ_ik², and each outpu
 with α, so this fixed point is not a stationary point of the evidence, and an update can lower the evidence.
 
 **Passes.** α is updated while the quadratic stays fixed. At first there is one update per pass. Later the updates are
-repeated until α converges or the mode has moved too far from W. At the start B = ¼ for all rows, and many updates on
+repeated until α converges or the mode has moved too far from W, for each output with its own α separately, because
+after a few updates most of many classes have converged. At the start B = ¼ for all rows, and many updates on
 this quadratic would prune columns that the data need.
 
 **Step control.** If a step lowers the penalised likelihood, the step and the pruning of columns are undone. A Newton

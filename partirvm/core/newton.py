@@ -38,10 +38,13 @@ TRUSTED_UPDATES = 50
 """Maximum number of updates of α between two passes while the mode moves by less than ``TRUST``."""
 
 TRUST = 0.1
-"""Distance ½δᵀGδ, nats, by which updates may move the mode before a pass measures the next quadratic."""
+"""Distance ½δᵀGδ, nats, by which updates may move the mode of each output with its own α before the next pass."""
 
 FINE = 0.1
-"""Updates end when an update changes the evidence by less than ``FINE`` × tol nats per row."""
+"""Updates end when an update changes the evidence by less than ``FINE`` × tol nats per row.
+
+C outputs with their own α end their updates separately, each at 1/C of this change.
+"""
 
 SLACK = 2.0
 """Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood.
