@@ -250,13 +250,13 @@ def _of_one_size(
     outputs: Int, there: NDArray[np.bool_], alpha: Float, weights: Float, block: LogisticBlock, logs: Float
 ) -> Iterator[Posterior]:
     """Return the posteriors of the given outputs (n,), which have m columns each, marked by ``there`` (C, M)."""
-    n, (C, M) = len(outputs), there.shape
+    n, M = len(outputs), there.shape[1]
     columns, each = np.nonzero(there[outputs])[1].reshape(n, -1), outputs[:, None]
     alpha, weights, gradient = alpha.T[each, columns], weights.T[each, columns], block.gradient.T[each, columns]
-    if columns.shape[1] < M:
-        G = block.curvature[each[:, :, None], columns[:, :, None], columns[:, None, :]]
+    if columns.shape[1] == M and outputs[-1] - outputs[0] == n - 1:
+        G = block.curvature[outputs[0] : outputs[-1] + 1]  # a view: the matrices may be large
     else:
-        G = block.curvature if n == C else block.curvature[outputs]
+        G = block.curvature[each[:, :, None], columns[:, :, None], columns[:, None, :]]
     H = G.copy()
     H.reshape(n, -1)[:, :: H.shape[2] + 1] += alpha
     right = gradient - alpha * weights
