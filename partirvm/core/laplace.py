@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from partirvm.core.entering import entry_precision, evidence_gain, sparsity_quality
 from partirvm.core.link import LINKS
 from partirvm.core.logistic import LogisticBlock
-from partirvm.core.posterior import Posterior, solve_all, weakly_correlated
+from partirvm.core.posterior import Posterior, factorise, solve, solve_all, weakly_correlated
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
 
@@ -242,8 +242,32 @@ def _posteriors(
     for size in np.unique(sizes[new]).tolist():
         alike = np.flatnonzero(sizes == size)
         for outputs in np.array_split(alike, min(len(alike), len(alike) * size**2 // STACK + 1)):
+            if len(outputs) == 1:  # without the cost of stacks
+                k = int(outputs[0])
+                found[k] = _posterior(
+                    alpha[:, k], weights[:, k], block.gradient[:, k], block.curvature[k], float(logs[k])
+                )
+                continue
             found |= zip(outputs.tolist(), _of_one_size(outputs, there, alpha, weights, block, logs), strict=True)
     return tuple(found[k] for k in range(len(logs)))
+
+
+def _posterior(alpha: Float, weights: Float, gradient: Float, curvature: Float, log_likelihood: float) -> Posterior:
+    active = np.isfinite(alpha)
+    if not active.all():
+        alpha, weights, gradient = alpha[active], weights[active], gradient[active]
+        curvature = curvature[np.ix_(active, active)]
+    H = curvature.copy()
+    H.flat[:: len(H) + 1] += alpha
+    factor, scale, jitter = factorise(H)
+    delta, variance = solve(factor, scale, gradient - alpha * weights)
+    mean = weights + delta
+    predicted = log_likelihood + float(delta @ (gradient - 0.5 * (curvature @ delta)))
+    log_evidence = predicted + 0.5 * float(
+        np.log(alpha).sum() - alpha @ mean**2 - 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
+    )
+    determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
+    return Posterior(mean, variance, determinedness, -2 * predicted, log_evidence, factor, scale, jitter, 0.0)
 
 
 def _of_one_size(
