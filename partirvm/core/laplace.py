@@ -239,9 +239,10 @@ def _posteriors(
     there = np.isfinite(alpha.T)
     sizes = np.where(new, there.sum(axis=1), -1)
     found = dict(enumerate(old))
-    for size in np.unique(sizes[new]).tolist():
+    for size in sorted(set(sizes[new].tolist())):
         alike = np.flatnonzero(sizes == size)
-        for outputs in np.array_split(alike, min(len(alike), len(alike) * size**2 // STACK + 1)):
+        step = max(1, STACK // max(1, size**2))
+        for outputs in (alike[i : i + step] for i in range(0, len(alike), step)):
             if len(outputs) == 1:  # without the cost of stacks
                 k = int(outputs[0])
                 found[k] = _posterior(
