@@ -1,6 +1,6 @@
 """Kernel learning: maximise the evidence of a sample, before the fit and between the rounds of the fit.
 
-**Before the fit** the evidence is that of a tied RVM. Some rows of the sample are centres. iRprop⁻ (``core.rprop``)
+**Before the fit** the evidence is that of a tied RVM; a regression begins where ``setup.process_search`` ended. Some rows of the sample are centres. iRprop⁻ (``core.rprop``)
 moves all log parameters of the kernel at once, with one evaluation of evidence and slopes per step
 (``setup.evaluation``). There are three stages:
 
