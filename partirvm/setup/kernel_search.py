@@ -1,8 +1,8 @@
 """Kernel learning: maximise the evidence of a sample, before the fit and between the rounds of the fit.
 
-**Before the fit** the evidence is that of a tied RVM; a regression begins where ``setup.process_search`` ended. Some rows
-of the sample are centres. iRprop⁻ (``core.rprop``) moves all log parameters of the kernel at once, with one evaluation
-of evidence and slopes per step (``setup.evaluation``). There are three stages:
+**Before the fit** the evidence is that of a tied RVM; a regression begins where ``setup.process_search`` ended. Some
+rows of the sample are centres. iRprop⁻ (``core.rprop``) moves all log parameters of the kernel at once, with one
+evaluation of evidence and slopes per step (``setup.evaluation``). There are three stages:
 
 1. *Search* from the initial kernel to the best evidence. A kernel with a single width starts from the best of several
    widths (``STARTS``): the evidence may have one maximum for the trend and another one for the detail.

@@ -121,7 +121,7 @@ class Record:
     new kernel replaced the old one. All other fields describe the fit that the run continues with.
 
     ``choice`` is the result of ``gamma="auto"`` (``setup.choosing``, ``setup.process_search``). Its item ``form`` is
-    the chosen form. ``rows`` is the number of rows left out, or of all rows if the data are too large for the comparison.
+    the chosen form. ``rows`` is the number of rows left out, or of all rows if these are too many for the comparison.
     Of classes, ``errors`` are the log losses on these rows; of a regression, ``families`` are the nats of each family,
     and ``gain`` and ``error`` the mean gain in log density by directions and its standard error.
 
