@@ -86,21 +86,20 @@ class ProcessRows:
 
     @classmethod
     def of(cls, sample: Sample, problem: Problem, numbers: Int) -> ProcessRows:
-        """Take the rows with these row numbers from a sample, less those of zero weight."""
+        """Take the rows with these row numbers from a sample; their weights are positive."""
         held = sample.rows.only(np.sort(numbers))
         tiles = [held.tile(k) for k in range(held.n_tiles)]
         raw, t = np.concatenate([tile.X for tile in tiles]), np.concatenate([tile.t for tile in tiles])
         weights = held.weights_of(held.rows)
-        there = slice(None) if weights is None else weights > 0
         scaling = problem.empty.scaling
-        columns = problem.empty.take(NONE, leading=problem.leading).block(raw[there])
+        columns = problem.empty.take(NONE, leading=problem.leading).block(raw)
         square = np.maximum((columns**2).mean(axis=0), np.finfo(float).tiny)
         variance, logs = LEADING * problem.target_variance, problem.empty.kernel.logs
         return cls(
             sample,
-            scaling.inputs(raw[there]),
-            scaling.targets(t[there]),
-            np.ones(len(raw)) if weights is None else 1 / weights[there],
+            scaling.inputs(raw),
+            scaling.targets(t),
+            np.ones(len(raw)) if weights is None else 1 / weights,
             columns * np.sqrt(variance / square),
             None if problem.noise_variance is None else float(np.mean(problem.noise_variance)),
             problem.target_variance,

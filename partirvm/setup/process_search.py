@@ -252,11 +252,12 @@ def left_out_gains(sample: Sample, problem: Problem, widths: ProcessFit, order: 
 
 def learn_regression(sample: Sample, problem: Problem, learning: LearningOptions, asked: Asked, seed: int) -> None:
     """Learn the kernel of a regression; the last record that is logged holds it."""
-    d = problem.empty.centres.shape[1]
-    order = np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)
-    turned = learning.metric in ("auto", "directions")
-    found = search(sample, problem, order[: most_rows(d, asked.columns)], family=asked.family, turned=turned)
-    enough = found.rows >= min(ROWS, len(order))
+    d, order = problem.empty.centres.shape[1], np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)
+    weights = sample.rows.weights_of(order)
+    order = order if weights is None else order[weights > 0]
+    turned, most = learning.metric in ("auto", "directions"), most_rows(d, asked.columns)
+    found = search(sample, problem, order[:most], family=asked.family, turned=turned)
+    enough = most >= min(ROWS, len(order))
     if enough and len(order) <= FEW and learning.prior == "flat" and learning.metric != "low-rank":
         _of_few(sample, problem, order, found, learning.metric, min(asked.columns, LAST_ROWS))
         return
@@ -289,12 +290,12 @@ def _of_few(sample: Sample, problem: Problem, order: Int, found: Process, metric
     sample.best(best.kernel)
     first = rows.evaluate(replace(best, kernel=cast(Kernel, problem.empty.kernel)))
     gain = 0.0 if first is None else best.value - first[0].value
-    sample.log(_record(best, len(rows.X), gain, problem, choice))
+    sample.log(_record(best, rows, gain, problem, choice))
 
 
-def _record(found: ProcessFit, rows: int, gain: float, problem: Problem, choice: dict[str, Any]) -> Record:
-    """Make the history record of a search."""
-    scale = problem.empty.scaling.t_scale
+def _record(found: ProcessFit, on: ProcessRows, gain: float, problem: Problem, choice: dict[str, Any]) -> Record:
+    """Make the history record of a search that ended on the rows ``on``."""
+    scale, rows, variance = problem.empty.scaling.t_scale, len(on.X), on.noise_of(found)
     return Record(
         kind="kernel",
         number=1,
@@ -309,6 +310,6 @@ def _record(found: ProcessFit, rows: int, gain: float, problem: Problem, choice:
         kernel=found.kernel.spec(),
         gain=gain,
         choice=choice,
-        train_rmse=float(scale[0]) * float(np.exp(found.noise / 2)),
-        **noise(float(np.exp(found.noise)), scale),
+        train_rmse=float(scale[0]) * float(np.sqrt(variance)),
+        **noise(variance, scale),
     )

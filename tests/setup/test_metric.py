@@ -158,13 +158,13 @@ def test_better_directions_of_an_exact_process_are_taken(monkeypatch):
 def test_rotated_inputs_are_predicted_as_well():
     """Directions lose little; a width per feature loses more than a fifth (the cosine of one coordinate)."""
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(900, 5))
+    X = rng.normal(size=(700, 5))
     f = np.cos(3 * X[:, 0]) + 0.5 * np.sin(X[:, 1])
-    y, Q = f + 0.1 * rng.normal(size=900), ortho_group.rvs(5, random_state=5)
+    y, Q = f + 0.1 * rng.normal(size=700), ortho_group.rvs(5, random_state=5)
 
     def error(inputs, kernel):
-        model = RVMRegressor(kernel=kernel, random_state=0).fit(inputs[:500], y[:500])
-        return float(np.sqrt(np.mean((model.predict(inputs[500:]) - f[500:]) ** 2)))
+        model = RVMRegressor(kernel=kernel, random_state=0).fit(inputs[:300], y[:300])
+        return float(np.sqrt(np.mean((model.predict(inputs[300:]) - f[300:]) ** 2)))
 
     widths = [error(Z, GaussianOption(metric="widths")) for Z in (X, X @ Q)]
     assert widths[1] > 1.2 * widths[0]
