@@ -145,6 +145,7 @@ THIRD_PARTIES = {
     "backends.dask": {"numpy", "distributed", "threadpoolctl"},
     "backends.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},
+    "jobs.reference": {"sklearn"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2", "markupsafe"},
     "report.fit_history": {"markupsafe"},
