@@ -117,5 +117,9 @@ class OverconfidenceWarning(PartirvmWarning):
     """Leave-one-out errors are much larger than the predicted standard deviations: the noise was raised to match."""
 
 
+class AccuracyWarning(PartirvmWarning):
+    """Boosting or the nearest rows predict better, detail is missing, or a few rows carry most of the squared error."""
+
+
 class LimitWarning(PartirvmWarning):
     """The fit ended at a limit (rounds, vectors, seconds, memory) before it converged."""

@@ -13,7 +13,8 @@ outputs share the α of a column, α_i = Σ_kγ_ik / Σ_kμ_ik², and each outpu
 with α, so this fixed point is not a stationary point of the evidence, and an update can lower the evidence.
 
 **Passes.** α is updated while the quadratic stays fixed. At first there is one update per pass. Later the updates are
-repeated until α converges or the mode has moved too far from W. At the start B = ¼ for all rows, and many updates on
+repeated until α converges or the mode has moved too far from W, for each output with its own α separately, because
+after a few updates most of many classes have converged. At the start B = ¼ for all rows, and many updates on
 this quadratic would prune columns that the data need.
 
 **Step control.** If a step lowers the penalised likelihood, the step and the pruning of columns are undone. A Newton
@@ -31,7 +32,9 @@ keep this sum at zero.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +42,15 @@ from numpy.typing import NDArray
 from partirvm.core.entering import entry_precision, evidence_gain, sparsity_quality
 from partirvm.core.link import LINKS
 from partirvm.core.logistic import LogisticBlock
-from partirvm.core.posterior import Posterior, factorise, solve, weakly_correlated
+from partirvm.core.posterior import Posterior, factorise, solve, solve_all, weakly_correlated
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+
+STACK = 2**14
+"""Maximum number of elements of the matrices that are factorised together, if there are several."""
 
 
 @dataclass(frozen=True)
@@ -113,17 +119,17 @@ class LaplaceState:
         """The part of the prior that each output has."""
         return self.prior.shared(self.alpha.shape[1]) if self.shared_alpha else self.prior
 
-    @property
+    @cached_property
     def mean(self) -> Float:
         """μ (M, C); zero where an output lacks the column."""
         return self._spread([each.mean for each in self.posteriors])
 
-    @property
+    @cached_property
     def variance(self) -> Float:
         """Diagonals of Σ_k (M, C); zero where an output lacks the column."""
         return self._spread([each.variance for each in self.posteriors])
 
-    @property
+    @cached_property
     def determinedness(self) -> Float:
         """γ (M, C)."""
         return self._spread([each.determinedness for each in self.posteriors])
@@ -144,10 +150,28 @@ class LaplaceState:
         return float(0.5 * np.sum(slope * (self.mean - self.weights)))
 
     @property
-    def displacement(self) -> float:
-        """Distance ½δᵀGδ, nats, of the mode of the quadratic from ``weights``."""
-        delta = self.mean - self.weights
-        return float(0.5 * np.einsum("ik,kij,jk->", delta, self.block.curvature, delta, optimize=True))
+    def evidences(self) -> Float:
+        """Log evidence of each group of outputs that share α, nats: (1,) if all outputs share α, otherwise (C,)."""
+        if self.shared_alpha:
+            return np.array([self.log_evidence])
+        found = np.array([each.log_evidence for each in self.posteriors])
+        if self.prior.alpha.flat:
+            return found
+        return found + [self.prior.log_density(self.labels, alpha, None) for alpha in self.alpha.T]
+
+    @property
+    def sizes(self) -> Int:
+        """Number of columns of each group of outputs that share α."""
+        found: Int = np.isfinite(self.alpha[:, : 1 if self.shared_alpha else None]).sum(axis=0)
+        return found
+
+    @property
+    def displacements(self) -> Float:
+        """Distances ½δᵀGδ, nats, of the mode of the quadratic from ``weights``, summed as ``evidences`` are."""
+        mean = self.mean
+        pull = self.block.gradient - np.where(np.isfinite(self.alpha), self.alpha, 0.0) * mean  # Gδ at the mode
+        found: Float = 0.5 * ((mean - self.weights) * pull).sum(axis=0)
+        return found.sum(keepdims=True) if self.shared_alpha else found
 
     def penalised(self) -> float:
         """Return the penalised likelihood log p(t | W) − ½ Σ α w² at ``weights``, nats."""
@@ -156,9 +180,9 @@ class LaplaceState:
 
     def sparsity_quality(self) -> tuple[Float, Float]:
         """Return s and q of each column, (M, C); zero where an output lacks the column."""
-        active = np.isfinite(self.alpha)
-        pairs = [each.sparsity_and_quality(self.alpha[active[:, k], k]) for k, each in enumerate(self.posteriors)]
-        return self._spread([s for s, _ in pairs]), self._spread([q for _, q in pairs])
+        there = np.isfinite(self.alpha)
+        precision = np.where(there, 1.0 / np.where(there, self.variance, 1.0), 0.0)
+        return np.maximum(precision - np.where(there, self.alpha, 0.0), 0.0), self.mean * precision
 
     def losses(self) -> Float:
         """Return the loss of evidence by the deletion of each column (M,), nats, summed over outputs."""
@@ -172,8 +196,7 @@ class LaplaceState:
 
     def _spread(self, values: list[Float]) -> Float:
         found = np.zeros(self.alpha.shape)
-        for k, each in enumerate(values):
-            found[np.isfinite(self.alpha[:, k]), k] = each
+        found.T[np.isfinite(self.alpha.T)] = np.concatenate(values)
         return found
 
 
@@ -185,20 +208,49 @@ def init(
     return LaplaceState(likelihood, labels, alpha, weights, block, _posteriors(alpha, weights, block), prior=prior)
 
 
-def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock) -> LaplaceState:
-    """Return the state of the same fit with other ``alpha`` (except fixed values), ``weights`` and ``block``."""
+def settled(
+    state: LaplaceState,
+    alpha: Float,
+    weights: Float,
+    block: LogisticBlock,
+    changed: NDArray[np.bool_] | None = None,
+) -> LaplaceState:
+    """Return the state of the same fit with other ``alpha`` (except fixed values), ``weights`` and ``block``.
+
+    Outputs that ``changed`` (C,) does not mark keep their posterior: for them nothing differs.
+    """
     alpha = state.prior.fix(state.labels, alpha)
-    return replace(state, alpha=alpha, weights=weights, block=block, posteriors=_posteriors(alpha, weights, block))
+    posteriors = _posteriors(alpha, weights, block, state.posteriors, changed)
+    return replace(state, alpha=alpha, weights=weights, block=block, posteriors=posteriors)
 
 
-def _posteriors(alpha: Float, weights: Float, block: LogisticBlock) -> tuple[Posterior, ...]:
+def _posteriors(
+    alpha: Float,
+    weights: Float,
+    block: LogisticBlock,
+    old: tuple[Posterior, ...] = (),
+    changed: NDArray[np.bool_] | None = None,
+) -> tuple[Posterior, ...]:
     """Return the posterior of each output. The first posterior holds a likelihood that the outputs share."""
     logs = np.zeros(alpha.shape[1])
     logs[: len(block.log_likelihood)] = block.log_likelihood
-    return tuple(
-        _posterior(alpha[:, k], weights[:, k], block.gradient[:, k], block.curvature[k], float(logs[k]))
-        for k in range(alpha.shape[1])
-    )
+    new = np.full(len(logs), True) if changed is None else changed.copy()
+    new[0] |= len(logs) > len(block.log_likelihood)
+    there = np.isfinite(alpha.T)
+    sizes = np.where(new, there.sum(axis=1), -1)
+    found = dict(enumerate(old))
+    for size in sorted(set(sizes[new].tolist())):
+        alike = np.flatnonzero(sizes == size)
+        step = max(1, STACK // max(1, size**2))
+        for outputs in (alike[i : i + step] for i in range(0, len(alike), step)):
+            if len(outputs) == 1:  # without the cost of stacks
+                k = int(outputs[0])
+                found[k] = _posterior(
+                    alpha[:, k], weights[:, k], block.gradient[:, k], block.curvature[k], float(logs[k])
+                )
+                continue
+            found |= zip(outputs.tolist(), _of_one_size(outputs, there, alpha, weights, block, logs), strict=True)
+    return tuple(found[k] for k in range(len(logs)))
 
 
 def _posterior(alpha: Float, weights: Float, gradient: Float, curvature: Float, log_likelihood: float) -> Posterior:
@@ -219,8 +271,45 @@ def _posterior(alpha: Float, weights: Float, gradient: Float, curvature: Float, 
     return Posterior(mean, variance, determinedness, -2 * predicted, log_evidence, factor, scale, jitter, 0.0)
 
 
-def update(state: LaplaceState) -> LaplaceState:
-    """Update α once on the fixed quadratic, by MacKay's rule unless the prior has another, and prune columns."""
+def _of_one_size(
+    outputs: Int, there: NDArray[np.bool_], alpha: Float, weights: Float, block: LogisticBlock, logs: Float
+) -> Iterator[Posterior]:
+    """Return the posteriors of the given outputs (n,), which have m columns each, marked by ``there`` (C, M)."""
+    n, M = len(outputs), there.shape[1]
+    columns, each = np.nonzero(there[outputs])[1].reshape(n, -1), outputs[:, None]
+    alpha, weights, gradient = alpha.T[each, columns], weights.T[each, columns], block.gradient.T[each, columns]
+    if columns.shape[1] == M and outputs[-1] - outputs[0] == n - 1:
+        G = block.curvature[outputs[0] : outputs[-1] + 1]  # a view: the matrices may be large
+    else:
+        G = block.curvature[each[:, :, None], columns[:, :, None], columns[:, None, :]]
+    H = G.copy()
+    H.reshape(n, -1)[:, :: H.shape[2] + 1] += alpha
+    right = gradient - alpha * weights
+    factors, delta, variance = solve_all(H, right)
+    diagonal = np.array([np.diagonal(factor) for factor, _, _ in factors])
+    scales = np.array([scale for _, scale, _ in factors])
+    mean = weights + delta
+    bent = (G @ delta[:, :, None])[:, :, 0]
+    predicted = logs[outputs] + _products(delta, gradient - 0.5 * bent)
+    log_det = 2 * (np.log(diagonal).sum(axis=1) - np.log(scales).sum(axis=1))
+    log_evidence = predicted + 0.5 * (np.log(alpha).sum(axis=1) - _products(alpha, mean**2) - log_det)
+    determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
+    for k, (factor, scale, jitter) in enumerate(factors):
+        residual, evidence = -2 * float(predicted[k]), float(log_evidence[k])
+        yield Posterior(mean[k], variance[k], determinedness[k], residual, evidence, factor, scale, jitter, 0.0)
+
+
+def _products(a: Float, b: Float) -> Float:
+    """Return the inner products (n,) of the rows of two arrays (n, m)."""
+    found: Float = (a[:, None, :] @ b[:, :, None])[:, 0, 0]
+    return found
+
+
+def update(state: LaplaceState, going: NDArray[np.bool_] | None = None) -> LaplaceState:
+    """Update α once on the fixed quadratic, by MacKay's rule unless the prior has another, and prune columns.
+
+    ``going`` (C,) marks the outputs to update; the others keep α and posterior. Outputs that share α are all updated.
+    """
     gamma, square, variance, prior = state.determinedness, state.mean**2, state.variance, state.own_prior
     s, q = state.sparsity_quality()
     gamma, square, variance, s, q = _alike(state, gamma, square, variance, s, q**2)
@@ -230,7 +319,10 @@ def update(state: LaplaceState) -> LaplaceState:
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature)
     if state.shared_alpha:
         floor = np.broadcast_to(floor.max(axis=1, keepdims=True), floor.shape)
-    return _left(state, gone, np.where(gone, np.inf, np.maximum(alpha, floor)))
+    alpha = np.where(gone, np.inf, np.maximum(alpha, floor))
+    if going is None or going.all() or state.shared_alpha:
+        return _left(state, gone, alpha)
+    return _left(state, np.where(going, gone, ~np.isfinite(state.alpha)), np.where(going, alpha, state.alpha), going)
 
 
 def thin(state: LaplaceState) -> LaplaceState:
@@ -261,11 +353,16 @@ def _alike(state: LaplaceState, *values: Float) -> tuple[Float, ...]:
     return tuple(np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) for value in values)
 
 
-def _left(state: LaplaceState, gone: NDArray[np.bool_], alpha: Float) -> LaplaceState:
-    """Return the state at this α (M, C) without the columns marked in ``gone`` (M, C), which outputs lose."""
+def _left(
+    state: LaplaceState, gone: NDArray[np.bool_], alpha: Float, changed: NDArray[np.bool_] | None = None
+) -> LaplaceState:
+    """Return the state at this α (M, C) without the columns marked in ``gone`` (M, C), which outputs lose.
+
+    Only the outputs that ``changed`` (C,) marks, or all, get a new posterior.
+    """
     kept = np.flatnonzero(~gone.all(axis=1))
     weights, block = _relieved(state, gone)
-    return settled(replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept))
+    return settled(replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept), changed)
 
 
 def moved_to(state: LaplaceState, alpha: Float) -> LaplaceState:
@@ -286,7 +383,9 @@ def _without(block: LogisticBlock, shift: Float) -> LogisticBlock:
     """Return the quadratic about W − shift instead of W, computed by algebra."""
     if not shift.any():
         return block
-    moved = np.einsum("kij,jk->ik", block.curvature, shift)
+    moved, outputs = np.zeros_like(shift), np.flatnonzero(shift.any(axis=0))
+    curvature = block.curvature if len(outputs) == shift.shape[1] else block.curvature[outputs]
+    moved[:, outputs] = np.einsum("kij,jk->ik", curvature, shift[:, outputs])
     change = -np.einsum("ik,ik->k", shift, block.gradient + 0.5 * moved)
     logs = block.log_likelihood + (change if len(block.log_likelihood) > 1 else change.sum())
     return replace(block, log_likelihood=logs, gradient=block.gradient + moved)

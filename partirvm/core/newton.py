@@ -38,10 +38,13 @@ TRUSTED_UPDATES = 50
 """Maximum number of updates of α between two passes while the mode moves by less than ``TRUST``."""
 
 TRUST = 0.1
-"""Distance ½δᵀGδ, nats, by which updates may move the mode before a pass measures the next quadratic."""
+"""Distance ½δᵀGδ, nats, by which updates may move the mode of each output with its own α before the next pass."""
 
 FINE = 0.1
-"""Updates end when an update changes the evidence by less than ``FINE`` × tol nats per row."""
+"""Updates end when an update changes the evidence by less than ``FINE`` × tol nats per row.
+
+C outputs with their own α end their updates separately, each at 1/C of this change.
+"""
 
 SLACK = 2.0
 """Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood.
@@ -180,15 +183,18 @@ def _propose(
     age = state.passes - since
     fewest = 1 if age < TIMID else min(1 + age // 4, MOST_UPDATES)
     most = 1 if age < TIMID else TRUSTED_UPDATES
-    moved = state
+    moved, going = state, np.ones(state.alpha.shape[1], dtype=bool)
     for count in range(1, most + 1):
         poll()
-        before, moved = moved, update(moved)
+        before, moved = moved, update(moved, going)
         if rule.vectors is not None and moved.n_vectors <= rule.vectors:
             break
-        level = abs(moved.log_evidence - before.log_evidence) < FINE * rule.tol * state.n
-        level &= moved.n_columns == before.n_columns
-        if count >= fewest and (level or moved.displacement > TRUST):
+        if count < fewest:
+            continue
+        change = np.abs(moved.evidences - before.evidences)
+        level = (change < FINE * rule.tol * state.n / len(change)) & (moved.sizes == before.sizes)
+        going = going & ~(level | (moved.displacements > TRUST))
+        if not going.any():
             break
     drift, share = _changes(state, moved, last if age > TIMID else None)
     if (share < 1.0).any():

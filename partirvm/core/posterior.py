@@ -18,6 +18,7 @@ targets are independent: each has a posterior with H_τ = β_τΦᵀΦ + A, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -34,6 +35,9 @@ Float = NDArray[np.float64]
 
 WEAK_CORRELATION = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted together."""
+
+SMALL = 32
+"""Maximum number of columns of matrices that are factorised together."""
 
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Values added to the unit diagonal, tried in this order."""
@@ -300,6 +304,30 @@ def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
     else:
         tiled.inverse_columns(factor, measure)
     return solution, scale**2 * lengths
+
+
+def solve_all(H: Float, right: Float) -> tuple[list[tuple[Float, Float, float]], Float, Float]:
+    """Return the result of ``factorise`` for each H (n, M, M), and H⁻¹·right and the diagonals of H⁻¹, (n, M) each.
+
+    H is overwritten. Several small H are factorised by one call. Raises ``NumericalError`` as ``factorise`` does.
+    """
+    n, M = right.shape
+    diagonal = np.einsum("nii->ni", H)
+    if n > 1 and 0 < M <= SMALL and (diagonal > 0).all() and np.isfinite(diagonal).all():
+        scale = 1.0 / np.sqrt(diagonal)
+        with suppress(np.linalg.LinAlgError):  # then jitter is needed
+            factor = np.linalg.cholesky(H * scale[:, :, None] * scale[:, None, :])
+            half = np.linalg.inv(factor)
+            whitened = half @ (scale * right)[:, :, None]
+            solution = scale * (half.transpose(0, 2, 1) @ whitened)[:, :, 0]
+            return (
+                [(L, S, 0.0) for L, S in zip(factor, scale, strict=True)],
+                solution,
+                scale**2 * np.einsum("nij,nij->nj", half, half),
+            )
+    factors = [factorise(each) for each in H]
+    solved = [solve(L, S, each) for (L, S, _), each in zip(factors, right, strict=True)]
+    return factors, np.array([delta for delta, _ in solved]), np.array([variance for _, variance in solved])
 
 
 def weakly_correlated(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -15,7 +15,17 @@ from partirvm.estimators.predictions import RegressionPredictions
 from partirvm.estimators.sklearn_bases import RegressorMixin
 from partirvm.estimators.targets import columns_of
 from partirvm.model import Model, bases_of
-from partirvm.options.names import Auto, Effort, Estimate, Gamma, KernelStore, MultiOutput, NoiseForm, SolverName
+from partirvm.options.names import (
+    Auto,
+    Effort,
+    Estimate,
+    Gamma,
+    KernelStore,
+    MultiOutput,
+    NoiseForm,
+    Reference,
+    SolverName,
+)
 from partirvm.options.values import AlphaPrior, Noise, Solver, Strategy, StrategyName
 from partirvm.types import power_of_two
 
@@ -108,6 +118,9 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
         container or worker. A number is in bytes.
     tol : float, default=1e-07
         The last fit has converged when the evidence changes by less than this number of nats per row.
+    reference : {"auto", "none"}, default="auto"
+        After a fit of at least 1,000 rows with a learned kernel: compare the model with boosting and with the nearest
+        rows, on rows left out, and warn if one is clearly better ("auto"), or do not ("none").
     kernel_store : {"auto", "memory", "zarr", "none"}, default="auto"
         Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" (on disk
         beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, the fastest by
@@ -181,6 +194,7 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
         time_limit: float | str | None = None,
         memory_limit: int | str = "auto",
         tol: float = 1e-7,
+        reference: Reference = "auto",
         kernel_store: KernelStore = "auto",
         random_state: Any = None,
         client: Any = None,
@@ -204,6 +218,7 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
         self.time_limit = time_limit
         self.memory_limit = memory_limit
         self.tol = tol
+        self.reference = reference
         self.kernel_store = kernel_store
         self.random_state = random_state
         self.client = client

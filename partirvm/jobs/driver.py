@@ -122,6 +122,7 @@ class Outcome:
 
     ``reason`` is the reason of the end and ``last`` the last record. ``seconds`` includes the seconds of earlier
     attempts. ``kept`` holds the design and the fit of the last saved model. ``state`` is the strategy's last state.
+    ``remarks`` are sentences about the model beside other methods (``core.reference``).
     """
 
     reason: Termination
@@ -129,6 +130,7 @@ class Outcome:
     seconds: float
     kept: tuple[Design, Fit] | None = None
     state: Any = None
+    remarks: tuple[str, ...] = ()
 
 
 class _Interrupted(Exception):
@@ -145,7 +147,7 @@ class Driver:
     the last saved model. If time is up before a model is saved, a small fit (``strategies.early``) makes a model.
     ``blocks`` describes how kernel blocks of the training rows are kept between passes, or is None if they are not
     kept. ``readable`` returns the fields of a line of history that its readers need: texts, and
-    the row numbers of the ingested table.
+    the row numbers of the ingested table. ``kept`` holds the design and the fit of the last saved model.
     """
 
     executor: Executor
@@ -155,6 +157,7 @@ class Driver:
     interrupted: Callable[[], Termination | None] = lambda: None
     blocks: Blocks | None = None
     readable: Callable[[Entry], Entry] = lambda entry: {}
+    kept: tuple[Design, Fit] | None = field(default=None, init=False)
 
     def run(
         self,
@@ -177,7 +180,7 @@ class Driver:
         self._journal, self._began, self._epoch = journal, time.perf_counter() - elapsed, time.time()
         self._spent, self._likelihood = Spent(), problem.likelihood
         self._last: Record | None = None
-        self._kept: tuple[Design, Fit] | None = None
+        self.kept = None
         self._usable = usable
         with one_blas_thread(), on_threads(self.executor.threads):
             if resume is None:
@@ -208,7 +211,7 @@ class Driver:
             state, instructions = strategy.next(state, *events)
             events = ()  # free the statistics, which may be as large as the fit made from them, before the next solve
             self._spent.deciding += time.perf_counter() - began
-        return Outcome(instructions[0].reason, self._last, time.perf_counter() - self._began, self._kept, state)
+        return Outcome(instructions[0].reason, self._last, time.perf_counter() - self._began, self.kept, state)
 
     def _perform(self, instructions: Sequence[Instruction]) -> tuple[Event, ...]:
         """Perform instructions that are all of one kind, or all lines of history, and return their events."""
@@ -232,7 +235,7 @@ class Driver:
                 present = None if weights is None else weights > 0
                 return Gathered(self.executor.gather(self.source, rows), present)
             case Save(design, fit, record, moderate):
-                self._kept = design, fit
+                self.kept = design, fit
                 # the model chooses its own origin, as it does when it is loaded, so that both predict the same bits
                 design = replace(design, origin=None)
                 self._journal.save(self._likelihood.model(design, fit, self.source.columns, moderate))

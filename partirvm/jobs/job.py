@@ -155,7 +155,8 @@ class Job:
         status = state.status
         assert status is not None
         if status is Status.DONE and state.reason in Termination._value2member_map_:
-            return Termination(state.reason).advice
+            reference = state.history[-1].get("reference") if state.history else None
+            return " ".join([Termination(state.reason).advice, *(reference or {}).get("remarks", ())])
         if status is Status.ABORTING and self.store.requested(state.attempt) == "cancel":
             return "The job ends after the current tile or iteration; its model will be discarded."
         if status is Status.ABORTED and not has_model:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from partirvm.backends import Executor
 from partirvm.core.termination import Termination
 from partirvm.data import Source
+from partirvm.jobs import reference
 from partirvm.jobs.driver import Checkpoint, Driver, Journal, Outcome, Watcher
 from partirvm.jobs.kernel_blocks import keeping_blocks
 from partirvm.jobs.row_numbers import table_rows
 from partirvm.jobs.warn import warn_of_data, warn_of_limits, warn_of_outcome
-from partirvm.setup.search import kernel_texts
+from partirvm.setup.learned_text import kernel_texts
 from partirvm.setup.spec import FitSpec
 from partirvm.strategies import strategy_for
 
@@ -39,10 +41,14 @@ def run(
     that are kept on disk; without ``beside`` a temporary folder is used.
     """
     executor.use(spec.plan.threads)
-    texts = kernel_texts(source.columns.features)
+    texts, remarks = kernel_texts(source.columns.features), list[str]()
 
     def readable(entry: dict[str, Any]) -> dict[str, Any]:
-        return {**texts(entry), "diagnostics": table_rows(entry["diagnostics"], source, held_out)}
+        found = {**texts(entry), "diagnostics": table_rows(entry["diagnostics"], source, held_out)}
+        if reference.wanted(spec, entry) and interrupted() is None:
+            found["reference"] = reference.compare(driver, spec, entry)
+            remarks.extend(found["reference"]["remarks"])
+        return found
 
     driver = Driver(
         executor=executor,
@@ -66,6 +72,7 @@ def run(
             usable=usable,
             elapsed=elapsed,
         )
+    outcome = replace(outcome, remarks=tuple(remarks))
     warn_of_outcome(outcome, spec)
     warn_of_limits(outcome, spec)
     return outcome

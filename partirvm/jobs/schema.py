@@ -84,6 +84,7 @@ FIT = {
     "choice": ({}, None),
     "noise_sd": NUMBER,
     "diagnostics": [{}],
+    "reference?": {"rows": int, "rmse": float, "others": {"*": float}, "remarks": [str]},
     "seconds": TIME,
     "pass_seconds": TIME,
     "passes": int,

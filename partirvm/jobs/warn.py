@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 
 from partirvm.core.termination import Termination
-from partirvm.errors import DataWarning, LimitWarning, NoiseFloorWarning, OverconfidenceWarning
+from partirvm.errors import AccuracyWarning, DataWarning, LimitWarning, NoiseFloorWarning, OverconfidenceWarning
 from partirvm.jobs.driver import Outcome
 from partirvm.quoting import listed, quoted
 from partirvm.setup.partition_size import DENSE
@@ -47,6 +47,8 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
             OverconfidenceWarning,
             stacklevel=3,
         )
+    for remark in outcome.remarks:
+        warnings.warn(remark, AccuracyWarning, stacklevel=3)
     if last.duplicates:
         warnings.warn(
             f"{last.duplicates:,} candidates had the same inputs as another row: these candidates did not become "

@@ -20,6 +20,7 @@ MultiClass: TypeAlias = Literal["auto", "pooled", "multinomial", "multinomial-pe
 Metric: TypeAlias = Literal["auto", "widths", "directions", "low-rank"]
 KernelStore: TypeAlias = Literal["auto", "memory", "zarr", "none"]
 Effort: TypeAlias = Literal["quick", "balanced", "thorough"]
+Reference: TypeAlias = Literal["auto", "none"]
 NoiseForm: TypeAlias = Literal["auto", "constant", "local"]
 Auto: TypeAlias = Literal["auto"]
 Estimate: TypeAlias = Literal["estimate"]

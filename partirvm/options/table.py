@@ -390,6 +390,15 @@ class Request:
         help='Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if rows left out are '
         "predicted clearly better).",
     )
+    reference: str = option(
+        "auto",
+        one_of(names.Reference),
+        group="noise and priors",
+        metavar="R",
+        applies={"target": (NUMBERS,)},
+        help="After a fit of at least 1,000 rows with a learned kernel: compare the model with boosting and with the "
+        'nearest rows, on rows left out, and warn if one is clearly better ("auto"), or do not ("none").',
+    )
     noise_prior: tuple[float, float] = option(
         (0.0, 0.0),
         GammaDensity(),

@@ -46,6 +46,9 @@ MOST_MERGED = 3
 LEARNING_FLOPS = (1000.0, 22.0)
 """Operations of an evaluation of kernel learning for each row and centre: constant, and per feature (measured)."""
 
+PROCESS_EVALUATIONS = 500
+"""Usual number of evaluations of all searches with an exact process."""
+
 LEARNING_EVALUATIONS = 50
 """Expected number of evaluations of a search that may take more."""
 
@@ -121,6 +124,15 @@ def learning_seconds(
         searches += 5 * 0.8 * min(100 / centres, 1.0) * (1.0 + 2.0 * directions)
     work = searches * min(evaluations, LEARNING_EVALUATIONS) * rows * centres
     return work * (constant + each * n_features) / product
+
+
+def process_seconds(product: float, rows: int, n_features: int) -> float:
+    """Estimate the seconds of the searches with an exact process of ``rows`` rows (``setup.process_search``).
+
+    An evaluation is a Cholesky factor and its inverse, 2 n³ operations, and slopes like those of ``learning_seconds``.
+    """
+    constant, each = LEARNING_FLOPS
+    return PROCESS_EVALUATIONS * (2.0 * rows**3 + rows**2 * (constant + each * n_features)) / product
 
 
 def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from partirvm.errors import PartirvmError
@@ -34,11 +35,12 @@ class Report:
         """Return all values of the page as plain JSON."""
         return asdict(self.facts)
 
-    def save(self, location: str, *, overwrite: bool = False) -> None:
+    def save(self, location: str | Path, *, overwrite: bool = False) -> None:
         """Write the report to a path or URL: .json all values, .csv the table of fits, otherwise the page.
 
         Raises ``ExistsError`` if the file exists and ``overwrite`` is false, ``StorageError`` if it cannot be written.
         """
+        location = str(location)
         if location.endswith(".json"):
             text = json.dumps(self.to_json(), indent=1)
         elif location.endswith(".csv"):

@@ -137,6 +137,7 @@ def summary(facts: dict[str, Any]) -> str:
         ("held-out error", kind.phrase(facts, "held-out")),
         *_beside(kind, facts),
         ("ended", facts["advice"]),
+        *(("check", remark) for remark in facts["remarks"]),
         ("took", f"{format_duration(facts['seconds'])}, peak memory {format_bytes(facts['peak_memory'])}"),
         ("model", facts["job"]),
     ]
@@ -198,6 +199,7 @@ def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: d
         "passes": sum(entry.get("passes", 0) for entry in history),
         "reason": outcome.reason.value,
         "advice": advice,
+        "remarks": list(outcome.remarks),
         "seconds": round(outcome.seconds, 3),
         "peak_memory": peak_memory(),
     }

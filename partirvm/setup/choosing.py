@@ -1,29 +1,31 @@
-"""``gamma="auto"``: choose by cross-validation between one width and a width per feature, then learn the kernel.
+"""``gamma="auto"`` of classes: choose between one width and a width per feature by cross-validation, then learn.
 
 A width per feature can model more, but it needs enough rows for its many parameters, and the evidence does not show
-whether there are enough. With more than ``MANY`` rows the kernel always gets a width per feature, unless there are more
-than two classes. With fewer rows, cross-validation with ``FOLDS`` folds decides. For each fold:
+whether there are enough. Two classes with more than ``MANY`` rows always get a width per feature. Otherwise
+cross-validation with ``FOLDS`` folds decides. For each fold:
 
 1. A width per feature is learned from the rows outside the fold (the first stage of ``setup.kernel_search``).
-2. The tied RVM (``core.tied``) is fitted with the same centres at single widths: ``WIDTHS`` × the initial width.
+2. The tied fit of class indicators (``core.tied_indicators``) is made with the same centres at single widths:
+   ``WIDTHS`` × the initial width.
 3. One pass over the fold measures the error of each fit.
 
-If the final fit has every row as a candidate, step 2 fits basic RVMs instead of the tied RVM. A basic RVM has one α per
+If the final fit of two classes has every row as a candidate, step 2 fits basic RVMs instead. A basic RVM has one α per
 row, and it overfits at some widths at which a tied RVM of a few centres does not. On pima, german and cancer the best
 width of the tied RVM increased the log loss of the basic RVM by 5 to 20 %.
 
-A width per direction (``setup.metric``) is learned from all rows first, for regressions, and for two classes of more
-than ``MANY`` rows. If its evidence is far above that of widths, it is taken without folds; with few rows and a smaller
-gain of a regression it is a further form in each fold. Of classes, folds rejected it wherever they were asked.
+A width per direction (``setup.metric``) is learned from all rows first for two classes of more than ``MANY`` rows, and
+taken if its evidence is far above that of widths. Folds rejected it wherever they were asked.
 
-Of more than two classes the fits are those of class indicators (``core.tied_indicators``), which take little time, so
-that folds are compared for any number of rows. One width is also tried for unscaled features (``one_widths``), the
-search for a width per feature starts at the best of these kernels, and it must lower the squared error by
-``LEAST_GAIN``. Of two classes, kernels far behind are left out of further folds (``still_running``).
+Fits of class indicators take little time, so that folds are compared for any number of rows. With more than two
+classes, one width is also tried for unscaled features (``one_widths``), the search for a width per feature starts at
+the best of these kernels, and it must lower the squared error by ``LEAST_GAIN``. Of two classes, kernels far behind are
+left out of further folds (``still_running``).
 
 The form with the smaller summed error is chosen. A width per feature must be better by more than one standard error
 over the folds, because a wrong choice of this form costs more than a wrong choice of one width. If one width is chosen,
 the best of ``WIDTHS`` is used. If a width per feature is chosen, its widths are learned again from all rows.
+
+The kernel of a regression is chosen by ``setup.process_search``.
 """
 
 from __future__ import annotations
@@ -36,9 +38,9 @@ from numpy.typing import NDArray
 
 from partirvm.kernels import Kernel, Several
 from partirvm.setup.basic_fits import fits_at
-from partirvm.setup.evaluation import evaluate, losses, tied_mean
+from partirvm.setup.evaluation import evaluate, losses
 from partirvm.setup.kernel_search import LearningOptions, Stage, begin_stage, first_stage
-from partirvm.setup.metric import DIRECTIONS, EACH, Learned, directed, learn, learn_forms, turnable
+from partirvm.setup.metric import DIRECTIONS, EACH, Learned, learn, learn_forms, turnable
 from partirvm.setup.sample import Sample
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
@@ -94,25 +96,21 @@ def choose(
     row is a candidate of the final fit and memory allows fits of this size; the folds then fit basic RVMs.
     """
     choice: dict[str, Any] = {"form": EACH, "rows": problem.n_rows}
-    forms: Learned | None = None
-    several = problem.n_classes > 2 or (problem.classifies and not all_candidates)
-    few = problem.n_rows <= MANY
-    if learning.metric == "auto" and (problem.n_classes > 2 or (problem.classifies and few)):
+    several, few = problem.n_classes > 2 or not all_candidates, problem.n_rows <= MANY
+    if learning.metric == "auto" and (problem.n_classes > 2 or few):
         learning = replace(learning, metric="widths")
-    turns = learning.metric != "widths" and turnable(problem.empty.kernel, problem.empty.centres.shape[1])
-    if turns:
+    forms: Learned | None = None
+    if learning.metric != "widths" and turnable(problem.empty.kernel, problem.empty.centres.shape[1]):
         forms = learn_forms(sample, per_feature(problem), learning, options.seed)
-        least = forms.sure_gain if few or problem.classifies else forms.least_gain
-        if learning.metric != "auto" or forms.gain > least:
-            return forms.take(DIRECTIONS, choice)
-        turns = few and forms.gain > 0
+        turned = learning.metric != "auto" or forms.gain > forms.sure_gain
+        if turned or not several:
+            return forms.take(DIRECTIONS if turned else EACH, choice)
     kernels = one_widths(sample, problem)
-    if problem.n_rows <= MANY or several:
-        folding = replace(learning, metric="auto" if turns else "widths", warm=None)
-        choice = _by_folds(sample, problem, folding, options, kernels, all_candidates=all_candidates)
+    if few or several:
+        choice = _by_folds(sample, problem, learning, options, kernels, all_candidates=all_candidates)
     best, evaluated = choice.pop("best", 0), choice.pop("evaluations", 0)
-    if forms is not None and choice["form"] in (EACH, DIRECTIONS):
-        return forms.take(choice["form"], choice)
+    if forms is not None and choice["form"] == EACH:
+        return forms.take(EACH, choice)
 
     def log(record: Record) -> None:
         before = evaluated if record.number == 1 else 0
@@ -143,58 +141,45 @@ def _by_folds(
     folds = stratified_folds(problem, options.seed, sample.rows.rows)
     while len(sums) < FOLDS and held < HELD_OUT:
         fold = folds[len(sums)]
-        if problem.n_classes > 2 or (problem.classifies and not all_candidates):
+        if problem.n_classes > 2 or not all_candidates:
             errors, evaluations = _fold_losses_of_classes(sample, problem, learning, options, kernels, fold)
         else:
-            running = still_running(problem, sums, len(WIDTHS) + 1 + (learning.metric == "auto"))
-            errors, evaluations = _fold_losses(
-                sample, problem, learning, options, fold, running, all_candidates=all_candidates
-            )
+            errors, evaluations = _fold_losses(sample, problem, learning, options, fold, still_running(sums))
         errors = with_ratios(errors, sums)
         evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, errors]
     return choice_of(problem, np.array(sums), held) | {"evaluations": evaluated}
 
 
 def choice_of(problem: Problem, losses: Float, held: int) -> dict[str, Any]:
-    """Choose the form with the smaller error; return it with the error of each form, in target units or nats per row.
+    """Choose the form with the smaller error; return it with the error of each form: RMSE of indicators, or nats a row.
 
-    ``losses`` (folds, columns) are the summed losses of each fold: one column per kernel of ``one_widths``, one for a
-    width per feature, and possibly a last one for a width per direction. ``held`` is the number of rows in all these
-    folds. Each form must be better than the chosen one of the simpler forms by more than one standard error. The item
-    ``best`` is the number of the best kernel of ``one_widths``.
+    ``losses`` (folds, columns) are the summed losses of each fold: one column per kernel of ``one_widths``, and one for
+    a width per feature. ``held`` is the number of rows in all these folds. A width per feature must be better by more
+    than one standard error. The item ``best`` is the number of the best kernel of ``one_widths``.
     """
-    ones = losses.shape[1] // len(WIDTHS) * len(WIDTHS)
     sums = losses.sum(axis=0)
-    best = int(np.argmin(sums[:ones]))
-    forms = ((ONE, UNSCALED)[best // len(WIDTHS)], EACH, DIRECTIONS)
-    columns = (best, *range(ones, losses.shape[1]))
-    chosen = 0
-    for k in range(1, len(columns)):
-        simpler = losses[:, columns[chosen]]
-        gain = simpler - losses[:, columns[k]]
-        least = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
-        if problem.n_classes > 2:
-            least = max(least, LEAST_GAIN * simpler.mean())
-        if gain.mean() > least:
-            chosen = k
-    errors = sums[list(columns)] / held
+    best = int(np.argmin(sums[:-1]))
+    one, gain = losses[:, best], losses[:, best] - losses[:, -1]
+    least = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
+    if problem.n_classes > 2:
+        least = max(least, LEAST_GAIN * one.mean())
+    forms = ((ONE, UNSCALED)[best // len(WIDTHS)], EACH)
+    errors = sums[[best, -1]] / held
     if problem.n_classes > 2:
         errors = np.sqrt(errors / problem.n_classes)
-    elif not problem.classifies:
-        errors = problem.target_scale * np.sqrt(errors / problem.n_targets)
-    by_form = dict(zip(forms, errors.tolist(), strict=False))
-    width = float(WIDTHS[best % len(WIDTHS)])
-    return {"form": forms[chosen], "rows": held, "width": width, "errors": by_form, "best": best}
+    by_form = dict(zip(forms, errors.tolist(), strict=True))
+    width, chosen = float(WIDTHS[best % len(WIDTHS)]), forms[int(gain.mean() > least)]
+    return {"form": chosen, "rows": held, "width": width, "errors": by_form, "best": best}
 
 
-def still_running(problem: Problem, sums: list[list[float]], count: int) -> list[bool]:
-    """Return for each of ``count`` kernels whether further folds fit it, from the losses so far (two classes).
+def still_running(sums: list[list[float]]) -> list[bool]:
+    """Return for each kernel of two classes whether further folds fit it, from the losses so far.
 
     A kernel is left out if its loss so far is more than ``BEHIND`` times that of the best width, a width per feature at
     ``EACH_BEHIND`` times: basic RVMs of classes are the slowest of these fits.
     """
-    if not problem.classifies or not sums:
-        return [True] * count
+    if not sums:
+        return [True] * (len(WIDTHS) + 1)
     total = np.sum(sums, axis=0)
     behind = np.where(np.arange(len(total)) < len(WIDTHS), BEHIND, EACH_BEHIND)
     return [bool(runs) for runs in total <= behind * total[: len(WIDTHS)].min()]
@@ -250,50 +235,28 @@ def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tu
 
 
 def _fold_losses(
-    sample: Sample,
-    problem: Problem,
-    learning: LearningOptions,
-    options: Options,
-    fold: Int,
-    running: list[bool],
-    *,
-    all_candidates: bool,
+    sample: Sample, problem: Problem, learning: LearningOptions, options: Options, fold: Int, running: list[bool]
 ) -> tuple[list[float], int]:
-    """Fit each kernel without a fold; return the losses on the fold and the number of evaluations.
+    """Fit basic RVMs of two classes without a fold; return the losses on the fold and the number of evaluations.
 
     Kernels that are not ``running`` have an infinite loss.
     """
-    kept, few = sample.only(np.setdiff1d(sample.rows.rows, fold)), min(learning.centres, CENTRES)
-    small = replace(learning, centres=few, max_centres=few)
+    kept = sample.only(np.setdiff1d(sample.rows.rows, fold))
     kernels: list[Kernel | Several] = [problem.empty.kernel.rescaled(width) for width in WIDTHS]
-    stages: list[Stage] = []
     evaluations = 0
-    if any(running[len(WIDTHS) :]):
-        stages, evaluations = _searched(kept, per_feature(problem), small, options.seed)
-    if all_candidates:
-        kernels += [stage.kernel for stage in stages]
-        runs = running[: len(kernels)]
-        left = [kernel for kernel, each in zip(kernels, runs, strict=True) if each]
-        found = iter(losses(sample.only(fold), problem, fits_at(kept, problem, options, left)))
-        errors = [next(found) if each else np.inf for each in runs]
-        return errors + [np.inf] * (len(running) - len(errors)), evaluations + len(left)
-    best = stages[0].best
-    assert best is not None
-    designs = [stages[0].design(kernel) for kernel in kernels]
-    fits = [(design, tied_mean(kept, problem, design, best)) for design in designs]
-    fits += [(stage.design(stage.kernel), stage.best.weights) for stage in stages if stage.best is not None]
-    return losses(sample.only(fold), problem, fits), evaluations + len(kernels)
+    if running[-1]:
+        stage = _searched(kept, per_feature(problem), learning, options.seed)
+        kernels, evaluations = [*kernels, stage.kernel], stage.evaluations
+    left = [kernel for kernel, each in zip(kernels, running, strict=False) if each]
+    found = iter(losses(sample.only(fold), problem, fits_at(kept, problem, options, left)))
+    return [next(found) if each else np.inf for each in running], evaluations + len(left)
 
 
-def _searched(kept: Sample, problem: Problem, learning: LearningOptions, seed: int) -> tuple[list[Stage], int]:
-    """Learn a width per feature, and if the metric is "auto" a width per direction; return the stages and evaluations.
-
-    The revival stage is skipped, which does not change the choice.
-    """
-    stage = first_stage(kept, problem, learning, seed, revive=False)
-    other = directed(stage) if learning.metric == "auto" else None
-    stages = [stage] if other is None else [stage, other]
-    return stages, sum(each.evaluations for each in stages)
+def _searched(kept: Sample, problem: Problem, learning: LearningOptions, seed: int) -> Stage:
+    """Learn a width per feature with few centres, without the revival stage, which does not change the choice."""
+    few = min(learning.centres, CENTRES)
+    small = replace(learning, centres=few, max_centres=few, metric="widths", warm=None)
+    return first_stage(kept, problem, small, seed, revive=False)
 
 
 def _fold_losses_of_classes(
@@ -316,6 +279,7 @@ def _fold_losses_of_classes(
     fits = [(design, point.weights) for design, point in zip(designs, points, strict=True)]
     best = int(np.argmax([point.value for point in points]))
     begun = per_feature(with_kernel(problem, kernels[best]))
-    stages, evaluations = _searched(kept, begun, small, options.seed)
-    fits += [(stage.design(stage.kernel), stage.best.weights) for stage in stages if stage.best is not None]
-    return losses(sample.only(fold), problem, fits), evaluations + len(kernels)
+    stage = _searched(kept, begun, learning, options.seed)
+    assert stage.best is not None
+    fits.append((stage.design(stage.kernel), stage.best.weights))
+    return losses(sample.only(fold), problem, fits), stage.evaluations + len(kernels)

@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core import tied_indicators
-from partirvm.core.logistic import LogisticBlock
 from partirvm.core.posterior import AnyPosterior, any_posterior
-from partirvm.core.residuals import ResidualStatistics
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import Noise, Tied, updates
 from partirvm.core.tied_indicators import Indicators
@@ -23,7 +21,7 @@ from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.columns import labels_of
 from partirvm.likelihoods.gaussian import FIRST_NOISE
-from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.likelihoods.indicator_passes import IndicatorGramPass, IndicatorLossPass, IndicatorSlopePass
 from partirvm.likelihoods.laplace_passes import LogisticPass
 from partirvm.likelihoods.slope_passes import SlopePass
@@ -90,27 +88,16 @@ def evaluate_fit(sample: Sample, design: Design, fit: HyperState) -> tuple[float
     return found.log_evidence, slope, statistics.n
 
 
-def tied_mean(sample: Sample, problem: Problem, design: Design, last: Point) -> Float:
-    """Compute the posterior mean of the tied RVM, (M, C); start from ``last``."""
-    sample.keep(design)
-    if problem.classifies:
-        return _indicators(sample, problem, design, last, fresh=True)[2].mean
-    return _tied_fit(sample, problem, design, last, fresh=True)[2].means
-
-
 def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
-    """Compute the loss of each fit on held-out rows, with one reading of the rows.
+    """Compute the loss of each fit of classes on held-out rows, with one reading of the rows.
 
-    A fit is a design and its weights (M, C). The loss is the sum of squared errors of the scaled target or of the class
-    indicators, or for two classes the sum of −log p of the true classes.
+    A fit is a design and its weights (M, C). The loss is the sum of squared errors of the class indicators, or for two
+    classes the sum of −log p of the true classes.
     """
-    if problem.classifies and fits[0][1].shape[1] == problem.n_classes:
+    if fits[0][1].shape[1] == problem.n_classes:
         return [float(sums[0]) for sums in held_out.run(*(IndicatorLossPass(design, mean) for design, mean in fits))]
-    if problem.classifies:
-        blocks = held_out.run(*(LogisticPass(design, mean, problem.likelihood.name) for design, mean in fits))
-    else:
-        blocks = held_out.run(*(ResidualPass(design, mean) for design, mean in fits))
-    return [_loss(block) for block in blocks]
+    name = problem.likelihood.name
+    return [float(block.nll) for block in held_out.run(*(LogisticPass(design, mean, name) for design, mean in fits))]
 
 
 def first_tied(problem: Problem) -> Tied:
@@ -120,10 +107,6 @@ def first_tied(problem: Problem) -> Tied:
     target_variance = problem.target_variance if problem.target_variances is None else problem.target_variances
     variance = FIRST_NOISE * target_variance if problem.noise_variance is None else problem.noise_variance
     return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)
-
-
-def _loss(block: ResidualStatistics | LogisticBlock) -> float:
-    return float(block.nll if isinstance(block, LogisticBlock) else block.sum_squares.sum())
 
 
 def _gram(sample: Sample, design: Design, n_targets: int) -> GramStatistics:

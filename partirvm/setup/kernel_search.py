@@ -1,8 +1,8 @@
 """Kernel learning: maximise the evidence of a sample, before the fit and between the rounds of the fit.
 
-**Before the fit** the evidence is that of a tied RVM. Some rows of the sample are centres. iRprop⁻ (``core.rprop``)
-moves all log parameters of the kernel at once, with one evaluation of evidence and slopes per step
-(``setup.evaluation``). There are three stages:
+**Before the fit** the evidence is that of a tied RVM; a regression begins where ``setup.process_search`` ended. Some
+rows of the sample are centres. iRprop⁻ (``core.rprop``) moves all log parameters of the kernel at once, with one
+evaluation of evidence and slopes per step (``setup.evaluation``). There are three stages:
 
 1. *Search* from the initial kernel to the best evidence. A kernel with a single width starts from the best of several
    widths (``STARTS``): the evidence may have one maximum for the trend and another one for the detail.
@@ -273,11 +273,11 @@ def first_stage(
     If a search has been made before (``LearningOptions.warm``), this one begins where that ended.
     """
     stage, features = begin_stage(sample, problem, learning, seed), groups(problem.empty.kernel.parameters)
-    warm = learning.warm is not None and len(learning.warm) == len(stage.search.logs) > 1
-    if warm:
+    warm = learning.warm is not None
+    if learning.warm is not None:
         stage.search = begin(stage.search.start, learning.warm, LATER_STEP)
     point = stage.evaluate_next(fresh=True)
-    if len(stage.search.logs) == 1:
+    if len(stage.search.logs) == 1 and not warm:
         for move in STARTS:
             stage.restart(stage.search.start + move, FIRST_STEP)
         point = stage.restart(stage.search.best, FIRST_STEP)

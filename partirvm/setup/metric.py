@@ -1,14 +1,14 @@
-"""Kernel families and directions: candidates beside a width per feature, compared by evidence on the same rows.
+"""Directions: candidates beside a width per feature, compared by the tied evidence on the same rows and centres.
 
-**Families.** Gaussian and Matérn kernels differ in the smoothness of their functions. From the learned widths of one
-family a few steps lead to those of the next one. The family with the largest evidence is kept (``handicap``).
-
-**Directions.** A width per feature cannot see that a target depends on combinations of inputs. The gradient of the
+A width per feature cannot see that a target depends on combinations of inputs. The gradient of the
 fitted mean f can: the eigenvectors of its mean outer product, N⁻¹ Σ_n ∇f(x_n)∇f(x_n)ᵀ, are the directions in which f
 changes most and least (Trivedi et al. 2014, "A consistent estimator of the expected gradient outer product"; the step
 behind recursive feature machines, Radhakrishnan et al. 2024). A new search starts at these directions, each with the
 width of a standardised input, and raises the evidence in the widths. With more than ``FREE_ROWS`` rows it then moves
 the directions themselves, whose entries have a normal prior around their start (``kernel_search.AXES_SD``).
+
+A regression has the directions of an exact process (``setup.process_search``) as a further candidate: that process sees
+waves which the tied RVM takes for noise.
 
 With many features the metric would have too many entries: then the features keep their own widths, and the directions
 of the largest eigenvalues stand beside them (``MOST_ENTRIES``).
@@ -16,7 +16,7 @@ of the largest eigenvalues stand beside them (``MOST_ENTRIES``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -63,24 +63,6 @@ MOST_TURNED = 1000
 RANK = 8
 """Maximum number of directions of the low-rank metric."""
 
-FAMILY_ROWS = 2000
-"""Maximum number of rows on which the families are compared."""
-
-FAMILY_CENTRES = 200
-"""Maximum number of centres in this comparison."""
-
-DRAW = 5
-"""Number that makes the random rows different from other draws with the same seed."""
-
-CLOSE = 5.0
-"""Up to ``FAMILY_ROWS`` rows, the nats added to the evidence of a family for each step of roughness; with more rows,
-the nats taken from the evidence of families other than the Gaussian one.
-
-The tied RVM of a small set has fewer centres than the final fit has candidates, and favours smooth functions: Boston,
-five splits, RMSE .380 by the largest evidence, .358 with Matérn 3/2. On 8,000 taxi trips Matérn 3/2 has about three
-nats more evidence than the Gaussian kernel, and an RMSE larger by 2 %; on protein 33, and an RMSE smaller by 3 %.
-"""
-
 BESIDE = 0.1
 """First gamma of a direction that stands beside the features, relative to that of a standardised input alone."""
 
@@ -101,59 +83,6 @@ def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
         return found
 
     return with_radial(kernel, np.arange(n_features), make)
-
-
-def handicap(family: str, *, few: bool) -> float:
-    """Return the nats that are added to the evidence of a family before families are compared.
-
-    >>> handicap("matern52", few=True), handicap("matern32", few=True), handicap("matern32", few=False)
-    (5.0, 10.0, -5.0)
-    """
-    steps = list(FAMILIES).index(family)
-    return CLOSE * steps if few else -CLOSE * (steps > 0)
-
-
-@dataclass(frozen=True)
-class BestFamily:
-    """The problem with the initial kernel of the best family, and its ``name``; empty if the kernel stays as it is.
-
-    ``tried`` is the evidence of each family in nats. ``logs`` (p,) are the log parameters of its kernel with the
-    learned widths, at which a further search can begin.
-    """
-
-    problem: Problem
-    name: str = ""
-    tried: dict[str, float] = field(default_factory=dict)
-    logs: Float | None = None
-
-
-def with_best_family(sample: Sample, problem: Problem, learning: LearningOptions, seed: int) -> BestFamily:
-    """Choose the family by evidence, with a width per feature, on at most ``FAMILY_ROWS`` rows.
-
-    ``handicap`` decides between close ones. The search of each family begins at the best widths found before.
-    """
-    d, kernel = problem.empty.centres.shape[1], problem.empty.kernel
-    others = families_of(kernel, d)
-    if isinstance(kernel, Several) or not others:
-        return BestFamily(problem)
-    numbers = sample.rows.rows
-    few = len(numbers) <= FAMILY_ROWS
-    if not few:
-        numbers = np.sort(np.random.default_rng((seed, DRAW)).permutation(numbers)[:FAMILY_ROWS])
-    each = with_kernel(problem, kernel.per_feature(d))
-    centres = min(learning.centres, FAMILY_CENTRES)
-    small = replace(learning, prior="flat", centres=centres, max_centres=centres)
-    best = first_stage(sample.only(numbers), each, small, seed, revive=False)
-    chosen = radials(kernel, d)[0][0].name
-    tried = {chosen: best.value}
-    for name in others:
-        start = with_family(kernel.per_feature(d), name, d)
-        other = candidate(best, with_family(cast(Kernel, best.kernel), name, d), start.logs, LATER_STEP)
-        other.climb(other.evaluate_next(best.best, fresh=True), SHORT_WINDOW)
-        tried[name] = other.value
-        if other.value + handicap(name, few=few) > best.value + handicap(chosen, few=few):
-            best, chosen = other, name
-    return BestFamily(with_kernel(problem, with_family(kernel, chosen, d)), chosen, tried, best.search.best)
 
 
 @dataclass(frozen=True)
@@ -193,22 +122,38 @@ class Learned:
         return chosen.kernel
 
 
-def learn(sample: Sample, problem: Problem, learning: LearningOptions, seed: int) -> Kernel | Several:
+def learn(
+    sample: Sample, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
+) -> Kernel | Several:
     """Maximise the tied evidence over all stages and return the kernel; each stage adds a history record.
 
-    If the metric is "auto", directions are taken if they raise the evidence by one nat per feature.
+    If the metric is "auto", directions are taken if they raise the evidence by one nat per feature. ``turned`` is a
+    kernel with directions that is a further candidate.
     """
-    found = learn_forms(sample, problem, learning, seed)
+    found = learn_forms(sample, problem, learning, seed, turned)
     if found.directions is None:
         return found.widths.kernel
     taken = learning.metric != "auto" or found.gain > found.least_gain
     return found.take(DIRECTIONS if taken else EACH, {})
 
 
-def learn_forms(sample: Sample, problem: Problem, learning: LearningOptions, seed: int) -> Learned:
-    """Learn the widths over all stages, then the directions unless the metric is "widths"; log the widths."""
+def learn_forms(
+    sample: Sample, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
+) -> Learned:
+    """Learn the widths over all stages, then the directions unless the metric is "widths"; log the widths.
+
+    The better directions are kept: those of the fitted mean, or those at which the search from ``turned`` ends. That
+    search goes on only if it begins above the end of the other one.
+    """
     stage = grow(first_stage(sample, problem, learning, seed), learning.max_centres)
     found = None if learning.metric == "widths" else directed(stage, low_rank=learning.metric == "low-rank")
+    if found is not None and turned is not None:
+        other = candidate(stage, turned, turned.logs, LATER_STEP)
+        point = other.evaluate_next(stage.best, fresh=True)
+        if point.value > found.value:
+            other.climb(point, SHORT_WINDOW)
+        evaluations = found.evaluations + other.evaluations
+        found = replace(max(found, other, key=lambda each: each.value), evaluations=evaluations)
     if found is not None and problem.n_rows > FREE_ROWS:
         found = freed(found)
     return Learned(stage, found)

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from partirvm.backends import Executor
-from partirvm.core.rprop import groups, off
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.kernels import Kernel, Several, kernel_from_spec
 from partirvm.options import Request
-from partirvm.planning.cost import learning_seconds
+from partirvm.planning.cost import learning_seconds, process_seconds
 from partirvm.planning.make_plan import affordable
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine
 from partirvm.planning.units import counted, format_duration
-from partirvm.setup.categories import described, parameter_names
-from partirvm.setup.choosing import MANY, WIDTHS, choose
+from partirvm.setup.choosing import MANY, WIDTHS, choose, per_feature
 from partirvm.setup.kernel import chooses, chooses_family, metric_of
-from partirvm.setup.kernel_search import axes_of, learning_options, within_work
-from partirvm.setup.metric import DIRECTIONS, MOST_TURNED, learn, with_best_family
+from partirvm.setup.kernel_search import LearningOptions, learning_options, within_work
+from partirvm.setup.learned_text import kernel_texts
+from partirvm.setup.metric import MOST_TURNED, learn
 from partirvm.setup.partition_size import probe_rows, sparseness
+from partirvm.setup.process_search import FEW, LAST_ROWS, Asked, learn_regression, most_rows, searchable
 from partirvm.setup.rates import product_rate
 from partirvm.setup.sample import Sample, gathered
 from partirvm.setup.spent import Entry, Spent, line
@@ -38,16 +36,6 @@ from partirvm.types import LEARNING_ROWS
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
 """Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
-
-_VERDICTS = {
-    None: "",
-    True: " over all rows: kernel accepted",
-    False: " over all rows: kernel rejected, the previous kernel is kept",
-}
-"""Result of the check of a kernel that was learned between rounds; None for a kernel learned before the fit."""
-
-NAMED = 6
-"""Maximum number of parameters named in a text; the others are only counted."""
 
 
 class StoppedError(Exception):
@@ -71,6 +59,21 @@ class Learned:
 
 class _TimeIsUp(Exception):
     """Raised if the time limit is over; the best result so far is then used."""
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What kernel learning may use: ``rows`` of the sample, of which ``learned`` exist, ``columns`` of a dense fit.
+
+    ``room`` is the number of bytes for kernel blocks. ``whole`` is False if work was reduced because of many features.
+    """
+
+    rows: int
+    learned: int
+    columns: int
+    room: int
+    whole: bool
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -110,62 +113,82 @@ class Measuring:
 
     def kernel(self, problem: Problem, *, all_rows: bool) -> Learned:
         """Learn a kernel from an initial kernel; ``all_rows`` is True if all rows are candidates of a single fit."""
-        n_rows, parameters = self.source.n_rows, self.parameters
+        parameters = self.parameters
         problem = replace(problem, likelihood=problem.likelihood.measured_by)
+        learning, scope = self._scope(problem)
+        self._announce(problem, learning, scope)
+        whole = chooses(parameters) and all_rows and scope.whole and self._memory_allows_all_candidates()
+        options = Options(learning.max_centres, "random", seed=parameters.seed)
+        lines = _Lines(self, problem.empty.kernel)
+        try:
+            with self._sample(problem, scope.rows, lines, scope.room) as sample:
+                if searchable(problem):
+                    asked = Asked(chooses_family(parameters), scope.columns)
+                    start = per_feature(problem) if chooses(parameters) else problem
+                    learn_regression(sample, start, learning, asked, parameters.seed)
+                elif problem.classifies and chooses(parameters):
+                    choose(sample, problem, learning, options, all_candidates=whole)
+                else:
+                    start = per_feature(problem) if chooses(parameters) else problem
+                    learn(sample, start, learning, parameters.seed)
+        except _TimeIsUp:
+            return Learned(lines.best, 0, tuple(lines.entries), "not finished because of time_limit", scope.notes)
+        last, kernel = lines.entries[-1], kernel_from_spec(lines.entries[-1]["kernel"])
+        centres = min(last["candidates"], learning.max_centres)
+        return Learned(kernel, centres, tuple(lines.entries), last["text"], scope.notes)
+
+    def _scope(self, problem: Problem) -> tuple[LearningOptions, _Scope]:
+        """Return the options of kernel learning, and the rows, columns and bytes that work and memory allow."""
+        n_rows, d = self.source.n_rows, self.source.n_features
         learning = learning_options(
             n_rows,
             classes=problem.classifies,
             several=problem.n_classes > 2,
-            prior=parameters.gamma_prior,
-            metric=metric_of(parameters),
+            prior=self.parameters.gamma_prior,
+            metric=metric_of(self.parameters),
         )
         # the slopes of a block take as much memory as the block itself
-        d, wanted = self.source.n_features, learning.max_centres
+        wanted = learning.max_centres
         rows, worth, evaluations = within_work(min(n_rows, LEARNING_ROWS), wanted, d)
-        columns, room = self._affordable(2 * worth, LEARNING_ROWS)
-        most = max(columns // 2, 1)
-        notes = (
-            (f"kernel learned with at most {most:,} centres because of the memory limit",) if most < worth else ()
-        ) + (
-            (
-                f"kernel learned from {rows:,} rows and at most {worth:,} centres, of one family, in searches of at "
-                f"most {evaluations:,} evaluations, because of {d:,} features",
+        columns, room = self._affordable(max(2 * worth, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
+        most = min(max(columns // 2, 1), worth)
+        notes: tuple[str, ...] = ()
+        if most < worth:
+            notes += (f"kernel learned with at most {most:,} centres because of the memory limit",)
+        if worth < wanted:
+            notes += (
+                f"kernel learned from {rows:,} rows and at most {worth:,} centres, in searches of at most "
+                f"{evaluations:,} evaluations, because of {d:,} features",
             )
-            if worth < wanted
-            else ()
-        )
-        metric = "widths" if learning.metric == "auto" and d > MOST_TURNED else learning.metric
         learning = replace(
-            learning, centres=min(learning.centres, most), max_centres=most, evaluations=evaluations, metric=metric
+            learning,
+            centres=min(learning.centres, most),
+            max_centres=most,
+            evaluations=evaluations,
+            metric="widths" if learning.metric == "auto" and d > MOST_TURNED else learning.metric,
         )
-        seconds = learning_seconds(
-            product_rate(),
-            rows,
-            learning.centres,
-            d,
-            evaluations,
-            directions=learning.metric != "widths",
-            folds=chooses(parameters) and n_rows <= MANY,
-        )
-        what = f"{rows:,} rows × {learning.centres:,} centres × {counted(d, 'feature')}"
+        whole = worth == wanted
+        return learning, _Scope(LEARNING_ROWS if whole else rows, rows, columns, room, whole, notes)
+
+    def _announce(self, problem: Problem, learning: LearningOptions, scope: _Scope) -> None:
+        """Announce the expected seconds of kernel learning."""
+        n_rows, d = self.source.n_rows, self.source.n_features
+        product, seconds = product_rate(), 0.0
+        process = searchable(problem)
+        if process:
+            seconds += process_seconds(product, min(most_rows(d, scope.columns), n_rows), d)
+        if not process or n_rows > FEW:
+            seconds += learning_seconds(
+                product,
+                scope.learned,
+                learning.centres,
+                d,
+                learning.evaluations,
+                directions=learning.metric != "widths",
+                folds=problem.classifies and chooses(self.parameters) and n_rows <= MANY,
+            )
+        what = f"{scope.learned:,} rows × {learning.centres:,} centres × {counted(d, 'feature')}"
         self.announce(f"kernel learning ({what}): about {format_duration(seconds)} of one thread")
-        all_candidates = chooses(parameters) and all_rows and worth == wanted and self._memory_allows_all_candidates()
-        options = Options(learning.max_centres, "random", seed=parameters.seed)
-        lines = _Lines(self, problem.empty.kernel)
-        try:
-            with self._sample(problem, LEARNING_ROWS if worth == wanted else rows, lines, room) as sample:
-                if chooses_family(parameters) and not problem.classifies and worth == wanted:
-                    family = with_best_family(sample, problem, learning, parameters.seed)
-                    problem, learning = family.problem, replace(learning, warm=family.logs)
-                    sample = lines.with_families(sample, family.tried, family.name) if family.tried else sample
-                if chooses(parameters):
-                    choose(sample, problem, learning, options, all_candidates=all_candidates)
-                else:
-                    learn(sample, problem, learning, parameters.seed)
-        except _TimeIsUp:
-            return Learned(lines.best, 0, tuple(lines.entries), "not finished because of time_limit", notes)
-        last = lines.entries[-1]
-        return Learned(kernel_from_spec(last["kernel"]), last["candidates"], tuple(lines.entries), last["text"], notes)
 
     def _sample(self, problem: Problem, rows: int, lines: _Lines, room: int = 0) -> AbstractContextManager[Sample]:
         """Gather up to ``rows`` random rows; the time of passes over them is recorded in ``lines``."""
@@ -211,11 +234,6 @@ class _Lines:
         """Store the best kernel so far."""
         self.best = kernel
 
-    def with_families(self, sample: Sample, tried: dict[str, float], family: str) -> Sample:
-        """Return the sample whose records state the family, and the evidence of each family that was tried, in nats."""
-        facts = {"families": tried, "family": family}
-        return replace(sample, log=lambda record: self.add(replace(record, choice=facts | (record.choice or {}))))
-
     def add(self, record: Record) -> None:
         """Add an entry; time since the previous entry outside passes and dense fits is counted as ``deciding``."""
         spent, now = self.spent, time.perf_counter()
@@ -224,65 +242,3 @@ class _Lines:
         entry = line(record, spent.all(), self._measuring.began, self._epoch, saved=False)
         self.entries.append(entry | kernel_texts(self._measuring.source.columns.features)(entry))
         self._since = now
-
-
-def kernel_texts(features: Sequence[str]) -> Callable[[Entry], Entry]:
-    """Return a function that gives the extra fields of a history entry: the text of a learned kernel."""
-    return lambda entry: {"text": learned_text(entry, features)} if entry["kind"] == "kernel" else {}
-
-
-def learned_text(entry: Entry, features: Sequence[str]) -> str:
-    """Describe the learned kernel of a history entry in words, with the names of the features."""
-    kernel = kernel_from_spec(entry["kernel"])
-    names, values = parameter_names(kernel, features), np.exp(kernel.logs)
-    entries = axes_of(kernel.parameters)
-    order = np.argsort(-values, kind="stable")
-    switched_off = set(off(kernel.logs, groups(kernel.parameters)).tolist())
-    active = [k for k in order.tolist() if k not in switched_off and not entries[k]]
-    parameters = ", ".join(f"{names[k]} {values[k]:.3g}" for k in active[:NAMED])
-    more = f" and {len(active) - NAMED:,} more" if len(active) > NAMED else ""
-    text = (
-        f"{_reason(entry)}{described(kernel)}, {parameters}{more}: "
-        f"from {entry['rows']:,} rows × {entry['candidates']:,} centres, "
-        f"{entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats{_VERDICTS[entry['taken']]}"
-    )
-    if not switched_off:
-        return text
-    switched = [names[k].removeprefix("gamma of ") for k in sorted(switched_off)]
-    rest = f" and {len(switched) - NAMED:,} more" if len(switched) > NAMED else ""
-    return f"{text}; {'directions' if entries.any() else 'features'} switched off: {', '.join(switched[:NAMED])}{rest}"
-
-
-def _reason(entry: Entry) -> str:
-    """State the chosen family and form of the kernel and the reason for them; empty if nothing was compared."""
-    choice = entry["choice"]
-    return "" if choice is None else _reason_of_family(choice) + _reason_of_form(entry, choice)
-
-
-def _reason_of_family(choice: dict[str, Any]) -> str:
-    """State the evidence of the chosen family against the best other one."""
-    tried, chosen = choice.get("families", {}), choice.get("family")
-    if len(tried) < 2:
-        return ""
-    other = max((name for name in tried if name != chosen), key=tried.__getitem__)
-    return f"{chosen}, evidence {tried[chosen] - tried[other]:+,.1f} nats against {other}; "
-
-
-def _reason_of_form(entry: Entry, choice: dict[str, Any]) -> str:
-    """State the chosen form of the kernel and the reason for it."""
-    if "form" not in choice:
-        return ""
-    form = choice["form"]
-    if "errors" in choice:
-        error = "RMSE" if entry["train_rmse"] is not None else "log loss"
-        errors, rows = choice["errors"], choice["rows"]
-        other = min((name for name in errors if name != form), key=errors.__getitem__)
-        if errors[other] < errors[form]:
-            why = f"the gain of {other} is not significant"
-            found = f"{errors[form]:.3g} against {errors[other]:.3g}"
-            return f"{form}, because {why}: {error} on {rows:,} held-out rows {found}: "
-        return f"{form}: {error} on {rows:,} held-out rows {errors[form]:.3g}, with {other} {errors[other]:.3g}: "
-    if "directions" in choice:
-        enough = "" if form == DIRECTIONS else ", too few for their number"
-        return f"{form}, because directions change the evidence by {choice['directions']:+,.1f} nats{enough}: "
-    return f"{form}, because there are {choice['rows']:,} rows: " if "rows" in choice else f"{form}: "

@@ -120,9 +120,10 @@ class Record:
     count the rows and the vectors of the search, and ``gain`` is the increase over all rows. ``taken`` is true if the
     new kernel replaced the old one. All other fields describe the fit that the run continues with.
 
-    ``choice`` is the result of ``gamma="auto"`` (``setup.choosing``). Its item ``form`` is the chosen form. ``rows`` is
-    the number of rows held out, or of all rows if the data are too large for the comparison. ``one`` and ``each`` are
-    the held-out RMSE or log loss with one gamma and with one gamma per feature.
+    ``choice`` is the result of ``gamma="auto"`` (``setup.choosing``, ``setup.process_search``). Its item ``form`` is
+    the chosen form. ``rows`` is the number of rows left out, or of all rows if these are too many for the comparison.
+    Of classes, ``errors`` are the log losses on these rows; of a regression, ``families`` are the nats of each family,
+    and ``gain`` and ``error`` the mean gain in log density by directions and its standard error.
 
     ``noise_sd`` is the square root of the noise variance. ``noise_variance`` is None if a double cannot represent the
     value. For several targets the evidence is the joint one. The noise variance and the negative log density are means

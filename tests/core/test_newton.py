@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
+from partirvm.core import laplace
 from partirvm.core.entering import HOPE, entry_precision
 from partirvm.core.laplace import enter, entry_factors, init, update
 from partirvm.core.link import LINKS
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.newton import begin, receive, settle
+from partirvm.core.posterior import Posterior
 from partirvm.core.statistics import BIAS
 from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
@@ -254,6 +256,26 @@ def test_a_hundred_classes_of_few_rows(rng, likelihood):
     Phi = design(X, 1.0, X[::33])
     state, _ = fit(likelihood, Phi, codes, 100)
     assert (probabilities(state, Phi).argmax(axis=1) == codes).mean() > 0.05
+
+
+def test_outputs_that_have_converged_get_no_new_posterior(monkeypatch):
+    """50 classes of 3 rows, one class against the rest: after the first passes only a few outputs change. A fit
+    computes fewer than 400 posteriors per output on average, though up to 50 updates of α follow each pass."""
+    rng = np.random.default_rng(7)
+    centres = 3 * rng.normal(size=(50, 5))
+    codes = np.repeat(np.arange(50.0), 3)
+    X = centres[codes.astype(int)] + rng.normal(size=(150, 5))
+    made = []
+
+    def counted(*values):
+        made.append(1)
+        return Posterior(*values)
+
+    monkeypatch.setattr(laplace, "Posterior", counted)
+    state, reason = fit("ovr", design(X, 0.02, X[::2]), codes, 50)
+    assert reason is Termination.CONVERGED
+    assert len(made) < 400 * 50
+    assert state.block.wrong < 15
 
 
 def test_a_rare_class_is_found(rng):

@@ -645,7 +645,8 @@ def test_what_learning_took_counts(data, tmp_path, monkeypatch):
         return found
 
     monkeypatch.setattr(Measuring, "kernel", learned)
-    found = jobs.fit(data, str(tmp_path / "job"), replace(ASKED, kernel="gaussian", gamma="learn", max_rounds=1))
+    asked = replace(ASKED, kernel="gaussian", gamma="learn", max_rounds=1, reference="none")
+    found = jobs.fit(data, str(tmp_path / "job"), asked)
     job = open_job(tmp_path / "job")
     state, spent = job.state(), moments[1][1] - moments[0][1]
     assert state.queued <= state.began <= moments[0][0]

@@ -153,7 +153,7 @@ def test_an_old_history_keeps_its_table():
 def test_what_came_of_a_fit():
     """Log loss, error in per cent, vectors, and the passes of all fits, the heuristic's among them."""
     history = [class_fits.entry(0.1, kind="heuristic", passes=9), *class_fits.history("working-set")]
-    outcome = SimpleNamespace(reason=Termination.CONVERGED, seconds=5.5)
+    outcome = SimpleNamespace(reason=Termination.CONVERGED, seconds=5.5, remarks=())
     facts = fit_facts("jobs/flowers", "species", history, outcome, plan("working-set"))
     assert facts["passes"] == 9 + 5 * 17 + 12
     assert not {"train_rmse", "held_out_rmse", "held_out_nlpd", "noise_sd"} & set(facts)

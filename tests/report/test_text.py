@@ -156,6 +156,7 @@ def facts(**changes):
         "log_evidence": -99.5,
         "reason": "rounds",
         "advice": "More rounds may help.",
+        "remarks": ["Boosting has an RMSE of 0.2."],
         "seconds": 80.0,
         "peak_memory": 320 << 20,
         **changes,
@@ -164,7 +165,18 @@ def facts(**changes):
 
 def test_summary_says_all_that_the_json_says():
     text = summary(facts())
-    for piece in ("1 relevance vector of", "36,000", "0.5 ", "'fare'", "0.25", "-0.5", "0.125", "-99.5", "More rounds"):
+    for piece in (
+        "1 relevance vector of",
+        "36,000",
+        "0.5 ",
+        "'fare'",
+        "0.25",
+        "-0.5",
+        "0.125",
+        "-99.5",
+        "More rounds",
+        "Boosting",
+    ):
         assert piece in text
     assert "1 min 20 s, peak memory 320 MiB" in text
     assert "jobs/run1" in text
@@ -207,7 +219,7 @@ def part(level):
 def test_facts_of_every_strategy(strategy, history, rounds, fits):
     """Rounds leave a model, or are the levels of split-merge; fits are all but the heuristic's; N is the plan's."""
     history[-1] |= {"rows": 10_000, "held_out_nlpd": None, "noise_variance": 0.25, "noise_sd": 0.5}
-    outcome = SimpleNamespace(reason=Termination.CONVERGED, seconds=1.5)
+    outcome = SimpleNamespace(reason=Termination.CONVERGED, seconds=1.5, remarks=())
     found = fit_facts("job", "fare", history, outcome, plan(strategy=strategy, fit_rows="sample", rho=0.12))
     assert (found["rounds"], found["fits"], found["n_rows"]) == (rounds, fits, 36_000)
     assert (found["strategy"], found["fit_rows"], found["partition_size"]) == (strategy, "sample", 500)

@@ -1,4 +1,4 @@
-"""gamma="auto": folds, what is held out, which form wins where, and that no row decides about itself."""
+"""gamma="auto" of classes: folds, what is held out, which form wins where, and that no row decides about itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian, Polynomial
-from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.indicator_passes import IndicatorGramPass, IndicatorLossPass
 from partirvm.likelihoods.laplace_passes import LogisticPass
 from partirvm.setup import choosing
 from partirvm.setup.choosing import (
@@ -50,32 +50,6 @@ def chosen(X, y, w=None, K=0, kernel=None, all_candidates=False, most=np.inf, to
     return lines[-1], found, passes
 
 
-def test_a_feature_that_tells_nothing_asks_for_a_width_of_each():
-    """The target follows one of five features: it is found, and the errors told are those of the noise."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(150, 5))
-    y = np.sin(2 * X[:, 3]) + 0.1 * rng.normal(size=150)
-    line, kernel, _ = chosen(X, y - y.mean())
-    choice = line.choice
-    assert choice["form"] == EACH
-    assert choice["rows"] == 150
-    assert choice["errors"][EACH] == pytest.approx(0.1, rel=0.3)
-    assert choice["errors"][ONE] > 2 * choice["errors"][EACH]
-    assert (np.delete(kernel.gamma, 3) < 0.01 * kernel.gamma[3]).all()
-
-
-def test_few_rows_in_which_all_features_count_alike_get_one_width():
-    """A function of the distance from the middle, 45 rows of six features: one of the widths tried, seen once."""
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(45, 6))
-    y = np.exp(-np.sum(X**2, axis=1) / 8) + 0.05 * rng.normal(size=45)
-    line, kernel, _ = chosen(X, y - y.mean())
-    assert line.choice["form"] == ONE
-    assert line.choice["errors"][ONE] <= line.choice["errors"][EACH]
-    assert any(kernel == Gaussian(width / 6) for width in WIDTHS)
-    assert (line.rows, line.candidates, line.gain) == (45, 18, 0.0)
-
-
 def test_classes_are_dealt_evenly_and_judged_by_log_loss():
     """Two of four features part the classes; those off are the others; the log loss is below that of the shares."""
     X, f = arm(240, 4, seed=3, noise=0.05)
@@ -83,26 +57,25 @@ def test_classes_are_dealt_evenly_and_judged_by_log_loss():
     assert [int(codes[fold].sum()) for fold in stratified_folds(problem_of(X, codes, K=2), 0)] == pytest.approx(
         [72 / FOLDS] * FOLDS, abs=1
     )
-    line, kernel, seen = chosen(X, codes, K=2)
+    line, kernel, _ = chosen(X, codes, K=2)
     assert line.choice["form"] == EACH
     assert line.choice["errors"][EACH] < line.choice["errors"][ONE] < -(0.3 * np.log(0.3) + 0.7 * np.log(0.7))
     assert (np.array(kernel.gamma)[2:] < 0.1 * min(kernel.gamma[:2])).all()
-    assert not seen.of(GramPass)
 
 
 def test_no_row_decides_about_itself():
     """Rows that judge are outside those that a fit saw and outside its centres; each row judges once; the same rows
     and centres for every width."""
-    X, y = arm(90, 2)
-    line, _, seen = chosen(X, y)
+    X, f = arm(90, 2)
+    line, _, seen = chosen(X, (f > 0).astype(float), K=2)
     judged, trained = [], None
     for one, rows in seen.made:
-        if isinstance(one, GramPass):
+        if isinstance(one, IndicatorGramPass):
             trained = one, rows
-        if isinstance(one, ResidualPass):
+        if isinstance(one, IndicatorLossPass) and not np.array_equal(rows, trained[1]):
             assert not np.isin(rows, trained[1]).any()
             assert np.isin(one.design.labels, trained[1]).all()
-            np.testing.assert_array_equal(one.design.labels, trained[0].new.labels)
+            np.testing.assert_array_equal(one.design.labels, trained[0].design.labels)
             judged.append(rows)
     assert len(judged) == FOLDS * (len(WIDTHS) + 1)
     every = np.concatenate(judged[:: len(WIDTHS) + 1])
@@ -110,32 +83,30 @@ def test_no_row_decides_about_itself():
     assert line.choice["rows"] == 90
 
 
-@pytest.mark.parametrize("K", [0, 2])
-def test_where_all_rows_are_candidates_that_fit_is_judged(K):
+def test_where_all_rows_are_candidates_that_fit_is_judged():
     """The error of the best width is that of basic fits at it, cross-validated over the same folds."""
     X, f = arm(60, 2, seed=7)
-    y = (f > 0.2).astype(float) if K else f - f.mean()
-    line, _, seen = chosen(X, y, K=K, all_candidates=True)
-    choice, problem = line.choice, problem_of(X, y, K=K)
+    y = (f > 0.2).astype(float)
+    line, _, seen = chosen(X, y, K=2, all_candidates=True)
+    choice, problem = line.choice, problem_of(X, y, K=2)
     total = 0.0
     for fold in stratified_folds(problem, 0):
         kept = np.setdiff1d(np.arange(60), fold)
         journal, executor, source = MemoryJournal(), LocalExecutor(1), ArraySource(X[kept], y[kept])
-        source.columns = replace(source.columns, classes=(0, 1) if K else None)
-        mine = replace(
-            problem_of(X[kept], y[kept], Gaussian(choice["width"] / 2), K), target_variance=problem.target_variance
-        )
+        source.columns = replace(source.columns, classes=(0, 1))
+        mine = problem_of(X[kept], y[kept], Gaussian(choice["width"] / 2), 2)
         Driver(executor, source).run(Basic(), mine, Options(48, "all", tol=1e-5), journal)
         executor.close()
         f = journal.model.design.block(X[fold]) @ journal.model.mean.ravel()
-        total += -np.log(expit((2 * y[fold] - 1) * f)).sum() if K else ((y[fold] - f) ** 2).sum()
-    assert choice["errors"][ONE] == pytest.approx(total / 60 if K else np.sqrt(total / 60), rel=2e-3)
-    assert max(len(one.design.labels) for one in seen.of(LogisticPass if K else ResidualPass)) <= 48
+        total += -np.log(expit((2 * y[fold] - 1) * f)).sum()
+    assert choice["errors"][ONE] == pytest.approx(total / 60, rel=2e-3)
+    assert max(len(one.design.labels) for one in seen.of(LogisticPass)) <= 48
 
 
 def test_a_width_of_each_must_be_ahead_of_chance():
     """Losses of five folds: ahead in the mean by less than a standard error, and by more."""
-    problem, sums = problem_of(*arm(60, 2)), np.full((5, len(WIDTHS) + 1), 10.0)
+    X, f = arm(60, 2)
+    problem, sums = problem_of(X, (f > 0).astype(float), K=2), np.full((5, len(WIDTHS) + 1), 10.0)
     sums[:, 2] = 5.0
     for each, form in (([4.0, 5.5, 4.5, 5.5, 4.5], ONE), ([4.0, 4.5, 4.5, 4.0, 5.1], EACH)):
         sums[:, -1] = each
@@ -143,48 +114,51 @@ def test_a_width_of_each_must_be_ahead_of_chance():
 
 
 def test_what_a_row_held_out_is_worth():
-    """Squared errors with weights of rows, and −log p of the class: by their definitions."""
+    """−log p of the class of two, and squared errors of the indicators of three: by their definitions."""
     rng = np.random.default_rng(4)
-    X, w = rng.normal(size=(30, 2)), rng.choice([0.5, 2.0], size=30)
-    rows, weights = np.arange(3, 17), rng.normal(size=(5, 1))
-    for K, y in ((0, rng.normal(size=30)), (2, rng.integers(0, 2, 30).astype(float))):
+    X, rows = rng.normal(size=(30, 2)), np.arange(3, 17)
+    for K, columns in ((2, 1), (3, 3)):
+        y, weights = rng.integers(0, K, 30).astype(float), rng.normal(size=(5, columns))
         problem = problem_of(X, y, Gaussian(0.3), K)
         design = problem.empty.with_centres(X[:4], np.arange(4), bias=True)
         f = np.column_stack([np.ones(30), np.exp(-0.3 * ((X[:, None] - X[None, :4]) ** 2).sum(axis=2))]) @ weights
-        with sample_of(X, y, None if K else w, rows, tile_rows=10) as sample:
+        with sample_of(X, y, None, rows, tile_rows=10) as sample:
             found = losses(sample, problem, [(design, weights), (design, 0 * weights)])
-        each = -np.log(expit((2 * y - 1) * f[:, 0])) if K else w * (y - f[:, 0]) ** 2
-        nothing = np.full(30, np.log(2)) if K else w * y**2
+        indicators = np.eye(K)[y.astype(int)]
+        each = -np.log(expit((2 * y - 1) * f[:, 0])) if K == 2 else ((indicators - f) ** 2).sum(axis=1)
+        nothing = np.full(30, np.log(2)) if K == 2 else (indicators**2).sum(axis=1)
         assert found == pytest.approx([each[rows].sum(), nothing[rows].sum()], rel=1e-12)
 
 
 def test_many_rows_get_a_width_of_each_unasked(monkeypatch):
     """No folds: all looks are at all rows, with a gamma for each feature."""
     monkeypatch.setattr(choosing, "MANY", 199)
-    line, kernel, seen = chosen(*arm(200, 3))
+    X, f = arm(200, 3)
+    line, kernel, seen = chosen(X, (f > 0).astype(float), K=2, all_candidates=True)
     assert line.choice == {"form": EACH, "rows": 200}
     assert all(len(rows) == 200 for _, rows in seen.made)
-    assert all(len(one.new.kernel.gamma) == 3 for one in seen.of(GramPass))
+    assert all(len(one.design.kernel.gamma) == 3 for one in seen.of(IndicatorGramPass))
     assert len(kernel.gamma) == 3
 
 
 def test_enough_rows_are_held_out(monkeypatch):
     """No more folds than it takes."""
     monkeypatch.setattr(choosing, "HELD_OUT", 25)
-    X, y = arm(100, 2)
-    line, _, _ = chosen(X, y)
+    X, f = arm(100, 2)
+    line, _, _ = chosen(X, (f > 0).astype(float), K=2)
     assert line.choice["rows"] == 40
 
 
 @pytest.mark.parametrize("all_candidates", some([False, True], {True}))
 def test_a_stop_ends_it(all_candidates):
     """Whatever was done before; the best kernel so far was told: of the folds at first, then of all rows."""
-    X, y = arm(60, 3)
-    _, found, whole = chosen(X, y, all_candidates=all_candidates)
+    X, f = arm(60, 3)
+    y = (f > 0).astype(float)
+    _, found, whole = chosen(X, y, K=2, all_candidates=all_candidates)
     for most in np.linspace(0, len(whole.made) - 2, 5).astype(int).tolist():
         told = []
         with pytest.raises(Stopped):
-            chosen(X, y, all_candidates=all_candidates, most=most, told=told)
+            chosen(X, y, K=2, all_candidates=all_candidates, most=most, told=told)
         assert len(told[-1].gamma) in (1, 3)
     assert told[-1].gamma == pytest.approx(found.gamma, rel=0.5)
 
@@ -196,11 +170,11 @@ def test_each_feature_has_the_gamma_of_all():
 
 
 def test_unscaled_features_have_gammas_in_proportion_to_their_variances():
-    """Of three classes: γ_j = width · γ · v_j / mean(v); of two classes and of numbers there is one gamma alone."""
+    """Of three classes: γ_j = width · γ · v_j / mean(v); of two classes there is one gamma alone."""
     rng = np.random.default_rng(8)
     X = rng.normal(size=(60, 3)) * [1.0, 2.0, 0.0]
-    for K in (0, 2, 3):
-        y = rng.integers(0, max(K, 2), 60).astype(float)
+    for K in (2, 3):
+        y = rng.integers(0, K, 60).astype(float)
         with sample_of(X, y) as sample:
             found = one_widths(sample, problem_of(X, y, Gaussian(0.5), K))
         assert [kernel.gamma for kernel in found[: len(WIDTHS)]] == [(0.5 * width,) for width in WIDTHS]
@@ -227,17 +201,16 @@ def test_features_that_hardly_vary_are_left_unscaled():
     assert max(kernel.gamma[2:]) < 0.1 * min(kernel.gamma[:2])
 
 
-def test_kernels_far_behind_are_left_out_of_further_folds():
-    """Two classes: widths more than 10 % behind the best width, a width per feature more than 20 %; never numbers."""
-    classes, numbers = problem_of(*arm(60, 2), K=2), problem_of(*arm(60, 2))
-    losses = [[10.0, 10.9, 11.1, 20.0, 10.0, 30.0, 12.0, 11.9]]
-    assert still_running(classes, [], 8) == still_running(numbers, losses, 8) == [True] * 8
-    assert still_running(classes, losses, 8) == [True, True, False, False, True, False, False, True]
-    assert not still_running(classes, [[*losses[0][:-1], 12.1]], 8)[-1]
-    assert still_running(classes, [[*losses[0][:-1], 1.0]], 8)[0]
-
-
 def test_a_kernel_left_out_keeps_its_ratio_to_the_best():
     """Twice the best loss in the folds before is twice the best kernel's loss in this fold."""
     assert with_ratios([3.0, np.inf, 4.0], [[1.0, 2.0, 5.0], [1.0, 2.0, 0.5]]) == [3.0, 6.0, 4.0]
     assert with_ratios([3.0, 1.0, 4.0], []) == [3.0, 1.0, 4.0]
+
+
+def test_kernels_far_behind_are_left_out_of_further_folds():
+    """Two classes: widths more than 10 % behind the best width, a width per feature more than 20 %."""
+    losses = [[10.0, 10.9, 11.1, 20.0, 10.0, 30.0, 12.0, 11.9]]
+    assert still_running([]) == [True] * 8
+    assert still_running(losses) == [True, True, False, False, True, False, False, True]
+    assert not still_running([[*losses[0][:-1], 12.1]])[-1]
+    assert still_running([[*losses[0][:-1], 1.0]])[0]

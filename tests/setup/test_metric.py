@@ -1,8 +1,6 @@
-"""Families and directions: gradients of the mean, the search's start, what is taken and what is left."""
+"""Directions: gradients of the mean, the search's start, what is taken and what is left."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,9 +13,8 @@ from partirvm import Radial, RVMRegressor
 from partirvm.kernels import Categorical, Directions, Gaussian, Laplacian, Matern32, Matern52, OnColumns, Product
 from partirvm.likelihoods.slope_passes import InputGradientPass, SlopePass
 from partirvm.setup import metric
-from partirvm.setup.kernel_search import first_stage, learning_options
-from partirvm.setup.metric import DIRECTIONS, EACH, along_directions, learn, turnable, with_best_family, with_family
-from partirvm.strategies.relearning import with_kernel
+from partirvm.setup.kernel_search import learning_options
+from partirvm.setup.metric import DIRECTIONS, EACH, along_directions, learn, turnable, with_family
 
 
 def ridge(n, d, seed=0, noise=0.1):
@@ -130,50 +127,6 @@ def test_free_directions_must_pay_for_each_entry(monkeypatch):
     assert gain >= 0
 
 
-@pytest.mark.parametrize(("nu", "name"), [(0.0, "gaussian"), (1.5, "matern32")])
-def test_the_family_of_the_process_that_made_the_target_is_found(nu, name):
-    """Draws of Gaussian processes of one input, smooth and rough; the result states the evidence of each family."""
-    rng = np.random.default_rng(4)
-    X = rng.uniform(-3, 3, size=(400, 1))
-    twin = {"gaussian": Gaussian(4.0), "matern32": Matern32(4.0)}[name]
-    K = np.empty((400, 400)).T
-    twin.prepare(X)(X, K)
-    y = np.linalg.cholesky(K + 1e-8 * np.eye(400)) @ rng.normal(size=400) + 0.01 * rng.normal(size=400)
-    problem, options = problem_of(X, y - y.mean(), Gaussian(1.0)), learning_options(400, classes=False)
-    with sample_of(X, y - y.mean()) as sample:
-        found = with_best_family(sample, problem, options, 0)
-    kernel = found.problem.empty.kernel
-    assert set(found.tried) == set(metric.FAMILIES)
-    assert kernel.name == found.name == name
-    weighed = {each: value + metric.handicap(each, few=True) for each, value in found.tried.items()}
-    assert weighed[name] == max(weighed.values())
-    assert kernel.gamma == pytest.approx((metric.FAMILIES[name],))
-    assert found.logs.shape == kernel.logs.shape
-
-
-def test_a_search_begins_at_the_widths_that_the_families_have_learned():
-    """Its first evidence is higher than that of a search from the initial width, and it needs fewer evaluations."""
-    X, y = ridge(150, 3)
-    problem, options = problem_of(X, y, Gaussian(1.0)), learning_options(150, classes=False)
-    with sample_of(X, y) as sample:
-        found = with_best_family(sample, problem, options, 0)
-        each = with_kernel(found.problem, found.problem.empty.kernel.per_feature(3))
-        cold = first_stage(sample, each, options, 0)
-        warm = first_stage(sample, each, replace(options, warm=found.logs), 0)
-    assert warm.first > cold.first
-    assert warm.evaluations < cold.evaluations
-    assert warm.value > cold.value - 1e-3 * len(y) * 2
-
-
-def test_a_family_that_is_not_radial_stays():
-    """No families are tried."""
-    X, y = ridge(60, 2)
-    problem = problem_of(X, y, Laplacian(0.5))
-    with sample_of(X, y) as sample:
-        found = with_best_family(sample, problem, learning_options(60, classes=False), 0)
-    assert found == metric.BestFamily(problem)
-
-
 def test_other_families_keep_the_form_of_a_kernel():
     """Each radial part is replaced, at a typical gamma of its family; the directions of one stay."""
     mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
@@ -185,16 +138,33 @@ def test_other_families_keep_the_form_of_a_kernel():
     )
 
 
+def test_better_directions_of_an_exact_process_are_taken(monkeypatch):
+    """A search from the true axes begins above the end of the other one, which began at the features themselves."""
+    X, y = ridge(300, 4)
+    axes = np.array([[1.0, 1, 0, 0], [1, -1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]) / [[2**0.5], [2**0.5], [1], [1]]
+    true = Directions(Gaussian((2.0, 0.05, 1e-3, 1e-3)), tuple(map(tuple, axes.tolist())))
+    own = tuple(map(tuple, np.eye(4)))
+    monkeypatch.setattr(metric, "along_directions", lambda kernel, *more: Directions(kernel, own))
+    options = learning_options(300, classes=False, metric="auto")
+    found = []
+    for turned in (None, true):
+        with sample_of(X, y) as sample:
+            found.append(metric.learn_forms(sample, problem_of(X, y, Gaussian((0.25,) * 4)), options, 0, turned))
+    assert found[1].gain > found[0].gain + 50
+    first = np.array(found[1].directions.kernel.axes[0])
+    np.testing.assert_allclose(first, axes[0])
+
+
 def test_rotated_inputs_are_predicted_as_well():
     """Directions lose little; a width per feature loses more than a fifth (the cosine of one coordinate)."""
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(900, 5))
+    X = rng.normal(size=(700, 5))
     f = np.cos(3 * X[:, 0]) + 0.5 * np.sin(X[:, 1])
-    y, Q = f + 0.1 * rng.normal(size=900), ortho_group.rvs(5, random_state=5)
+    y, Q = f + 0.1 * rng.normal(size=700), ortho_group.rvs(5, random_state=5)
 
     def error(inputs, kernel):
-        model = RVMRegressor(kernel=kernel, random_state=0).fit(inputs[:500], y[:500])
-        return float(np.sqrt(np.mean((model.predict(inputs[500:]) - f[500:]) ** 2)))
+        model = RVMRegressor(kernel=kernel, random_state=0).fit(inputs[:300], y[:300])
+        return float(np.sqrt(np.mean((model.predict(inputs[300:]) - f[300:]) ** 2)))
 
     widths = [error(Z, GaussianOption(metric="widths")) for Z in (X, X @ Q)]
     assert widths[1] > 1.2 * widths[0]
@@ -207,7 +177,7 @@ def test_the_estimator_and_the_history_state_what_was_chosen():
     model = RVMRegressor(random_state=0).fit(X, y)
     kernel, line = model.kernel_, next(h for h in reversed(model.history_) if h["kind"] == "kernel")
     assert isinstance(kernel, Directions)
-    assert set(line["choice"]) >= {"families", "form", "directions"}
+    assert set(line["choice"]) >= {"families", "form", "gain", "error"}
     assert "along 3 directions" in line["text"]
     assert "a width per direction" in line["text"]
     axes, gamma = np.array(kernel.axes), np.array(kernel.kernel.gamma)
@@ -224,15 +194,3 @@ def test_a_given_metric_is_used():
         assert kernel.features is (form and len(kernel.axes) < 3)
     widths = RVMRegressor(kernel=GaussianOption(metric="widths"), random_state=0).fit(X, y).kernel_
     assert isinstance(widths, Gaussian)
-
-
-def test_few_rows_ask_folds_before_they_turn(monkeypatch):
-    """A small gain is compared on held-out rows: the errors of all three forms are in the history."""
-    X, y = ridge(150, 3, noise=0.4)
-    monkeypatch.setattr(metric.Learned, "sure_gain", property(lambda self: np.inf))
-    model = RVMRegressor(kernel="gaussian", random_state=0).fit(X, y)
-    choice = next(h for h in reversed(model.history_) if h["kind"] == "kernel")["choice"]
-    assert set(choice["errors"]) >= {EACH, DIRECTIONS}
-    assert choice["rows"] == 150
-    least = min(choice["errors"].values())
-    assert choice["errors"][choice["form"]] == least or choice["form"] != DIRECTIONS

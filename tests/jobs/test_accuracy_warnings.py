@@ -1,0 +1,90 @@
+"""Warnings of a finished fit beside boosting and near rows: where they come, where not, and where they are told."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+from partirvm import RVMRegressor, ingest, jobs
+from partirvm.errors import AccuracyWarning
+from partirvm.jobs import open_job
+from partirvm.options import Request
+
+
+def steps(n=1500, seed=0):
+    """A product of three signs among five inputs: trees see it, and no smooth kernel of few vectors does."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n, 5))
+    return X, np.sign(X[:, 0]) * np.sign(X[:, 1] - 0.2) + np.sign(X[:, 2]) + 0.05 * rng.normal(size=n)
+
+
+def smooth(n=1500, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n, 2))
+    return X, np.sin(3 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def told(X, y, **options):
+    """The warnings about accuracy, and the model; few vectors keep the model poor where it should be."""
+    asked = {"random_state": 0, "max_rounds": 2, "kernel": "gaussian", "gamma": "learn", **options}
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        model = RVMRegressor(**asked).fit(X, y)
+    return [str(each.message) for each in heard if each.category is AccuracyWarning], model
+
+
+def test_boosting_is_named_where_it_is_better():
+    """Steps: the warning names boosting, both errors and what may help; the history holds the same sentence."""
+    found, model = told(*steps())
+    assert any("HistGradientBoostingRegressor" in text and "this model" in text for text in found)
+    assert model.history_[-1]["reference"]["remarks"] == found
+    assert model.history_[-1]["reference"]["rows"] == 300
+
+
+def test_a_smooth_function_gets_no_warning():
+    """And the error of the model is that on new rows, within chance."""
+    found, model = told(*smooth())
+    assert found == []
+    X, y = smooth(4000, seed=1)
+    rmse = np.sqrt(np.mean((model.predict(X) - y) ** 2))
+    assert model.history_[-1]["reference"]["rmse"] == pytest.approx(rmse, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [(999, {}), (1500, {"reference": "none"}), (1500, {"gamma": 1.0}), (1500, {"memory_limit": "1000MiB"})],
+)
+def test_who_is_not_compared(rows, options):
+    """Few rows, the option, a given kernel, little memory."""
+    _, model = told(*smooth(rows), **options)
+    assert "reference" not in model.history_[-1]
+
+
+def test_a_job_tells_it_in_its_advice_and_on_its_page(tmp_path):
+    """The status of the job, its report, and the history in plain JSON."""
+    X, y = steps()
+    ingest((X, y), tmp_path / "data.zarr", tile_rows=400)
+    asked = Request(kernel="gaussian", gamma="learn", strategy="working-set", max_rounds=2)
+    with pytest.warns(AccuracyWarning, match="HistGradientBoosting"):
+        fitted = jobs.fit(str(tmp_path / "data.zarr"), str(tmp_path / "job"), asked)
+    (remark, *_) = fitted.outcome.remarks
+    job = open_job(tmp_path / "job")
+    assert remark in job.progress()["advice"]
+    job.report().save(tmp_path / "page.html")
+    assert "HistGradientBoostingRegressor" in (tmp_path / "page.html").read_text()
+    json.dumps(job.state().history[-1]["reference"])
+
+
+def test_row_weights_and_units_of_the_target():
+    """Rows of zero weight do not count, and errors are in the units of the target."""
+    X, y = smooth(3000)
+    w = np.tile([1.0, 0.0], 1500)
+    model = RVMRegressor(kernel="gaussian", gamma="learn", random_state=0, max_rounds=2)
+    model.fit(X, 1000 * np.where(w > 0, y, 99.0), sample_weight=w)
+    found = model.history_[-1]["reference"]
+    assert found["rmse"] == pytest.approx(100, rel=0.15)
+    assert found["near_noise"] == pytest.approx(100, rel=0.3)
+    assert found["rows"] == 300

@@ -1,0 +1,137 @@
+"""The exact process of some rows: its covariance, the slopes of its evidence, its gradient, and the ascent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sampling import Stopped, arm, problem_of, sample_of
+from scipy.stats import multivariate_normal
+
+from partirvm.kernels import Directions, Gaussian, Matern32
+from partirvm.setup.process import LEADING, NARROW_SD, NOISE_SD, NOISE_SHARE, ProcessFit, ProcessRows, climb
+
+FIT = ProcessFit(Gaussian((0.4, 0.2)), np.log(1.5), np.log(0.3))
+
+
+def rows_of(problem, X, y, w=None, numbers=None):
+    with sample_of(X, y, w, tile_rows=7) as sample:
+        return ProcessRows.of(sample, problem, np.arange(len(X)) if numbers is None else numbers)
+
+
+def dense(X, w, kernel, problem, fit):
+    """s² k + σ² W⁻¹ + v 11ᵀ by its formula, for a Gaussian kernel and a bias."""
+    square = (kernel.gamma * (X[:, None] - X[None]) ** 2).sum(axis=2)
+    return (
+        np.exp(fit.signal) * np.exp(-square)
+        + np.exp(fit.noise) * np.diag(1 / w)
+        + LEADING * problem.target_variance * np.ones((len(X), len(X)))
+    )
+
+
+def test_the_evidence_is_that_of_the_covariance_with_row_weights_and_bias():
+    """The density of a normal."""
+    X, y = arm(20, 2)
+    w = np.array([4.0, 0.5, 1.0, 2.0] * 5)
+    problem = problem_of(X, y)
+    found, _ = rows_of(problem, X, y, w).evaluate(FIT)
+    K = dense(X, w, FIT.kernel, problem, FIT)
+    expected = multivariate_normal(np.zeros(20), K).logpdf(y)
+    assert found.value == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("noise", [None, 0.2])
+@pytest.mark.parametrize(
+    "kernel", [Gaussian((0.4, 0.2)), Matern32(0.3), Directions(Gaussian((0.5, 0.1)), [[1, 1], [1, -1]])]
+)
+def test_slopes_are_differences_of_the_evidence(kernel, noise):
+    """In each log parameter of the kernel, log s² and log σ²; a given noise variance has none."""
+    X, y = arm(15, 2)
+    rows = rows_of(replace(problem_of(X, y), noise_variance=noise), X, y, np.tile([0.5, 1.0, 2.0], 5))
+    theta, step = np.append(kernel.logs, [0.4, -1.0]), 1e-5
+
+    def value(at):
+        return rows.evaluate(ProcessFit(kernel.with_logs(at[:-2]), at[-2], at[-1]))
+
+    slopes = value(theta)[1]
+    differences = [
+        (value(theta + e)[0].value - value(theta - e)[0].value) / (2 * step) for e in step * np.eye(len(theta))
+    ]
+    np.testing.assert_allclose(slopes, differences, rtol=2e-6, atol=1e-6)
+    assert (slopes[-1] == 0) == (noise is not None)
+
+
+def test_the_outer_product_is_that_of_the_gradient_of_the_mean():
+    """Central differences of the process' mean at its rows, without the constant."""
+    X, y = arm(12, 2)
+    problem = problem_of(X, y)
+    rows = rows_of(problem, X, y)
+    weights = np.linalg.solve(dense(X, np.ones(12), FIT.kernel, problem, FIT), y)
+
+    def mean(at):
+        return np.exp(-(FIT.kernel.gamma * (at[:, None] - X[None]) ** 2).sum(axis=2)) @ weights
+
+    step = 1e-5
+    gradient = np.stack([(mean(X + e) - mean(X - e)) / (2 * step) for e in step * np.eye(2)], axis=1)
+    np.testing.assert_allclose(rows.outer_product(FIT), gradient.T @ gradient, rtol=1e-7)
+
+
+def test_densities_of_new_rows_are_those_of_the_joint_normal():
+    """log p(all, new) − log p(all), for each new row alone."""
+    X, y = arm(14, 2)
+    problem = problem_of(X, y)
+    rows, new = (rows_of(problem, X, y, numbers=np.arange(*each)) for each in ((0, 10), (10, 14)))
+    found = rows.log_densities(FIT, new)
+    K = dense(X, np.ones(14), FIT.kernel, problem, FIT)
+    for row in range(4):
+        some = [*range(10), 10 + row]
+        joint = multivariate_normal(np.zeros(11), K[np.ix_(some, some)]).logpdf(y[some])
+        assert found[row] == pytest.approx(
+            joint - multivariate_normal(np.zeros(10), K[:10, :10]).logpdf(y[:10]), rel=1e-8
+        )
+
+
+def test_the_ascent_ends_where_slopes_are_zero():
+    """From wide widths and much noise; the noise found is that of the data."""
+    X, y = arm(150, 2, noise=0.2)
+    rows = rows_of(problem_of(X, y), X, y)
+    start = ProcessFit(Gaussian((0.05, 0.05)), 0.0, np.log(0.5))
+    found = climb(rows, start, 100)
+    evidence, slopes = rows.evaluate(found)
+    log_prior, rise = rows.log_prior(np.append(found.kernel.logs, [found.signal, found.noise]))
+    assert evidence.value + log_prior == found.value > rows.evaluate(start)[0].value
+    assert np.abs(slopes + rise).max() < 0.01 * len(X)
+    assert np.exp(found.noise / 2) == pytest.approx(0.2, rel=0.2)
+
+
+def test_a_feature_that_is_off_stays_off_and_steps_are_bounded():
+    """A gamma of 0 has no slope; one step moves all others."""
+    X, y = arm(40, 3)
+    found = climb(rows_of(problem_of(X, y), X, y), ProcessFit(Gaussian((0.3, 0.0, 0.3)), 0.0, -2.0), 1)
+    assert found.kernel.gamma[1] == 0.0
+    assert found.kernel.gamma[0] != 0.3
+
+
+def test_the_ascent_can_be_interrupted():
+    """The time limit is asked before each evaluation."""
+    X, y = arm(40, 2)
+    with sample_of(X, y) as sample:
+        rows = ProcessRows.of(
+            replace(sample, on_progress=lambda *asked: (_ for _ in ()).throw(Stopped)), problem_of(X, y), np.arange(40)
+        )
+        with pytest.raises(Stopped):
+            climb(rows, FIT, 5)
+
+
+def test_priors_act_on_narrow_widths_and_small_noise_alone():
+    """Half normals in the logs: γ above half of the initial gamma, σ² below a tenth of the variance of the target."""
+    X, y = arm(30, 2)
+    problem = problem_of(X, y, Gaussian((0.5, 0.5)))
+    rows, noise = rows_of(problem, X, y), np.log(NOISE_SHARE * problem.target_variance)
+    value, slope = rows.log_prior(np.array([np.log(0.25), -9.0, 5.0, noise]))
+    assert (value, slope.tolist()) == (0.0, [0.0] * 4)
+    value, slope = rows.log_prior(np.array([np.log(0.25) + 3.0, 0.0, 0.0, noise - 1.0]))
+    over = np.array([3.0, np.log(4.0)])
+    assert value == pytest.approx(-0.5 * (over**2).sum() / NARROW_SD**2 - 0.5 / NOISE_SD**2)
+    np.testing.assert_allclose(slope, [*(-over / NARROW_SD**2), 0.0, 1 / NOISE_SD**2])

@@ -1,0 +1,169 @@
+"""The search with an exact process: starts, families, directions, what rows left out decide, and many rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sampling import Stopped, problem_of, sample_of
+from scipy.stats import ortho_group
+
+from partirvm import RVMRegressor
+from partirvm.kernels import Directions, Gaussian, Laplacian, Matern32, Several
+from partirvm.setup import process_search
+from partirvm.setup.kernel_search import learning_options
+from partirvm.setup.metric import DIRECTIONS, EACH, FAMILIES
+from partirvm.setup.process_search import Asked, left_out_gains, most_rows, search, searchable
+
+
+def learned(X, y, kernel=None, *, metric="auto", family=False, columns=1000, most=np.inf, best=None, **options):
+    """The last line of history of ``learn_regression`` for standard inputs."""
+    lines, learning = [], learning_options(len(X), classes=False, metric=metric, **options)
+    with sample_of(X, y, lines=lines, best=best) as sample:
+        asked = Asked(family, columns)
+        process_search.learn_regression(sample, problem_of(X, y, kernel), learning, asked, 0)
+    return lines[-1]
+
+
+def waves(n, d=4, seed=0, noise=0.1):
+    """A product of two waves without main effects among d features, and its targets."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    f = np.sin(2.5 * X[:, 0]) * np.sin(2.5 * X[:, 1])
+    return X, f + noise * rng.normal(size=n)
+
+
+def test_a_product_of_waves_is_found():
+    """Two features that tell nothing alone; the others are off, and the noise is that of the data."""
+    X, y = waves(200)
+    line = learned(X, y - y.mean(), metric="widths")
+    gamma = np.array(line.kernel["gamma"])
+    assert gamma[2:].max() < 0.05 * gamma[:2].min()
+    assert line.noise_sd == pytest.approx(0.1, rel=0.35)
+
+
+def test_a_fast_wave_among_many_features_is_found():
+    """One of 30 features, of which short widths of all see nothing."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(150, 30))
+    y = np.sin(5 * X[:, 7]) + 0.1 * rng.normal(size=150)
+    gamma = np.array(learned(X, y - y.mean(), metric="widths").kernel["gamma"])
+    assert int(np.argmax(gamma)) == 7
+    assert np.delete(gamma, 7).max() < 0.05 * gamma[7]
+
+
+@pytest.mark.parametrize(("name", "twin"), [("gaussian", Gaussian(4.0)), ("matern32", Matern32(4.0))])
+def test_the_family_of_the_process_that_made_the_target_is_found(name, twin):
+    """Draws of Gaussian processes of one input, smooth and rough; the history states the evidence of each family."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-3, 3, size=(300, 1))
+    K = np.empty((300, 300)).T
+    twin.prepare(X)(X, K)
+    y = np.linalg.cholesky(K + 1e-8 * np.eye(300)) @ rng.normal(size=300) + 0.01 * rng.normal(size=300)
+    line = learned(X, y - y.mean(), family=True)
+    assert set(line.choice["families"]) == set(FAMILIES)
+    assert line.choice["family"] == line.kernel["name"] == name
+    assert line.choice["families"][name] == max(line.choice["families"].values())
+
+
+def test_a_family_that_is_not_radial_stays():
+    """No families and no directions; its widths are learned."""
+    X, y = waves(80, 2)
+    line = learned(X, y - y.mean(), Laplacian((0.5, 0.5)), family=True)
+    assert line.kernel["name"] == "laplacian"
+    assert line.choice["families"] == {}
+    assert line.choice["form"] == EACH
+
+
+def test_directions_are_taken_where_rows_left_out_gain():
+    """A wave along a diagonal; of features that act one by one, directions are left."""
+    X, y = waves(160, 3)
+    Q = ortho_group.rvs(3, random_state=5)
+    turned = learned(X @ Q, y - y.mean())
+    assert turned.choice["form"] == DIRECTIONS
+    assert turned.choice["rows"] == 160
+    assert turned.choice["gain"] > turned.choice["error"] > 0
+    axes = np.array(turned.kernel["axes"])[np.argsort(turned.kernel["kernel"]["gamma"])[::-1][:2]]
+    np.testing.assert_allclose((axes @ Q.T)[:, 2], 0, atol=0.15)
+    plain = learned(X[:80], y[:80] - y[:80].mean())
+    assert (plain.choice["form"] == DIRECTIONS) == (plain.choice["gain"] > plain.choice["error"])
+
+
+@pytest.mark.parametrize(("n", "expected"), [(60, 60), (500, 400), (1000, 500)])
+def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
+    """Each counts once, and no process that predicts it has seen it: folds of few rows, one split of many."""
+    X, y = waves(n, 2)
+    seen, own = [], process_search.ProcessRows
+
+    class Watched(own):
+        def log_densities(self, fit, new):
+            seen.append((set(map(tuple, self.X)), set(map(tuple, new.X))))
+            return super().log_densities(fit, new)
+
+    monkeypatch.setattr(process_search, "ProcessRows", Watched)
+    problem = problem_of(X, y)
+    with sample_of(X, y) as sample:
+        order = np.random.default_rng(0).permutation(n)
+        widths = search(sample, problem, order[:60], family=False, turned=False).widths
+        gains = left_out_gains(sample, problem, widths, order, min(n, 500))
+    assert len(gains) == expected
+    assert all(not inside & outside for inside, outside in seen)
+    assert len(set().union(*(outside for _, outside in seen))) == expected
+
+
+def test_more_rows_start_the_tied_search(monkeypatch):
+    """Above ``FEW`` rows the last line is that of the tied search, which begins at the widths of the process."""
+    monkeypatch.setattr(process_search, "FEW", 200)
+    X, y = waves(300)
+    line = learned(X, y - y.mean(), metric="widths", family=True)
+    assert line.candidates < 300
+    assert "families" in line.choice
+    gamma = np.array(line.kernel["gamma"])
+    assert gamma[2:].max() < 0.1 * gamma[:2].min()
+
+
+def test_memory_and_features_limit_the_rows_of_the_process():
+    """n² d ≤ ``WORK``, and n ≤ the columns of a dense fit; a process of too few rows only starts the tied search."""
+    assert most_rows(500, 5_000) ** 2 * 500 <= process_search.WORK < (most_rows(500, 5_000) + 1) ** 2 * 500
+    X, y = waves(300, 2)
+    line = learned(X, y - y.mean(), metric="widths", columns=100)
+    assert line.candidates == learning_options(300, classes=False).max_centres
+
+
+def test_which_kernels_are_searched():
+    """Regressions with one kernel that has parameters."""
+    X, y = waves(20, 2)
+    assert searchable(problem_of(X, y))
+    assert not searchable(problem_of(X, (y > 0).astype(float), K=2))
+    assert not searchable(problem_of(X, y, Several((Gaussian(0.5), Gaussian(2.0)))))
+
+
+def test_a_stop_leaves_the_best_so_far():
+    """The time limit is asked before each evaluation; the widths are told before directions are searched."""
+    X, y = waves(60, 2)
+    best, learning = [], learning_options(60, classes=False, metric="auto")
+
+    def stop(*asked):
+        if best:
+            raise Stopped
+
+    with sample_of(X, y, best=best) as sample:
+        watched, asked = replace(sample, on_progress=stop), Asked(family=False, columns=1000)
+        with pytest.raises(Stopped):
+            process_search.learn_regression(watched, problem_of(X, y), learning, asked, 0)
+    assert isinstance(best[-1], Gaussian)
+
+
+def test_targets_weights_and_given_noise():
+    """Two targets, row weights and a given noise variance: the search runs, and rows of zero weight do not count."""
+    X, y = waves(120, 2)
+    w = np.tile([1.0, 0.0, 1.0], 40)
+    there = w > 0
+    with_zero = RVMRegressor(random_state=0).fit(X, y, sample_weight=w)
+    without = RVMRegressor(random_state=0).fit(X[there], y[there])
+    assert with_zero.predict(X) == pytest.approx(without.predict(X), abs=0.2)
+    two = RVMRegressor(random_state=0).fit(X, np.column_stack([y, X[:, 0]]))
+    assert two.score(X, np.column_stack([y, X[:, 0]])) > 0.9
+    given = RVMRegressor(random_state=0, noise_variance=0.01).fit(X, y)
+    assert isinstance(given.kernel_, Gaussian | Matern32 | Directions) or given.kernel_.name in FAMILIES
