@@ -103,7 +103,7 @@ def _aside(
     client, worker, name = get_client(), get_worker(), f"partirvm-{uuid.uuid4().hex}"  # type: ignore[no-untyped-call,unused-ignore]
     allow_protocols(*protocols)
     secede()  # type: ignore[no-untyped-call,unused-ignore]
-    client.sync(worker.plugin_add, Driver(), name=name, callback_timeout=ANSWER)
+    client.sync(worker.plugin_add, Driver(), name=name, callback_timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
     STOPPED.set(stopped)
     try:
         function(*args, **options, client=client)
