@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from partirvm.errors import FormatError
 from partirvm.storage.schema import MOST
+
+declared = cache(get_type_hints)
 
 
 def require_types(value: Any) -> Any:
     """Return a dataclass instance whose fields were read from a file.
 
-    Raises ``FormatError`` if a field, also in other dataclasses inside it, has not its declared type. Only numbers,
+    Raises ``TypeError`` if a field, also in other dataclasses inside it, has not its declared type. Only numbers,
     texts, None, arrays, tuples and unions of them are checked.
     """
-    hints = get_type_hints(type(value))
+    hints = declared(type(value))  # type: ignore[arg-type,unused-ignore]
     for each in fields(value):
         found, name = getattr(value, each.name), f"{type(value).__name__}.{each.name}"
         if not _has_type(found, hints[each.name]):
-            raise FormatError(f"{name} is {type(found).__name__} {found!r:.40}, expected {each.type}")
+            raise TypeError(f"{name} is {type(found).__name__} {found!r:.40}, expected {each.type}")
         for part in found if isinstance(found, tuple) else (found,):
-            if is_dataclass(part):
+            if is_dataclass(part) and not isinstance(part, type):
                 require_types(part)
     return value
 
