@@ -58,8 +58,8 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("repeat", [pytest.param(k, marks=[pytest.mark.slow] if k else []) for k in range(8)])
-@pytest.mark.parametrize("how", some(ENDS, {"scaled down"}))
+@pytest.mark.parametrize("repeat", range(8))
+@pytest.mark.parametrize("how", some(ENDS, set()))
 def test_a_driver_whose_worker_is_taken_away_says_why(growing, how, repeat):
     """All workers stopped, or ``client.restart()``, while the scheduler responds: the job records the cause.
 
@@ -88,6 +88,7 @@ def slow_to_record(url, folder, client):
         (folder / "part").rename(folder / "said")
 
 
+@pytest.mark.slow
 def test_a_worker_waits_until_its_driver_has_recorded_the_end(data, tmp_path):
     """Stopped while the store takes a second: the process ends after the record."""
     with cluster(2) as client:
