@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from partirvm.backends import tasks
@@ -28,6 +30,10 @@ WORKER_TIMEOUT = 30.0
 
 ATTEMPTS = 5
 """Maximum number of attempts if workers are lost repeatedly."""
+
+
+STOPPED: ContextVar[threading.Event | None] = ContextVar("STOPPED", default=None)
+"""For a driver on a worker: set when the worker begins to stop (``backends.detached``)."""
 
 
 def address_of(client: Any) -> str:
@@ -58,8 +64,14 @@ class Cluster:
     def __init__(self, client: Any, patience: float) -> None:
         self.client, self.patience = client, patience
         self.address, self._generation = address_of(client), client.generation
+        self._stopped = STOPPED.get()
         self.n_threads = 1  # of all workers, at the last poll
         self.least_threads = 1  # of a worker, at the last poll
+
+    @property
+    def stopped(self) -> bool:
+        """Return True if this process is a worker that is being stopped."""
+        return self._stopped is not None and self._stopped.is_set()
 
     def watch(self) -> Watch:
         """Return a new ``Watch`` of the cluster."""
@@ -107,7 +119,7 @@ class Cluster:
         from distributed.scheduler import KilledWorker
 
         resume = f"resume with `partirvm resume JOB --scheduler {self.address}`"
-        if self.client.status == "closed" and self._listens():
+        if self.stopped or (self.client.status == "closed" and self._listens()):
             if self.client.generation != self._generation:
                 return ClusterError(f"the Dask cluster at {self.address} was restarted, which ends its fits: {resume}")
             return ClusterError(
@@ -216,9 +228,12 @@ class Watch:
         """Return the workers, or None while the scheduler does not respond.
 
         Raises ``NoWorkersError`` after ``patience`` seconds without a worker, ``ClusterError`` after ``SILENCE``
-        seconds without a scheduler, or at once if the client has closed.
+        seconds without a scheduler, or at once if the client has closed or the worker of this process is stopped.
         """
-        cluster, workers = self._cluster, self._cluster.current_workers()
+        cluster = self._cluster
+        if cluster.stopped:
+            raise cluster.failure()
+        workers = cluster.current_workers()
         self._last_poll = now = time.monotonic()
         if workers is None:
             if now - self._last_response > SILENCE or cluster.client.status == "closed":

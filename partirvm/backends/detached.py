@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any
 
-from partirvm.backends.cluster import WORKER_TIMEOUT, Cluster
+from partirvm.backends.cluster import STOPPED, WORKER_TIMEOUT, Cluster
 from partirvm.errors import ClusterError, PartirvmError
 from partirvm.storage.address import allow_protocols, allowed_protocols
 
 ANSWER = 60.0
 """Seconds to wait for a call on a worker, such as opening the data, or for a response of the scheduler."""
+
+FAREWELL = 3.0
+"""Seconds that a worker which is stopped waits until its driver has recorded the end; Dask kills it after 4 s."""
 
 POLL = 0.02
 """Seconds between two requests to the scheduler."""
@@ -84,9 +90,23 @@ def _call(protocols: tuple[str, ...], function: Callable[..., Any], *args: Any) 
 def _aside(
     protocols: tuple[str, ...], function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
-    from distributed import get_client, secede  # type: ignore[attr-defined,unused-ignore]
+    from distributed import WorkerPlugin, get_client, get_worker, secede  # type: ignore[attr-defined,unused-ignore]
 
-    client = get_client()  # type: ignore[no-untyped-call,unused-ignore]
+    stopped, ended = threading.Event(), threading.Event()
+
+    class Driver(WorkerPlugin):
+        async def teardown(self, worker: Any) -> None:
+            """Let the driver record its end before the worker closes its client."""
+            stopped.set()
+            await asyncio.to_thread(ended.wait, FAREWELL)
+
+    client, worker, name = get_client(), get_worker(), f"partirvm-{uuid.uuid4().hex}"  # type: ignore[no-untyped-call,unused-ignore]
     allow_protocols(*protocols)
     secede()  # type: ignore[no-untyped-call,unused-ignore]
-    function(*args, **options, client=client)
+    client.sync(worker.plugin_add, Driver(), name=name, callback_timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
+    STOPPED.set(stopped)
+    try:
+        function(*args, **options, client=client)
+    finally:
+        worker.plugins.pop(name, None)
+        ended.set()

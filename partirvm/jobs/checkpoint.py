@@ -55,6 +55,7 @@ from partirvm.kernels.local_noise import LocalNoise
 from partirvm.kernels.registry import one_kernel
 from partirvm.likelihoods import AnyLikelihood
 from partirvm.likelihoods.packing import Packed, named, picked
+from partirvm.setup.field_types import require_types
 from partirvm.storage import reading
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import with_kernel
@@ -67,6 +68,9 @@ FORMAT = 7
 
 ROUNDS, WORKING_SET, SPLIT_MERGE = "rounds", "working-set", "split-merge"
 """The kinds of states of strategies."""
+
+PACKED = {"waiting": int, "state": {"kind": frozenset({ROUNDS, WORKING_SET, SPLIT_MERGE}), "round?": int}}
+"""The values that are used before a checkpoint is unpacked."""
 
 DESIGN = ("centres", "labels", "bias", "active")
 NOISE = ("centres", "weights", "shift")
@@ -101,7 +105,8 @@ def unpack(packed: Packed, problem: Problem, options: Options) -> Checkpoint:
     with reading("the checkpoint of this fit", "restore it, or start the job again"):
         state = packed["state"]
         unpacked = _unpack_split_merge if state["kind"] == SPLIT_MERGE else _unpack_rounds
-        return Checkpoint(unpacked(state, problem, options), packed["waiting"])
+        checkpoint: Checkpoint = require_types(Checkpoint(unpacked(state, problem, options), packed["waiting"]))
+        return checkpoint
 
 
 def _pack_rounds(state: RoundsState) -> Packed:

@@ -11,6 +11,7 @@ from typing import Any
 
 from partirvm.core.termination import Termination
 from partirvm.errors import DoneError, LeaseError, StorageError, UsageError
+from partirvm.jobs.checkpoint import PACKED
 from partirvm.jobs.ending import take_over
 from partirvm.jobs.places import (
     Allowed,
@@ -106,6 +107,7 @@ def requeue_grown(
         spec_now = None
         if restored is not None and stored is not None:
             require(restored.about, POINTER, f"{location}: the pointer of a checkpoint")
+            require(restored.value, PACKED, f"{location}: the checkpoint")
             packed, spec_now = restored.value, FitSpec.unpack(stored).of_rows(int(restored.about["rows"]))
         grows = require_growable(location, packed, spec_now)
         request = current_request(spec, changes(events))

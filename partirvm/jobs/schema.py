@@ -39,6 +39,9 @@ EVENT = {
     "rounds?": (int, None),
 }
 
+REQUEST = {"time": TIME, "reason": str}
+"""A request to end a job."""
+
 NUMBER = (float, None)
 
 PLAN = {
@@ -53,6 +56,9 @@ PLAN = {
     "rho": NUMBER,
     "passes": int,
     "rounds": int,
+    "max_rounds": (int, None),
+    "max_vectors": (int, None),
+    "max_columns": int,
     "threads": int,
     "workers": int,
     "seconds": range(MOST),

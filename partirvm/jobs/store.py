@@ -42,7 +42,7 @@ from partirvm.errors import (
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.events import EventLog
 from partirvm.jobs.overwriting import SERIES, SpecName, has_spec, remove_others, spec_names
-from partirvm.jobs.schema import SPEC
+from partirvm.jobs.schema import REQUEST, SPEC
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
@@ -282,10 +282,10 @@ class JobStore:
     def reason_of(self, what: str, attempt: int) -> tuple[str, float]:
         """Return the reason given with a request, or "" without a reason, and the time of the request."""
         try:
-            request = read_json(self._folder, self._request(what, attempt))
+            request = read_json(self._folder, self._request(what, attempt), REQUEST)
         except (MissingDataError, FormatError):
             return "", time.time()
-        return str(request.get("reason", "")), float(request.get("time", 0.0))
+        return str(request["reason"]), float(request["time"])
 
     # Models, specs and checkpoints
 

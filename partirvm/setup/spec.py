@@ -27,6 +27,7 @@ from partirvm.planning.make_plan import Method, make_plan, weighing_all
 from partirvm.planning.memory import DataShape, StepBytes
 from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.setup.basis import checked_basis
+from partirvm.setup.field_types import require_types
 from partirvm.setup.kernel import checked_kernel
 from partirvm.setup.parameters import portable
 from partirvm.setup.rates import measure_disk
@@ -123,7 +124,8 @@ class FitSpec:
                 "plan": _unpack_plan(packed["plan"]),
                 "before": None if packed["before"] is None else cls.unpack(packed["before"]),
             }
-            return cls(**{**packed, **own})
+            spec: FitSpec = require_types(cls(**{**packed, **own}))
+            return spec
 
 
 def planned(

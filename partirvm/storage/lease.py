@@ -66,8 +66,11 @@ class Timing:
     expiry: float = EXPIRY
 
 
-CLAIM = {"time": TIME, "token?": str, "host": str, "pid": int, "began": str, "space": str, "marks": {"*": [int]}}
+CLAIM = {"time": TIME, "token?": str, "host": str, "pid": int, "began": str, "space": str, "marks": {"*": [int, int]}}
 """The schema of a claim."""
+
+RELEASE = {"wrote": {"*": int}}
+"""The schema of the release of a lease."""
 
 TIMING = Timing()
 """The default times of a lease; only tests use other times."""
@@ -207,7 +210,7 @@ def ends(folder: Folder, series: str, held: dict[int, dict[str, Any]]) -> tuple[
     epoch, claim = max(held.items())
     at_claim = int(claim["marks"].get(series, (0, 0))[1])
     with suppress(MissingDataError, FormatError):
-        return at_claim, int(read_json(folder, _name(epoch, ".over"))["wrote"].get(series, 0))
+        return at_claim, int(read_json(folder, _name(epoch, ".over"), RELEASE)["wrote"].get(series, 0))
     return at_claim, 0
 
 
@@ -311,7 +314,7 @@ class Lease:
         if epochs(self._folder)[-1:] != [self.epoch]:
             return False
         try:
-            return bool(read_json(self._folder, _name(self.epoch))["token"] == self.token)
+            return bool(read_json(self._folder, _name(self.epoch), {"token": str})["token"] == self.token)
         except (MissingDataError, FormatError):
             return False
 

@@ -1,12 +1,13 @@
 """Schemas of JSON from files: a checksum shows that a file is whole, a schema that it has the fields that readers use.
 
 A schema is a type (``float`` accepts integers too), a ``range`` of numbers, a frozenset of texts, ``None``, a tuple of
-alternatives, a list with the schema of all entries, or a dict of fields. A field whose name ends in ``?`` may be
-missing, and ``*`` stands for all fields.
+alternatives, a list with the schema of all entries (of two or more: of each entry), or a dict of fields. A field whose
+name ends in ``?`` may be missing, and ``*`` stands for all fields.
 """
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any, TypeAlias
 
 from partirvm.errors import FormatError
@@ -39,8 +40,11 @@ def _mismatch(value: Any, schema: Schema, name: str) -> str:
         return f"{name or 'the whole'} is not {'an object' if isinstance(schema, dict) else 'a list'}"
     if isinstance(schema, dict):
         return next(filter(None, (_field(value, key, each, name) for key, each in schema.items())), "")
+    if isinstance(schema, list) and len(schema) > 1 and len(value) != len(schema):
+        return f"{name} has not {len(schema)} entries"
     if isinstance(schema, list):
-        return next(filter(None, (_mismatch(each, schema[0], f"{name}[{k}]") for k, each in enumerate(value))), "")
+        each = zip(value, cycle(schema), strict=False)
+        return next(filter(None, (_mismatch(one, own, f"{name}[{k}]") for k, (one, own) in enumerate(each))), "")
     if schema is None:
         return f"{name} is not null" if value is not None else ""
     if isinstance(schema, frozenset):

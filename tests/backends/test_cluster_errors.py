@@ -10,8 +10,8 @@ import subprocess
 import sys
 import time
 import warnings
-from pathlib import Path
 
+import numpy as np
 import pytest
 from backend_cases import PASSES, HeldSource, bits
 from by_default import some
@@ -19,11 +19,13 @@ from clusters import cluster
 from distributed import Client
 from waiting import wait_for
 
-from partirvm import RVMRegressor, submit
+from partirvm import RVMRegressor, ingest, jobs, submit
 from partirvm.backends.dask import DaskExecutor
 from partirvm.backends.detached import start
 from partirvm.data import ZarrSource
 from partirvm.errors import ClusterError, PartirvmWarning
+from partirvm.jobs.state import Status, fold
+from partirvm.options import Request
 
 
 class SlowSource(HeldSource):
@@ -34,52 +36,68 @@ class SlowSource(HeldSource):
         return ZarrSource.tile(self, number)
 
 
-def endless(url, folder, client):
-    """Run passes without end, as a driver on a worker does, and write the error that ends them."""
-    try:
-        runner = DaskExecutor(client)
-        while True:
-            runner.run([PASSES["gram"]], SlowSource(url, folder))
-            (folder / "begun").touch()
-    except Exception as error:
-        (folder / "part").write_text(f"{type(error).__name__}: {error}")
-        (folder / "part").rename(folder / "said")
+@pytest.fixture
+def growing(tmp_path):
+    """A job on DATA of 20,000 rows whose fit takes minutes, submitted to a cluster by a function."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 3))
+    ingest((X, np.sin(3 * X[:, 0]) + 0.3 * rng.normal(size=20_000)), tmp_path / "d.zarr", tile_rows=1000)
+    asked = Request(gamma=2.0, strategy="incremental", partition_size=20, max_rounds=900, seed=1)
+
+    def begin(client):
+        job = jobs.submit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), asked, client=client)
+        wait_for(lambda: [event["event"] for event in job.store.events()].count("fit") > 1, "two rounds")
+        return job
+
+    return begin
 
 
-def retire(client):
-    """Retire all workers at once."""
-    client.retire_workers(list(client.run(os.getpid)))
-
-
-SAID = {
-    "retired": (retire, "the worker that ran the fit was stopped"),
-    "restarted": (Client.restart, r"was restarted, which ends its fits: .*partirvm resume JOB"),
+ENDS = {
+    "scaled down": (lambda client: client.cluster.scale(0), "the worker that ran the fit was stopped"),
+    "restarted": (Client.restart, r"was restarted, which ends its fits|the worker that ran the fit was stopped"),
 }
 
 
-@pytest.mark.parametrize("how", some(SAID, set()))
-def test_a_driver_whose_worker_is_taken_away_says_why(data, tmp_path, how):
-    """All workers retired, or ``client.restart()``, while the scheduler responds: ClusterError that names the cause.
+@pytest.mark.parametrize("repeat", range(8))
+@pytest.mark.parametrize("how", some(ENDS, set()))
+def test_a_driver_whose_worker_is_taken_away_says_why(growing, how, repeat):
+    """All workers stopped, or ``client.restart()``, while the scheduler responds: the job records the cause.
 
-    A worker's process may end before the driver in it hears of it: it then says nothing, as after kill -9.
+    ``retire_workers`` alone stops no worker that has the only copy of a result, so that the fit continues there.
     """
-    end, said = SAID[how]
+    end, said = ENDS[how]
     with cluster(2) as client:
-        pids = client.run(os.getpid).values()
-        start(client, "driver", endless, data.url, tmp_path)
-        wait_for((tmp_path / "begun").exists, "the driver")
+        job = growing(client)
         end(client)
-        wait_for(lambda: (tmp_path / "said").exists() or not any(map(alive, pids)), "the error")
-    if (tmp_path / "said").exists():
-        assert re.match(f"ClusterError: .*{said}", (tmp_path / "said").read_text())
+        wait_for(lambda: job.status() is not Status.RUNNING, "the end")
+        state = fold(job.store.events())
+    assert state.status is Status.INTERRUPTED
+    assert re.search(f"{said}.*partirvm resume JOB", state.reason)
 
 
-def alive(pid):
-    """Whether this process is there and no zombie."""
+def slow_to_record(url, folder, client):
+    """Run passes without end; record the error that ends them as a slow store does."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+        runner = DaskExecutor(client)
+        while True:
+            runner.run([PASSES["gram"]], ZarrSource(url))
+            (folder / "begun").touch()
+    except ClusterError as error:
+        time.sleep(1.0)
+        (folder / "part").write_text(str(error))
+        (folder / "part").rename(folder / "said")
+
+
+@pytest.mark.slow
+def test_a_worker_waits_until_its_driver_has_recorded_the_end(data, tmp_path):
+    """Stopped while the store takes a second: the process ends after the record."""
+    with cluster(2) as client:
+        start(client, "driver", slow_to_record, data.url, tmp_path)
+        wait_for((tmp_path / "begun").exists, "the driver")
+        client.cluster.scale(0)
+        wait_for(lambda: not client.scheduler_info()["workers"], "the end of the workers")
+        wait_for((tmp_path / "said").exists, "the record", seconds=20.0)
+    assert "the worker that ran the fit was stopped" in (tmp_path / "said").read_text()
 
 
 def test_a_closed_client_is_named(one_worker, data, tmp_path):
@@ -92,7 +110,7 @@ def test_a_closed_client_is_named(one_worker, data, tmp_path):
     for call in (
         lambda: DaskExecutor(client),
         lambda: submit(RVMRegressor(), data.url, str(tmp_path / "job"), client=client),
-        lambda: start(client, "driver", endless, data.url, tmp_path),
+        lambda: start(client, "driver", print),
     ):
         with pytest.raises(ClusterError, match=r"Dask client.* closed"):
             call()

@@ -29,6 +29,8 @@ from partirvm.errors import PartirvmError
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*waiting up to.*for a heartbeat")
+
 SEED = 15
 ASKED = {"gamma": 0.5, "partition_size": 16, "selection": "error", "strategy": "working-set", "memory_limit": "2GiB"}
 
