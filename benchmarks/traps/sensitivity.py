@@ -49,7 +49,8 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
     "KEPT": (1, 4),
     "TURNS": (1, 6),
     "STEPS": (10, 40),
-    "FIRST_STEPS": (25, 100),
+    "FIRST_STEPS": (8, 50),
+    "HOPEFUL": (1, 6),
     "LEFT_OUT": (200, 1000),
 }
 
