@@ -1,4 +1,4 @@
-"""An exact Gaussian process of given covariance: evidence, its derivative in the covariance, and predicted densities.
+"""An exact Gaussian process of given covariance: evidence, its derivative in the covariance, and predictions.
 
     L = −½ Σ_t [ tᵀK⁻¹t + log|K| + n log 2π ],    ∂L/∂K = ½ (AAᵀ − T K⁻¹),    A = K⁻¹t
 
@@ -45,15 +45,28 @@ def process_evidence(covariance: Float, targets: Float) -> ProcessEvidence | Non
     return ProcessEvidence(value, slopes, weights)
 
 
-def log_densities(covariance: Float, targets: Float, cross: Float, variance: Float, new: Float) -> Float:
-    """Return the log density of new targets (m, T) given targets (n, T), summed over the T targets, shape (m,).
+@dataclass(frozen=True)
+class Predicted:
+    """Errors (m, T) of predictions of T targets, and their variance (m,), noise included."""
+
+    errors: Float
+    variances: Float
+
+    @property
+    def log_densities(self) -> Float:
+        """The log density of the targets, summed over the T targets, (m,)."""
+        normal = np.log(2 * np.pi * self.variances)
+        density: Float = -0.5 * (self.errors.shape[1] * normal + (self.errors**2).sum(axis=1) / self.variances)
+        return density
+
+
+def predicted(covariance: Float, targets: Float, cross: Float, variance: Float, new: Float) -> Predicted:
+    """Predict new targets (m, T) from targets (n, T).
 
     ``cross`` (m, n) is the covariance of new rows and rows, and ``variance`` (m,) that of new rows, noise included
     (ibid. eqs. 2.23 and 2.24). Raises ``LinAlgError`` if the covariance is not positive definite.
     """
     factor = np.linalg.cholesky(covariance)
     half = solve_triangular(factor, cross.T, lower=True)
-    error = new - half.T @ solve_triangular(factor, targets, lower=True)
-    remaining = variance - (half**2).sum(axis=0)
-    density: Float = -0.5 * (targets.shape[1] * np.log(2 * np.pi * remaining) + (error**2).sum(axis=1) / remaining)
-    return density
+    errors = new - half.T @ solve_triangular(factor, targets, lower=True)
+    return Predicted(errors, variance - (half**2).sum(axis=0))

@@ -120,7 +120,8 @@ class LeftOut:
     ``errors`` and ``variances`` are those without the row, ``own_errors`` and ``own_variances`` those also without its
     own columns. ``owner`` (n,) is the number of the first of these, −1 if there are none, and ``nearest`` (M,) is the
     largest value of each column at the rows that do not own it, as a fraction of its peak. ``targets`` (n, 2) are
-    target and weight u, for diagnostics only. Adding concatenates rows.
+    target and weight u, for diagnostics only. ``least_square`` is a lower bound of the mean squared error, in the same
+    units, that is known from elsewhere. Adding concatenates rows.
     """
 
     errors: Float
@@ -131,6 +132,7 @@ class LeftOut:
     nearest: Float
     rows: Int
     targets: Float = field(default_factory=lambda: np.zeros((0, 2)))
+    least_square: float = 0.0
 
     @classmethod
     def of(
@@ -145,6 +147,7 @@ class LeftOut:
         peaks: Float | None = None,
         rows: Int | None = None,
         factor: Float | None = None,
+        least_square: float = 0.0,
     ) -> LeftOut:
         """From design rows ``block`` (n, M) with ``target`` (n,), and a fit's μ (M,), R (M, M) with Σ = RRᵀ, and β.
 
@@ -183,6 +186,7 @@ class LeftOut:
             nearest,
             rows[present],
             np.column_stack([target[present], w]),
+            least_square,
         )
 
     def __add__(self, other: LeftOut) -> LeftOut:
@@ -195,6 +199,7 @@ class LeftOut:
             np.maximum(self.nearest, other.nearest),
             np.concatenate([self.rows, other.rows]),
             np.concatenate([self.targets, other.targets]),
+            max(self.least_square, other.least_square),
         )
 
     def expected(self) -> tuple[Float, Float]:
@@ -223,12 +228,14 @@ class LeftOut:
             own_errors=root * self.own_errors,
             own_variances=scale * self.own_variances,
             targets=self.targets * np.column_stack([np.ones(len(scale)), scale]),
+            least_square=0.0,
         )
 
     def calibration(self, beta: float, target_variance: float) -> Calibration | None:
         """Noise and quantiles for a fit with this β; None if there are no rows.
 
         The noise variance is at least 1/β, and at most that plus ``target_variance``, the error of predicting the mean.
+        A ``least_square`` that is larger than these errors explain raises it, and thereby widens all intervals.
         """
         n, centres = len(self.errors), self.owner >= 0
         if not n:
@@ -240,6 +247,7 @@ class LeftOut:
         if n < FEWEST:
             return Calibration(n, noise, overconfidence, 0.0, ())
         z = np.sort(_pooled(np.abs(errors) / np.sqrt(variances + noise), centres))
+        noise = max(noise, min(self.least_square - variance, noise + target_variance))
         top = min(TOP, 1.0 - BEYOND / n)
         # the k-th of n errors is the quantile at k/(n + 1): a new one is equally likely in each of the n + 1 gaps
         wanted = (n + 1) * top * np.arange(1, GRID + 1) / GRID

@@ -242,7 +242,8 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
             return residual
         sample = sampled_rows(problem.n_rows if rows is None else len(rows), shuffled=problem.shuffled)
         sample = sample if rows is None else rows if sample is None else rows[sample]
-        return LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta), sample), *residual
+        least = problem.left_out_square
+        return LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta), sample, least), *residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance."""

@@ -118,7 +118,8 @@ class ResidualPass(DesignedPass):
 class LeaveOneOutPass(DesignedPass):
     """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
 
-    The pass reads all rows, or those of ``rows`` (row numbers, increasing).
+    The pass reads all rows, or those of ``rows`` (row numbers, increasing). ``least_square`` is a known lower bound of
+    the mean squared error of new rows.
     """
 
     name: ClassVar[str] = "residual"
@@ -127,6 +128,7 @@ class LeaveOneOutPass(DesignedPass):
     root: Float
     beta: float
     rows: Int | None = None
+    least_square: float = 0.0
 
     def statistic(self, tile: TileRows) -> LeftOut:
         """Return leave-one-out errors of the tile's rows."""
@@ -142,7 +144,8 @@ class LeaveOneOutPass(DesignedPass):
         t = design.scaling.targets(panel.t)[:, 0]
         peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
         factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
-        return LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor)
+        least = self.least_square
+        return LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor, least)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from partirvm.core.gaussian_process import ProcessEvidence, log_densities, process_evidence
+from partirvm.core.gaussian_process import Predicted, ProcessEvidence, predicted, process_evidence
 from partirvm.core.updates import NOISE_FLOOR
 from partirvm.kernels import Kernel
 from partirvm.kernels.base import PreparedSmooth
@@ -158,15 +158,15 @@ class ProcessRows:
             total += slope.T @ slope
         return total
 
-    def log_densities(self, fit: ProcessFit, new: ProcessRows) -> Float:
-        """Return the log density of the targets of new rows given these rows, (m,), in nats of scaled targets."""
+    def predicted(self, fit: ProcessFit, new: ProcessRows) -> Predicted:
+        """Predict the scaled targets of m new rows from these rows."""
         prepared, values = self.values(fit)
         cross = np.empty((len(new.X), len(self.X)), order="F")
         prepared(new.X, cross)
         cross = np.exp(fit.signal) * cross + new.columns @ self.columns.T
         variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X) + (new.columns**2).sum(axis=1)
         variance += self.noise_of(fit) * new.inverse
-        return log_densities(self.covariance(values, fit), self.t, cross, variance, new.t)
+        return predicted(self.covariance(values, fit), self.t, cross, variance, new.t)
 
 
 def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:

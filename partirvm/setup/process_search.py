@@ -237,8 +237,23 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
     return replace(current, kernel=with_radial(widths.kernel, np.arange(d), make))
 
 
-def left_out_gains(sample: Sample, problem: Problem, widths: ProcessFit, order: Int, most: int) -> Float:
-    """Return the log density by directions minus that by widths of each row left out, in nats.
+@dataclass(frozen=True)
+class LeftOutRows:
+    """Rows left out of kernel learning, n in all: the ``gains`` (n,) in log density by directions instead of widths, in
+    nats, empty without directions; and the squared errors (n,) of both, times the row weight, in scaled targets.
+
+    ``representative`` is true if almost as many rows were not left out as there are: then the errors are those of a
+    model of all rows.
+    """
+
+    gains: Float
+    of_widths: Float
+    of_directions: Float
+    representative: bool
+
+
+def left_out(sample: Sample, problem: Problem, widths: ProcessFit, order: Int, most: int, *, turned: bool) -> LeftOutRows:
+    """Predict rows that are left out, by widths and, if ``turned``, by directions.
 
     Both are learned again from the rows that are not left out, at most ``most``: one split of many rows, folds of few.
     """
@@ -247,14 +262,21 @@ def left_out_gains(sample: Sample, problem: Problem, widths: ProcessFit, order: 
     else:
         folds = [order[k::FOLDS] for k in range(FOLDS)][: int(np.ceil(LEFT_OUT * FOLDS / len(order)))]
         splits = [(np.setdiff1d(order, fold, assume_unique=True)[:most], fold) for fold in folds]
-    gains = []
+    gains, of_widths, of_directions = [np.empty(0)], [], [np.empty(0)]
     for inside, outside in splits:
         rows, new = (ProcessRows.of(sample, problem, each) for each in (inside, outside))
         each = climb(rows, widths, STEPS // 2)
-        way = directions(rows, each, TURNS - 1)
-        assert way is not None
-        gains.append(rows.log_densities(way, new) - rows.log_densities(each, new))
-    return np.concatenate(gains)
+        by_widths = rows.predicted(each, new)
+        of_widths.append((by_widths.errors**2).mean(axis=1) / new.inverse)
+        way = directions(rows, each, TURNS - 1) if turned else None
+        if way is not None:
+            by_directions = rows.predicted(way, new)
+            of_directions.append((by_directions.errors**2).mean(axis=1) / new.inverse)
+            gains.append(by_directions.log_densities - by_widths.log_densities)
+    representative = (FOLDS - 1) * len(order) <= FOLDS * most
+    return LeftOutRows(
+        np.concatenate(gains), np.concatenate(of_widths), np.concatenate(of_directions), representative
+    )
 
 
 def learn_regression(sample: Sample, problem: Problem, learning: LearningOptions, asked: Asked, seed: int) -> None:
@@ -285,12 +307,15 @@ def _of_few(sample: Sample, problem: Problem, order: Int, found: Process, metric
     choice: dict[str, Any] = {"families": found.evidence, "family": found.family, "rows": 0, "gain": 0.0, "error": 0.0}
     choice |= {} if metric == "widths" else {"form": EACH}
     best = found.widths
+    left = left_out(sample, problem, best, order, found.rows, turned=found.directions is not None)
     if found.directions is not None and metric == "auto":
-        gains = left_out_gains(sample, problem, best, order, found.rows)
-        choice["rows"], choice["gain"] = len(gains), float(gains.mean())
-        choice["error"] = float(gains.std() / np.sqrt(len(gains)))
+        choice["rows"], choice["gain"] = len(left.gains), float(left.gains.mean())
+        choice["error"] = float(left.gains.std() / np.sqrt(len(left.gains)))
+    square = left.of_widths
     if found.directions is not None and (metric != "auto" or choice["gain"] > choice["error"]):
-        best, choice["form"] = found.directions, DIRECTIONS
+        best, choice["form"], square = found.directions, DIRECTIONS, left.of_directions
+    if left.representative:
+        choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
     rows = ProcessRows.of(sample, problem, order[: max(last_rows, found.rows)])
     if len(rows.X) > found.rows:
         best = climb(rows, best, LAST_STEPS)

@@ -100,7 +100,8 @@ def resolve(
     learned = None
     if problem.target_variance and enough_to_learn(request, rows.moments):
         learned = measuring.kernel(problem, all_rows=schedule.one_fit)
-        problem = replace(problem, empty=replace(problem.empty, kernel=learned.kernel))
+        empty = replace(problem.empty, kernel=learned.kernel)
+        problem = replace(problem, empty=empty, left_out_square=learned.left_out_square)
     size = _partition_size(request, schedule, problem, shape, measuring, learned)
     if interrupted() is Termination.TIME:
         size = replace(size, notes=(*size.notes, "time_limit is over before the fit begins"))

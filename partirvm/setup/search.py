@@ -47,7 +47,7 @@ class Learned:
     """The result of kernel learning: the kernel, the final number of centres, history entries and a text for the plan.
 
     If the time limit ended learning early, the kernel is the best so far and ``centres`` is 0. ``notes`` list the
-    limits that reduced the number of centres.
+    limits that reduced the number of centres. ``left_out_square`` is that of ``Problem``.
     """
 
     kernel: Kernel | Several
@@ -55,6 +55,7 @@ class Learned:
     lines: tuple[Entry, ...]
     text: str
     notes: tuple[str, ...] = ()
+    left_out_square: float = 0.0
 
 
 class _TimeIsUp(Exception):
@@ -135,7 +136,8 @@ class Measuring:
             return Learned(lines.best, 0, tuple(lines.entries), "not finished because of time_limit", scope.notes)
         last, kernel = lines.entries[-1], kernel_from_spec(lines.entries[-1]["kernel"])
         centres = min(last["candidates"], learning.max_centres)
-        return Learned(kernel, centres, tuple(lines.entries), last["text"], scope.notes)
+        square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
+        return Learned(kernel, centres, tuple(lines.entries), last["text"], scope.notes, square)
 
     def _scope(self, problem: Problem) -> tuple[LearningOptions, _Scope]:
         """Return the options of kernel learning, and the rows, columns and bytes that work and memory allow."""

@@ -33,7 +33,9 @@ def joined(before: Problem, options: Options, now: Problem, partition_size: int)
     if before.n_kernels:
         count = partition_count(now.n_rows - before.n_rows, before.rows_of(partition_size))
         batches = (*batches_of(before, options), AppendedBatch(now.n_rows, count, shuffled=False))
-    return replace(before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, batches=batches)
+    return replace(
+        before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, batches=batches, left_out_square=0.0
+    )
 
 
 def grown(state: S, problem: Problem, options: Options) -> S:

@@ -49,6 +49,9 @@ class Problem:
     ``prior`` has the priors of α and β in the units of the scaled target, the update rule and the fixed α. If rows were
     appended (``strategies.appended``), ``batches`` are the original rows and each append, in order; otherwise
     ``batches`` is empty.
+
+    ``left_out_square`` is the mean squared error, in scaled targets, of rows left out while the kernel was learned from
+    few rows; 0 if unknown. Errors of rows left out of a fit alone are smaller, since its kernel has seen these rows.
     """
 
     n_rows: int
@@ -65,6 +68,7 @@ class Problem:
     prior: Prior = FLAT
     target_variances: Float | None = None
     batches: tuple[AppendedBatch, ...] = ()
+    left_out_square: float = 0.0
 
     @property
     def n_targets(self) -> int:

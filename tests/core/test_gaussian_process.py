@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from partirvm.core.gaussian_process import log_densities, process_evidence
+from partirvm.core.gaussian_process import predicted, process_evidence
 
 
 def covariances(n, seed=0):
@@ -42,7 +42,7 @@ def test_new_targets_have_the_density_of_the_conditional_normal():
     """log p(t₁, t₂) − log p(t₁) of the joint normal, for each new row alone, summed over two targets."""
     K, _ = covariances(9, seed=2)
     t = np.random.default_rng(3).normal(size=(9, 2))
-    found = log_densities(K[:6, :6], t[:6], K[6:, :6], K[6:, 6:].diagonal(), t[6:])
+    found = predicted(K[:6, :6], t[:6], K[6:, :6], K[6:, 6:].diagonal(), t[6:]).log_densities
     for row in range(3):
         with_it = [*range(6), 6 + row]
         joint, alone = (

@@ -96,6 +96,17 @@ def test_noise_is_the_part_of_the_errors_beyond_the_weights():
     assert left([]).calibration(4.0, 9.0) is None
 
 
+def test_a_larger_error_known_from_elsewhere_widens_all_intervals():
+    """Mean square 50 with variances of 2: noise variance 48, and quantiles in units of the wider deviation."""
+    rows = left(np.arange(1.0, 41.0) / 10, 2.0)
+    plain = rows.calibration(1.0, 100.0)
+    wide = replace(rows, least_square=50.0).calibration(1.0, 100.0)
+    assert wide.noise_variance == 48.0
+    assert wide.quantiles == plain.quantiles
+    assert replace(rows, least_square=0.5).calibration(1.0, 100.0) == plain
+    assert replace(rows, least_square=1e9).calibration(1.0, 100.0).noise_variance == plain.noise_variance + 100.0
+
+
 def test_a_column_that_has_a_substitute_counts_less():
     """A share (1 − ρ²)^⅛ of the change by the removal of the column, ρ = 0.6 and 1; at ρ > 1 none."""
     none, own = np.zeros(3), np.array([1.0, 2.0, 3.0])

@@ -80,6 +80,24 @@ def test_hyperparameters_widen_as_their_formulas_say(fitted):
         np.testing.assert_allclose((upper + lower) / 2, model.predict(test), rtol=1e-10)
 
 
+def test_noise_of_few_rows_counts_the_errors_of_kernel_learning(rng):
+    """Rows left out of a fit alone have smaller errors than rows left out of kernel learning, too: these are stated."""
+    X = rng.normal(size=(80, 8))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + rng.normal(size=80)
+    model = RVMRegressor(random_state=0).fit(X, y)
+    m, least = model.model_, model.history_[0]["choice"]["left_out_rmse"]
+    scaling = m.design.scaling
+    scale, Phi = scaling.t_scale[0], m.design.block(X)
+    beta, t = scale**2 / m.evidence_noise, (y - scaling.t_shift[0]) / scale
+    mean, Sigma = naive.posterior(Phi, t, m.alpha, beta)
+    left = LeftOut.of(Phi.copy(), t, mean, np.linalg.cholesky(Sigma), beta, None, own_columns(m, X))
+    _, variances = left.expected()
+    alone = left.calibration(beta, 1.0).noise_variance
+    expected = (least / scale) ** 2 - variances.mean()
+    assert expected > 1.1 * alone
+    assert m.calibration.noise_variance == pytest.approx(expected, rel=1e-3)
+
+
 def own_columns(m, X):
     """The rows of X that are centres of a model, each with its column."""
     rows = [int(np.flatnonzero((centre == X).all(axis=1))[0]) for centre in m.design.centres]

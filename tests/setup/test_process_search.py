@@ -14,7 +14,7 @@ from partirvm.kernels import Directions, Gaussian, Laplacian, Matern32, Several
 from partirvm.setup import process_search
 from partirvm.setup.kernel_search import learning_options
 from partirvm.setup.metric import DIRECTIONS, EACH, FAMILIES
-from partirvm.setup.process_search import Asked, left_out_gains, most_rows, search, searchable
+from partirvm.setup.process_search import Asked, left_out, most_rows, search, searchable
 
 
 def learned(X, y, kernel=None, *, metric="auto", family=False, columns=1000, most=np.inf, best=None, **options):
@@ -97,17 +97,18 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
     seen, own = [], process_search.ProcessRows
 
     class Watched(own):
-        def log_densities(self, fit, new):
+        def predicted(self, fit, new):
             seen.append((set(map(tuple, self.X)), set(map(tuple, new.X))))
-            return super().log_densities(fit, new)
+            return super().predicted(fit, new)
 
     monkeypatch.setattr(process_search, "ProcessRows", Watched)
     problem = problem_of(X, y)
     with sample_of(X, y) as sample:
         order = np.random.default_rng(0).permutation(n)
         widths = search(sample, problem, order[:60], family=False, turned=False).widths
-        gains = left_out_gains(sample, problem, widths, order, min(n, 500))
-    assert len(gains) == expected
+        found = left_out(sample, problem, widths, order, min(n, 500), turned=True)
+    assert len(found.gains) == len(found.of_widths) == len(found.of_directions) == expected
+    assert found.representative == (n <= 625)
     assert all(not inside & outside for inside, outside in seen)
     assert len(set().union(*(outside for _, outside in seen))) == expected
 
