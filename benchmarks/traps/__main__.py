@@ -1,6 +1,6 @@
 """Kernel learning on forty functions, beside boosting, near rows and an exact Gaussian process.
 
-    python -m benchmarks.traps [--rows 200 2000] [--gp-rows 200] [--cases NAME …] [--output FOLDER]
+    python -m benchmarks.traps [--rows 200 2000] [--gp-rows 200] [--cases NAME …] [--max-vectors M] [--output FOLDER]
 
 ``functions.py`` describes the functions. A line of the table is one case; its columns are the RMSE against the signal
 without noise on 4,000 new rows:
@@ -10,6 +10,7 @@ GP         scikit-learn's ``GaussianProcessRegressor`` with a width per feature 
 boosting   ``HistGradientBoostingRegressor`` with defaults
 near rows  the ten nearest rows of standardised inputs, weighted by distance
 ratio      RMSE of the RVM ÷ the smallest RMSE of the others
+warned     whether the fit ended with an ``AccuracyWarning``; it must where ``--max-vectors`` makes the ratio large
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks import measure
 from benchmarks.traps.functions import TRAPS, Trap
 from partirvm import RVMRegressor
-from partirvm.errors import PartirvmWarning
+from partirvm.errors import AccuracyWarning, PartirvmWarning
 
 Float = NDArray[np.float64]
 
@@ -42,7 +43,7 @@ NEW_ROWS, SEED = 4000, 7
 OTHERS = ("GP", "boosting", "near rows")
 
 COLUMNS = {"function": "", "turned": "", "rows": "d", "RVM": ".3f", "vectors": "d", "noise": ".3f", "seconds": ".1f"}
-COLUMNS |= {**dict.fromkeys(OTHERS, ".3f"), "ratio": ".2f"}
+COLUMNS |= {**dict.fromkeys(OTHERS, ".3f"), "ratio": ".2f", "warned": ""}
 
 
 def others(d: int) -> dict[str, Callable[[], Any]]:
@@ -56,7 +57,7 @@ def others(d: int) -> dict[str, Callable[[], Any]]:
     }
 
 
-def run(trap: Trap, rows: int, gp_rows: int) -> dict[str, Any]:
+def run(trap: Trap, rows: int, gp_rows: int, max_vectors: int | None = None) -> dict[str, Any]:
     """Return the figures of one case."""
     rng = np.random.default_rng((rows, SEED))
     (X, _, y), (X_new, signal, _) = trap.draw(rows, rng), trap.draw(NEW_ROWS, rng)
@@ -64,11 +65,11 @@ def run(trap: Trap, rows: int, gp_rows: int) -> dict[str, Any]:
     def error(model: Any) -> float:
         return float(np.sqrt(np.mean((model.predict(X_new) - signal) ** 2)))
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PartirvmWarning)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", PartirvmWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
         began = time.process_time()
-        model = RVMRegressor(random_state=0).fit(X, y)
+        model = RVMRegressor(random_state=0, max_vectors=max_vectors).fit(X, y)
         seconds = time.process_time() - began
         beside = {
             name: error(make().fit(X, y)) for name, make in others(trap.d).items() if name != "GP" or rows <= gp_rows
@@ -83,6 +84,7 @@ def run(trap: Trap, rows: int, gp_rows: int) -> dict[str, Any]:
         "seconds": seconds,
         **beside,
         "ratio": error(model) / min(beside.values()),
+        "warned": "yes" if any(issubclass(each.category, AccuracyWarning) for each in said) else "",
     }
 
 
@@ -92,13 +94,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rows", nargs="+", type=int, default=(200,), help="training rows (default: 200)")
     parser.add_argument("--gp-rows", type=int, default=200, help="most rows of the exact process (default: 200)")
     parser.add_argument("--cases", nargs="+", metavar="NAME", help="names of functions (default: all)")
+    parser.add_argument("--max-vectors", type=int, metavar="M", help="as the option of the estimator (default: none)")
     parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     table: list[dict[str, Any]] = []
     for rows in options.rows:
         for trap in TRAPS:
             if options.cases is None or trap.name in options.cases:
-                table.append(run(trap, rows, options.gp_rows))
+                table.append(run(trap, rows, options.gp_rows, options.max_vectors))
                 measure.write(options.output, "traps", table, COLUMNS)
     worse = sum(row["ratio"] > 1.15 for row in table)
     measure.say(f"worse than 1.15 × the best of the others in {worse} of {len(table)} cases")

@@ -147,7 +147,6 @@ class LeftOut:
         peaks: Float | None = None,
         rows: Int | None = None,
         factor: Float | None = None,
-        least_square: float = 0.0,
     ) -> LeftOut:
         """From design rows ``block`` (n, M) with ``target`` (n,), and a fit's μ (M,), R (M, M) with Σ = RRᵀ, and β.
 
@@ -186,7 +185,6 @@ class LeftOut:
             nearest,
             rows[present],
             np.column_stack([target[present], w]),
-            least_square,
         )
 
     def __add__(self, other: LeftOut) -> LeftOut:

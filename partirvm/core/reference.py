@@ -22,6 +22,12 @@ BETTER = 1.1
 STANDARD_ERRORS = 2.0
 """Number of standard errors by which the mean squared errors must differ, too: few rows vary."""
 
+USUAL = 0.99
+"""Share of the rows, those of smallest errors by both methods, on which the other method must be better, too.
+
+A few targets far away decide the mean squared error, by chance.
+"""
+
 FAR = 20.0
 """Number of robust standard deviations (median absolute error ÷ .6745) beyond which a row is an outlier."""
 
@@ -34,6 +40,8 @@ DETAIL = 1.5
 NEIGHBOURS = 10
 """Number of nearest rows whose mean target, weighted by 1/distance, predicts a row."""
 
+TINY = np.finfo(float).tiny
+
 QUANTILE = 0.6744897501960817
 """Median of the absolute value of a standard normal."""
 
@@ -42,9 +50,9 @@ QUANTILE = 0.6744897501960817
 class Comparison:
     """The result: root mean square errors on ``rows`` rows in units of the target, of the model and of other methods.
 
-    ``better`` are the methods that are better by more than ``BETTER`` and ``STANDARD_ERRORS``. ``near_noise`` is the
-    deviation of the noise by differences of nearest rows, and ``noise`` the stated one. ``outliers`` is the share of
-    rows beyond ``FAR`` robust deviations, and ``carried`` their share of the squared error.
+    ``better`` are the methods that are better by more than ``BETTER`` and ``STANDARD_ERRORS``, on usual rows, too.
+    ``near_noise`` is the deviation of the noise by differences of nearest rows, and ``noise`` the stated one.
+    ``outliers`` is the share of rows beyond ``FAR`` robust deviations; they carry the share ``carried`` of the squares.
     """
 
     rows: int
@@ -64,7 +72,10 @@ class Comparison:
         for name, other in others.items():
             gain = square - other**2
             sure = gain.mean() > STANDARD_ERRORS * gain.std() / np.sqrt(len(gain))
-            if sure and square.mean() > BETTER**2 * (other**2).mean():
+            largest = np.maximum(square, other**2)
+            usual = largest <= np.quantile(largest, USUAL)
+            ratios = [square[rows].sum() / max((other[rows] ** 2).sum(), TINY) for rows in (usual, slice(None))]
+            if sure and min(ratios) > BETTER**2:
                 better.append(name)
         robust = float(np.median(np.abs(errors))) / QUANTILE
         far = np.abs(errors) > FAR * robust
@@ -76,7 +87,7 @@ class Comparison:
             noise,
             near_noise,
             float(far.mean()),
-            float(square[far].sum() / max(square.sum(), np.finfo(float).tiny)),
+            float(square[far].sum() / max(square.sum(), TINY)),
         )
 
     def remarks(self) -> list[str]:
@@ -108,7 +119,7 @@ def by_near_rows(X: Float, y: Float, new: Float) -> Float:
     """Predict new rows (m, d) by the weighted mean target of their ``NEIGHBOURS`` nearest rows of X (n, d), (m,)."""
     distance, which = cKDTree(X).query(new, k=min(NEIGHBOURS, len(X)))
     distance, which = distance.reshape(len(new), -1), which.reshape(len(new), -1)
-    weights = 1.0 / np.maximum(distance, np.finfo(float).tiny ** 0.5)
+    weights = 1.0 / np.maximum(distance, TINY**0.5)
     return np.asarray((weights * y[which]).sum(axis=1) / weights.sum(axis=1))
 
 

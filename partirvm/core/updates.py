@@ -74,7 +74,8 @@ class HyperState:
 
     ``found`` stores the posterior: code that changes the statistics, α or β must set it to the new one, or to None if
     it is not needed, as for the full set of candidates at the start of a fit by actions.
-    ``target_variance``, the target's mean square, defines the noise floor; ``fixed_noise`` keeps β unchanged. β is
+    ``target_variance``, the target's mean square, defines the noise floor, and σ² is at least ``least_noise``, too, if
+    something is known about it; ``fixed_noise`` keeps β unchanged. β is
     estimated every ``noise_every`` steps, from the residual over the rows of ``statistics``, or over those of ``noise``
     if given: statistics of the same columns over a ``noise_share`` of all rows. ``prior`` has the priors of α and β and
     the fixed α. ``entered`` (M,) marks columns that have joined since the last step, so that no step has updated their
@@ -96,6 +97,7 @@ class HyperState:
     entered: NDArray[np.bool_] | None = None
     calibration: Calibration | None = None
     left_out: NumberDiagnostics | None = field(default=None, repr=False)
+    least_noise: float = 0.0
     found: AnyPosterior | None = field(default=None, repr=False)
 
     @property
@@ -167,13 +169,14 @@ def init(
     target_variance: float | Float,
     fixed_noise: bool = False,
     prior: Prior = FLAT,
+    least_noise: float = 0.0,
 ) -> HyperState:
     """Start a fit at α (M,), except for those that the prior fixes, and β.
 
     For several targets β and ``target_variance`` are (T,).
     """
     alpha, noise = prior.fix(statistics.labels, alpha), fixed_noise
-    return HyperState(statistics, alpha, beta, target_variance, noise, prior=prior)
+    return HyperState(statistics, alpha, beta, target_variance, noise, prior=prior, least_noise=least_noise)
 
 
 def step(state: HyperState, alpha_limit: float | None = None) -> tuple[HyperState, StepInfo]:
@@ -235,7 +238,8 @@ def _most(values: Float) -> Float:
 def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
     """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and True if the noise floor limited (any of) it.
 
-    With separate noise rows, the residual and N − Σγ refer to a ``noise_share`` of all rows.
+    The limit by ``least_noise`` does not count as the noise floor. With separate noise rows, the residual and N − Σγ
+    refer to a ``noise_share`` of all rows.
     """
     n, residual, share = state.statistics.n, np.atleast_1d(state.posterior.residual), 1.0
     if state.noise is not None:
@@ -243,10 +247,13 @@ def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
         residual = residuals(state.noise, state.posterior.means)
     determined = share * np.atleast_1d(state.posterior.determinedness.sum(axis=0))
     freedom, residual = state.prior.noise_update(n, determined, residual, np.atleast_1d(state.beta))
-    ceiling = 1.0 / (NOISE_FLOOR * np.atleast_1d(state.target_variance))
+    floor = NOISE_FLOOR * np.atleast_1d(state.target_variance)
+    ceiling = 1.0 / np.maximum(floor, state.least_noise)
     held = residual * ceiling <= freedom
     beta = np.where(held, ceiling, freedom / np.where(held, 1.0, residual))
-    return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), bool(held.any())
+    return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), bool(
+        (held & (floor >= state.least_noise)).any()
+    )
 
 
 def maximise(

@@ -53,6 +53,14 @@ With a bound of 5e-8 the pass changed the residual by 1e-9 of it, and the mean b
 FIRST_NOISE = 0.1
 """Initial σ² as a fraction of the target variance (Tipping's choice)."""
 
+LEAST_NOISE = 0.1
+"""Least σ² as a fraction of the mean squared error of rows left out of kernel learning (``left_out_square``).
+
+Without it the evidence of few rows can be largest where every row is a vector and nothing is left for noise. On 200
+rows of eight sets, 4 draws each: no fit with more than half of the rows as vectors instead of 4, errors and log
+densities even; with 0.3 the mean RMSE rose by 1 %.
+"""
+
 
 @dataclass(frozen=True)
 class Solve(DenseFit):
@@ -82,11 +90,13 @@ class Warm:
     target_variance: float | Float
     fixed_noise: bool
     prior: Prior = FLAT
+    least_noise: float = 0.0
 
     @classmethod
     def of(cls, fit: HyperState) -> Warm:
         """Return the start that continues this fit."""
-        return cls(fit.statistics.labels, fit.alpha, fit.beta, fit.target_variance, fit.fixed_noise, fit.prior)
+        known = fit.target_variance, fit.fixed_noise, fit.prior, fit.least_noise
+        return cls(fit.statistics.labels, fit.alpha, fit.beta, *known)
 
     def merge(self, other: Warm, labels: Int) -> Warm:
         """Return a start for the joined columns of two fits, restricted to ``labels``.
@@ -109,6 +119,7 @@ class Warm:
             target_variance=self.target_variance,
             fixed_noise=self.fixed_noise,
             prior=self.prior,
+            least_noise=self.least_noise,
         )
 
 
@@ -153,6 +164,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
             target_variance=target_variance,
             fixed_noise=fixed,
             prior=problem.prior,
+            least_noise=LEAST_NOISE * problem.left_out_square,
         )
 
     def warm(self, fit: HyperState) -> Warm:
@@ -418,6 +430,7 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
         target_variance=fit.target_variance,
         fixed_noise=fit.fixed_noise,
         prior=fit.prior,
+        least_noise=fit.least_noise,
     )
     return replace(begun, entered=entered)
 

@@ -144,8 +144,8 @@ class LeaveOneOutPass(DesignedPass):
         t = design.scaling.targets(panel.t)[:, 0]
         peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
         factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
-        least = self.least_square
-        return LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor, least)
+        found = LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor)
+        return replace(found, least_square=self.least_square)
 
 
 @dataclass(frozen=True)

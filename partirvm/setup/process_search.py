@@ -252,7 +252,9 @@ class LeftOutRows:
     representative: bool
 
 
-def left_out(sample: Sample, problem: Problem, widths: ProcessFit, order: Int, most: int, *, turned: bool) -> LeftOutRows:
+def left_out(
+    sample: Sample, problem: Problem, widths: ProcessFit, order: Int, most: int, *, turned: bool
+) -> LeftOutRows:
     """Predict rows that are left out, by widths and, if ``turned``, by directions.
 
     Both are learned again from the rows that are not left out, at most ``most``: one split of many rows, folds of few.
@@ -274,9 +276,7 @@ def left_out(sample: Sample, problem: Problem, widths: ProcessFit, order: Int, m
             of_directions.append((by_directions.errors**2).mean(axis=1) / new.inverse)
             gains.append(by_directions.log_densities - by_widths.log_densities)
     representative = (FOLDS - 1) * len(order) <= FOLDS * most
-    return LeftOutRows(
-        np.concatenate(gains), np.concatenate(of_widths), np.concatenate(of_directions), representative
-    )
+    return LeftOutRows(np.concatenate(gains), np.concatenate(of_widths), np.concatenate(of_directions), representative)
 
 
 def learn_regression(sample: Sample, problem: Problem, learning: LearningOptions, asked: Asked, seed: int) -> None:

@@ -37,6 +37,17 @@ def test_a_difference_by_chance_is_not_named():
     assert compared(own, other=other).better == ()
 
 
+def test_a_few_targets_far_away_do_not_decide():
+    """Heavy tails: 8 of 1,000 rows make the other method better by a half, the usual rows do not."""
+    own, other = errors(1.0), errors(1.02, seed=1)
+    far = slice(0, 1000, 125)
+    own[far], other[far] = 15.0, 5.0
+    assert np.sqrt(np.mean(own**2) / np.mean(other**2)) > 1.3
+    assert compared(own, other=other).better == ()
+    own[1::2] *= 1.5
+    assert compared(own, other=other).better == ("other",)
+
+
 def test_detail_between_near_rows_is_named():
     """The stated noise is .48, that between near rows .12; no word up to half as much again."""
     (remark,) = compared(errors(0.48), noise=0.48, near_noise=0.12).remarks()

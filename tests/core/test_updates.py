@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import naive
 import numpy as np
 import pytest
@@ -141,6 +143,16 @@ def test_the_noise_stops_at_its_floor(rng):
     np.testing.assert_allclose(1 / state.beta, NOISE_FLOOR * t.var(), rtol=1e-12)
 
 
+def test_a_known_least_noise_is_no_floor(rng):
+    """Data without noise whose σ² is known to be at least .3: it stays there, without the remark on the floor."""
+    Phi = rng.normal(size=(50, 3))
+    state = replace(state_of(Phi, Phi @ np.array([1.0, 2.0, -1.0]), np.ones(3), 10.0), least_noise=0.3)
+    for _ in range(60):
+        state, _ = step(state)
+    assert not state.floored
+    assert state.beta == 1 / 0.3
+
+
 def test_noise_above_its_floor_is_not_held_back(rng):
     """σ = 1e-3 of sd(t) is well above the floor: the estimate is the truth within 20 %."""
     Phi = rng.normal(size=(400, 3))
@@ -257,8 +269,6 @@ def test_a_column_of_zeros_gains_nothing():
 
 def fit_and_info(rng, noise=0.1, **changes):
     """A fit after one step, with its info changed as told."""
-    from dataclasses import replace
-
     Phi = rng.normal(size=(40, 3))
     t = Phi @ np.ones(3) + noise * rng.normal(size=40)
     state, info = step(state_of(Phi, t, np.ones(3), 1 / max(noise, 1e-12) ** 2))
