@@ -1,0 +1,118 @@
+"""Count the size of the house beside its limits: python .ci/limits.py
+
+A count above what is allowed today ends with exit status 1. What is allowed is lowered as the house becomes smaller;
+the goals are those of "Half the house".
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+LIMITS = {
+    "lines of partirvm": (46_000, 25_000),
+    "lines of code of partirvm": (29_000, 15_500),
+    "files of partirvm": (306, 150),
+    "lines of tests": (42_500, 26_000),
+    "lines of benchmarks": (10_200, 6_500),
+    "methods of the likelihood protocol": (36, 12),
+    "depth of inheritance in strategies": (6, 1),
+    "class names that occur twice": (38, 0),
+    "names of files that occur twice": (10, 0),
+}
+"""Greatest count that is allowed, and the goal."""
+
+LEAST_DOCSTRINGS = 0.18
+"""Least share of docstrings among the lines of partirvm."""
+
+SAME = {"__init__", "base"}
+"""Names of files that may occur in several folders."""
+
+
+def sources(folder: str) -> list[Path]:
+    """Return the Python files below a folder of the repository."""
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def lines_of(paths: Iterable[Path]) -> int:
+    """Return the number of lines of files."""
+    return sum(len(path.read_text().splitlines()) for path in paths)
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """Yield the first and last line of each docstring, of attributes, too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.end_lineno or node.lineno
+
+
+def split(path: Path) -> tuple[int, int, int]:
+    """Return the numbers of lines of a file: all, of docstrings, and of code."""
+    text = path.read_text()
+    inside = {line for first, last in docstrings(ast.parse(text)) for line in range(first, last + 1)}
+    lines = text.splitlines()
+    plain = [line for number, line in enumerate(lines, 1) if number not in inside]
+    return len(lines), len(inside), sum(bool(line.strip()) and not line.strip().startswith("#") for line in plain)
+
+
+def classes(paths: Iterable[Path]) -> list[ast.ClassDef]:
+    """Return all classes of files."""
+    return [node for path in paths for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
+
+
+def bases(node: ast.ClassDef) -> list[str]:
+    """Return the names of the base classes."""
+    return [ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases]
+
+
+def depth(found: list[ast.ClassDef]) -> int:
+    """Return the largest number of classes above a class, counted among these classes alone."""
+    parents = {node.name: [name for name in bases(node) if name != node.name] for node in found}
+
+    def above(name: str) -> int:
+        return max((1 + above(base) for base in parents[name] if base in parents), default=0)
+
+    return max(map(above, parents), default=0)
+
+
+def twice(names: Iterable[str]) -> int:
+    """Return the number of names that occur more than once."""
+    return sum(count > 1 for count in Counter(names).values())
+
+
+def methods(path: Path, name: str) -> int:
+    """Return the number of methods of a class."""
+    (found,) = (node for node in classes([path]) if node.name == name)
+    return sum(isinstance(node, ast.FunctionDef) for node in found.body)
+
+
+def main() -> int:
+    """Print the counts; return the exit status."""
+    house = sources("partirvm")
+    whole, documented, code = (sum(column) for column in zip(*map(split, house), strict=True))
+    counts = {
+        "lines of partirvm": whole,
+        "lines of code of partirvm": code,
+        "files of partirvm": len(house),
+        "lines of tests": lines_of(sources("tests")),
+        "lines of benchmarks": lines_of(sources("benchmarks")),
+        "methods of the likelihood protocol": methods(ROOT / "partirvm/likelihoods/base.py", "Likelihood"),
+        "depth of inheritance in strategies": depth(classes(sources("partirvm/strategies"))),
+        "class names that occur twice": twice(node.name for node in classes(house)),
+        "names of files that occur twice": twice(path.stem for path in house if path.stem not in SAME),
+    }
+    for name, count in counts.items():
+        allowed, goal = LIMITS[name]
+        print(f"{name:36s} {count:7,d}   allowed {allowed:7,d}   goal {goal:7,d}{'   TOO MANY' * (count > allowed)}")
+    share = documented / whole
+    print(f"{'share of docstrings':36s} {share:7.1%}   at least {LEAST_DOCSTRINGS:6.0%}")
+    return int(share < LEAST_DOCSTRINGS or any(counts[name] > LIMITS[name][0] for name in counts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
