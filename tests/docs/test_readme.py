@@ -1,4 +1,4 @@
-"""The README: short, its links lead somewhere, and its Python runs as pasted and prints what the text states."""
+"""The README: its links lead somewhere, and its Python runs as pasted and prints what the text states."""
 
 from __future__ import annotations
 
@@ -9,10 +9,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text()
-
-
-def test_it_is_short():
-    assert len(TEXT.splitlines()) <= 120
 
 
 def test_its_links_and_pictures_are_files():
