@@ -102,6 +102,43 @@ def test_the_names_in_a_file_are_those_of_the_schema():
             assert names(tree) <= set(re.findall(r"[\w]+", checkpoint.__doc__)) | {"name", "gamma"}
 
 
+def lengthened(tree):
+    """Yield a copy of plain values and arrays for each axis of each array, one longer there, with the array's name."""
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        if isinstance(value, np.ndarray):
+            for axis in range(value.ndim):
+                pad = [(0, int(axis == each)) for each in range(value.ndim)]
+                yield key, _with(tree, key, np.pad(value, pad, constant_values=10**6))
+        elif isinstance(value, dict | list | tuple):
+            for name, changed in lengthened(value):
+                yield f"{key}.{name}", _with(tree, key, changed)
+
+
+def _with(tree, key, value):
+    return {**tree, key: value} if isinstance(tree, dict) else [*tree[:key], value, *tree[key + 1 :]]
+
+
+@pytest.mark.parametrize("name", ["working-set", "split-merge"])
+def test_an_array_of_wrong_length_is_named_as_damage(name):
+    """Each array of a checkpoint, one longer in each direction: refused where it is read, not where it is used."""
+    simulator, options = simulated({"noise": 0.1})
+    checkpoint = next(
+        Checkpoint(state, len(instructions))
+        for state, instructions in steps(simulator, STRATEGIES[name](), options)
+        if isinstance(instructions[0], Save | Log)
+    )
+    packed = pack(checkpoint)
+    unpack(packed, simulator.problem, options)
+    accepted = []
+    for place, damaged in lengthened(packed):
+        try:
+            unpack(damaged, simulator.problem, options)
+        except FormatError:
+            continue
+        accepted.append(place)
+    assert accepted == []
+
+
 def keys(tree):
     """All keys of the JSON."""
     if isinstance(tree, dict):
