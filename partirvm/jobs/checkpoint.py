@@ -46,6 +46,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from partirvm.core.termination import Termination
 from partirvm.jobs.driver import Checkpoint
 from partirvm.jobs.sealed_values import read_values, write_values
@@ -135,7 +138,7 @@ def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> Rounds
         "problem": problem,
         "options": replace(options, sample_rows=packed["sample_rows"]),
         "design": design,
-        "fit": problem.likelihood.unpack(problem, design, packed["fit"]),
+        "fit": problem.likelihood.unpack(problem, design, _fitting(packed["fit"], problem, design)),
         "phase": Phase.SAVED,
         "scores": problem.likelihood.unpack_scores(packed["scores"]),
         "reason": Termination(packed["reason"]),
@@ -144,6 +147,7 @@ def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> Rounds
     }
     if packed["kind"] == ROUNDS:
         return RoundsState(**own)
+    _require_rows(packed["used"], problem.n_rows)
     return WorkingSetState(**own, **picked(packed, USED), best=_unpack_best(packed["best"], problem))
 
 
@@ -163,8 +167,8 @@ def _unpack_best(packed: Packed | None, problem: Problem) -> Best | None:
     if packed is None:
         return None
     problem = with_kernel(problem, kernel_from_spec(packed["kernel"]))
-    design = _unpack_design(packed["design"], problem)
-    fit, reason = problem.likelihood.unpack(problem, design, packed["fit"]), Termination(packed["reason"])
+    design, reason = _unpack_design(packed["design"], problem), Termination(packed["reason"])
+    fit = problem.likelihood.unpack(problem, design, _fitting(packed["fit"], problem, design))
     return Best(design=design, fit=fit, reason=reason, **picked(packed, BEST))
 
 
@@ -183,11 +187,13 @@ def _pack_split_merge(state: SplitMergeState) -> Packed:
 def _unpack_split_merge(packed: Packed, problem: Problem, options: Options) -> SplitMergeState:
     unpack_warm = problem.likelihood.unpack_warm
 
+    def one(part: Packed) -> Part:
+        design = _unpack_design(part["design"], problem)
+        _require_shape(part["gain"], design.labels.shape)
+        return Part(design, part["gain"], unpack_warm(problem, _fitting(part["start"], problem, design)))
+
     def each(parts: Iterable[Packed]) -> tuple[Part, ...]:
-        return tuple(
-            Part(_unpack_design(part["design"], problem), part["gain"], unpack_warm(problem, part["start"]))
-            for part in parts
-        )
+        return tuple(map(one, parts))
 
     levels = picked(packed, LEVELS)
     return SplitMergeState(
@@ -202,7 +208,44 @@ def _pack_design(design: Design) -> Packed:
 
 
 def _unpack_design(packed: Packed, problem: Problem) -> Design:
-    noise = packed["noise"]
+    noise, d = packed["noise"], problem.empty.centres.shape[1]
+    functions = problem.empty.functions
     if noise is not None:
         noise = LocalNoise(kernel=one_kernel(noise["kernel"]), **picked(noise, NOISE))
-    return replace(problem.empty, noise=noise, **picked(packed, DESIGN))
+        _require_shape(noise.centres, (len(noise.weights), d))
+        _require_shape(noise.weights, (len(noise.weights),))
+    design = replace(problem.empty, noise=noise, **picked(packed, DESIGN))
+    _require_shape(design.centres, (len(design.labels), d))
+    _require_shape(design.labels, (len(design.labels),))
+    _require_rows(design.active, 0 if functions is None else functions.size)
+    return design
+
+
+def _fitting(packed: Packed, problem: Problem, design: Design) -> Packed:
+    """Return the values of a fit of the design's columns.
+
+    Raises ``ValueError`` for an array with an axis whose length is the number neither of columns nor of outputs.
+    """
+    outputs = {problem.n_outputs, problem.n_targets, problem.n_classes}
+    parts: list[Packed] = [packed, *(value for value in packed.values() if isinstance(value, dict))]
+    _require_lengths(parts, {design.n_columns, *outputs})
+    for each in packed.get("posteriors", ()):  # one-vs-rest: an output has some of the columns
+        _require_lengths([each], {len(each["mean"]), *outputs})
+    return packed
+
+
+def _require_lengths(parts: Iterable[Packed], lengths: set[int]) -> None:
+    for name, value in ((name, value) for part in parts for name, value in part.items()):
+        if isinstance(value, np.ndarray) and not set(value.shape) <= lengths:
+            raise ValueError(f"{name!r} is an array of shape {value.shape}, its lengths can be {sorted(lengths)}")
+
+
+def _require_shape(array: NDArray[Any], shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ValueError(f"an array of shape {array.shape} in place of {shape}")
+
+
+def _require_rows(numbers: NDArray[Any], count: int) -> None:
+    """Raise ``ValueError`` unless these are numbers below ``count``."""
+    if numbers.ndim != 1 or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < count):
+        raise ValueError(f"an array of numbers that are not below {count:,}")
