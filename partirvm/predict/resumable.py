@@ -140,9 +140,11 @@ class Partial:
         import zarr
         from zarr.codecs import Crc32cCodec
 
+        from partirvm.storage.zarr_store import zarr_store
+
         self._folder.remove(f"{name}/zarr.json")
         self._array = zarr.create_array(
-            self._folder.place(name),
+            zarr_store(self._folder.place(name)),
             shape=(
                 self.n_tiles * (self._tile_rows + 1),
                 self.width,

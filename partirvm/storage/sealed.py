@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, FormatError, MissingDataError, NewerFormatError
-from partirvm.storage.address import require_address
 from partirvm.storage.chunks import chunk_name, read_raw
 from partirvm.storage.folder import HEAD, Folder, digest, reading, storing
 from partirvm.storage.opening import open_folder
@@ -68,11 +67,12 @@ def write_sealed(
     """
     import zarr
 
-    require_address(location, storage_options)
+    from partirvm.storage.zarr_store import zarr_store
+
     stated = {name: _metadata(np.asarray(array)) for name, array in arrays.items()}
     with storing(location):
         try:
-            group = zarr.open_group(location, mode="w-", zarr_format=3, storage_options=storage_options)
+            group = zarr.open_group(zarr_store(location, storage_options), mode="w-", zarr_format=3)
         except (FileExistsError, zarr.errors.ContainsGroupError, zarr.errors.ContainsArrayError) as error:
             raise ExistsError(f"{location} exists already and is never overwritten: choose another name") from error
         for name, array in arrays.items():

@@ -13,10 +13,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +30,7 @@ from waiting import PATIENCE, stopped, wait_for
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
 
-from partirvm import ingest, jobs
+from partirvm import RVMRegressor, ingest, jobs, save_model
 from partirvm.errors import PartirvmError, StorageError
 from partirvm.jobs import open_job
 from partirvm.jobs.places import Allowed
@@ -300,6 +302,53 @@ def test_a_server_that_accepts_requests_and_never_replies(s3_server, monkeypatch
         for change in (folder.write, folder.create):
             with pytest.raises(StorageError, match="s3://silent/job"), storing(folder.location):
                 change("one", b"1")
+
+
+class ReadsOnly(BaseHTTPRequestHandler):
+    """A bucket without objects that takes no write: a request to write gets no reply before the end of the test."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        self._reply(404, b"")
+
+    def do_GET(self) -> None:
+        listing = b"<ListBucketResult><IsTruncated>false</IsTruncated><KeyCount>0</KeyCount></ListBucketResult>"
+        self._reply(*((200, listing) if "list-type" in self.path else (404, b"<Error><Code>NoSuchKey</Code></Error>")))
+
+    def do_PUT(self) -> None:
+        self.server.ended.wait(PATIENCE)
+        self.close_connection = True
+
+    def handle_expect_100(self) -> bool:
+        self.do_PUT()
+        return False
+
+    def log_message(self, format: str, *parts: object) -> None:
+        """Print nothing."""
+
+    def _reply(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body if self.command != "HEAD" else b"")
+
+
+def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch) -> None:
+    """Arrays written by Zarr have the limit of all other writes."""
+    monkeypatch.setattr("partirvm.storage.remote_folder.REPLY_SECONDS", 1.0)
+    X = np.linspace(-3, 3, 60)[:, None]
+    with ThreadingHTTPServer(("127.0.0.1", 0), ReadsOnly) as server:
+        server.ended = threading.Event()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+        options = {"endpoint_url": endpoint, "config_kwargs": {"read_timeout": 60, "retries": {"max_attempts": 0}}}
+        try:
+            with pytest.raises(StorageError, match="s3://silent/new.*has not replied within 1 s"):
+                save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), "s3://silent/new", storage_options=options)
+        finally:
+            server.ended.set()
+            server.shutdown()
 
 
 @pytest.fixture
