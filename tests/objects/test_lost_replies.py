@@ -344,7 +344,7 @@ def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch) -> N
         endpoint = f"http://127.0.0.1:{server.server_address[1]}"
         options = {"endpoint_url": endpoint, "config_kwargs": {"read_timeout": 60, "retries": {"max_attempts": 0}}}
         try:
-            with pytest.raises(StorageError, match="s3://silent/new.*has not replied within 1 s"):
+            with pytest.raises(StorageError, match=r"s3://silent/new.*has not replied within 1 s"):
                 save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), "s3://silent/new", storage_options=options)
         finally:
             server.ended.set()
