@@ -130,6 +130,7 @@ THIRD_PARTIES = {
     "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "storage.sealed": {"numpy", "zarr"},
+    "storage.zarr_store": {"zarr", "fsspec"},
     "storage.chunks": {"numpy", "numcodecs", "google_crc32c"},
     "storage.process_identity": {"psutil"},
     "core": {"numpy", "scipy"},

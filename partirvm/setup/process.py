@@ -47,6 +47,12 @@ LEADING = 100.0
 MEMORY = 20
 """Number of gradients that L-BFGS keeps. With 10, it took half as many steps again in 50 parameters."""
 
+TIED_CENTRES = 60
+"""Number of centres of a tied RVM that screens a kernel: enough for ten waves of one input."""
+
+TIED_SHARES = 10.0 ** np.arange(-6, 3)
+"""Precisions of its weights that are tried, relative to the mean eigenvalue of its Gram matrix."""
+
 FAILED = 1e10
 """Value of a covariance that is not positive definite; L-BFGS then takes a smaller step."""
 
@@ -106,10 +112,6 @@ class ProcessRows:
             float(logs[np.isfinite(logs)].mean()),
             problem.empty.origin,
         )
-
-    def every(self, k: int) -> ProcessRows:
-        """Return every ``k``-th of the rows."""
-        return replace(self, X=self.X[::k], t=self.t[::k], inverse=self.inverse[::k], columns=self.columns[::k])
 
     def covariance(self, values: Float, fit: ProcessFit) -> Float:
         """Return the covariance (n, n) for the kernel values (n, n) and the variances of ``fit``."""
@@ -205,3 +207,26 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:
         negative, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps, "maxcor": MEMORY}
     )
     return replace(best, evaluations=start.evaluations + int(end.nfev))
+
+
+def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:
+    """Return how much a kernel raises the evidence above that of the leading columns alone, per row, in nats.
+
+    The model is an RVM of few centres with one precision of all weights, at its best precision and noise variance. It
+    takes a small part of the time of an exact process, so that thousands of rows can screen kernels. With the
+    eigenvalues s of ΦᵀΦ, c the squared projections of t on the eigenvectors, and λ = α σ², σ² is
+    (tᵀt − Σ c/(s + λ))/N, and the evidence −½ [N log σ² + Σ log(1 + s/λ)].
+    """
+    root = 1 / np.sqrt(rows.inverse[:, None])
+    centres = rows.X[:: -(-len(rows.X) // TIED_CENTRES)]
+    design = np.empty((len(rows.X), len(centres)), order="F")
+    kernel.prepare(centres, rows.origin)(rows.X, design)
+    leading = np.linalg.qr(root * rows.columns)[0]
+    design, t = (root * each - leading @ (leading.T @ (root * each)) for each in (design, rows.t))
+    s, axes = np.linalg.eigh(design.T @ design)
+    s, square, (n, T) = np.maximum(s, 0.0), float((t**2).sum()), t.shape
+    c = ((axes.T @ (design.T @ t)) ** 2).sum(axis=1)
+    shares = TIED_SHARES[:, None] * max(float(s.mean()), np.finfo(float).tiny)
+    left = np.maximum(square - (c / (s + shares)).sum(axis=1), NOISE_FLOOR * square)
+    gains = -0.5 * T * (n * np.log(left / square) + np.log1p(s / shares).sum(axis=1))
+    return float(gains.max() / n)

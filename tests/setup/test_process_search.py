@@ -105,7 +105,7 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
     problem = problem_of(X, y)
     with sample_of(X, y) as sample:
         order = np.random.default_rng(0).permutation(n)
-        widths = search(sample, problem, order[:60], family=False, turned=False).widths
+        widths = search(sample, problem, order, 60, family=False, turned=False).widths
         found = left_out(sample, problem, widths, order, min(n, 500), turned=True)
     assert len(found.gains) == len(found.of_widths) == len(found.of_directions) == expected
     assert found.representative == (n <= 625)
