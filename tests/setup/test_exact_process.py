@@ -10,7 +10,17 @@ from sampling import Stopped, arm, problem_of, sample_of
 from scipy.stats import multivariate_normal
 
 from partirvm.kernels import Directions, Gaussian, Matern32
-from partirvm.setup.process import LEADING, NARROW_SD, NOISE_SD, NOISE_SHARE, ProcessFit, ProcessRows, climb
+from partirvm.setup.process import (
+    LEADING,
+    NARROW_SD,
+    NOISE_SD,
+    NOISE_SHARE,
+    TIED_SHARES,
+    ProcessFit,
+    ProcessRows,
+    climb,
+    tied_gain,
+)
 
 FIT = ProcessFit(Gaussian((0.4, 0.2)), np.log(1.5), np.log(0.3))
 
@@ -135,3 +145,31 @@ def test_priors_act_on_narrow_widths_and_small_noise_alone():
     over = np.array([3.0, np.log(4.0)])
     assert value == pytest.approx(-0.5 * (over**2).sum() / NARROW_SD**2 - 0.5 / NOISE_SD**2)
     np.testing.assert_allclose(slope, [*(-over / NARROW_SD**2), 0.0, 1 / NOISE_SD**2])
+
+
+@pytest.mark.parametrize("w", [np.ones(40), np.array([4.0, 0.5, 1.0, 2.0] * 10)])
+def test_the_gain_of_a_tied_rvm_is_that_of_its_covariance(w):
+    """The largest density over a grid of λ, at the noise of each, minus that of noise alone."""
+    X, y = arm(40, 2)
+    rows = replace(rows_of(problem_of(X, y), X, y, w), columns=np.zeros((40, 0)))
+    kernel = Gaussian((2.0, 0.3))
+    Phi = np.sqrt(w)[:, None] * np.exp(-(kernel.gamma * (X[:, None] - X[None]) ** 2).sum(axis=2))
+    t = np.sqrt(w) * y
+
+    def density(shape):
+        noise = t @ np.linalg.solve(shape, t) / 40
+        return multivariate_normal(np.zeros(40), noise * shape).logpdf(t)
+
+    unit = np.trace(Phi.T @ Phi) / 40
+    expected = max(density(np.eye(40) + Phi @ Phi.T / (share * unit)) for share in TIED_SHARES) - density(np.eye(40))
+    assert tied_gain(rows, kernel) == pytest.approx(expected / 40, rel=1e-5)
+
+
+def test_a_kernel_of_another_feature_gains_nothing():
+    """2,000 rows, 60 centres: a wave of one input, and the same of the other."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(2000, 2))
+    y = np.sin(5 * X[:, 0]) + rng.normal(size=2000)
+    rows = rows_of(problem_of(X, y), X, y)
+    assert tied_gain(rows, Gaussian((8.0, 1e-6))) > 0.1
+    assert tied_gain(rows, Gaussian((1e-6, 8.0))) < 0.005
