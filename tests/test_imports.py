@@ -113,9 +113,9 @@ EXCEPTIONS = {
     },
     "estimators.regression": {"data.noise.noise_weights", "model.Model", "model.bases_of"},
     "estimators.updating": {
-        "backends.Executor",
         "backends.executor_for",
-        "data.as_source",
+        "data.ArraySource",
+        "data.shuffled_rows",
     },
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""

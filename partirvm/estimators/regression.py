@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -257,13 +256,9 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
         if self.multi_output == "independent" and (targets := columns_of(y)) > 1:
             return self._fit_each(X, y, targets, sample_weight, validation)
         source, _ = self._training_source(X, y, sample_weight, parameters.seed)
-        self._fit(
-            source,
-            self._held_out_source(validation, source.columns, None),
-            parameters,
-            partial(self._keep_memory, columns=source.columns),
-        )
-        self.__dict__.pop("estimators_", None)
+        self._fit(source, self._held_out_source(validation, source.columns, None), parameters)
+        for name in ("estimators_", "_stream"):
+            self.__dict__.pop(name, None)
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
