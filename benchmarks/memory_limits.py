@@ -104,7 +104,6 @@ SETTINGS = (
     Setting("wide P", MANY, 512, rounds(1500, 1, 300.0)),
     Setting("candidates by gain", MANY, 256, rounds(200, 3, selection="gain")),
     Setting("candidates at random, held-out rows", MANY, 256, rounds(300, 3, 100.0, selection="random"), held_out=True),
-    Setting("weights of every row (map-weight)", LESS, 512, rounds(100, 3, 100.0, selection="map-weight")),
     Setting("partition size measured", MANY, 256, {"gamma": 2.0, "max_rounds": 2}),
     Setting("kernel learned", SOME, 256, rounds(100, 1, "auto")),
     Setting("incremental, a sample", SOME, 256, rounds(400, 6, 30.0, strategy="incremental", fit_rows="sample")),

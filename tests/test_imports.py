@@ -49,6 +49,8 @@ ARROWS = {
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
     "report": VALUES | {"core", "strategies", "jobs", "planning.units", "backends.process", "storage.destination"},
     "estimators": VALUES | {"setup", "jobs", "predict", "report"},
+    # Nothing may know the systems of the sources.
+    "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "setup"},
     "cli": VALUES | {"storage.address", "setup", "jobs", "predict", "report", "planning.units", "backends.process"},
     "__main__": {"cli"},
 }
@@ -154,7 +156,7 @@ THIRD_PARTIES = {
     "setup": {"numpy"},
     "setup.process": {"scipy"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
-    "predict.joint_laplace": {"numpy", "scipy"},
+    "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "sklearn"},
     "setup.basis": {"sklearn"},
     "cli.terrain": {"numpy", "zarr", "matplotlib"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain", "map-weight"]
+Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain"]
 FitRows: TypeAlias = Literal["auto", "full", "growing", "sample", "partition"]
 LastRows: TypeAlias = Literal["full", "sample", "partition"]
 StopRule: TypeAlias = Literal["candidates", "partition"]

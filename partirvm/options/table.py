@@ -200,36 +200,8 @@ class Request:
         metavar="S",
         applies={"strategy": (CHOSEN_ROWS,)},
         help='How the working set selects its next candidates: "error" (largest error among many random rows), '
-        '"largest-error" (among all rows), "random", "gain" (largest gain of evidence in a random pool), "map-weight" '
-        '(largest weight in a fit of all rows at once, for small data), or "auto" ("error" for a regression, "gain" '
-        "for a classification).",
-    )
-    first_candidates: int = option(
-        20,
-        Whole(1),
-        group="strategy",
-        metavar="B",
-        applies={"selection": ("map-weight",)},
-        help='Number of candidates of the first round with selection="map-weight".',
-    )
-    least_weight: float = option(
-        0.5,
-        Real(above=0.0),
-        group="strategy",
-        metavar="W",
-        applies={"selection": ("map-weight",)},
-        help='With selection="map-weight", rows of a larger weight become candidates; in units of the standard '
-        "deviation of the target.",
-    )
-    alpha_bound: float | None = option(
-        None,
-        Real(above=0.0, optional=True),
-        group="strategy",
-        metavar="A",
-        applies={"selection": ("map-weight",)},
-        help='With selection="map-weight", the precision α of rows that are not candidates; in a regression, '
-        "candidates beyond it are deleted. In units of one over the variance of the target.  [default: 1, and "
-        "candidates are deleted by evidence]",
+        '"largest-error" (among all rows), "random", "gain" (largest gain of evidence in a random pool), or '
+        '"auto" ("error" for a regression, "gain" for a classification).',
     )
     fit_rows: str = option(
         "auto",

@@ -63,39 +63,6 @@ class Growing(Value):
 
 
 @dataclass(eq=False)
-class ActiveSet(Value):
-    """Candidates are the rows of large weight in a MAP solution over all rows (algorithm 1 of the TMB paper, §3).
-
-    Parameters
-    ----------
-    batch : int
-        B, the number of candidates of the first round: those of largest weight.
-    threshold : float
-        δ: rows with a larger weight become candidates, in units of the target's standard deviation.
-    bound : float or None
-        ν: precision α of rows that are not candidates; in a regression, candidates with a larger one are deleted. The
-        paper's is e⁵. None: 1, and candidates are deleted by evidence.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from partirvm import ActiveSet, RVMRegressor, WorkingSet
-    >>> X = np.linspace(-5, 5, 200)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> strategy = WorkingSet(selection=ActiveSet(batch=20, threshold=0.5))
-    >>> model = RVMRegressor(gamma=2.0, strategy=strategy).fit(X, y)
-    >>> model.score(X, y) > 0.85
-    True
-    """
-
-    name = "map-weight"
-    of = ("selection",)
-    batch: int = held("first_candidates")
-    threshold: float = held("least_weight")
-    bound: float | None = held("alpha_bound")
-
-
-@dataclass(eq=False)
 class Partition(Value):
     """Intermediate fits use only the rows of their candidates (Ben-Shimon & Shmilovici 2006, §2).
 
@@ -235,10 +202,10 @@ class WorkingSet(Strategy):
 
     Parameters
     ----------
-    selection : {"auto", "error", "largest-error", "random", "gain", "map-weight"} or ActiveSet
+    selection : {"auto", "error", "largest-error", "random", "gain"}
         Next candidates: the rows of largest error among 20·P random rows or among all, random ones, those of largest
-        evidence gain in a random pool, or those of largest weight where all rows have one (an N × N problem: small
-        data). Mislabelled rows have the largest errors. "auto" is "error", and "gain" for classes.
+        evidence gain in a random pool. Mislabelled rows have the largest errors. "auto" is "error", and "gain" for
+        classes.
     fit_rows, last_rows, stop_fraction, stop_rule, heuristic_rows
         As of ``SplitMerge``.
 
@@ -255,7 +222,7 @@ class WorkingSet(Strategy):
     """
 
     name = "working-set"
-    selection: names.Selection | ActiveSet = held("selection")
+    selection: names.Selection = held("selection")
     fit_rows: names.FitRows | Growing | Sample | Partition = held("fit_rows")
     last_rows: names.LastRows | Sample | Partition = held("last_rows")
     stop_fraction: float = held("stop_fraction")
@@ -602,7 +569,6 @@ SOLVERS = (Auto, FixedPoint, Fast)
 FAMILIES = (Radial, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
 VALUES: tuple[type[Value], ...] = (
     *STRATEGIES,
-    ActiveSet,
     Growing,
     Sample,
     Partition,

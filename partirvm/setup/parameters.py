@@ -27,7 +27,6 @@ from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS, automatic, first_sample, grows
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.selection import SELECTIONS
 from partirvm.strategies.working_set import WorkingSet
 from partirvm.types import Scaling, over_square
 
@@ -77,12 +76,6 @@ def _check_together(p: Request) -> None:
     """Raise ``UsageError`` for options that exclude each other."""
     if p.kernel == NoKernel.name and not FIT_ROWS[p.last_rows].whole:
         raise UsageError("kernel=None gives a single fit of all rows: last_rows must be 'full'")
-    weighs_all = p.selection in SELECTIONS and SELECTIONS[p.selection].weighs_all
-    if weighs_all and p.fit_rows in FIT_ROWS and not FIT_ROWS[p.fit_rows].shared:
-        raise UsageError(
-            f"selection is {p.selection!r}, which needs all rows or one sample, but fit_rows is {p.fit_rows!r}: set "
-            "fit_rows to 'full' or 'sample', or choose another selection"
-        )
     merges = p.strategy in STRATEGIES and STRATEGIES[p.strategy].schedule.merges
     if merges and grows(p.fit_rows):
         raise UsageError(
