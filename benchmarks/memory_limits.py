@@ -120,7 +120,7 @@ SETTINGS = (
     Setting("basic, several widths", LEAST, 384,
             {"gamma": 2.0, "strategy": "basic", "gamma_multiples": (1.0, 8.0, 64.0)}),
     Setting("basic, prior of α, EM", LEAST, 256,
-            {"gamma": 30.0, "strategy": "basic", "alpha_prior": (1e-3, 1e-3), "updates": "em"}),
+            {"gamma": 30.0, "strategy": "basic", "alpha_prior": (1e-3, 1e-3)}),
     Setting("500 features", WIDE, 256, rounds(200, 2, 0.002)),
     Setting("500 features, learned", "2,000 × 500", 320, rounds(100, 1, "auto")),
     Setting("500 features, linear basis beside", WIDE, 320, rounds(200, 2, 0.002, basis="linear")),

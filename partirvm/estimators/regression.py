@@ -78,7 +78,7 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
         with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds columns again while
         that raises the evidence). The fixed point is MacKay's (1992); "fast" is that of Tipping & Faul (2003). If all
         rows are candidates, "auto" takes the better of both. With priors, fixed α or several targets that share vectors
-        "auto" is the fixed point and "fast" is refused. ``FixedPoint(updates="em")`` uses expectation maximisation.
+        "auto" is the fixed point and "fast" is refused.
     noise_variance : "estimate", float or Noise, default="estimate"
         Variance of the noise in the target's unit squared: a number, or "estimate". With several targets the number
         holds for each. ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ².

@@ -43,21 +43,19 @@ NOISE = 0.1
 
 @dataclass(frozen=True)
 class Columns:
-    """Gaussian kernels at ``centres`` (M, d) as explicit basis functions of raw rows, standardised first."""
+    """Gaussian kernels at ``centres`` (M, d) as explicit basis functions of standardised rows."""
 
-    shift: Float
-    scale: Float
     gamma: float
     centres: Float
 
-    def __call__(self, X: Any) -> Float:
-        """Return the columns at raw rows X (n, d), (n, M)."""
-        return np.asarray(np.exp(-self.gamma * cdist((X - self.shift) / self.scale, self.centres, "sqeuclidean")))
+    def __call__(self, points: Float) -> Float:
+        """Return the columns at standardised rows (n, d), (n, M)."""
+        return np.asarray(np.exp(-self.gamma * cdist(points, self.centres, "sqeuclidean")))
 
 
 @dataclass(frozen=True)
 class ActiveSet:
-    """The last fit: an estimator that predicts at raw rows, its ``active`` rows, and the number of ``candidates``."""
+    """The last fit: an estimator, its ``active`` rows, and the number of ``candidates``."""
 
     estimator: Any
     active: Int
@@ -80,10 +78,11 @@ def active_set(
 
     ``gamma`` is the width on standardised features, ``batch`` B, ``threshold`` δ, and ``bound`` ν or None.
     """
-    shift, scale = X.mean(axis=0), X.std(axis=0)
-    columns = Columns(shift, np.where(scale > 0, scale, 1.0), gamma, (X - shift) / np.where(scale > 0, scale, 1.0))
+    scale = X.std(axis=0)
+    points = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    columns = Columns(gamma, points)
     N, numeric = len(X), not is_classifier(estimator)
-    Phi = np.column_stack([np.ones(N), columns(X)])
+    Phi = np.column_stack([np.ones(N), columns(points)])
     t = (y - y.mean()) / y.std() if numeric else (y == np.unique(y)[1]).astype(float)
     beta, used = 1 / NOISE if numeric else None, np.zeros(N, bool)
     active = np.argsort(-np.abs(_map(Phi, t, np.full(N + 1, NU), np.zeros(N + 1), beta))[1:], kind="stable")[:batch]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.core.priors import GammaDensity, Prior
+from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
 from partirvm.kernels import NoKernel
 from partirvm.likelihoods import words_of
@@ -65,6 +66,7 @@ def check_parameters(parameters: Request) -> Request:
     require_functions(p)
     p = check(p)
     OneOf(("auto", *STRATEGIES))("strategy", p.strategy)
+    OneOf(tuple(SOLVERS))("solver", p.solver)
     OneOf(words_of(classes=True))("multi_class", p.multi_class)
     if isinstance(p.noise_variance, str):
         OneOf(("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
@@ -134,7 +136,6 @@ def resolve_prior(parameters: Request, target_scale: float, labels: Mapping[str,
     return Prior(
         GammaDensity(*parameters.alpha_prior),
         GammaDensity(shape, float(over_square(rate, target_scale))),
-        parameters.updates,
         tuple(fixed),
     )
 
