@@ -39,8 +39,8 @@ def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
     kernel. If the named strategy, solver or fit rows do not have an option, the option remains in the result under its
     flat name, although estimators do not accept this name.
 
-    >>> grouped({"noise_prior": (1.0, 2.0), "updates": "em", "fixed_alpha": {"bias": 1e-6}, "tol": 1e-9})
-    {'tol': 1e-09, 'solver': Auto(updates='em', max_iterations=None), 'noise_variance': Noise(prior=(1.0, 2.0)), \
+    >>> grouped({"noise_prior": (1.0, 2.0), "max_iterations": 9, "fixed_alpha": {"bias": 1e-6}, "tol": 1e-9})
+    {'tol': 1e-09, 'solver': Auto(max_iterations=9), 'noise_variance': Noise(prior=(1.0, 2.0)), \
 'alpha_prior': AlphaPrior(shape=0.0, rate=0.0, fixed={'bias': 1e-06})}
     """
     rest = dict(options)

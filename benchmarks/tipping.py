@@ -27,8 +27,10 @@ from numpy.typing import NDArray
 
 from benchmarks.family.data import sinc, uniform_noise
 from benchmarks.measure import say, write
-from partirvm import FixedPoint, RVMClassifier, RVMRegressor
+from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import PartirvmWarning
+from partirvm.literature.classical import classical
+from partirvm.literature.softmax_per_class import NAME, register
 
 Float = NDArray[np.float64]
 Row = dict[str, Any]
@@ -43,7 +45,7 @@ SOFTMAX_COLUMNS = {
 }  # fmt: skip
 
 SHARED = {
-    "multinomial-per-class": "α of each class and vector (eq. 28)",
+    NAME: "α of each class and vector (eq. 28)",
     "multinomial": "α of each vector",
     "ovr": "one against the rest",
     "auto": "default",
@@ -100,8 +102,8 @@ def regressions(draws: int) -> list[Row]:
 
     noisy = [timed(spline(), X, truth + uniform_noise(100, seed), rms) for seed in range(draws)]
     rows.append(over("sinc, uniform noise ±0.2", "6 vectors, RMS error 0.0245 (one draw)", 0.0245, noisy))
-    for updates in ("mackay", "em"):
-        fit = timed(spline(solver=FixedPoint(updates=updates)), X, truth + uniform_noise(100, 0), rms)
+    for updates, solver in (("mackay", "fixed-point"), ("em", classical("em", em=True))):
+        fit = timed(spline(solver=solver), X, truth + uniform_noise(100, 0), rms)
         rows.append(over(f"first draw, {updates} alone", "", None, [fit]))
     return rows
 
@@ -137,6 +139,7 @@ def softmax(folder: str) -> list[Row]:
     from sklearn.metrics import log_loss
     from sklearn.model_selection import train_test_split
 
+    register()
     rows = []
     for name, (X, y) in sets(folder).items():
         size = min(1500, int(0.6 * len(y)))

@@ -30,7 +30,6 @@ _HOMES = {
 }
 
 _VALUES = (
-    "ActiveSet",
     "AlphaPrior",
     "Auto",
     "Basic",
@@ -67,7 +66,6 @@ __all__ = [
 ]
 __all__ += ["load_model", "open_job", "plan", "save_model", "submit"]
 __all__ += [
-    "ActiveSet",
     "AlphaPrior",
     "Auto",
     "Basic",
@@ -95,7 +93,6 @@ if TYPE_CHECKING:
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
     from partirvm.jobs import open_job
     from partirvm.options.values import (
-        ActiveSet,
         AlphaPrior,
         Auto,
         Basic,

@@ -49,6 +49,8 @@ ARROWS = {
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
     "report": VALUES | {"core", "strategies", "jobs", "planning.units", "backends.process", "storage.destination"},
     "estimators": VALUES | {"setup", "jobs", "predict", "report"},
+    # Nothing may know the systems of the sources.
+    "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "setup"},
     "cli": VALUES | {"storage.address", "setup", "jobs", "predict", "report", "planning.units", "backends.process"},
     "__main__": {"cli"},
 }
@@ -113,9 +115,9 @@ EXCEPTIONS = {
     },
     "estimators.regression": {"data.noise.noise_weights", "model.Model", "model.bases_of"},
     "estimators.updating": {
-        "backends.Executor",
         "backends.executor_for",
-        "data.as_source",
+        "data.ArraySource",
+        "data.shuffled_rows",
     },
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
@@ -155,7 +157,7 @@ THIRD_PARTIES = {
     "setup": {"numpy"},
     "setup.process": {"scipy"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
-    "predict.joint_laplace": {"numpy", "scipy"},
+    "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "sklearn"},
     "setup.basis": {"sklearn"},
     "cli.terrain": {"numpy", "zarr", "matplotlib"},

@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 
 from benchmarks import measure, sheets
 from partirvm import RVMRegressor
+from partirvm.data import as_source
 from partirvm.kernels import Gaussian, Matern32, Matern52
-from partirvm.predict.joint_laplace import JointLaplace
+from partirvm.literature.joint_laplace import JointLaplace, joint_laplace
 
 Float = NDArray[np.float64]
 
@@ -54,7 +55,7 @@ def fit(weight: Float, mpg: Float, name: str, kernel: Any) -> tuple[JointLaplace
     model = RVMRegressor(kernel=kernel, gamma="learn", strategy="basic", noise="constant", random_state=0)
     began = time.perf_counter()
     model.fit(weight[:TRAIN], mpg[:TRAIN])
-    joint = model.joint_laplace(weight[:TRAIN], mpg[:TRAIN])
+    joint = joint_laplace(model.model_, as_source(weight[:TRAIN], mpg[:TRAIN]))
     row = {
         "fit": name,
         "vectors": model.n_relevance_vectors_,

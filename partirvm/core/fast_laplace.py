@@ -10,7 +10,7 @@ gradient and curvature of these candidates too, so that the gain in nats of addi
 (``core.fast``).
 
 Outputs of ``multinomial`` share α. An action then applies to the column in all outputs, and its gain is the sum of the
-gains of the outputs (``core.shared_alpha``). Actions of ``multinomial-per-class`` and ``ovr`` apply to one output.
+gains of the outputs (``core.shared_alpha``). Actions of ``ovr`` apply to one output.
 
 Each pass measures a new quadratic. A column that raised the evidence of one quadratic may lower the evidence of the
 next. So after a reversal only a *share* of an action is applied, and the share decreases with each reversal. The share

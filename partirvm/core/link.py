@@ -1,8 +1,7 @@
 """Class probabilities from linear predictors, and corrections for the uncertainty of the weights (moderation).
 
 K classes have C linear predictors f. C = 1 for ``"bernoulli"`` (two classes, f > 0 favours the second class), C = K for
-``"multinomial"`` and ``"multinomial-per-class"`` (softmax) and ``"ovr"`` (one logistic fit for each class against the
-rest).
+``"multinomial"`` (softmax) and ``"ovr"`` (one logistic fit for each class against the rest).
 
 To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same name in ``likelihoods.LIKELIHOODS``.
 """
@@ -117,14 +116,7 @@ class Softmax(Link):
         return found
 
 
-class SoftmaxPerClass(Softmax):
-    """Softmax link with an α for each class and column, as Tipping (2001), eq. 28, has it."""
-
-    name = "multinomial-per-class"
-    shared_alpha = False
-
-
-LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax(), SoftmaxPerClass(), OneVsRest())}
+LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax(), OneVsRest())}
 """Dictionary of all links by the name of the likelihood."""
 
 

@@ -10,12 +10,9 @@ elsewhere. So the prior alone never favours a column, sums over different column
 depend on units. The default, all zeros, is flat in log α and log β. A prior with a shape but no rate is improper: its
 term has no maximum, and is not shifted.
 
-**Updates** (appendix A, eqs. 48–50) of MacKay (first line) and of expectation maximisation, with γ_i = 1 − α_iΣ_ii:
+**MacKay's updates** (appendix A, eqs. 48–50), with γ_i = 1 − α_iΣ_ii:
 
     α_i ← (γ_i + 2a) / (μ_i² + 2b)              β ← (N − Σγ + 2c) / (‖t − Φμ‖² + 2d)
-    α_i ← (1 + 2a) / (μ_i² + Σ_ii + 2b)         β ← (N + 2c) / (‖t − Φμ‖² + Σγ/β + 2d)
-
-EM never lowers the evidence with the priors, but takes many more steps.
 
 **One column** with sparsity s and quality q changes the log evidence at precision α by (Tipping & Faul 2003, eq. 18)
 
@@ -41,9 +38,6 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-
-UPDATES = ("mackay", "em")
-"""Update rules of α and β."""
 
 HALVINGS = 64
 """Number of bisection steps in log x, enough for an interval from 10⁻³⁰⁰ to 10³⁰⁰."""
@@ -156,20 +150,19 @@ def _root(g: Callable[[Float], Float], low: Float, high: Float) -> Float:
 
 @dataclass(frozen=True)
 class Prior:
-    """Priors of α and β, the update rule, and ``fixed`` values of α as pairs (column's label, α).
+    """Priors of α and β, and ``fixed`` values of α as pairs (column's label, α).
 
     α and β refer to the target in the model's units.
     """
 
     alpha: GammaDensity = field(default_factory=GammaDensity)
     noise: GammaDensity = field(default_factory=GammaDensity)
-    updates: str = "mackay"
     fixed: tuple[tuple[int, float], ...] = ()
 
     @property
     def lingers(self) -> bool:
-        """True if α can stay finite for a column that does not raise the evidence; not for MacKay's updates."""
-        return self.updates == "em" or self.alpha.rate > 0
+        """True if α can stay finite for a column that does not raise the evidence."""
+        return self.alpha.rate > 0
 
     def shared(self, outputs: int) -> Prior:
         """Return the prior of each of ``outputs`` weights that share α, for updates from means of γ, μ² and Σ_ii."""
@@ -190,15 +183,11 @@ class Prior:
         """Return the next α from γ, μ² and Σ_ii, all of one shape; infinite or NaN where α diverges."""
         a, b = 2.0 * self.alpha.shape, 2.0 * self.alpha.rate
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            if self.updates == "em":
-                return (1.0 + a) / (square + variance + b)
             return (determinedness + a) / (square + b)
 
     def noise_update(self, n: float, determined: Float, residual: Float, beta: Float) -> tuple[Float, Float]:
         """Return numerator and denominator of the next β, (T,) each, from N, Σγ, ‖t − Φμ‖² and the current β."""
         c, d = 2.0 * self.noise.shape, 2.0 * self.noise.rate
-        if self.updates == "em":
-            return np.full_like(residual, n + c), residual + determined / beta + d
         return np.maximum(n - determined, 1.0) + c, residual + d
 
     def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
@@ -213,4 +202,4 @@ class Prior:
 
 
 FLAT = Prior()
-"""The default prior: flat, with MacKay's updates."""
+"""The default prior: flat."""

@@ -102,8 +102,7 @@ def solve(
 
 
 def _auto(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) -> tuple[HyperState, Termination]:
-    # columns that a limit of α deleted must not come back
-    alone = isinstance(state.beta, np.ndarray) or state.prior != FLAT or rule.thresholds.alpha_limit is not None
+    alone = isinstance(state.beta, np.ndarray) or state.prior != FLAT
     if rule.vectors is not None or alone:
         return maximise(state, rule, on_step)
     return _best(state, rule, on_step)

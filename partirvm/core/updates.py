@@ -2,12 +2,12 @@
 
 One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ← (N − Σγ)/‖t − Φμ‖²,
 followed by pruning and a new factorisation, so that α, β, posterior and evidence of a state are always consistent.
-Priors of α and β, EM instead of MacKay, and fixed α are in ``core.priors``; the evidence includes the priors.
+Priors of α and β, and fixed α are in ``core.priors``; the evidence includes the priors.
 
 **Pruning.** For an active column the evidence as a function of α_i alone peaks at infinity if q_i² ≤ s_i (Tipping &
 Faul 2003, eq. 20). Deleting all such columns at once loses evidence, since each near-duplicate satisfies the condition
 while the others are present; so a column is deleted only if, in addition, the data hardly determine it (γ_i <
-``FADED``): then deletions no longer interact. A prior or EM can keep α finite, so that γ stays above this; once such a
+``FADED``): then deletions no longer interact. A prior can keep α finite, so that γ stays above this; once such a
 fit hardly changes, ``thin`` deletes these columns.
 
 **Several targets** share α: the fixed point is α_i ← Σ_τγ_iτ / Σ_τμ_iτ², each target has its own β_τ, and a column's
@@ -58,7 +58,7 @@ each other, and with them the digits of the residual; with this floor they fit a
 """
 
 LINGERING = 100.0
-"""With a prior or EM, columns are thinned once a step changes the evidence by less than this × tol nats per row."""
+"""With a prior that keeps columns, they are thinned once a step gains less than this × tol nats per row."""
 
 OVERCONFIDENT = 4.0
 """Threshold of ``Calibration.overconfidence`` above which a fit is reported as overconfident.
@@ -179,15 +179,14 @@ def init(
     return HyperState(statistics, alpha, beta, target_variance, noise, prior=prior, least_noise=least_noise)
 
 
-def step(state: HyperState, alpha_limit: float | None = None) -> tuple[HyperState, StepInfo]:
-    """One update of α and β, pruning, one factorisation. ``alpha_limit`` is that of ``Thresholds``."""
+def step(state: HyperState) -> tuple[HyperState, StepInfo]:
+    """One update of α and β, pruning, one factorisation."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
     gamma = _most(old.determinedness)
     alpha = _alpha_update(prior, old)
     refresh = not state.fixed_noise and state.iteration % state.noise_every == 0
     beta, floored = noise_precision(state) if refresh else (state.beta, state.floored)
-    faded = _worthless(state) & (gamma < FADED) if alpha_limit is None else alpha > alpha_limit
-    gone = faded | (gamma < LOST) | ~np.isfinite(alpha)
+    gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     kept = np.flatnonzero(~gone | prior.held(state.labels))
     statistics, noise = _columns(state, kept)
     floor = ALPHA_FLOOR * np.max(beta) * np.diagonal(statistics.gram)
@@ -260,16 +259,14 @@ def maximise(
     state: HyperState, rule: StopRule, on_step: Callable[[StepInfo], None] = lambda info: None
 ) -> tuple[HyperState, Termination]:
     """A dense fit: step until the rule ends it. ``on_step`` is called at each step; it may raise to stop the fit."""
-    state, reason, limits = replace(state, found=state.posterior), None, rule.thresholds
-    by_evidence = limits.alpha_limit is None
+    state, reason = replace(state, found=state.posterior), None
     while reason is None:
-        before = state
-        state, info = step(state, limits.alpha_limit)
+        state, info = step(state)
         on_step(info)
-        reason = verdict(before, state, info, rule)
+        reason = verdict(state, info, rule)
         slow = state.prior.lingers and reason is None and abs(info.change) < LINGERING * rule.tol * state.n
         done = reason is Termination.CONVERGED and (rule.thin or state.prior.lingers)
-        if by_evidence and (slow or done) and state.iteration < rule.max_iterations:
+        if (slow or done) and state.iteration < rule.max_iterations:
             thinner = thin(state)
             reason, state = (reason if thinner is state else None), thinner
     return state, reason
@@ -305,24 +302,22 @@ def _columns(state: HyperState, kept: NDArray[np.int64]) -> tuple[GramStatistics
     return statistics.take(kept), None if state.noise is None else state.noise.take(kept)
 
 
-def verdict(before: HyperState, state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:
-    """The reason if the fit ends after the step from ``before`` to ``state``, otherwise None."""
+def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:
+    """The reason if the fit ends after the step to ``state``, otherwise None."""
     if rule.guard and state.posterior.cancelled:
         return Termination.CANCELLED
     if rule.vectors is not None and state.n_vectors <= rule.vectors:
         return Termination.HALVED
     refreshed = (state.iteration - 1) % state.noise_every == 0
-    if refreshed and info.pruned == 0 and _rests(before, state, info, rule):
+    if refreshed and info.pruned == 0 and _rests(state, info, rule):
         return Termination.CONVERGED
     if state.iteration >= rule.max_iterations:
         return Termination.ITERATIONS
     return None
 
 
-def _rests(before: HyperState, state: HyperState, info: StepInfo, rule: StopRule) -> bool:
+def _rests(state: HyperState, info: StepInfo, rule: StopRule) -> bool:
     """True if the step, which has pruned no column, changed too little for another."""
-    if rule.thresholds.ends:
-        return rule.thresholds.converged(state.alpha - before.alpha, np.asarray(state.beta - before.beta))
     noise = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
     return abs(info.change) < max(rule.tol * state.statistics.n, noise)
 

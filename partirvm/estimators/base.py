@@ -114,9 +114,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         source: Source,
         held_out: Source | None,
         parameters: Request,
-        after: Callable[[Any, Any, Any], None] = lambda spec, outcome, executor: None,
-    ) -> None:
-        """Fit, and set the model, history, termination and plan; ``after`` is called before the executor is closed."""
+        journal: MemoryJournal | None = None,
+    ) -> FitSpec:
+        """Fit, and set the model, history, termination and plan; return the spec of the fit."""
+        journal = journal or MemoryJournal()
         parameters = check_parameters(parameters)
         if self.client is not None:
             portable(parameters)
@@ -126,7 +127,6 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
                 timer, watching = timer_of(parameters), Watching(self._callbacks, display)
                 spec = resolve(source, parameters, executor, held_out, timer)
                 watching.on_plan(spec.plan)
-                journal = MemoryJournal()
                 outcome = run(
                     spec,
                     source,
@@ -137,13 +137,13 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
                     interrupted=watching.ending(timer),
                     elapsed=timer.seconds,
                 )
-            after(spec, outcome, executor)
         finally:
             executor.close()
         watching.on_end(outcome.reason)
         assert journal.model is not None
         self._fitted(journal, outcome, spec)
         self._describe(journal.model.design.kernel, spec.input_variance)
+        return spec
 
     def _fitted(self, journal: MemoryJournal, outcome: Outcome, spec: FitSpec) -> None:
         """Set the attributes of a fit from its journal and outcome."""

@@ -76,15 +76,12 @@ class RVMClassifier(ClassifierMixin, Diagnosed):
         with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds columns again while
         that raises the evidence). Each works on the quadratic approximation of each Newton step. "auto" is the fixed
         point. "fast" (Tipping & Faul 2003) keeps all candidates in each pass, while passes of the fixed point become
-        cheaper as it prunes. With priors or fixed α "fast" is refused. ``FixedPoint(updates="em")`` uses expectation
-        maximisation.
-    multi_class : {"auto", "pooled", "multinomial", "multinomial-per-class", "ovr"}, default="auto"
+        cheaper as it prunes. With priors or fixed α "fast" is refused.
+    multi_class : {"auto", "pooled", "multinomial", "ovr"}, default="auto"
         Model of three or more classes: "pooled" (vectors chosen one class against the rest; then one softmax of all
-        vectors with one α), "multinomial" (one softmax; all classes share vectors and α), "multinomial-per-class" (one
-        softmax; each class has its own vectors and α), "ovr" (one against the rest), or "auto" ("pooled"). The α of
-        "pooled" maximises the evidence of the softmax. "multinomial-per-class" is the model of Tipping (2001), eq. 28,
-        of which "multinomial" is the form with one α for all weights of a column. With "ovr" probabilities are divided
-        by their sum.
+        vectors with one α), "multinomial" (one softmax; all classes share vectors and α), "ovr" (one against the
+        rest), or "auto" ("pooled"). The α of "pooled" maximises the evidence of the softmax. With "ovr" probabilities
+        are divided by their sum.
     moderate : {"auto", True, False}, default="auto"
         Class probabilities include the uncertainty of the weights. A linear predictor f of variance σ² counts as f/√(1
         + πσ²/8) (MacKay 1992, "The evidence framework applied to classification networks"). "auto" is True for two

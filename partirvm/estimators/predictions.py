@@ -16,7 +16,6 @@ from partirvm.estimators.base import in_memory
 from partirvm.estimators.targets import column
 from partirvm.estimators.updating import Updatable
 from partirvm.model import Model
-from partirvm.predict.joint_laplace import JointLaplace, joint_laplace
 from partirvm.predict.prediction import PredictTile, check_features, predict_rows, warn_of_far_rows
 from partirvm.predict.rvm_star import augmented_rows, require_augmentable
 
@@ -100,23 +99,6 @@ class RegressionPredictions(Updatable):
             return np.column_stack([lower for lower, _ in each]), np.column_stack([upper for _, upper in each])
         ends = self._values(self.model_.interval(level, kind, hyperparameters=hyperparameters), X)
         return ends[:, 0], ends[:, 1]
-
-    def joint_laplace(self, X: Any, y: Any, sample_weight: Any = None) -> JointLaplace:
-        """Predictions whose standard deviations also count the uncertainty of the kernel's parameters.
-
-        ``X`` (N, d), ``y`` (N,) and ``sample_weight`` (N,) are the rows of the fit, in memory. α, σ² and the kernel's
-        parameters are maximised together from the fit's values, with the fit's vectors, and are approximated by a
-        normal distribution there (TMB paper, §5.5; ``model.joint_laplace``). The result has ``predict`` and
-        ``interval``. It takes memory for N·M numbers, and some hundred times N·M² products.
-
-        Raises ``UsageError`` for several targets, no vectors, or a kernel without parameters, and ``DataError`` or
-        ``ValueError`` for rows that no fit takes.
-        """
-        check_is_fitted(self)
-        if hasattr(self, "estimators_"):
-            raise UsageError("joint_laplace needs a model of one target: call it on an estimator of estimators_")
-        weights = () if sample_weight is None else (sample_weight,)
-        return joint_laplace(self.model_, self._training(X, y, *weights))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
         """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -79,7 +78,7 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
         with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds columns again while
         that raises the evidence). The fixed point is MacKay's (1992); "fast" is that of Tipping & Faul (2003). If all
         rows are candidates, "auto" takes the better of both. With priors, fixed α or several targets that share vectors
-        "auto" is the fixed point and "fast" is refused. ``FixedPoint(updates="em")`` uses expectation maximisation.
+        "auto" is the fixed point and "fast" is refused.
     noise_variance : "estimate", float or Noise, default="estimate"
         Variance of the noise in the target's unit squared: a number, or "estimate". With several targets the number
         holds for each. ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ².
@@ -257,13 +256,9 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
         if self.multi_output == "independent" and (targets := columns_of(y)) > 1:
             return self._fit_each(X, y, targets, sample_weight, validation)
         source, _ = self._training_source(X, y, sample_weight, parameters.seed)
-        self._fit(
-            source,
-            self._held_out_source(validation, source.columns, None),
-            parameters,
-            partial(self._keep_memory, columns=source.columns),
-        )
-        self.__dict__.pop("estimators_", None)
+        self._fit(source, self._held_out_source(validation, source.columns, None), parameters)
+        for name in ("estimators_", "_stream"):
+            self.__dict__.pop(name, None)
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

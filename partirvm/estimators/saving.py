@@ -32,7 +32,7 @@ from partirvm.storage.schema import require
 from partirvm.storage.sealed import open_sealed, read_sealed, write_sealed
 
 KIND = "partirvm-targets"
-FORMAT = 2
+FORMAT = 3
 
 CODEC = Codec((*KERNELS.values(), Several, Termination))
 """Encoder of the types that parameters and attributes may contain in addition to plain values and arrays."""

@@ -31,7 +31,7 @@ class IndependentTargets(Diagnosed):
             fitted.append(one.fit(X, column(y, target), sample_weight, held_out))
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)  # attributes of an earlier fit of all targets
-        self.__dict__.pop("_memory", None)
+        self.__dict__.pop("_stream", None)
         self.estimators_ = fitted
         return self._take_each()
 

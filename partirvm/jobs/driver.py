@@ -97,10 +97,12 @@ class Journal(Protocol):
 
 @dataclass
 class MemoryJournal:
-    """A journal that keeps the last model and the history in memory, and no checkpoints."""
+    """A journal in memory of the last model and the history; if ``resumable``, of the ``last`` checkpoint, too."""
 
     model: AnyModel | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
+    resumable: bool = False
+    last: Checkpoint | None = None
 
     def save(self, model: AnyModel) -> None:
         """Keep this model in memory."""
@@ -113,7 +115,9 @@ class MemoryJournal:
         self.history.append(entry)
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """No-op: fits in memory cannot resume."""
+        """Keep this checkpoint in memory if the fit may be continued."""
+        if self.resumable:
+            self.last = checkpoint
 
 
 @dataclass(frozen=True)

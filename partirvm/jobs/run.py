@@ -17,7 +17,7 @@ from partirvm.jobs.row_numbers import table_rows
 from partirvm.jobs.warn import warn_of_data, warn_of_limits, warn_of_outcome
 from partirvm.setup.learned_text import kernel_texts
 from partirvm.setup.spec import FitSpec
-from partirvm.strategies import strategy_for
+from partirvm.strategies import STRATEGIES
 
 
 def run(
@@ -64,7 +64,7 @@ def run(
     warn_of_data(spec, source.columns)
     with keeping_blocks(spec.plan, executor, beside) as driver.blocks:
         outcome = driver.run(
-            strategy_for(spec.plan.strategy, spec.options.selection),
+            STRATEGIES[spec.plan.strategy](),
             spec.problem,
             spec.options,
             journal,

@@ -58,9 +58,9 @@ from partirvm.storage.snapshots import Snapshots
 
 Found = TypeVar("Found")
 
-FORMAT = 5
+FORMAT = 6
 
-SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 2
+SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 3
 
 READS = 5
 """Maximum number of reads of a job's state if its driver changes during a read."""

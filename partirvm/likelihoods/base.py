@@ -317,17 +317,6 @@ class Likelihood(Protocol[F, W]):
     def gains(self, fit: F, statistic: Any) -> Float:
         """Return the evidence gain (Q,) of adding each column of a pool alone, in nats (Tipping & Faul 2003)."""
 
-    @abstractmethod
-    def size_pass(self, design: Design, fit: F, pool: Design, rows: Int | None) -> Pass:
-        """Return the pass that ``sizes`` needs."""
-
-    @abstractmethod
-    def sizes(self, fit: F, pool: Design, statistic: Any, alpha: float) -> Float:
-        """Return |w| of each column of a pool (Q,) in the MAP solution of all columns; for several outputs the largest.
-
-        ``alpha`` is the α of each column of the pool; the columns of the fit keep their α.
-        """
-
     # scores and history
 
     @abstractmethod

@@ -13,7 +13,7 @@ class BernoulliLikelihood(ClassLikelihood):
     """The likelihood of two classes, the same for every value of ``multi_class``."""
 
     name: ClassVar[str] = "bernoulli"
-    words: ClassVar[tuple[str, ...]] = ("auto", "pooled", "multinomial", "multinomial-per-class", "ovr")
+    words: ClassVar[tuple[str, ...]] = ("auto", "pooled", "multinomial", "ovr")
 
     def serves(self, n_classes: int, word: float | str) -> bool:
         """Return whether there are two classes; they need only one linear predictor."""

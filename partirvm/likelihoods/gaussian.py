@@ -310,17 +310,6 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         s, q = any_sparsity_quality(fit, fit.statistics.offset, cross, diagonal, projection)
         return joint_gain(s, q, fit.prior.alpha)
 
-    def size_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> Pass:
-        """Return a pass for the Gram products of the pool's columns with all columns."""
-        return GramPass(design, pool, fit.statistics.offset, rows=rows)
-
-    def sizes(self, fit: HyperState, pool: Design, statistic: GramBlock, alpha: float) -> Float:
-        """Return the sizes; with several targets, the largest over the targets."""
-        extended = fit.statistics.extend(pool.labels, statistic, pool.basis)
-        together = np.concatenate([fit.alpha, np.full(len(pool.labels), alpha)])
-        found: Float = np.abs(any_posterior(extended, together, fit.beta).means[len(fit.alpha) :]).max(axis=1)
-        return found
-
     def score(self, design: Design, fit: HyperState, moderate: bool) -> ScorePass:
         """Return the pass that scores the model by its stated uncertainty."""
         return ScorePass.of(Model.from_fit(design, fit, Columns(())))

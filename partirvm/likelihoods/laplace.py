@@ -128,18 +128,6 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
         gains: Float = evidence_gain(s, q, fit.own_prior.alpha).sum(axis=1)
         return gains
 
-    def size_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
-        """Return the pass for the quadratic of all columns at the fit's mode."""
-        return self.quadratic(design.join(pool), _extended(fit.mean, pool, 0.0), rows)
-
-    def sizes(self, fit: LaplaceState, pool: Design, statistic: LogisticBlock, alpha: float) -> Float:
-        """Return the largest |w| over outputs after one Newton step from the fit's mode."""
-        labels = np.concatenate([fit.labels, pool.labels])
-        together, weights = _extended(fit.alpha, pool, alpha), _extended(fit.mean, pool, 0.0)
-        moved = init(fit.likelihood, labels, together, weights, statistic).mean
-        found: Float = np.abs(moved[len(fit.labels) :]).max(axis=1)
-        return found
-
     def record(self, problem: FitProblem, fit: LaplaceState, scores: Any) -> dict[str, Any]:
         """Return sizes and evidence; there is no noise variance."""
         return {

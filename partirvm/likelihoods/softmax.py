@@ -1,4 +1,4 @@
-"""Likelihoods of K classes with one linear predictor per class: two of the softmax, and one-vs-rest."""
+"""Likelihoods of K classes with one linear predictor per class: softmax, and one-vs-rest."""
 
 from __future__ import annotations
 
@@ -14,14 +14,6 @@ class SoftmaxLikelihood(ClassLikelihood):
 
     name: ClassVar[str] = "multinomial"
     words: ClassVar[tuple[str, ...]] = ("multinomial",)
-
-
-@dataclass(frozen=True)
-class SoftmaxPerClassLikelihood(ClassLikelihood):
-    """The same softmax; each class has its own α for each column, and so its own vectors."""
-
-    name: ClassVar[str] = "multinomial-per-class"
-    words: ClassVar[tuple[str, ...]] = ("multinomial-per-class",)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Model:
     refer to the target's own units; ``n_rows`` is the number of training rows. For T targets that share columns and α,
     ``mean`` is (M, T), ``root`` (T, M, M), ``noise_variance`` (T,), and predictions (n, T); the evidence is that of all
     targets together. ``calibration`` is the uncertainty estimated from rows left out, of which ``noise_variance`` is
-    part (``core.left_out``); it is None for a given noise, for several targets and after ``partial_fit``. For an
+    part (``core.left_out``); it is None for a given noise and for several targets. For an
     ``overconfident`` fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
     ``mean`` and ``root`` belong. With local noise (``design.noise``) both are means over the training rows, and the
     noise variance at x is a multiple of them. ``known_noise`` is true if the noise was given, ``known_alpha`` are the

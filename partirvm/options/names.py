@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain", "map-weight"]
+Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain"]
 FitRows: TypeAlias = Literal["auto", "full", "growing", "sample", "partition"]
 LastRows: TypeAlias = Literal["full", "sample", "partition"]
 StopRule: TypeAlias = Literal["candidates", "partition"]
 SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]
 Actions: TypeAlias = Literal["best", "random"]
-Updates: TypeAlias = Literal["mackay", "em"]
 GammaRule: TypeAlias = Literal["auto", "scale", "learn", "learn-per-feature"]
 Gamma: TypeAlias = GammaRule | float | Sequence[float]
 GammaPrior: TypeAlias = Literal["flat", "half-normal", "half-normal-gamma"]
 MultiOutput: TypeAlias = Literal["shared", "independent"]
-MultiClass: TypeAlias = Literal["auto", "pooled", "multinomial", "multinomial-per-class", "ovr"]
+MultiClass: TypeAlias = Literal["auto", "pooled", "multinomial", "ovr"]
 Metric: TypeAlias = Literal["auto", "widths", "directions", "low-rank"]
 KernelStore: TypeAlias = Literal["auto", "memory", "zarr", "none"]
 Effort: TypeAlias = Literal["quick", "balanced", "thorough"]

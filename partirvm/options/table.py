@@ -200,36 +200,8 @@ class Request:
         metavar="S",
         applies={"strategy": (CHOSEN_ROWS,)},
         help='How the working set selects its next candidates: "error" (largest error among many random rows), '
-        '"largest-error" (among all rows), "random", "gain" (largest gain of evidence in a random pool), "map-weight" '
-        '(largest weight in a fit of all rows at once, for small data), or "auto" ("error" for a regression, "gain" '
-        "for a classification).",
-    )
-    first_candidates: int = option(
-        20,
-        Whole(1),
-        group="strategy",
-        metavar="B",
-        applies={"selection": ("map-weight",)},
-        help='Number of candidates of the first round with selection="map-weight".',
-    )
-    least_weight: float = option(
-        0.5,
-        Real(above=0.0),
-        group="strategy",
-        metavar="W",
-        applies={"selection": ("map-weight",)},
-        help='With selection="map-weight", rows of a larger weight become candidates; in units of the standard '
-        "deviation of the target.",
-    )
-    alpha_bound: float | None = option(
-        None,
-        Real(above=0.0, optional=True),
-        group="strategy",
-        metavar="A",
-        applies={"selection": ("map-weight",)},
-        help='With selection="map-weight", the precision α of rows that are not candidates; in a regression, '
-        "candidates beyond it are deleted. In units of one over the variance of the target.  [default: 1, and "
-        "candidates are deleted by evidence]",
+        '"largest-error" (among all rows), "random", "gain" (largest gain of evidence in a random pool), or '
+        '"auto" ("error" for a regression, "gain" for a classification).',
     )
     fit_rows: str = option(
         "auto",
@@ -306,7 +278,7 @@ class Request:
     )
     solver: str = option(
         "auto",
-        one_of(names.SolverName),
+        Anything(),
         group="strategy",
         metavar="S",
         help='How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, '
@@ -322,49 +294,13 @@ class Request:
         help='Order of the changes of single columns with solver="fast": "best" (the one with the largest gain first) '
         'or "random".',
     )
-    alpha_limit: float | None = option(
-        None,
-        Real(above=0.0, optional=True),
-        group="strategy",
-        metavar="A",
-        applies={"solver": ("fixed-point",), "target": (NUMBERS,)},
-        help='With solver="fixed-point", delete a basis function when its precision α exceeds this limit, and for no '
-        "other reason.  "
-        "[default: when that does not lower the evidence]",
-    )
-    alpha_tol: float | None = option(
-        None,
-        Real(above=0.0, optional=True),
-        group="strategy",
-        metavar="A",
-        applies={"solver": ("fixed-point",), "target": (NUMBERS,)},
-        help='With solver="fixed-point", a fit ends when no α changes by as much as this in an iteration, instead of '
-        "by tol.  [default: tol]",
-    )
-    beta_tol: float | None = option(
-        None,
-        Real(above=0.0, optional=True),
-        group="strategy",
-        metavar="B",
-        applies={"solver": ("fixed-point",), "target": (NUMBERS,)},
-        help='With solver="fixed-point", a fit ends when the noise precision β changes by less than this in an '
-        "iteration; with alpha_tol, both must hold.  [default: tol]",
-    )
-    updates: str = option(
-        "mackay",
-        one_of(names.Updates),
-        group="strategy",
-        metavar="U",
-        help='How precisions are updated: "mackay" (MacKay\'s fixed point), or "em" (expectation maximisation, which '
-        "never lowers the evidence and takes many more steps).",
-    )
     max_iterations: int | None = option(
         None,
         Whole(1, optional=True),
         group="strategy",
         metavar="I",
         help="Maximum number of iterations of one fit of a regression, or of passes of one fit of a classification.  "
-        '[default: 500 iterations, or 5000 with updates="em"; 200 passes]',
+        "[default: 500 iterations, 200 passes]",
     )
     tol: float = option(
         1e-7,
@@ -440,7 +376,7 @@ class Request:
         applies={"target": (SEVERAL_CLASSES,)},
         help='Model of three or more classes: "pooled" (vectors chosen one class against the rest; then one softmax '
         'of all vectors with one α), "multinomial" (one softmax; all classes share vectors and α), '
-        '"multinomial-per-class" (one softmax; each class has its own vectors and α), "ovr" (one against the rest), or '
+        '"ovr" (one against the rest), or '
         '"auto" ("pooled").',
     )
     moderate: bool | str = option(

@@ -63,39 +63,6 @@ class Growing(Value):
 
 
 @dataclass(eq=False)
-class ActiveSet(Value):
-    """Candidates are the rows of large weight in a MAP solution over all rows (algorithm 1 of the TMB paper, §3).
-
-    Parameters
-    ----------
-    batch : int
-        B, the number of candidates of the first round: those of largest weight.
-    threshold : float
-        δ: rows with a larger weight become candidates, in units of the target's standard deviation.
-    bound : float or None
-        ν: precision α of rows that are not candidates; in a regression, candidates with a larger one are deleted. The
-        paper's is e⁵. None: 1, and candidates are deleted by evidence.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from partirvm import ActiveSet, RVMRegressor, WorkingSet
-    >>> X = np.linspace(-5, 5, 200)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> strategy = WorkingSet(selection=ActiveSet(batch=20, threshold=0.5))
-    >>> model = RVMRegressor(gamma=2.0, strategy=strategy).fit(X, y)
-    >>> model.score(X, y) > 0.85
-    True
-    """
-
-    name = "map-weight"
-    of = ("selection",)
-    batch: int = held("first_candidates")
-    threshold: float = held("least_weight")
-    bound: float | None = held("alpha_bound")
-
-
-@dataclass(eq=False)
 class Partition(Value):
     """Intermediate fits use only the rows of their candidates (Ben-Shimon & Shmilovici 2006, §2).
 
@@ -235,10 +202,10 @@ class WorkingSet(Strategy):
 
     Parameters
     ----------
-    selection : {"auto", "error", "largest-error", "random", "gain", "map-weight"} or ActiveSet
+    selection : {"auto", "error", "largest-error", "random", "gain"}
         Next candidates: the rows of largest error among 20·P random rows or among all, random ones, those of largest
-        evidence gain in a random pool, or those of largest weight where all rows have one (an N × N problem: small
-        data). Mislabelled rows have the largest errors. "auto" is "error", and "gain" for classes.
+        evidence gain in a random pool. Mislabelled rows have the largest errors. "auto" is "error", and "gain" for
+        classes.
     fit_rows, last_rows, stop_fraction, stop_rule, heuristic_rows
         As of ``SplitMerge``.
 
@@ -255,7 +222,7 @@ class WorkingSet(Strategy):
     """
 
     name = "working-set"
-    selection: names.Selection | ActiveSet = held("selection")
+    selection: names.Selection = held("selection")
     fit_rows: names.FitRows | Growing | Sample | Partition = held("fit_rows")
     last_rows: names.LastRows | Sample | Partition = held("last_rows")
     stop_fraction: float = held("stop_fraction")
@@ -276,12 +243,9 @@ class Auto(Solver):
 
     Parameters
     ----------
-    updates : {"mackay", "em"}
-        Updates of α and σ²: MacKay's fixed point, or expectation maximisation. The latter never lowers the evidence,
-        but takes many more steps.
     max_iterations : int or None
         Maximum number of iterations of a regression fit, or of passes of a classification fit. None means 500
-        iterations (5,000 with "em") or 200 passes.
+        iterations or 200 passes.
 
     Examples
     --------
@@ -294,7 +258,6 @@ class Auto(Solver):
     """
 
     name = "auto"
-    updates: names.Updates = held("updates")
     max_iterations: int | None = held("max_iterations")
 
 
@@ -304,15 +267,8 @@ class FixedPoint(Solver):
 
     Parameters
     ----------
-    updates, max_iterations
+    max_iterations : int or None
         As of ``Auto``.
-    alpha_limit : float or None
-        A basis function is deleted when its α exceeds this limit, and for no other reason. None: when its deletion does
-        not lower the evidence.
-    alpha_tol, beta_tol : float or None
-        A fit ends when no α changes by ``alpha_tol``, and β by less than ``beta_tol``, in one iteration. None for both:
-        when the evidence changes by less than ``tol``. All three thresholds are absolute, as in the literature, and
-        refer to the standardised problem.
 
     Examples
     --------
@@ -320,17 +276,12 @@ class FixedPoint(Solver):
     >>> from partirvm import FixedPoint, RVMRegressor
     >>> X = np.linspace(-5, 5, 100)[:, None]
     >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> tipping = FixedPoint(alpha_limit=1e9, alpha_tol=1e-3, beta_tol=1e-3)
-    >>> RVMRegressor(gamma=2.0, solver=tipping).fit(X, y).score(X, y) > 0.95
+    >>> RVMRegressor(gamma=2.0, solver=FixedPoint(max_iterations=200)).fit(X, y).score(X, y) > 0.95
     True
     """
 
     name = "fixed-point"
-    updates: names.Updates = held("updates")
     max_iterations: int | None = held("max_iterations")
-    alpha_limit: float | None = held("alpha_limit")
-    alpha_tol: float | None = held("alpha_tol")
-    beta_tol: float | None = held("beta_tol")
 
 
 @dataclass(eq=False)
@@ -602,7 +553,6 @@ SOLVERS = (Auto, FixedPoint, Fast)
 FAMILIES = (Radial, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
 VALUES: tuple[type[Value], ...] = (
     *STRATEGIES,
-    ActiveSet,
     Growing,
     Sample,
     Partition,

@@ -221,32 +221,3 @@ def _work(shape: DataShape, machine: Machine, rates: Rates, method: Method, thre
         shape.n_leading,
         shape.local_noise_rows,
     )
-
-
-def weighing_all(plan: Plan, rates: Rates, *, held_out: bool, shrink_threads: bool = True) -> Plan:
-    """Extend the plan of a working set whose selection fits all N rows together before each round but the first.
-
-    Each selection takes a pass with N columns at once and a dense solve of N columns. Raises ``MemoryLimitError`` if
-    this needs more memory than the limit.
-    """
-    shape, machine = plan.shape, plan.machine
-    budget, columns = machine.limit - machine.base - ALLOWANCE, shape.n_rows + shape.n_leading
-    for threads in range(plan.threads, 0 if shrink_threads else plan.threads - 1, -1):
-        step = step_bytes(shape, 0, columns, threads, held_out=held_out)
-        if step.peak <= budget:
-            break
-    else:
-        raise MemoryLimitError(
-            f"selection 'map-weight' fits all {shape.n_rows:,} rows together and needs "
-            f"{format_bytes(machine.base + ALLOWANCE + step.peak)} per process, but the memory limit is "
-            f"{format_bytes(machine.limit)}: raise memory_limit, or choose selection 'gain', which needs less memory"
-        )
-    seconds = rates.read + columns * (rates.element + columns / rates.product)
-    look, solve = shape.n_rows * seconds / (threads * machine.workers), columns**3 / rates.product
-    rounds = [
-        replace(
-            one, passes=one.passes + 1, pass_seconds=one.pass_seconds + look, solve_seconds=one.solve_seconds + solve
-        )
-        for one in plan.rounds[1:]
-    ]
-    return replace(plan, threads=threads, bytes=replace(step, batch=plan.bytes.batch), rounds=(plan.rounds[0], *rounds))

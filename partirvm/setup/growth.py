@@ -32,13 +32,10 @@ def grow(
     executor: Executor,
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
-    *,
-    same_options: bool = True,
 ) -> FitSpec:
     """Make the spec that continues a fit on a source with new rows; ``asked`` is the current request.
 
-    Scaling, kernel and all resolved options stay unchanged. Without ``same_options`` only scaling and kernel stay;
-    the other options are those of ``asked``, and a partition is no larger than the number of new rows.
+    Scaling, kernel and all resolved options stay unchanged.
 
     If the new rows join in order (``in_order``), the strategy is ``incremental`` with the partition size of the
     earlier fit, and ``fit_rows="auto"`` is resolved for the new rows. After a fit of all rows at once, the partition
@@ -53,9 +50,7 @@ def grow(
     resolved["partition_size"] = size = options.partition_size
     if FIT_ROWS[fit_rows].sampled:
         resolved["sample_rows"] = options.sample_rows
-    if not same_options:
-        resolved["partition_size"] = min(size, new)
-    elif schedule.selects:
+    if schedule.selects:
         resolved["selection"] = options.selection
     if learns(asked):
         resolved |= {
@@ -77,8 +72,6 @@ def grow(
     )
     if at_once:
         taken, options = found.options, replace(options, partition_size=before.n_rows * before.n_kernels)
-    elif not same_options:
-        taken = found.options
     else:
         taken = replace(
             options,

@@ -90,7 +90,7 @@ def _problem_of(
     prior = resolve_prior(parameters, float(scales[0]), labels)
     if source.n_targets > 1 and prior != Prior(fixed=prior.fixed):
         raise UsageError(
-            f"alpha_prior, noise_prior and updates='em' need a single target, but y has {source.n_targets} targets: "
+            f"alpha_prior and noise_prior need a single target, but y has {source.n_targets} targets: "
             "leave these options out, or use multi_output='independent'"
         )
     noise = None

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.core.priors import GammaDensity, Prior
+from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
 from partirvm.kernels import NoKernel
 from partirvm.likelihoods import words_of
@@ -27,7 +28,6 @@ from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS, automatic, first_sample, grows
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.selection import SELECTIONS
 from partirvm.strategies.working_set import WorkingSet
 from partirvm.types import Scaling, over_square
 
@@ -66,6 +66,7 @@ def check_parameters(parameters: Request) -> Request:
     require_functions(p)
     p = check(p)
     OneOf(("auto", *STRATEGIES))("strategy", p.strategy)
+    OneOf(tuple(SOLVERS))("solver", p.solver)
     OneOf(words_of(classes=True))("multi_class", p.multi_class)
     if isinstance(p.noise_variance, str):
         OneOf(("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
@@ -77,12 +78,6 @@ def _check_together(p: Request) -> None:
     """Raise ``UsageError`` for options that exclude each other."""
     if p.kernel == NoKernel.name and not FIT_ROWS[p.last_rows].whole:
         raise UsageError("kernel=None gives a single fit of all rows: last_rows must be 'full'")
-    weighs_all = p.selection in SELECTIONS and SELECTIONS[p.selection].weighs_all
-    if weighs_all and p.fit_rows in FIT_ROWS and not FIT_ROWS[p.fit_rows].shared:
-        raise UsageError(
-            f"selection is {p.selection!r}, which needs all rows or one sample, but fit_rows is {p.fit_rows!r}: set "
-            "fit_rows to 'full' or 'sample', or choose another selection"
-        )
     merges = p.strategy in STRATEGIES and STRATEGIES[p.strategy].schedule.merges
     if merges and grows(p.fit_rows):
         raise UsageError(
@@ -141,7 +136,6 @@ def resolve_prior(parameters: Request, target_scale: float, labels: Mapping[str,
     return Prior(
         GammaDensity(*parameters.alpha_prior),
         GammaDensity(shape, float(over_square(rate, target_scale))),
-        parameters.updates,
         tuple(fixed),
     )
 

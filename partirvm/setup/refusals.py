@@ -107,7 +107,7 @@ def check_solver(parameters: Request, source: Source) -> None:
     with_priors = any(parameters.alpha_prior) or any(parameters.noise_prior) or parameters.fixed_alpha
     for present, what in (
         (source.n_targets > 1, "several targets at once"),
-        (with_priors or parameters.updates == "em", "alpha_prior, noise_prior, fixed_alpha and updates='em'"),
+        (with_priors, "alpha_prior, noise_prior and fixed_alpha"),
     ):
         if present:
             others = " or ".join(repr(name) for name, solver in SOLVERS.items() if not solver.acts_alone)

@@ -46,9 +46,6 @@ from partirvm.strategies.problem import Options, Problem
 
 Float = NDArray[np.float64]
 
-EM_ITERATIONS = 5_000
-"""Default of ``max_iterations`` with ``updates="em"``, whose steps are small: on 150 rows of sinc it takes 516."""
-
 
 @dataclass(frozen=True)
 class _Rows:
@@ -322,7 +319,5 @@ def _options(request: Request, plan: Plan, centres: int) -> Options:
     """Make the options of the strategies; ``centres`` is the number of centres in kernel learning."""
     options = {each.name: getattr(request, each.name, None) for each in fields(Options)}
     options["max_passes"] = request.max_iterations
-    if request.updates == "em":
-        options["max_iterations"] = request.max_iterations or EM_ITERATIONS
     given = {name: value for name, value in options.items() if value is not None}
     return Options(**{**given, **memory_limits(plan), "centres": centres})

@@ -23,7 +23,7 @@ from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.planning.cost import Rates, RoundCost
 from partirvm.planning.keeping import SHARE, KernelStore, choose
-from partirvm.planning.make_plan import Method, make_plan, weighing_all
+from partirvm.planning.make_plan import Method, make_plan
 from partirvm.planning.memory import DataShape, StepBytes
 from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.setup.basis import checked_basis
@@ -151,8 +151,6 @@ def planned(
         shrink_partition=shrink_partition,
         joining=joining,
     )
-    if request.selection in SELECTIONS and SELECTIONS[request.selection].weighs_all:
-        plan = weighing_all(plan, rates, held_out=problem.held_out, shrink_threads=elastic)
     return replace(plan, kernel_store=_kernel_store(plan, rates, request))
 
 

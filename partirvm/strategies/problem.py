@@ -130,9 +130,7 @@ class Options:
     ``centres`` is the number of centres from which the kernel was learned, or 0 if the kernel must stay unchanged;
     ``gamma_prior`` is the prior of this learning. With at most ``learning_columns`` columns there is enough memory to
     learn the kernel again. ``solver`` is the solver of dense fits (``core.solvers``), ``actions`` the order in which
-    "fast" applies actions, and ``alpha_limit``, ``alpha_tol`` and ``beta_tol`` are the thresholds of "fixed-point"
-    (``core.stopping.Thresholds``). ``first_candidates``, ``least_weight`` and ``alpha_bound`` are B, δ and ν of the
-    selection "map-weight" (``strategies.active_set``). The fit that measures the partition size always uses the fixed
+    "fast" applies actions. The fit that measures the partition size always uses the fixed
     point. ``noise`` determines whether the noise variance of the last fit may depend on the inputs
     (``strategies.local_noise``). ``effort`` determines when the rounds of the working set end (``strategies.effort``).
     """
@@ -160,11 +158,5 @@ class Options:
     learning_columns: int = 0
     solver: str = "fixed-point"
     actions: str = "best"
-    alpha_limit: float | None = None
-    alpha_tol: float | None = None
-    beta_tol: float | None = None
-    first_candidates: int = 20
-    least_weight: float = 0.5
-    alpha_bound: float | None = None
     noise: str = "constant"
     effort: str = "thorough"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from partirvm.core.stopping import StopRule, Thresholds
+from partirvm.core.stopping import StopRule
 from partirvm.strategies.problem import STOP_RULES, Options
 
 INTERMEDIATE = 100.0
@@ -30,6 +30,4 @@ def _rule(options: Options, tol: float) -> StopRule:
     rule = StopRule(tol, options.max_iterations)
     if options.solver == "fast" and options.actions == "random":
         return replace(rule, order=options.seed)
-    if options.solver == "fixed-point":
-        return replace(rule, thresholds=Thresholds(options.alpha_limit, options.alpha_tol, options.beta_tol))
     return rule

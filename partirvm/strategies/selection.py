@@ -35,15 +35,13 @@ class Selection:
     """Method by which the working set chooses candidates; if all attributes are false, candidates are random rows.
 
     ``by_error`` chooses the rows of largest error, with ``everywhere`` among all rows. ``by_gain`` chooses the rows of
-    largest evidence gain in a random pool. ``weighs_all`` chooses the rows of largest weight in one fit of all rows
-    (``strategies.active_set``).
+    largest evidence gain in a random pool.
     """
 
     name: str
     by_error: bool = False
     everywhere: bool = False
     by_gain: bool = False
-    weighs_all: bool = False
 
     def candidate_search(
         self, partition_size: int, n_rows: int, n_candidates: int, *, shuffled: bool
@@ -64,7 +62,6 @@ SELECTIONS = {
         Selection("largest-error", by_error=True, everywhere=True),
         RANDOM,
         Selection("gain", by_gain=True),
-        Selection("map-weight", weighs_all=True),
     )
 }
 """Selections by name."""

@@ -228,7 +228,7 @@ WRONG = {
     "one class of weight": ("fit one.zarr new", r"one class, 'x' in all rows of positive weight"),
     "unknown multi_class": (
         "fit {train} new --multi-class one",
-        r"'one'; known: auto, pooled, multinomial, multinomial-per-class, ovr",
+        r"'one'; known: auto, pooled, multinomial, ovr",
     ),
     "missing labels": ("ingest missing.csv new --target kind --classes", r"missing\.csv: 1 values are missing.*'kind'"),
 }

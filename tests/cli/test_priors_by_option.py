@@ -1,4 +1,4 @@
-"""Priors, updates and fixed precisions by the command line, into the job's spec and out of it."""
+"""Priors and fixed precisions by the command line, into the job's spec and out of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ASKED = ("--alpha-prior", "1,0.1", "--noise-prior", "30,0.5", "--updates", "em", "--fixed-alpha", "bias=1e-6")
+ASKED = ("--alpha-prior", "1,0.1", "--noise-prior", "30,0.5", "--fixed-alpha", "bias=1e-6")
 FIT = ("--gamma", "1", "--partition-size", "30", "--max-rounds", "1")
 
 
@@ -22,7 +22,7 @@ def test_they_go_into_the_job_and_act(tour, cli, tmp_path):
     spec = json.loads((Path(job) / "spec.json").read_text())["parameters"]
     assert spec["alpha_prior"] == [1.0, 0.1]
     assert spec["noise_prior"] == [5e6, 1e5]
-    assert (spec["updates"], spec["fixed_alpha"]) == ("em", {"bias": 1e-6})
+    assert spec["fixed_alpha"] == {"bias": 1e-6}
     model = load_model(job)
     assert model.alpha[0] == 1e-6
     assert model.noise_variance == pytest.approx(1e5 / 5e6, rel=0.02)
@@ -38,7 +38,6 @@ def test_they_go_into_the_job_and_act(tour, cli, tmp_path):
     [
         (("--alpha-prior", "1"), "--alpha-prior is (1.0,): it must be two numbers"),
         (("--noise-prior", "one,two"), "'one,two' is not numbers"),
-        (("--updates", "newton"), "updates is 'newton'; known: mackay, em"),
         (("--fixed-alpha", "slope=1"), "a name in --fixed-alpha is 'slope'; known: bias"),
         (("--fixed-alpha", "bias"), "'bias' is not NAME=ALPHA: give such as bias=1e-6"),
     ],

@@ -120,7 +120,7 @@ def test_a_fit_to_convergence_finds_the_naive_fixed_point(rng):
     state, reason = state_of(Phi, t, np.ones(30), 10 / t.var()), None
     while reason is None:
         state, info = step(state)
-        reason = verdict(state, state, info, StopRule(1e-13, 5000))
+        reason = verdict(state, info, StopRule(1e-13, 5000))
     assert reason is Termination.CONVERGED
     kept, alpha, beta = naive.rvm(Phi, t, beta=10 / t.var())
     np.testing.assert_array_equal(state.statistics.labels, kept)
@@ -291,15 +291,15 @@ def fit_and_info(rng, noise=0.1, **changes):
 def test_when_a_fit_is_over(rng, rule, changes, expected):
     """N = 40 rows, 3 vectors, after 1 iteration: tol·N = 4e-6 nats."""
     state, info = fit_and_info(rng, **changes)
-    assert verdict(state, state, info, rule) is expected
+    assert verdict(state, info, rule) is expected
 
 
 def test_a_cancelled_residual_ends_a_guarded_fit(rng):
     """Before anything else, and only with the guard."""
     state, info = fit_and_info(rng, noise=1e-10, change=0.0, pruned=0)
     assert state.posterior.cancelled
-    assert verdict(state, state, info, StopRule(1e-7, 500)) is Termination.CANCELLED
-    assert verdict(state, state, info, StopRule(1e-7, 500, guard=False)) is Termination.CONVERGED
+    assert verdict(state, info, StopRule(1e-7, 500)) is Termination.CANCELLED
+    assert verdict(state, info, StopRule(1e-7, 500, guard=False)) is Termination.CONVERGED
 
 
 @pytest.mark.parametrize("reason", Termination)

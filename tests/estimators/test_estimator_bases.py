@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 from sklearn.utils.validation import check_is_fitted
 
-from partirvm import RVMClassifier, RVMRegressor, WorkingSet
+from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import DataWarning, UsageError
 from partirvm.model import save_model
 
@@ -69,10 +69,6 @@ CASES = {
     "learned": ({"kernel": "gaussian", "basis": "linear", "gamma": "learn-per-feature"}, linear),
     "rounds": ({"basis": "linear", "gamma": 0.3, "strategy": "working-set", "partition_size": 30}, linear),
     "merged": ({"basis": "linear", "gamma": 0.3, "strategy": "split-merge", "partition_size": 40}, linear),
-    "weights": (
-        {"basis": "linear", "gamma": 0.3, "strategy": WorkingSet("map-weight"), "partition_size": 40},
-        linear,
-    ),
     "no-bias": ({"basis": squares, "gamma": 0.3, "fit_intercept": False}, squares),
 }
 

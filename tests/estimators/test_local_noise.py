@@ -144,7 +144,8 @@ def test_predictions_with_an_extra_column_state_it_too(fitted):
 def test_new_rows_keep_the_noise():
     """``partial_fit`` adds weighted statistics: the noise factors stay."""
     X, y = rows(900)
-    model = RVMRegressor(noise="local", strategy="working-set", partition_size=60, **OPTIONS).fit(X[:600], y[:600])
+    model = RVMRegressor(noise="local", strategy="working-set", partition_size=60, **OPTIONS)
+    model.partial_fit(X[:600], y[:600])
     before = model.model_.design.noise
     model.partial_fit(X[600:], y[600:])
     after = model.model_.design.noise

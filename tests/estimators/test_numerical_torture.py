@@ -47,7 +47,6 @@ def options(draw, scale):
         "standardize": standardize,
         "strategy": strategy,
         "random_state": 0,
-        "updates": draw(st.sampled_from(["mackay", "em"])),
         "alpha_prior": draw(st.sampled_from([(0.0, 0.0), (1e-4, 1e-4), (1.0, 0.0), (0.0, 1.0)])),
         **({"gamma": width} if kernel in ("gaussian", "matern32") else {}),
         **({} if strategy in ("auto", "basic") else {"partition_size": draw(st.sampled_from([1, 3, 10]))}),

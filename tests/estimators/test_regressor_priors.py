@@ -8,7 +8,7 @@ import pytest
 from regressions import plane, sinc
 from sklearn.base import clone
 
-from partirvm import AlphaPrior, FixedPoint, Noise, RVMClassifier, RVMRegressor, WorkingSet
+from partirvm import AlphaPrior, Noise, RVMClassifier, RVMRegressor, WorkingSet
 from partirvm.errors import DataError, UsageError
 
 FITS = [
@@ -31,8 +31,7 @@ def design(model, X):
 @pytest.mark.parametrize(
     "options", [{"strategy": "basic"}, {"strategy": WorkingSet(selection="gain"), "partition_size": 40}]
 )
-@pytest.mark.parametrize("updates", ["mackay", "em"])
-def test_the_evidence_has_the_priors_in_the_targets_units(options, updates):
+def test_the_evidence_has_the_priors_in_the_targets_units(options):
     """Dense evidence of y at the α and σ² found, a and b of the standardised problem, c and d in units of y."""
     X, y = plane(150)
     y = 40 * y
@@ -40,7 +39,6 @@ def test_the_evidence_has_the_priors_in_the_targets_units(options, updates):
         gamma=0.3,
         alpha_prior=(1.0, 0.1),
         noise_variance=Noise(prior=(20.0, 2e4)),
-        solver=FixedPoint(updates),
         random_state=0,
         **options,
     ).fit(X, y)
@@ -131,7 +129,6 @@ def test_rows_without_weight_are_absent_from_arrays_on_disk(kind):
         ({"alpha_prior": (1.0,)}, "alpha_prior is .*: it must be two numbers, shape and rate"),
         ({"alpha_prior": (1.0, -1.0)}, "each of alpha_prior is -1.0: it must be a number ≥ 0"),
         ({"noise_variance": Noise("flat")}, "Noise.prior is 'flat': it must be two numbers"),
-        ({"solver": FixedPoint("newton")}, "FixedPoint.updates is 'newton'; known: mackay, em"),
         ({"alpha_prior": AlphaPrior(fixed={"slope": 1.0})}, "a name in fixed_alpha is 'slope'; known: bias"),
         (
             {"alpha_prior": AlphaPrior(fixed={"bias": 0.0})},

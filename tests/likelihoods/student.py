@@ -177,18 +177,6 @@ class StudentLikelihood(GaussianLikelihood):
         """Passes until neither α nor the mean changes."""
         return StudentFit(design, fit, begin.rule, begin.candidates, options.max_passes, begin.rows, begin.hold)
 
-    def size_pass(self, design: Design, fit: HyperState, pool: Design, rows: Any) -> Pass:
-        """Products of all columns together, with the weights of rows at the mean."""
-        mean = np.concatenate([fit.posterior.mean, np.zeros(len(pool.labels))])
-        return StudentPass(design.join(pool), mean, fit.beta, rows)
-
-    def sizes(self, fit: HyperState, pool: Design, statistic: GramBlock, alpha: float) -> np.ndarray:
-        """|w| at the evidence of the weighted rows."""
-        labels = np.concatenate([fit.labels, pool.labels])
-        statistics = GramStatistics.empty(pool.basis, 1).extend(labels, statistic, pool.basis)
-        together = np.concatenate([fit.alpha, np.full(len(pool.labels), alpha)])
-        return np.abs(any_posterior(statistics, together, fit.beta).mean[len(fit.alpha) :])
-
     def settling(self, *args: Any, **about: Any) -> tuple[Pass, ...]:
         """None: the fit has been at its rows to the end."""
         return ()

@@ -34,7 +34,7 @@ def dense(model, X):
 
 @pytest.mark.parametrize("moderate", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "multinomial-per-class", "ovr"])
+@pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "ovr"])
 def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
     classes = ("no", "yes") if likelihood == "bernoulli" else LABELS["text"]
     model = classifier(likelihood, classes, bias=bias, moderate=moderate)

@@ -80,7 +80,7 @@ ASKED = {
         },
     ),
     "widths": ({"kernel": Matern52(np.array([0.5, 2.0]))}, {"kernel": "matern52", "gamma": [0.5, 2.0]}),
-    "solvers": ({"solver": FixedPoint(updates="em")}, {"solver": "fixed-point", "updates": "em"}),
+    "solvers": ({"solver": FixedPoint(max_iterations=9)}, {"solver": "fixed-point", "max_iterations": 9}),
     "fast": ({"solver": Fast()}, {"solver": "fast"}),
     "noise": ({"noise_variance": Noise(prior=(1, 2))}, {"noise_prior": (1.0, 2.0)}),
     "precisions": (
@@ -202,7 +202,7 @@ from partirvm import AlphaPrior, FixedPoint, Gaussian, Noise, RVMClassifier, RVM
 from partirvm import ingest, load_model, open_job, plan, save_model, submit
 
 RVMRegressor(strategy=WorkingSet(selection="gain", fit_rows=Sample(rows=50)), kernel=Gaussian("learn"), gamma=0.5)
-RVMClassifier(strategy="working-set", solver=FixedPoint(updates="em"), moderate=True, class_weight={"a": 2.0})
+RVMClassifier(strategy="working-set", solver=FixedPoint(max_iterations=9), moderate=True, class_weight={"a": 2.0})
 asked = RVMRegressor(noise_variance=Noise(prior=(50.0, 0.5)), alpha_prior=AlphaPrior(fixed={"bias": 1e-6}))
 fitted = asked.fit("d.zarr")
 mean, std = fitted.predict([[0.0]], return_std=True)

@@ -13,7 +13,6 @@ from partirvm import RVMClassifier, RVMRegressor
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
 from partirvm.cli.flags import help_of
-from partirvm.core.priors import UPDATES
 from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
 from partirvm.likelihoods import words_of
@@ -36,6 +35,7 @@ FLAGS = {option.name: option for option in group.commands["fit"].params if optio
 
 GIVEN = {
     "strategy": ("basic", "basic"),
+    "solver": ("fast", "fast"),
     "kernel": ("matern32", "matern32"),
     "gamma": ("0.1,2", "0.1,2"),
     "basis": ("linear", "linear"),
@@ -113,7 +113,6 @@ def test_flags_that_are_no_options_of_the_table():
         (names.StopRule, STOP_RULES),
         (names.Selection, ("auto", *SELECTIONS)),
         (names.SolverName, SOLVERS),
-        (names.Updates, UPDATES),
         (names.MultiClass, words_of(classes=True)),
         (names.Estimate, words_of(classes=False)),
     ],

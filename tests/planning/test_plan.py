@@ -14,7 +14,7 @@ from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning.cost import RANDOM_SEARCH, CandidateSearch, Rates
 from partirvm.planning.keeping import choose
-from partirvm.planning.make_plan import Method, affordable, make_plan, weighing_all
+from partirvm.planning.make_plan import Method, affordable, make_plan
 from partirvm.planning.memory import ALLOWANCE, DataShape, batch_elements, step_bytes
 from partirvm.planning.plan import Machine, Sparseness
 from partirvm.planning.units import format_bytes, format_duration
@@ -251,18 +251,3 @@ def test_kept_blocks_leave_room_for_every_pass(candidates, pools, threads, newto
     )
     assert kept.kernel_store.resident == min(spare, 8 * 10**6 * plan.columns) > 0
     assert kept.peak <= kept.machine.limit
-
-
-def test_weighing_all_rows_takes_the_memory_of_a_fit_of_all():
-    """N + 1 columns at once: 10 f (N + 1)² bytes of the dense solve; refused with what it needs where that is more."""
-    shape = DataShape(3000, 8, 1, 2048)
-    plan = plan_of(shape=shape, selection="map-weight", machine=Machine(threads=2, base=150 << 20, limit=4 << 30))
-    whole = weighing_all(plan, RATES, held_out=False)
-    assert whole.bytes.solve == 10 * 8 * 3001**2
-    assert whole.peak > plan.peak
-    assert whole.passes == plan.passes + len(plan.rounds) - 1
-    assert whole.seconds - plan.seconds == pytest.approx(
-        4 * (3000 * (1e-7 + 3001 * (2e-9 + 3001e-10)) / 2 + 3001**3 * 1e-10), rel=1e-9
-    )
-    with pytest.raises(MemoryLimitError, match=r"fits all 20,000 rows.* needs .* limit is 4 GiB.*'gain'"):
-        weighing_all(replace(plan, shape=DataShape(20_000, 8, 1, 16384)), RATES, held_out=False)

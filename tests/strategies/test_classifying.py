@@ -21,7 +21,7 @@ from partirvm.strategies.instructions import Finish, Gather, Save, Solved
 from partirvm.strategies.problem import STOP_RULES, Options
 from partirvm.strategies.working_set import FLAT, FLAT_ROUNDS, PATIENCE
 
-KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "multinomial-per-class"), (3, "ovr"))
+KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "ovr"))
 
 
 @st.composite

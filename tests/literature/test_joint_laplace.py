@@ -10,8 +10,8 @@ from scipy.special import logsumexp
 from partirvm import RVMRegressor
 from partirvm.core.uncertainty import widened
 from partirvm.data import as_source
-from partirvm.errors import DataError, UsageError
-from partirvm.predict.joint_laplace import _Rows, joint_laplace
+from partirvm.errors import UsageError
+from partirvm.literature.joint_laplace import _Rows, joint_laplace
 
 
 def waves(n=80, d=1, seed=0):
@@ -23,6 +23,10 @@ def waves(n=80, d=1, seed=0):
 def fitted(X, y, **asked):
     options = {"kernel": "gaussian", "gamma": "learn", "strategy": "basic", "noise": "constant", "random_state": 0}
     return RVMRegressor(**(options | asked)).fit(X, y)
+
+
+def joint_of(estimator, X, y):
+    return joint_laplace(estimator.model_, as_source(X, y))
 
 
 def theta_of(model):
@@ -61,8 +65,7 @@ def test_the_evidence_is_the_papers():
 def test_without_parameters_it_is_the_posterior():
     """φᵀΣφ at the joint maximum, with the noise beside it."""
     X, y = waves()
-    estimator = fitted(X, y)
-    joint = estimator.joint_laplace(X, y)
+    joint = joint_of(fitted(X, y), X, y)
     new = np.linspace(-4, 4, 9)[:, None]
     Phi, M = joint.design.block(new), len(joint.mean)
     alpha, beta = np.exp(joint.theta[:M]), np.exp(joint.theta[M])
@@ -108,7 +111,7 @@ def test_a_grid_over_the_width_agrees():
 def test_the_width_widens_credible_intervals():
     """At every row they are at least as wide as with uncertain weights alone; far from the data much wider."""
     X, y = waves()
-    joint = fitted(X, y).joint_laplace(X, y)
+    joint = joint_of(fitted(X, y), X, y)
     new = np.linspace(-4, 4, 33)[:, None]
     wide, plain = (joint.predict(new, noise=False, parameters=each)[1] for each in (True, False))
     assert np.all(wide >= plain)
@@ -118,7 +121,7 @@ def test_the_width_widens_credible_intervals():
 def test_given_noise_stays():
     """A known noise variance is no parameter."""
     X, y = waves()
-    joint = fitted(X, y, noise_variance=0.05).joint_laplace(X, y)
+    joint = joint_of(fitted(X, y, noise_variance=0.05), X, y)
     assert joint.noise_variance == pytest.approx(0.05)
     assert not joint.covariance[len(joint.mean)].any()
 
@@ -128,17 +131,7 @@ def test_what_is_refused():
     X, y = waves()
     shared = fitted(X, np.column_stack([y, -y]))
     with pytest.raises(UsageError, match="one target"):
-        shared.joint_laplace(X, y)
+        joint_of(shared, X, y)
     plain = RVMRegressor(kernel="linear-spline", strategy="basic").fit(X, y)
     with pytest.raises(UsageError, match="kernel with parameters"):
-        plain.joint_laplace(X, y)
-
-
-def test_rows_that_no_fit_takes_are_named():
-    """Another number of targets, and a target that is NaN."""
-    X, y = waves()
-    model = fitted(X, y)
-    with pytest.raises((DataError, ValueError), match="inconsistent numbers of samples"):
-        model.joint_laplace(X, y[:-1])
-    with pytest.raises((DataError, ValueError), match="NaN"):
-        model.joint_laplace(X, np.where(np.arange(len(y)) == 3, np.nan, y))
+        joint_of(plain, X, y)

@@ -1,0 +1,121 @@
+"""Solvers of the older literature: EM updates, and the thresholds of the classical algorithm.
+
+EM (Tipping 2001, appendix A) updates, with the Gamma priors of ``core.priors``,
+
+    α_i ← (1 + 2a) / (μ_i² + Σ_ii + 2b)         β ← (N + 2c) / (‖t − Φμ‖² + Σγ/β + 2d).
+
+It never lowers the evidence, but takes many more steps than MacKay's updates. The classical algorithm (Denœux's slides,
+p. 32; Ben-Shimon & Shmilovici 2006, §1) has three absolute thresholds, for the standardised problem: a column is pruned
+once its α exceeds τ, and for no other reason; a fit ends when no α changes by ε_α, and β does not change by ε_β.
+
+``classical`` adds a solver to ``core.solvers.SOLVERS``, for one target and known to this process only:
+``RVMRegressor(solver=classical("em", em=True))``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.on_demand import Pool
+from partirvm.core.priors import GammaDensity, Prior
+from partirvm.core.solvers import SOLVERS, Solver, Watch
+from partirvm.core.stopping import StopRule
+from partirvm.core.termination import Termination
+from partirvm.core.updates import HyperState, maximise, step
+from partirvm.errors import UsageError
+
+Float = NDArray[np.float64]
+
+STEPS = 10
+"""Steps of EM that a fit may take for each step of another solver."""
+
+
+@dataclass(frozen=True)
+class Never(GammaDensity):
+    """A density under which no column is deleted because of the evidence."""
+
+    def worthless(self, s: Float, square: Float) -> NDArray[np.bool_]:
+        """Return False for all columns."""
+        return np.zeros(len(s), np.bool_)
+
+
+@dataclass(frozen=True)
+class ClassicalPrior(Prior):
+    """Priors with the updates of EM, or with α infinite beyond ``limit``, so that such columns are deleted."""
+
+    em: bool = False
+    limit: float | None = None
+
+    @property
+    def lingers(self) -> bool:
+        """True for EM: α stays finite for a column that does not raise the evidence."""
+        return self.em or super().lingers
+
+    def alpha_update(self, determinedness: Float, square: Float, variance: Float) -> Float:
+        """Return the next α."""
+        found = super().alpha_update(determinedness, square, variance)
+        if self.em:
+            found = (1.0 + 2.0 * self.alpha.shape) / (square + variance + 2.0 * self.alpha.rate)
+        return found if self.limit is None else np.where(found > self.limit, np.inf, found)
+
+    def noise_update(self, n: float, determined: Float, residual: Float, beta: Float) -> tuple[Float, Float]:
+        """Return numerator and denominator of the next β."""
+        if not self.em:
+            return super().noise_update(n, determined, residual, beta)
+        c, d = 2.0 * self.noise.shape, 2.0 * self.noise.rate
+        return np.full_like(residual, n + c), residual + determined / beta + d
+
+
+def classical(
+    name: str,
+    *,
+    em: bool = False,
+    alpha_limit: float | None = None,
+    alpha_tol: float | None = None,
+    beta_tol: float | None = None,
+) -> str:
+    """Make the solver ``name`` with EM or MacKay's updates and the thresholds τ, ε_α and ε_β, and return its name.
+
+    None stands for the criteria of evidence.
+    """
+
+    def run(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) -> tuple[HyperState, Termination]:
+        if isinstance(state.beta, np.ndarray):
+            raise UsageError(f"solver {name!r} needs a single target")
+        before = state.prior
+        own = {each.name: getattr(before, each.name) for each in fields(before)}
+        if alpha_limit is not None:
+            own["alpha"] = Never(before.alpha.shape, before.alpha.rate)
+        state = replace(state, prior=ClassicalPrior(**own, em=em, limit=alpha_limit))
+        rule = replace(rule, max_iterations=STEPS * rule.max_iterations if em else rule.max_iterations)
+        if alpha_tol is None and beta_tol is None:
+            found, reason = maximise(state, rule, on_step)
+        else:
+            found, reason = _until_still(state, rule, on_step, alpha_tol or np.inf, beta_tol or np.inf)
+        return replace(found, prior=before), reason
+
+    SOLVERS[name] = Solver(name, run)
+    return name
+
+
+def _until_still(
+    state: HyperState, rule: StopRule, on_step: Watch, alpha_tol: float, beta_tol: float
+) -> tuple[HyperState, Termination]:
+    """Repeat steps until none of them prunes a column or changes α or β by as much as these thresholds."""
+    state = replace(state, found=state.posterior)
+    while True:
+        before = state
+        state, info = step(state)
+        on_step(info)
+        if rule.guard and state.posterior.cancelled:
+            return state, Termination.CANCELLED
+        if rule.vectors is not None and state.n_vectors <= rule.vectors:
+            return state, Termination.HALVED
+        still = info.pruned == 0 and np.max(np.abs(state.alpha - before.alpha), initial=0.0) < alpha_tol
+        if still and abs(float(state.beta) - float(before.beta)) < beta_tol:
+            return state, Termination.CONVERGED
+        if state.iteration >= rule.max_iterations:
+            return state, Termination.ITERATIONS
