@@ -104,9 +104,9 @@ class ParquetReader:
 
         The metadata of a file do not state the size of pages, and some writers make one page of a row group. Therefore
         the largest column is read once, to measure what Arrow allocates for it: the decompressed page and the
-        dictionary. Every column counts this number, but no more than its bytes, and one column at a time needs it twice,
-        for the page as stored.
-        If the largest column exceeds ``MOST_PROBE``, it is not read, and one page is assumed for every column.
+        dictionary. Every column counts this number, but no more than its bytes; one column at a time needs it twice,
+        for the page as stored. If the largest column exceeds ``MOST_PROBE``, it is not read, and one page is assumed
+        for every column.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
