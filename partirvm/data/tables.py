@@ -117,15 +117,15 @@ class ParquetReader:
             if not parquet.num_row_groups:
                 return 0
             group = parquet.metadata.row_group(number)
-            sizes = {}
+            sizes: dict[str, int] = {}
             for chunk in map(group.column, range(group.num_columns)):
                 if any(f"{chunk.path_in_schema}.".startswith(f"{name}.") for name in wanted):
-                    sizes[chunk.path_in_schema] = chunk.total_uncompressed_size
+                    sizes[chunk.path_in_schema] = int(chunk.total_uncompressed_size)
             largest, before, most = max(sizes, key=lambda name: sizes[name]), pa.total_allocated_bytes(), 0
             if sizes[largest] > MOST_PROBE:
                 return sum(sizes.values()) + sizes[largest]
             for batch in parquet.iter_batches(PROBE_ROWS, row_groups=[number], columns=[largest], use_threads=False):
-                most = max(most, pa.total_allocated_bytes() - before - batch.nbytes)
+                most = max(most, int(pa.total_allocated_bytes() - before - batch.nbytes))
         return sum(LEAST_BUFFER + min(most, size) for size in sizes.values()) + most
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
