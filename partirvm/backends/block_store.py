@@ -122,7 +122,7 @@ class DiskBlock:
         shutil.rmtree(self.place, ignore_errors=True)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Block:
     """Some stored columns of a panel: their labels (k,), values (k, n), and the number of bytes."""
 
@@ -138,7 +138,7 @@ class _Block:
         return self.labels[places] == requested, places
 
 
-@dataclass
+@dataclass(eq=False)
 class _Panel:
     """The stored blocks of one panel. ``requested`` are the labels requested in the last run that used the panel."""
 
