@@ -143,7 +143,7 @@ THIRD_PARTIES = {
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "model": {"numpy", "zarr"},
     "backends": {"numpy", "threadpoolctl", "scipy"},
-    "backends.segments": {"numpy", "zarr"},
+    "backends.block_store": {"numpy", "zarr"},
     "backends.cluster": {"distributed"},
     "backends.dask": {"numpy", "distributed", "threadpoolctl"},
     "backends.detached": {"distributed"},

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from partirvm.backends.blocks import Fetched, Keeping
+from partirvm.backends.block_store import Fetched, Keeping
 from partirvm.core.termination import Termination
 from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo

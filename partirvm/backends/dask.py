@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.backends.base import Blocks, Progress, Solution
-from partirvm.backends.blocks import Keeping, forget
+from partirvm.backends.block_store import Keeping, forget
 from partirvm.backends.cluster import ATTEMPTS, WORKER_TIMEOUT, Cluster, Watch, worker_left
 from partirvm.backends.local import usable_cores
 from partirvm.backends.process import resident_memory

@@ -11,7 +11,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from partirvm.backends.base import Blocks, Progress, Solution, solution
-from partirvm.backends.blocks import OneDesign, forget
+from partirvm.backends.block_store import forget
+from partirvm.backends.blocks import OneDesign
 from partirvm.backends.process import available_memory, resident_memory
 from partirvm.backends.tile_passes import Several, grouped, tile_statistics, ungrouped
 from partirvm.backends.window import POLL, Window

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from partirvm.backends.allocator import return_freed_memory
 from partirvm.backends.base import Solution, solution
-from partirvm.backends.blocks import Keeping
+from partirvm.backends.block_store import Keeping
 from partirvm.backends.tile_passes import Several, tile_statistics
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.reduction import TreeSum

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends.blocks import Fetched, Keeping, OneDesign, TileBlocks
+from partirvm.backends.block_store import Fetched, Keeping
+from partirvm.backends.blocks import OneDesign, TileBlocks
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source, Tile
 from partirvm.kernels.design import Design

@@ -22,7 +22,7 @@ from partirvm.data.budget import ALONE, Budget, Process
 from partirvm.data.checks import check_row_count
 from partirvm.data.duplicates import DuplicateCounter
 from partirvm.data.encode import Encoder, Roles, assign_roles
-from partirvm.data.external_sort import ExternalSorter, Spool
+from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.layout import DataAttributes, create_arrays, require_small
 from partirvm.data.open_table import open_reader
 from partirvm.data.publish import Publication, publication, storing
@@ -182,7 +182,7 @@ def written(
     batch_bytes = budget.batch_bytes(reader.name, width, tile, held=held, most=most, advice=reader.memory_advice)
     report = progress or (lambda phase, done, total: None)
     with publication(os.fspath(data), overwrite=overwrite) as place:
-        with Spool(place.spill, width) if seed is None else ExternalSorter(place.spill, width) as rows:
+        with ExternalSorter(place.spill, width, high=None if seed is None else 1.0) as rows:
             _read(reader, encoder, rows, seed, batch_bytes, process, report, least if assigned.targets else 1)
             sort_bytes = budget.sort_bytes(width, tile)
             process.reuse()
@@ -208,7 +208,7 @@ def _tile_width(roles: Roles) -> int:
 def _read(
     reader: Reader,
     encoder: Encoder,
-    rows: ExternalSorter | Spool,
+    rows: ExternalSorter,
     seed: int | None,
     batch_bytes: int,
     process: Process,

@@ -11,7 +11,6 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from partirvm.core.exact import LARGEST, first_rounded, rounded
-from partirvm.data.pages import LEAST_BUFFER, columns_bytes
 from partirvm.data.readers import Batch, StreamingReader, numbers, rows_per_batch
 from partirvm.errors import DataError, MissingDataError
 from partirvm.quoting import listed, named, quoted
@@ -20,8 +19,17 @@ from partirvm.storage import open_filesystem, reading
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
 ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS, ".npz")
+LEAST_BUFFER = 64 << 10
+"""Minimum number of bytes of a Parquet file that are read at once for a column."""
+
 MOST_BUFFER = 1 << 20
 """Maximum number of bytes of a Parquet file that are read at once for a column; large enough for remote stores."""
+
+PROBE_ROWS = 4096
+"""Number of rows that are read at once to measure the memory that a Parquet column needs."""
+
+MOST_PROBE = 64 << 20
+"""Maximum number of bytes of a column of a row group that is read to measure its memory."""
 
 WHOLE = r"^\s*[+-]?\d{16,308}\s*$"
 """A pattern of integers in CSV that float64 may round: 16 to 308 digits. Longer integers may be infinite."""
@@ -70,7 +78,6 @@ class ParquetReader:
     targets: tuple[str, ...] = ()
     weights: str | None = None
     untyped = False
-    memory_advice = ", take fewer columns (`--features`), or write the file with smaller pages"
     most_batch = 4 << 20
 
     def __init__(self, url: str, files: list[tuple[Any, str]]) -> None:
@@ -87,15 +94,39 @@ class ParquetReader:
             for number, size in enumerate(groups):
                 if size > self._largest[0]:
                     self._largest = (size, (filesystem, path), number)
+        self.memory_advice = (
+            ", take fewer columns (`--features`), or write the file with smaller row groups (the largest has "
+            f"{max(self._largest[0], 0):,} bytes) and pages"
+        )
 
     def held(self, wanted: Sequence[str]) -> int:
-        """Return the bytes of pages, dictionaries and buffers of the given columns in the largest row group."""
+        """Return the bytes of pages, dictionaries and buffers of the given columns in the largest row group.
+
+        The metadata of a file do not state the size of pages, and some writers make one page of a row group. Therefore
+        the largest column is read once, to measure what Arrow allocates for it: the decompressed page and the
+        dictionary. Every column counts this number, but no more than its bytes; one column at a time needs it twice,
+        for the page as stored. If the largest column exceeds ``MOST_PROBE``, it is not read, and one page is assumed
+        for every column.
+        """
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         _, (filesystem, path), number = self._largest
         with reading_file(path), open_binary(filesystem, path) as file:
-            metadata = pq.read_metadata(file)
-            return columns_bytes(file, metadata.row_group(number), wanted) if metadata.num_row_groups else 0
+            parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=LEAST_BUFFER)
+            if not parquet.num_row_groups:
+                return 0
+            group = parquet.metadata.row_group(number)
+            sizes: dict[str, int] = {}
+            for chunk in map(group.column, range(group.num_columns)):
+                if any(f"{chunk.path_in_schema}.".startswith(f"{name}.") for name in wanted):
+                    sizes[chunk.path_in_schema] = int(chunk.total_uncompressed_size)
+            largest, before, most = max(sizes, key=lambda name: sizes[name]), pa.total_allocated_bytes(), 0
+            if sizes[largest] > MOST_PROBE:
+                return sum(sizes.values()) + sizes[largest]
+            for batch in parquet.iter_batches(PROBE_ROWS, row_groups=[number], columns=[largest], use_threads=False):
+                most = max(most, int(pa.total_allocated_bytes() - before - batch.nbytes))
+        return sum(LEAST_BUFFER + min(most, size) for size in sizes.values()) + most
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         """Yield the record batches of all files in order."""

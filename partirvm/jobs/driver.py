@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from partirvm.backends.base import Blocks, Executor
-from partirvm.backends.blocks import Fetched
+from partirvm.backends.block_store import Fetched
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.core.tiled import on_threads

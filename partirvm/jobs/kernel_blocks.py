@@ -13,7 +13,7 @@ from pathlib import Path
 
 from partirvm.backends import Executor
 from partirvm.backends.base import Blocks
-from partirvm.backends.blocks import Keeping
+from partirvm.backends.block_store import Keeping
 from partirvm.errors import PartirvmWarning
 from partirvm.planning.plan import Plan
 from partirvm.storage.process_identity import started

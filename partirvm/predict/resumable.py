@@ -1,37 +1,34 @@
 """Keep the finished tiles of a prediction beside OUTPUT, so that an interrupted prediction can continue.
 
+    .new.csv.lease/                      the process that predicts (storage.lease)
     .new.csv.partial/tiles-3f0c…/        a Zarr array with one chunk and checksum per tile, whose first row contains the
                                          number of the tile; its attributes are the identity of the prediction
-    .new.csv.partial/lease/              the process that predicts (storage.lease)
-    .new.csv.partial/spill-000002/       rows being sorted by the process with epoch 2
-    .new.csv.partial/output-000002.csv   OUTPUT while this process writes it
+    .new.csv.partial/output-9c…          OUTPUT while it is written, and rows being sorted; on this machine
 
-The folder lies in the same store as OUTPUT. If that store is not a local disk, the files of the last two lines are in a
-temporary folder of this machine. A process killed at any moment leaves all finished tiles. Tiles are not flushed: after
-a power failure, damaged tiles are detected by their checksums and predicted again. The name of the array contains a
-hash of its identity, and the names of all other files contain the epoch of their writer. Therefore a process that was
-frozen and has lost its lease cannot damage the files of its successor.
+The folder lies in the same store as OUTPUT. A process killed at any moment leaves all finished tiles. Tiles are not
+flushed: after a power failure, damaged tiles are detected by their checksums and predicted again. The name of the array
+contains a hash of its identity, and the names of all other files contain the token of their writer's lease. Therefore a
+process that was frozen and has lost its lease cannot damage the files of its successor.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections.abc import Callable, Iterator, Sized
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.errors import ChangedDataError, MissingDataError, StorageError
+from partirvm.data.publish import claimed
+from partirvm.errors import ChangedDataError, MissingDataError
 from partirvm.storage import reading, storing
 from partirvm.storage.destination import Destination
 from partirvm.storage.folder import Folder
-from partirvm.storage.lease import Lease, acquire, epochs
-from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage.lease import Lease
 
 Float = NDArray[np.float64]
 
@@ -54,28 +51,25 @@ def partial_prediction(output: Destination, identity: dict[str, Any], note: Call
     written.
     """
     folder = output.beside(f".{output.name}.partial")
-    lease, partial = _acquire(folder), None
-    try:
-        with storing(folder.location), output.scratch(folder) as scratch:
+    with claimed(output.absolute) as lease, storing(folder.location), output.scratch(folder) as scratch:
+        partial = None
+        try:
             partial = Partial(folder, lease, identity, scratch)
             if partial.n_whole:
                 note(f"continuing an interrupted prediction: {partial.count()} are done")
             elif partial.replaced:
                 note("replacing an interrupted prediction of other data or another model")
             yield partial
-        _remove(folder, lease)
-    except BaseException as error:
-        if epochs(folder)[-1:] != [lease.epoch]:
-            lease.stop()  # the files now belong to another process
-        elif partial is None or not partial.n_whole or isinstance(error, ChangedDataError):
-            _remove(folder, lease)
-        else:
-            with suppress(StorageError):
-                lease.release()
-            error.add_note(
-                f"{partial.count()} are kept beside {output.location}: the same command continues from these tiles"
-            )
-        raise
+        except BaseException as error:
+            if partial is not None and partial.n_whole and not isinstance(error, ChangedDataError):
+                error.add_note(
+                    f"{partial.count()} are kept beside {output.location}: the same command continues from these tiles"
+                )
+            else:
+                lease.check()
+                folder.remove()
+            raise
+        folder.remove()
 
 
 class Partial:
@@ -93,8 +87,7 @@ class Partial:
         self.width = width(identity["columns"])
         text = json.dumps(identity, sort_keys=True)
         name = f"tiles-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
-        self._key = int(name[-16:], 16) % ((1 << 53) // self.n_tiles)  # marks are exact in floating point
-        others = [found for found in folder.list() if found not in ("lease", name)]
+        others = [found for found in folder.list() if found != name]
         for other in others:
             folder.remove(other)
         self.replaced = any(other.startswith("tiles-") for other in others)
@@ -107,7 +100,7 @@ class Partial:
         if self._lease.lost:
             self.check()
         chunk = np.full((self._tile_rows + 1, self.width), np.nan)
-        chunk[0] = self._mark(number)
+        chunk[0] = number
         chunk[1 : 1 + len(records)] = records
         with storing(self._folder.location):
             self._array[self._span(number)] = chunk
@@ -118,14 +111,14 @@ class Partial:
         place = f"{self._folder.location}: the stored prediction of tile {number}"
         with reading(place, "run the same command again", MissingDataError):
             chunk = np.asarray(self._array[self._span(number)])
-        if (chunk[0] != self._mark(number)).any():
+        if (chunk[0] != number).any():
             raise MissingDataError(f"{place} is missing, or that of another tile: run the same command again")
         return chunk[1 : 1 + self._n_rows - number * self._tile_rows]
 
     def place(self, name: str) -> Path:
-        """Return a local path with the epoch of this process in its name, for a file such as ``output.csv``."""
+        """Return a local path with the token of this process's lease in its name, for a file such as ``output.csv``."""
         path = Path(name)
-        return self._scratch / f"{path.stem}-{self._lease.epoch:06d}{path.suffix}"
+        return self._scratch / f"{path.stem}-{self._lease.token}{path.suffix}"
 
     def check(self) -> None:
         """Raise ``LeaseLostError`` if another process took over."""
@@ -166,41 +159,3 @@ class Partial:
 
     def _span(self, number: int) -> slice:
         return slice(number * (self._tile_rows + 1), (number + 1) * (self._tile_rows + 1))
-
-    def _mark(self, number: int) -> float:
-        """Return a number that identifies a tile of this prediction."""
-        return float(self._key * self.n_tiles + number)
-
-
-def _acquire(folder: Folder) -> Lease:
-    """Return the lease of a partial prediction. The holder finally removes the lease with the folder."""
-    try:
-        for _ in range(3):
-            with suppress(MissingDataError):  # the holder removed the lease while it was read
-                return acquire(folder, dict)
-        return acquire(folder, dict)
-    except StorageError:
-        if isinstance(folder, LocalFolder):
-            for name in ("lease", ""):
-                with suppress(OSError):
-                    Path(folder.place(name)).rmdir()  # fails if the folder is not empty
-        raise
-
-
-def _remove(folder: Folder, lease: Lease) -> None:
-    """Remove the folder of a partial prediction.
-
-    On a local disk the lease is removed last, after a rename of the folder, because the next holder may already wait
-    for the lease. A store of objects has no rename: the claims are removed one by one, and the next holder reads them
-    again.
-    """
-    lease.stop()
-    with suppress(OSError):
-        for name in folder.list():
-            if name != "lease":
-                folder.remove(name)
-        gone = folder
-        if isinstance(folder, LocalFolder):
-            gone = folder.sibling(f"{Path(folder.place('')).name}-{uuid.uuid4().hex}")
-            folder.rename(gone)
-        gone.remove()

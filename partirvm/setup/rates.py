@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from partirvm.backends.segments import CHUNK, Damaged, DiskSegments
+from partirvm.backends.block_store import DamagedError, DiskBlock
 from partirvm.blas_threads import one_blas_thread
 from partirvm.data import Source
 from partirvm.planning.cost import Rates
@@ -61,11 +62,10 @@ def _least_seconds(work: Callable[[], Any], times: int = 3) -> float:
 
 def measure_disk() -> Disk | None:
     """Measure the disk with temporary files of kernel values; return None if the files cannot be written."""
-    values = np.random.default_rng(0).random((CHUNK, PANEL_ROWS))
-    with suppress(OSError, Damaged), tempfile.TemporaryDirectory(prefix="partirvm-rate-") as folder:
-        chunks, labels = DiskSegments(folder, 2 * values.nbytes), np.arange(CHUNK)
-        segment = chunks.make(labels, values)
-        read = _least_seconds(lambda: segment.read(labels, np.empty_like(values), labels))
-        write = _least_seconds(lambda: chunks.make(labels, values).release())
+    values = np.random.default_rng(0).random((64, PANEL_ROWS))
+    with suppress(OSError, DamagedError), tempfile.TemporaryDirectory(prefix="partirvm-rate-") as folder:
+        block = DiskBlock.write(Path(folder), values)
+        read = _least_seconds(lambda: block.read().copy())
+        write = _least_seconds(lambda: DiskBlock.write(Path(folder), values).delete())
         return Disk(write / values.size, read / values.size, shutil.disk_usage(folder).free)
     return None

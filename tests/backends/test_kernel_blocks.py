@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +16,8 @@ from hypothesis import strategies as st
 
 from partirvm.backends import LocalExecutor
 from partirvm.backends.base import Blocks
-from partirvm.backends.blocks import Fetched, Keeping, TileBlocks, forget, independent, shelf_of
-from partirvm.backends.segments import CHUNK, Damaged, DiskSegments
+from partirvm.backends.block_store import DamagedError, DiskBlock, Fetched, Keeping, forget, store_of
+from partirvm.backends.blocks import TileBlocks, independent
 from partirvm.backends.tile_passes import MomentsPass
 from partirvm.blas_threads import one_blas_thread
 from partirvm.kernels import Gaussian
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.bits
 
 MANY = replace(design(np.arange(0, N, 90), bias=True), origin=np.array([0.2, 0.1, -0.3]))
 STORES = ["memory", "zarr"]
-SLOT = 8 * CHUNK * PANEL_ROWS
+COLUMNS = 64
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ REQUESTS = st.lists(
 
 @pytest.mark.parametrize("where", STORES)
 @settings(max_examples=40, deadline=None)
-@given(requests=REQUESTS, room=st.sampled_from([0, 300_000, 4 * SLOT, 1 << 30]))
+@given(requests=REQUESTS, room=st.sampled_from([0, 300_000, 1 << 30]))
 def test_any_sequence_of_requests_has_the_bits_of_the_design(where, requests, room):
     """Subsets, supersets, new columns, other orders, several tiles and runs; all of it kept, some of it, nothing."""
     X, run = rows()[0], 0
@@ -109,7 +108,7 @@ def test_any_sequence_of_requests_has_the_bits_of_the_design(where, requests, ro
                 assert found.tobytes("F") == asked.block(X[numbers]).tobytes("F")
                 assert blocks.fetched.evaluated + blocks.fetched.kept == len(columns) * len(numbers)
                 if columns:
-                    assert 0 <= shelf_of(blocks.keeping).used <= room
+                    assert 0 <= store_of(blocks.keeping).used <= room
         finally:
             forget(keeping.token)
 
@@ -137,7 +136,7 @@ def test_panels_of_which_nothing_is_kept_take_no_memory(keep, where):
     for tile in range(50):
         out = np.empty((MANY.n_columns, len(X))).T
         TileBlocks(tile, blocks.keeping).block(MANY, X, out, "", 0)
-    assert shelf_of(blocks.keeping).n_panels == 0
+    assert store_of(blocks.keeping).n_panels == 0
 
 
 def counts(executor, data, blocks, pass_):
@@ -166,17 +165,31 @@ def test_columns_are_evaluated_once_while_they_are_wanted(data, keep, where):
 
 
 @pytest.mark.parametrize("where", STORES)
+def test_later_columns_go_before_earlier_ones(data, keep, where):
+    """Columns 0 … 39 stay, 40 … 79 come and go: they are deleted two runs later, and evaluated when they come again."""
+    executor, blocks = LocalExecutor(1), keep(where)
+    stays, both = (MANY.take(np.arange(n)) for n in (40, 80))
+    evaluated = []
+    for columns in (stays, both, stays, stays, both):
+        pass_ = ResidualPass(columns, np.ones((columns.n_columns, 1)))
+        found, fetched = counts(executor, data, blocks, pass_)
+        assert bits(found) == bits(executor.run([pass_], data)[0])
+        evaluated.append(fetched.evaluated // N)
+    assert evaluated == [40, 40, 0, 0, 40]
+    executor.close()
+
+
+@pytest.mark.parametrize("where", STORES)
 def test_half_the_room_keeps_half_and_changes_nothing(data, keep, where):
     """As many blocks as the budget holds are kept, and these stay; the statistic is that of no store."""
     executor = LocalExecutor(2)
-    pass_ = ResidualPass(MANY.take(np.arange(CHUNK)), np.ones((CHUNK + 1, 1)), select=10)
+    pass_ = ResidualPass(MANY.take(np.arange(COLUMNS)), np.ones((COLUMNS + 1, 1)), select=10)
     whole = bits(executor.run([pass_], data)[0])
-    panels = 2 * 7 + 1
-    blocks = keep(where, panels // 2 * SLOT if where == "zarr" else 8 * CHUNK * N // 2)
+    blocks = keep(where, 8 * COLUMNS * N // 2)
     for _ in range(3):
         found, fetched = counts(executor, data, blocks, pass_)
         assert bits(found) == whole
-    assert 0.35 < fetched.kept / (CHUNK * N) <= 0.65
+    assert 0.35 < fetched.kept / (COLUMNS * N) <= 0.65
     executor.close()
 
 
@@ -186,7 +199,7 @@ def test_a_damaged_block_is_evaluated_again(data, keep, tmp_path, how):
     executor, blocks = LocalExecutor(2), keep("zarr")
     pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)), select=10)
     whole, _ = counts(executor, data, blocks, pass_)
-    chunks = [path for path in tmp_path.glob("blocks-*/c/*/*") if path.is_file()]
+    chunks = [path for path in tmp_path.glob("block-*/c/*/*") if path.is_file()]
     assert len(chunks) == 15
     for path in chunks[::3]:
         content = bytearray(path.read_bytes())
@@ -219,17 +232,14 @@ def test_a_disk_that_cannot_be_written_costs_time_alone(data, keep, tmp_path):
     executor.close()
 
 
-def test_a_full_disk_is_an_error_of_the_segment(tmp_path):
-    """/dev/full stands for the chunk's file: a file that cannot be made becomes ``Damaged``."""
-    disk = DiskSegments(str(tmp_path), 4 * SLOT)
-    values, labels = np.ones((CHUNK, PANEL_ROWS)), np.arange(CHUNK)
-    disk.make(labels, values)
-    (place,) = tmp_path.glob("blocks-*")
-    (place / "c" / "1").symlink_to("/dev/full")
-    with pytest.raises(Damaged):
-        disk.make(labels, values)
-    disk.close()
-    assert not list(Path(tmp_path).iterdir())
+def test_a_folder_that_cannot_be_written_is_an_error_of_the_block(tmp_path):
+    """A file in place of the folder: the write becomes ``DamagedError``, and nothing is left."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DamagedError):
+        DiskBlock.write(tmp_path / "file", np.ones((2, PANEL_ROWS)))
+    block = DiskBlock.write(tmp_path, np.ones((2, PANEL_ROWS)))
+    block.delete()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_what_an_older_fit_left_off_is_not_kept(data, keep):

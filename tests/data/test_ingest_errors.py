@@ -218,7 +218,9 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "message"), [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")]
 )
-@pytest.mark.parametrize("where", ["partirvm.data.external_sort._write", "partirvm.data.ingestion.create_arrays"])
+@pytest.mark.parametrize(
+    "where", ["partirvm.data.external_sort.ExternalSorter.add", "partirvm.data.ingestion.create_arrays"]
+)
 def test_a_store_that_refuses(
     number: int, message: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

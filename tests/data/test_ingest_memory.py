@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from partirvm.data.budget import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Budget, FixedMemory, tile_bytes
 from partirvm.data.open_table import open_reader
-from partirvm.data.pages import LEAST_BUFFER
+from partirvm.data.tables import LEAST_BUFFER
 from partirvm.errors import MemoryLimitError
 from partirvm.setup.ingest import ingest
 
@@ -143,17 +143,6 @@ def test_arrays_in_fortran_order_need_room(tmp_path: Path) -> None:
     assert peak <= 384
 
 
-@pytest.mark.parametrize("dictionary", [False, True])
-def test_what_parquet_columns_hold(dictionary: bool, tmp_path: Path) -> None:
-    """Twice a page of 8,000 bytes each; 1,000 different values go into a dictionary of as many, and 10 bits each."""
-    column = np.random.default_rng(0).permutation(1000).astype(float)
-    table = pa.table({"a": column, "b": column, "c": column})
-    pq.write_table(table, tmp_path / "t.parquet", use_dictionary=dictionary, compression="none")
-    held = open_reader(tmp_path / "t.parquet").held(["a", "c"])
-    least = 2 * (LEAST_BUFFER + 2 * (8000 + (1250 if dictionary else 0)))
-    assert least <= held <= least + 2 * 2 * 64, "some bytes more for levels and widths"
-
-
 def test_one_page_for_a_whole_row_group(tmp_path: Path) -> None:
     """A column of 2²⁰ numbers in pages of 64 KiB, or in one of 8 MiB: the page decides."""
     table = pa.table({"a": np.random.default_rng(0).standard_normal(1 << 20)})
@@ -162,8 +151,19 @@ def test_one_page_for_a_whole_row_group(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.parquet"
         pq.write_table(table, path, use_dictionary=False, **options, **_without_most_rows(name))
         held[name] = open_reader(path).held(["a"])
-    assert held["small"] <= LEAST_BUFFER + 2 * (2 << 16)
+    assert held["small"] <= MiB
     assert held["large"] >= LEAST_BUFFER + 2 * 8 * MiB
+
+
+def test_a_huge_row_group_is_refused_unread(tmp_path: Path) -> None:
+    """A column of 72 MiB in a row group may be one page: the error states the bytes of the row group and the advice."""
+    table = pa.table({"a": np.zeros(9 << 20), "y": np.arange(9 << 20) % 7})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=9 << 20, use_dictionary=False, compression="snappy")
+    group = pq.read_metadata(tmp_path / "t.parquet").row_group(0)
+    with pytest.raises(MemoryLimitError, match="smaller row groups") as caught:
+        ingest(str(tmp_path / "t.parquet"), tmp_path / "d.zarr", target="y", memory_limit=256 * MiB)
+    assert f"the largest has {group.total_byte_size:,} bytes" in str(caught.value)
+    assert not (tmp_path / "d.zarr").exists()
 
 
 def _without_most_rows(name: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import pytest
 from by_default import some
 
 from partirvm import ingest, jobs, load_model
-from partirvm.backends.segments import CHUNK, Damaged, DiskSegments
+from partirvm.backends.block_store import DamagedError, DiskBlock
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, MissingDataError, PartirvmError
@@ -233,12 +233,12 @@ def test_attributes_are_bounded(what, tmp_path):
 
 def test_kernel_blocks_in_the_wrong_place(tmp_path):
     """Two chunks of the columns on disk change places: they are evaluated again."""
-    disk = DiskSegments(str(tmp_path), 1 << 28)
-    values = np.random.default_rng(0).normal(size=(2 * CHUNK, 100))
-    segment = disk.make(np.arange(2 * CHUNK), values)
-    swap(*sorted(path for path in tmp_path.rglob("c/*") if path.is_dir())[:2])
-    with pytest.raises(Damaged):
-        segment.read(np.arange(5), np.empty((5, 100)), np.arange(5))
+    rng = np.random.default_rng(0)
+    one, other = (DiskBlock.write(tmp_path, rng.normal(size=(5, 100))) for _ in range(2))
+    swap(one.place / "c", other.place / "c")
+    for block in (one, other):
+        with pytest.raises(DamagedError):
+            block.read()
 
 
 def test_stored_predictions_in_the_wrong_place(tmp_path):

@@ -115,7 +115,6 @@ import itertools, os, signal, sys, time
 import zarr, pyarrow.csv, pyarrow.parquet
 from partirvm.predict import resumable, prediction
 from partirvm.storage import destination
-from partirvm.storage.lease import Lease
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 def die(*arguments, **options):
@@ -135,8 +134,6 @@ def predict(folder, out, where):
         destination.flush = die
     elif where == "named":
         destination.sync = die
-    elif where == "removing":
-        Lease.stop = die
     else:
         kind, number = where.split(":")
         numbers, really = itertools.count(1), prediction.PredictTile.__call__
@@ -227,8 +224,8 @@ def test_kill_9_again_and_again(folder, begin, tmp_path, ending):
 @pytest.mark.parametrize(
     ("ending", "where"),
     some(
-        itertools.product(ENDINGS, ["ordering", "written", "named", "removing"]),
-        {(".csv", "ordering"), (".parquet", "written"), (".zarr", "named"), (".csv", "removing")},
+        itertools.product(ENDINGS, ["ordering", "written", "named"]),
+        {(".csv", "ordering"), (".parquet", "written"), (".zarr", "named")},
     ),
 )
 def test_kill_9_after_the_last_tile(folder, begin, tmp_path, ending, where):
@@ -236,7 +233,7 @@ def test_kill_9_after_the_last_tile(folder, begin, tmp_path, ending, where):
     out = tmp_path / f"out{ending}"
     pid = begin(out, where)
     wait_for(lambda: gone(pid))
-    named = where in ("named", "removing")
+    named = where == "named"
     assert out.exists() == named
     if named:
         assert content(out) == content(folder / f"whole{ending}")
@@ -349,7 +346,7 @@ def test_two_at_once(folder, begin, tmp_path, monkeypatch):
 def test_one_that_was_taken_for_dead_ends(folder, tmp_path):
     """LeaseLostError, no output, and what its successor has stays."""
     out = tmp_path / "out.csv"
-    lease = out.with_name(".out.csv.partial") / "lease"
+    lease = out.with_name(".out.csv.lease") / "lease"
 
     def progress(done, total):
         if done == total:
@@ -359,7 +356,7 @@ def test_one_that_was_taken_for_dead_ends(folder, tmp_path):
     with pytest.raises(LeaseLostError, match="taken over"):
         prediction.predict(str(folder / "job"), str(folder / "d.zarr"), str(out), progress=progress)
     assert not out.exists()
-    assert len(list(lease.parent.glob(CHUNKS))) == TILES
+    assert len(list(out.with_name(".out.csv.partial").glob(CHUNKS))) == TILES
     assert not (lease / "000001.over.json").exists()
 
 
@@ -393,7 +390,7 @@ def test_a_full_disk_loses_no_tile(folder, tmp_path, monkeypatch):
     monkeypatch.undo()
     assert f"{TILES} of {TILES} tiles are kept" in caught.value.__notes__[0]
     left = [path.name for path in out.with_name(".out.csv.partial").iterdir()]
-    assert {name.partition("-")[0] for name in left} == {"lease", "tiles"}
+    assert [name.partition("-")[0] for name in left] == ["tiles"]
     assert predict(folder, out)[1] == 0
     assert content(out) == content(folder / "whole.csv")
 
