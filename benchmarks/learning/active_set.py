@@ -25,9 +25,10 @@ Measured on two random splits (algorithm 1 on one), or on the public split; erro
     ========  =====  ===========  ===================  ==========================  ===========  ===========
 
 With the bound, the literal algorithm ends after its first set: the weights of all other rows are held at almost zero by
-α = ν, and none exceeds δ = 0.5 standard deviations of the target. Its evidence is 45 to 325 nats below that of all
-rows on boston, concrete and airfoil. With α = 1 outside it goes on for up to 4 rounds, and on concrete and airfoil it
-stops before it reaches the error of the other fits. On abalone one test row, far from all others, makes the difference between 0.70 and 0.83.
+α = ν, and none exceeds δ = 0.5 standard deviations of the target. Its evidence is 45 to 325 nats below that of all rows
+on boston, concrete and airfoil. With α = 1 outside it goes on for up to 4 rounds, and on concrete and airfoil it stops
+before it reaches the error of the other fits. On abalone one test row, far from all others, makes the difference
+between 0.70 and 0.83.
 """
 
 from __future__ import annotations
