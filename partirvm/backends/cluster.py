@@ -73,9 +73,9 @@ class Cluster:
         """Return True if this process is a worker that is being stopped."""
         return self._stopped is not None and self._stopped.is_set()
 
-    def watch(self) -> Watch:
-        """Return a new ``Watch`` of the cluster."""
-        return Watch(self)
+    def watch(self) -> ClusterWatch:
+        """Return a new ``ClusterWatch`` of the cluster."""
+        return ClusterWatch(self)
 
     def workers(self) -> dict[str, Any]:
         """Wait for at least one worker, and return the scheduler's record of each worker.
@@ -212,7 +212,7 @@ class Cluster:
             )
 
 
-class Watch:
+class ClusterWatch:
     """Regular polls of a cluster, with an error after too long a time without workers or without scheduler."""
 
     def __init__(self, cluster: Cluster) -> None:

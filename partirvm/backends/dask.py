@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from partirvm.backends.base import Blocks, Progress, Solution
 from partirvm.backends.block_store import Keeping, forget
-from partirvm.backends.cluster import ATTEMPTS, WORKER_TIMEOUT, Cluster, Watch, worker_left
+from partirvm.backends.cluster import ATTEMPTS, WORKER_TIMEOUT, Cluster, ClusterWatch, worker_left
 from partirvm.backends.local import usable_cores
 from partirvm.backends.process import resident_memory
 from partirvm.backends.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
-from partirvm.backends.tile_passes import Group, grouped, ungrouped
+from partirvm.backends.tile_passes import PassGroup, grouped, ungrouped
 from partirvm.backends.tls import refusal
 from partirvm.backends.window import POLL, Window
 from partirvm.blas_threads import kernels
@@ -127,7 +127,7 @@ class DaskExecutor:
             self._client.run(forget, token)
 
     def _run(
-        self, groups: Sequence[Group], source: Source, progress: Progress | None, keeping: Keeping | None
+        self, groups: Sequence[PassGroup], source: Source, progress: Progress | None, keeping: Keeping | None
     ) -> list[Any]:
         self._cluster.workers()
         n_tiles = sum(len(group.tiles) for group in groups)
@@ -303,7 +303,7 @@ class DaskExecutor:
         with self._cluster.reaching():
             return self._client.submit(function, *arguments, key=_key(name), pure=False)
 
-    def _finished(self, waiting: Collection[Any], watch: Watch) -> set[Any]:
+    def _finished(self, waiting: Collection[Any], watch: ClusterWatch) -> set[Any]:
         """Wait at most ``POLL`` seconds, and return the tasks that have ended. Never blocks on a broken cluster.
 
         Raises ``CancelledError`` if data that a task needs were lost with a worker, and the error of a failed task.

@@ -14,7 +14,7 @@ from partirvm.backends.base import Blocks, Progress, Solution, solution
 from partirvm.backends.block_store import forget
 from partirvm.backends.blocks import OneDesign
 from partirvm.backends.process import available_memory, resident_memory
-from partirvm.backends.tile_passes import Several, grouped, tile_statistics, ungrouped
+from partirvm.backends.tile_passes import SeveralStatistics, grouped, tile_statistics, ungrouped
 from partirvm.backends.window import POLL, Window
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.reduction import TreeSum
@@ -69,10 +69,10 @@ class LocalExecutor:
         """
         keeping = None if blocks is None else blocks.keeping
         groups = grouped(passes, source)
-        totals: list[TreeSum[Several]] = [TreeSum(len(group.tiles)) for group in groups]
+        totals: list[TreeSum[SeveralStatistics]] = [TreeSum(len(group.tiles)) for group in groups]
         leaves = [(k, position) for k, group in enumerate(groups) for position in range(len(group.tiles))]
 
-        def statistics(leaf: tuple[int, int]) -> Several:
+        def statistics(leaf: tuple[int, int]) -> SeveralStatistics:
             group = groups[leaf[0]]
             return tile_statistics(group.passes, source, group.tiles[leaf[1]], keeping)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from partirvm.backends.allocator import return_freed_memory
 from partirvm.backends.base import Solution, solution
 from partirvm.backends.block_store import Keeping
-from partirvm.backends.tile_passes import Several, tile_statistics
+from partirvm.backends.tile_passes import SeveralStatistics, tile_statistics
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.reduction import TreeSum
 from partirvm.data.source import Source
@@ -30,17 +30,17 @@ def run_tiles(
     parts: Sequence[Source],
     tiles: Sequence[tuple[int, int]],
     keeping: Keeping | None = None,
-) -> Several:
+) -> SeveralStatistics:
     """Return the node of an aligned run of tiles. Each tile is given by its number and the index of its part."""
     return_freed_memory()
-    total: TreeSum[Several] = TreeSum(len(tiles))
+    total: TreeSum[SeveralStatistics] = TreeSum(len(tiles))
     with one_blas_thread():
         for position, (number, part) in enumerate(tiles):
             total.add(position, tile_statistics(passes, parts[part], number, keeping))
     return total.result()
 
 
-def add_nodes(left: Several, right: Several) -> Several:
+def add_nodes(left: SeveralStatistics, right: SeveralStatistics) -> SeveralStatistics:
     """Return the sum of two sibling nodes."""
     return left + right
 

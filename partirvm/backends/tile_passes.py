@@ -44,18 +44,18 @@ class MomentsPass(Pass):
 
 
 @dataclass(frozen=True)
-class Several:
+class SeveralStatistics:
     """Statistics of several passes over the same tiles, and the counts of kernel blocks. Addition is elementwise."""
 
     parts: tuple[Any, ...]
     fetched: Fetched = field(default_factory=Fetched)
 
-    def __add__(self, other: Several) -> Several:
-        return Several(tuple(map(add, self.parts, other.parts)), self.fetched + other.fetched)
+    def __add__(self, other: SeveralStatistics) -> SeveralStatistics:
+        return SeveralStatistics(tuple(map(add, self.parts, other.parts)), self.fetched + other.fetched)
 
 
 @dataclass(frozen=True)
-class Group:
+class PassGroup:
     """Passes that read the same tiles, with their ``positions`` in the given list. Each tile is then read once."""
 
     positions: tuple[int, ...]
@@ -63,15 +63,15 @@ class Group:
     tiles: tuple[int, ...]
 
 
-def grouped(passes: Sequence[Pass], source: Source) -> list[Group]:
+def grouped(passes: Sequence[Pass], source: Source) -> list[PassGroup]:
     """Group passes by the tiles that they read, in order of the first pass of each group."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for position, pass_ in enumerate(passes):
         groups.setdefault(tuple(tiles_of(pass_, source)), []).append(position)
-    return [Group(tuple(mine), tuple(passes[k] for k in mine), tiles) for tiles, mine in groups.items()]
+    return [PassGroup(tuple(mine), tuple(passes[k] for k in mine), tiles) for tiles, mine in groups.items()]
 
 
-def ungrouped(groups: Sequence[Group], totals: Sequence[Several]) -> list[Any]:
+def ungrouped(groups: Sequence[PassGroup], totals: Sequence[SeveralStatistics]) -> list[Any]:
     """Return the statistic of each pass in the original order."""
     found = {
         position: part
@@ -121,11 +121,11 @@ class _Tile(Tile):
 
 def tile_statistics(
     passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | OneDesign | None = None
-) -> Several:
+) -> SeveralStatistics:
     """Return the contributions of one tile to each pass. ``keeping`` has the settings for stored kernel blocks."""
     read, blocks = source.tile(number), TileBlocks(number, keeping)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, blocks)
-    return Several(tuple(pass_.statistic(tile) for pass_ in passes), blocks.fetched)
+    return SeveralStatistics(tuple(pass_.statistic(tile) for pass_ in passes), blocks.fetched)
 
 
 def tiles_of(pass_: Pass, source: Source) -> list[int]:

@@ -121,7 +121,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     help="Take columns, categories and classes from these DATA; test rows and rows for prediction need those "
     "of the training.",
 )
-@click.option("--shuffle", default=0, type=options.Whole(0), metavar="SEED", help="Seed of the shuffle.")
+@click.option("--shuffle", default=0, type=options.WholeType(0), metavar="SEED", help="Seed of the shuffle.")
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
 @click.option("--append", is_flag=True, help="Append the rows to existing DATA.")
 @click.option("--again", is_flag=True, help="Append the rows even if DATA have the same rows already.")

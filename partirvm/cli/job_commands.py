@@ -233,7 +233,9 @@ def resume(
 
 @click.command()
 @click.argument("job")
-@click.option("--max-rounds", type=options.Whole(1), metavar="R", help="Maximum number of rounds with the new rows.")
+@click.option(
+    "--max-rounds", type=options.WholeType(1), metavar="R", help="Maximum number of rounds with the new rows."
+)
 @options.allow_code
 @options.allow_data
 @options.moved

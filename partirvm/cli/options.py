@@ -49,7 +49,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(f"{error}.", param, ctx)
 
 
-class Whole(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+class WholeType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A whole number from ``least`` up; also ``auto`` where that is allowed."""
 
     name = "N"
@@ -86,7 +86,7 @@ class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return names
 
 
-class Basis(Names):
+class BasisType(Names):
     """Bases with commas between them; one alone is itself."""
 
     name = "B"
@@ -141,7 +141,7 @@ class Pairs(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return found
 
 
-class Real(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+class RealType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A number, or one of certain words; its bounds are checked with the request."""
 
     name = "NUMBER"
@@ -159,7 +159,7 @@ class Real(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(f"{value!r} is not a number{''.join(f' or {word}' for word in self.words)}.", param, ctx)
 
 
-class RealOrName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+class RealOrNameType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A number, or a name; both are checked with the request."""
 
     name = "NUMBER"
@@ -176,7 +176,7 @@ ORDER = ("everyday", "kernel", "strategy", "noise and priors", "resources", "clu
 """Groups of options as the help shows them."""
 
 NAMED: dict[str, Any] = {
-    "basis": Basis(),
+    "basis": BasisType(),
     "fixed_alpha": Pairs("NAME=ALPHA", "bias=1e-6"),
     "class_weight": Pairs("LABEL=WEIGHT", "spam=5,ham=1", "balanced"),
 }
@@ -187,12 +187,12 @@ def _type(option: Option) -> Any:
     """How the text of a flag is read; words are checked with the request."""
     match option.check:
         case constraints.Whole(least=least, words=words):
-            return Whole(least, auto="auto" in words)
+            return WholeType(least, auto="auto" in words)
         case constraints.Real(words=words):
-            return Real(*words)
+            return RealType(*words)
         case constraints.RealOrName():
-            return RealOrName()
-        case constraints.Factors() | constraints.GammaDensity():
+            return RealOrNameType()
+        case constraints.Factors() | constraints.ShapeAndRate():
             return Numbers()
         case constraints.Seconds():
             return Duration()
@@ -335,9 +335,9 @@ def limits(command: Command) -> Command:
         click.option(
             "--time-limit", type=Duration(), help="Time from now after which the job ends and keeps its model."
         ),
-        click.option("--max-vectors", type=Whole(1), metavar="M", help="Maximum number of relevance vectors."),
+        click.option("--max-vectors", type=WholeType(1), metavar="M", help="Maximum number of relevance vectors."),
         click.option(
-            "--max-rounds", type=Whole(1), metavar="R", help="Maximum number of rounds, including those before."
+            "--max-rounds", type=WholeType(1), metavar="R", help="Maximum number of rounds, including those before."
         ),
         click.option(
             "--effort",

@@ -50,7 +50,7 @@ NEARER = 0.25
 """Factor by which the share of a change is reduced after the change was undone."""
 
 
-class Together:
+class SharedQuadratics:
     """The quadratics of T outputs that share the α of each of K columns; mutable.
 
     ``alpha`` (K,) is the shared α. ``weights`` and ``gradient`` (K, T) and ``curvature`` (T, K, K) are from a pass.
@@ -151,7 +151,9 @@ def act(
     draws = None if order is None else np.random.default_rng((order, state.passes))
     alpha, block, far = state.alpha.copy(), state.block, max(FAR, state.n / FAR_ROWS)
     for k in _groups(state) if len(alpha) else ():
-        group = Together(state.labels, alpha[:, k.start], state.weights[:, k], block.gradient[:, k], block.curvature[k])
+        group = SharedQuadratics(
+            state.labels, alpha[:, k.start], state.weights[:, k], block.gradient[:, k], block.curvature[k]
+        )
         for _ in range(FEWEST + EACH * len(group.begun)):
             poll()
             action = group.best() if draws is None else group.drawn(least, draws)

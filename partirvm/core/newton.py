@@ -1,9 +1,10 @@
 """The Newton steps of a classification fit: pure functions from the statistic of a pass to the next trial point.
 
-``begin`` returns the first ``Search``: the current state of the fit, and a ``trial`` state at whose weights the next
-pass computes its statistic. ``settle`` returns a ``Search`` with fixed α. ``receive(search, block, rule)`` processes
-the statistic of the trial, and returns the next ``Search`` and, at the end of the fit, the reason. New values of α come
-from MacKay's updates, or in a ``fast`` search from actions on one column at a time (``core.fast_laplace``).
+``begin`` returns the first ``NewtonSearch``: the current state of the fit, and a ``trial`` state at whose weights the
+next pass computes its statistic. ``settle`` returns a ``NewtonSearch`` with fixed α. ``receive(search, block, rule)``
+processes the statistic of the trial, and returns the next ``NewtonSearch`` and, at the end of the fit, the reason. New
+values of α come from MacKay's updates, or in a ``fast`` search from actions on one column at a time
+(``core.fast_laplace``).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ SETTLED = 1e-3
 
 
 @dataclass(frozen=True)
-class Search:
+class NewtonSearch:
     """A fit in progress: its ``current`` state, and the ``trial`` state that the next pass measures.
 
     ``trial`` has new α, columns and weights, but still the quadratic of ``current``. ``step`` is the fraction of a
@@ -99,14 +100,14 @@ def _never_stop() -> None:
     """Do nothing: the default for ``poll``, with which the fit is never stopped."""
 
 
-def begin(state: LaplaceState, rule: StopRule, poll: Poll = _never_stop, *, fast: bool = False) -> Search:
+def begin(state: LaplaceState, rule: StopRule, poll: Poll = _never_stop, *, fast: bool = False) -> NewtonSearch:
     """Return the first search from a state. ``poll`` is called between dense iterations and may raise an exception."""
     if fast:
         return _act(state, Aim.at(state), rule, state.passes, poll)
     return _propose(state, rule, state.passes, poll)
 
 
-def settle(state: LaplaceState, last: Search | None = None) -> Search:
+def settle(state: LaplaceState, last: NewtonSearch | None = None) -> NewtonSearch:
     """Return the first search for the mode at the α of a state; α stays fixed.
 
     ``last`` is an earlier search with the same columns at another α, whose pairs for the secant equation stay valid.
@@ -117,8 +118,8 @@ def settle(state: LaplaceState, last: Search | None = None) -> Search:
 
 
 def receive(
-    search: Search, block: LogisticBlock, rule: StopRule, poll: Poll = _never_stop
-) -> tuple[Search, Termination | None]:
+    search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = _never_stop
+) -> tuple[NewtonSearch, Termination | None]:
     """Process the statistic of the trial. Returns the next search, and the reason if the fit has ended.
 
     At the end ``current`` is the final state, in a fast search with only the active columns. ``poll`` is called
@@ -130,7 +131,9 @@ def receive(
     return search, reason
 
 
-def _received(search: Search, block: LogisticBlock, rule: StopRule, poll: Poll) -> tuple[Search, Termination | None]:
+def _received(
+    search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll
+) -> tuple[NewtonSearch, Termination | None]:
     before, trial = search.current, search.trial
     now = settled(replace(trial, passes=before.passes + 1), trial.alpha, trial.weights, block)
     if now.penalised() < search.baseline - _rounding(now):
@@ -164,7 +167,7 @@ def _received(search: Search, block: LogisticBlock, rule: StopRule, poll: Poll) 
     return _propose(now, rule, now.passes if search.step else search.since, poll, pairs, search), None
 
 
-def _converged(search: Search, now: LaplaceState, pairs: Pairs) -> tuple[Search, Termination | None]:
+def _converged(search: NewtonSearch, now: LaplaceState, pairs: Pairs) -> tuple[NewtonSearch, Termination | None]:
     """End the fit, or first take a step without the columns that do not raise the evidence, if there are any."""
     thinner = thin(now) if now.prior.lingers else now
     if thinner is now:
@@ -173,8 +176,8 @@ def _converged(search: Search, now: LaplaceState, pairs: Pairs) -> tuple[Search,
 
 
 def _propose(
-    state: LaplaceState, rule: StopRule, since: int, poll: Poll, pairs: Pairs = (), last: Search | None = None
-) -> Search:
+    state: LaplaceState, rule: StopRule, since: int, poll: Poll, pairs: Pairs = (), last: NewtonSearch | None = None
+) -> NewtonSearch:
     """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
     An α that diverges does so slowly; its updates need no pass while the mode hardly moves. If the change of a log α
@@ -204,7 +207,7 @@ def _propose(
     return replace(_tried(state, moved, since, pairs), drift=drift, share=share)
 
 
-def _act(state: LaplaceState, last: Aim, rule: StopRule, since: int, poll: Poll, pairs: Pairs = ()) -> Search:
+def _act(state: LaplaceState, last: Aim, rule: StopRule, since: int, poll: Poll, pairs: Pairs = ()) -> NewtonSearch:
     """Apply actions on the current quadratic, and return the search with the corresponding Newton step.
 
     If no action raises the evidence, or if the weights are far from the mode, the step keeps α.
@@ -221,16 +224,16 @@ def _near(aim: Aim | None, state: LaplaceState) -> float:
     return NEAR if aim is None else max(NEAR, NEAR_ROWS * state.n)
 
 
-def _tried(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> Search:
+def _tried(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> NewtonSearch:
     """Return the search with the Newton step at the α and columns of ``moved``."""
     pairs = among(pairs, state.labels, moved.labels)
     trial = _moved(moved, 1.0, pairs)
     # the effect of pruning is known only from the quadratic, which is inaccurate far from its centre
     baseline = max(moved.penalised(), state.penalised() - SLACK * float(state.determinedness.sum()))
-    return Search(state, trial, baseline, since=since, origin=moved.weights, pairs=pairs)
+    return NewtonSearch(state, trial, baseline, since=since, origin=moved.weights, pairs=pairs)
 
 
-def _changes(state: LaplaceState, moved: LaplaceState, last: Search | None) -> tuple[Float, Float]:
+def _changes(state: LaplaceState, moved: LaplaceState, last: NewtonSearch | None) -> tuple[Float, Float]:
     """Return the change of log α of the remaining columns, (M, C), and the share to apply, smaller after a reversal."""
     kept = np.isin(state.labels, moved.labels)
     there = np.isfinite(moved.alpha)
@@ -243,12 +246,12 @@ def _changes(state: LaplaceState, moved: LaplaceState, last: Search | None) -> t
 
 def _plain(
     state: LaplaceState, step: float, since: int, pairs: Pairs = (), *, settling: bool, aim: Aim | None = None
-) -> Search:
+) -> NewtonSearch:
     trial = _moved(state, step, pairs)
-    return Search(state, trial, state.penalised(), step, since, settling, state.weights, pairs, aim=aim)
+    return NewtonSearch(state, trial, state.penalised(), step, since, settling, state.weights, pairs, aim=aim)
 
 
-def _back(search: Search, rule: StopRule, fall: float) -> tuple[Search, Termination | None]:
+def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSearch, Termination | None]:
     """Return a search with a shorter step from ``current``, after the penalised likelihood fell by ``fall`` nats.
 
     The step keeps α. Its length is the maximum of the parabola through slope and fall, within bounds (Dennis & Schnabel

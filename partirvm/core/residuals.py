@@ -28,7 +28,7 @@ NORMAL = tuple(map(quantile, LEVELS))
 
 
 @dataclass(frozen=True)
-class LargestErrors:
+class LargestResiduals:
     """The ``limit`` rows of largest absolute error: in decreasing order of error, ties by increasing row number.
 
     ``errors`` (k,), ``rows`` (k,) int64 and their inputs ``points`` (k, d), k ≤ limit.
@@ -40,25 +40,25 @@ class LargestErrors:
     points: Float
 
     @classmethod
-    def of(cls, limit: int, errors: Float, rows: Int, points: Float) -> LargestErrors:
+    def of(cls, limit: int, errors: Float, rows: Int, points: Float) -> LargestResiduals:
         """The largest of these errors (n,), with their rows (n,) and points (n, d)."""
         if len(errors) > limit:
             order = np.lexsort((rows, -errors))[:limit]
             errors, rows, points = errors[order], rows[order], points[order]
         return cls(limit, errors, rows, points)
 
-    def __add__(self, other: LargestErrors) -> LargestErrors:
-        return LargestErrors.of(
+    def __add__(self, other: LargestResiduals) -> LargestResiduals:
+        return LargestResiduals.of(
             self.limit,
             np.concatenate([self.errors, other.errors]),
             np.concatenate([self.rows, other.rows]),
             np.concatenate([self.points, other.points]),
         )
 
-    def ranked(self) -> LargestErrors:
+    def ranked(self) -> LargestResiduals:
         """The same rows, sorted by decreasing error."""
         order = np.lexsort((self.rows, -self.errors))
-        return LargestErrors(self.limit, self.errors[order], self.rows[order], self.points[order])
+        return LargestResiduals(self.limit, self.errors[order], self.rows[order], self.points[order])
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class ResidualStatistics:
     n: int
     sum_squares: Float
     projection: Float
-    largest: LargestErrors
+    largest: LargestResiduals
 
     def __add__(self, other: ResidualStatistics) -> ResidualStatistics:
         return ResidualStatistics(

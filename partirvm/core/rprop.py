@@ -58,7 +58,7 @@ RAISED = 1 / 10
 
 
 @dataclass(frozen=True)
-class Search:
+class RpropSearch:
     """State of a search; ``logs`` (p,) is the next point to evaluate.
 
     ``start`` (p,) is the reference of the bounds, −∞ for a fixed parameter. ``step`` (p,) are the last step sizes, and
@@ -80,21 +80,21 @@ class Search:
         return bool(self.values) and self.values[-1] == self.peak
 
 
-def begin(start: Float, logs: Float | None = None, step: float | Float = FIRST_STEP) -> Search:
+def begin(start: Float, logs: Float | None = None, step: float | Float = FIRST_STEP) -> RpropSearch:
     """Start a search at ``logs``, by default the centre of the bounds."""
     point = start if logs is None else logs
-    return Search(start, point, np.full(len(start), step), np.zeros(len(start)), point)
+    return RpropSearch(start, point, np.full(len(start), step), np.zeros(len(start)), point)
 
 
-def again(search: Search, logs: Float, step: float) -> Search:
+def again(search: RpropSearch, logs: Float, step: float) -> RpropSearch:
     """Restart the search at another point. The best point so far is kept."""
     fresh = begin(search.start, logs, step)
     return replace(fresh, best=search.best, peak=search.peak)
 
 
 def advance(
-    search: Search, value: float, slope: Float, rows: int, window: int = WINDOW, most: int = MOST_ROUNDS
-) -> tuple[Search, Termination | None]:
+    search: RpropSearch, value: float, slope: Float, rows: int, window: int = WINDOW, most: int = MOST_ROUNDS
+) -> tuple[RpropSearch, Termination | None]:
     """Process the value and the derivatives (p,), in nats, at ``search.logs``, and return the next search.
 
     The search ends, with a reason, when the best value has risen too little in ``window`` rounds, or after ``most``
@@ -136,7 +136,7 @@ def off(logs: Float, features: Sequence[Int]) -> Int:
     return np.concatenate([np.zeros(0, np.int64), *found])
 
 
-def revived(search: Search, features: Sequence[Int]) -> Float:
+def revived(search: RpropSearch, features: Sequence[Int]) -> Float:
     """Return the best point with every per-feature gamma raised to at least ``REVIVED`` × its start."""
     logs = search.best.copy()
     for group in features:
@@ -152,7 +152,7 @@ def awakened(logs: Float, features: Sequence[Int]) -> Float:
     return found
 
 
-def raised(search: Search, features: Sequence[Int]) -> Float:
+def raised(search: RpropSearch, features: Sequence[Int]) -> Float:
     """Return the best point with each gamma that is off raised to ``RAISED`` × its start."""
     logs, positions = search.best.copy(), off(search.best, features)
     logs[positions] = np.maximum(logs[positions], search.start[positions] + np.log(RAISED))

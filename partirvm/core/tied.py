@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.posterior import AnyPosterior, any_posterior, posterior
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.tied_sums import Group, Reduced, Sums, sums_of
+from partirvm.core.tied_sums import ColumnGroup, Reduced, Sums, sums_of
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 
 Float = NDArray[np.float64]
@@ -64,7 +64,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseBounds:
     """Constraints of β: the ``target_variance``, which defines the noise floor, or a ``fixed`` value of β.
 
     For several targets both are arrays (T,).
@@ -85,7 +85,7 @@ class Noise:
         return beta if isinstance(self.target_variance, np.ndarray) else float(beta[0])
 
 
-def updates(statistics: GramStatistics, tied: Tied, count: int, noise: Noise) -> tuple[Tied, AnyPosterior]:
+def updates(statistics: GramStatistics, tied: Tied, count: int, noise: NoiseBounds) -> tuple[Tied, AnyPosterior]:
     """Apply ``count`` updates of α and β on these statistics, and return α, β and the posterior.
 
     One reduction of the Gram matrix serves all updates (``core.tied_sums``). Raises ``NumericalError`` as ``posterior``
@@ -95,8 +95,8 @@ def updates(statistics: GramStatistics, tied: Tied, count: int, noise: Noise) ->
     for _ in range(count):
         sums = [_sums(statistics, reduced, tied, k) for k in range(statistics.n_targets)]
         beta = noise.precision(statistics.n, sums)
-        kernels = reduce(Group.plus, (each.kernels for each in sums))
-        tied = retied(tied, kernels, reduce(Group.plus, (each.leading for each in sums)), beta)
+        kernels = reduce(ColumnGroup.plus, (each.kernels for each in sums))
+        tied = retied(tied, kernels, reduce(ColumnGroup.plus, (each.leading for each in sums)), beta)
     return tied, any_posterior(statistics, tied.alphas(statistics.labels), tied.beta)
 
 
@@ -111,11 +111,11 @@ def _sums(statistics: GramStatistics, reduced: Reduced | None, tied: Tied, k: in
     return found
 
 
-def retied(tied: Tied, kernels: Group, leading: Group, beta: float | Float) -> Tied:
+def retied(tied: Tied, kernels: ColumnGroup, leading: ColumnGroup, beta: float | Float) -> Tied:
     """Update α ← Σγ_i/Σμ_i² over the kernel columns, and over the leading columns."""
     most = float(np.max(beta))
 
-    def ratio(group: Group, before: float) -> float:
+    def ratio(group: ColumnGroup, before: float) -> float:
         largest = most * group.largest
         if not (group.columns and largest > 0):
             return before

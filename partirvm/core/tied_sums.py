@@ -27,7 +27,7 @@ REFLECTORS = 64
 
 
 @dataclass(frozen=True)
-class Group:
+class ColumnGroup:
     """Sums over some columns: their number, Σγ_i, Σμ_i², and the largest element of the Gram matrix's diagonal."""
 
     columns: int
@@ -35,13 +35,13 @@ class Group:
     square: float
     largest: float
 
-    def shared_by(self, targets: int) -> Group:
+    def shared_by(self, targets: int) -> ColumnGroup:
         """Return the sums with Σγ_i counted for each of the targets that share Σ."""
         return replace(self, determined=targets * self.determined)
 
-    def plus(self, other: Group) -> Group:
+    def plus(self, other: ColumnGroup) -> ColumnGroup:
         """Return the sums over the same columns for these targets and others."""
-        return Group(self.columns, self.determined + other.determined, self.square + other.square, self.largest)
+        return ColumnGroup(self.columns, self.determined + other.determined, self.square + other.square, self.largest)
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Sums:
     Targets share Σ; μ² and ‖t − Φμ‖² are summed over them.
     """
 
-    kernels: Group
-    leading: Group
+    kernels: ColumnGroup
+    leading: ColumnGroup
     residual: float
 
 
@@ -157,7 +157,7 @@ def sums_of(statistics: GramStatistics, determinedness: Float, mean: Float, resi
     """Return the sums of a posterior with γ (M,), μ (M,) or (M, T), and ‖t − Φμ‖²."""
     kernels, largest = statistics.labels >= 0, _largest(statistics)
     groups = [
-        Group(int(own.sum()), float(determinedness[own].sum()), float(np.sum(mean[own] ** 2)), each)
+        ColumnGroup(int(own.sum()), float(determinedness[own].sum()), float(np.sum(mean[own] ** 2)), each)
         for own, each in zip((kernels, ~kernels), largest, strict=True)
     ]
     return Sums(groups[0], groups[1], residual)
@@ -169,6 +169,6 @@ def _largest(statistics: GramStatistics) -> tuple[float, float]:
     return float(squares[kernels].max(initial=0.0)), float(squares[~kernels].max(initial=0.0))
 
 
-def _group(columns: int, alpha: float, trace: float, mean: Float, largest: float) -> Group:
+def _group(columns: int, alpha: float, trace: float, mean: Float, largest: float) -> ColumnGroup:
     determined = min(max(columns - alpha * trace, 0.0), float(columns))
-    return Group(columns, determined, float(np.sum(mean**2)), largest)
+    return ColumnGroup(columns, determined, float(np.sum(mean**2)), largest)

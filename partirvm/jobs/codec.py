@@ -60,20 +60,20 @@ class Codec:
 
         Raises ``TypeError`` with the position of a part that cannot be stored.
         """
-        writer = _Writer(self._classes, self._enums)
+        writer = _Encoder(self._classes, self._enums)
         return writer.encode(value, "value"), writer.arrays
 
     def decode(self, tree: Any, arrays: list[Array]) -> Any:
         """Return the value. Raises ``FormatError`` for damaged JSON and for classes unknown to this version."""
         try:
-            return _Reader(self._classes, self._enums, arrays).decode(tree)
+            return _Decoder(self._classes, self._enums, arrays).decode(tree)
         except FormatError:
             raise
         except Exception as error:
             raise FormatError(f"damaged: {type(error).__name__}: {error}") from error
 
 
-class _Writer:
+class _Encoder:
     def __init__(self, classes: dict[str, type], enums: dict[str, type[Enum]]) -> None:
         self._classes, self._enums = classes, enums
         self.arrays: list[Array] = []
@@ -108,7 +108,7 @@ class _Writer:
         return number
 
 
-class _Reader:
+class _Decoder:
     def __init__(self, classes: dict[str, type], enums: dict[str, type[Enum]], arrays: list[Array]) -> None:
         self._classes, self._enums, self._arrays = classes, enums, arrays
 

@@ -49,7 +49,7 @@ from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
 from partirvm.storage.address import require_address
 from partirvm.storage.folder import Folder, read_json, to_json
-from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, Watch, acquire, epochs, holder
+from partirvm.storage.lease import TIMING, HeartbeatWatch, Holder, Lease, Marks, Timing, acquire, epochs, holder
 from partirvm.storage.local_folder import LocalFolder
 from partirvm.storage.process_identity import Process
 from partirvm.storage.schema import require
@@ -92,7 +92,7 @@ class JobStore:
         self._folder = open_folder(self.location, storage_options)
         self._saved: dict[str, str] = {}
         """The model and the spec saved last, until an event names them."""
-        self._watch = Watch()
+        self._watch = HeartbeatWatch()
         self._found: _Objects | None = None
         self._cleared = False
 

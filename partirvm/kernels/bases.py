@@ -169,7 +169,7 @@ class LocalBasis:
 
 
 @dataclass(frozen=True)
-class Together:
+class JoinedBasis:
     """The basis that joins the functions of several bases, in order."""
 
     parts: tuple[Basis, ...]
@@ -197,7 +197,7 @@ class Together:
         return {"name": self.name, "parts": [part.key() for part in self.parts]}
 
 
-BASES: tuple[type[Basis], ...] = (LinearBasis, NamedBasis, Together)
+BASES: tuple[type[Basis], ...] = (LinearBasis, NamedBasis, JoinedBasis)
 """All bases that have a spec."""
 
 
@@ -208,8 +208,8 @@ def basis_from_spec(spec: dict[str, Any]) -> Basis:
             return LinearBasis(count)
         case {"name": NamedBasis.name, "function": function, "n_functions": count}:
             return NamedBasis(function, count)
-        case {"name": Together.name, "parts": parts}:
-            return Together(tuple(map(basis_from_spec, parts)))
+        case {"name": JoinedBasis.name, "parts": parts}:
+            return JoinedBasis(tuple(map(basis_from_spec, parts)))
     raise UsageError(f"unknown basis {spec!r}; known: {', '.join(kind.name for kind in BASES)}")
 
 

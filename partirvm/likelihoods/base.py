@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import LeftOut
 from partirvm.core.priors import Prior
-from partirvm.core.residuals import LargestErrors
+from partirvm.core.residuals import LargestResiduals
 from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
@@ -306,7 +306,7 @@ class Likelihood(Protocol[F, W]):
         """
 
     @abstractmethod
-    def largest(self, statistic: Any) -> LargestErrors:
+    def largest(self, statistic: Any) -> LargestResiduals:
         """Return the rows from the statistic of ``errors``."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ from partirvm.core.left_out import LeftOut, sampled_rows
 from partirvm.core.on_demand import DesignRows, Pool
 from partirvm.core.posterior import AnyPosterior, any_posterior, residuals
 from partirvm.core.priors import FLAT, Prior
-from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
+from partirvm.core.residuals import LargestResiduals, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
 from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
@@ -293,7 +293,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         """Return the pass that finds the rows of largest absolute residual."""
         return ResidualPass(design, fit.posterior.means, count, used, rows)
 
-    def largest(self, statistic: ResidualStatistics) -> LargestErrors:
+    def largest(self, statistic: ResidualStatistics) -> LargestResiduals:
         """Return the rows that the residual pass found."""
         return statistic.largest
 

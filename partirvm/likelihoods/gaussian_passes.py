@@ -13,7 +13,7 @@ from partirvm.core.augment import ExtraColumns
 from partirvm.core.diagnostics import MOST_TARGETS, NORMAL_MULTIPLES, STATED_LEVELS, NumberDiagnostics
 from partirvm.core.left_out import LeftOut
 from partirvm.core.on_demand import DesignRows
-from partirvm.core.residuals import LEVELS, NORMAL, LargestErrors, ResidualStatistics, Scores, TargetScores
+from partirvm.core.residuals import LEVELS, NORMAL, LargestResiduals, ResidualStatistics, Scores, TargetScores
 from partirvm.core.rowwise import quadratic_forms
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.kernels.design import Design
@@ -110,7 +110,7 @@ class ResidualPass(DesignedPass):
             n=len(r) if panel.weights is None else int((panel.weights > 0).sum()),
             sum_squares=np.einsum("nt,nt->t", r, weighted),
             projection=block.T @ weighted,
-            largest=LargestErrors.of(self.select, errors[there], panel.rows[there], panel.X[there]),
+            largest=LargestResiduals.of(self.select, errors[there], panel.rows[there], panel.X[there]),
         )
 
 

@@ -19,9 +19,9 @@ from partirvm.core.entering import HOPE, evidence_gain
 from partirvm.core.laplace import LaplaceState, enter, init, trial_factors
 from partirvm.core.link import LINKS
 from partirvm.core.logistic import LogisticBlock, LogisticCross
-from partirvm.core.newton import Search, begin, receive, settle
+from partirvm.core.newton import NewtonSearch, begin, receive, settle
 from partirvm.core.priors import FLAT, Prior
-from partirvm.core.residuals import LargestErrors
+from partirvm.core.residuals import LargestResiduals
 from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
@@ -187,7 +187,7 @@ class ClassLikelihood(LaplaceLikelihood):
         """Return the pass that finds the rows whose class has the smallest probability."""
         return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, floor, rows)
 
-    def largest(self, statistic: LargestErrors) -> LargestErrors:
+    def largest(self, statistic: LargestResiduals) -> LargestResiduals:
         """Return the statistic itself: it is the list of rows with the largest errors."""
         return statistic
 
@@ -240,7 +240,7 @@ class RunningNewton:
     """A running ``Newton`` fit; ``search`` is None until the first pass is finished."""
 
     task: Newton
-    search: Search | None = None
+    search: NewtonSearch | None = None
     reason: Termination | None = None
 
     @property

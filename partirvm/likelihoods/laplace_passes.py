@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from partirvm.core.drawing import drawn
 from partirvm.core.link import LINKS, moderated, probabilities, variances
 from partirvm.core.logistic import LogisticBlock, LogisticCross, misclassification_probabilities
-from partirvm.core.residuals import LargestErrors
+from partirvm.core.residuals import LargestResiduals
 from partirvm.core.scores import ClassScores
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import DesignedPass, Panel, TileRows, eligible
@@ -61,16 +61,16 @@ class MisclassificationPass(DesignedPass):
     floor: float = 0.0
     rows: Int | None = None
 
-    def statistic(self, tile: TileRows) -> LargestErrors:
+    def statistic(self, tile: TileRows) -> LargestResiduals:
         """Return the selected rows of the tile."""
-        return cast(LargestErrors, self.summed(tile, self._of_panel))
+        return cast(LargestResiduals, self.summed(tile, self._of_panel))
 
-    def _of_panel(self, panel: Panel, block: Float) -> LargestErrors:
+    def _of_panel(self, panel: Panel, block: Float) -> LargestResiduals:
         keys = misclassification_probabilities(self.likelihood, panel.t[:, 0], block @ self.mean)
         if self.draw is not None:
             keys = drawn(keys + self.floor, panel.rows, self.draw)
         there = eligible(panel, self.exclude)
-        return LargestErrors.of(self.select, keys[there], panel.rows[there], panel.X[there])
+        return LargestResiduals.of(self.select, keys[there], panel.rows[there], panel.X[there])
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ CLEAR = 1.0
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedNoise:
     """Result of ``NoiseFit``: ``noise`` is None if constant noise was as good.
 
     ``rows`` (n,) are the rows of the fit, ``factors`` (n,) the ratios of their noise factor to that of a fit without
@@ -86,12 +86,12 @@ class NoiseFit(DenseFit):
     always: bool
     candidates: int = NOISE_CENTRES
 
-    def run(self, on_step: OnStep) -> tuple[Fitted, Termination]:
+    def run(self, on_step: OnStep) -> tuple[FittedNoise, Termination]:
         """Return the noise; ``on_step`` is called after the fit of each kernel."""
         errors, variances = self.left_out.expected()
         squares, rows = errors**2, self.left_out.rows
         points = self.design.scaling.inputs(self.points)
-        constant = Fitted(None, rows, np.ones(len(rows))), Termination.CONVERGED
+        constant = FittedNoise(None, rows, np.ones(len(rows))), Termination.CONVERGED
         kernels = kernels_for(self.design, points)
         if not squares.any() or not kernels:
             return constant
@@ -116,7 +116,7 @@ class NoiseFit(DenseFit):
         logs = block @ found.weights
         shift = float(np.log(np.mean(np.exp(logs))))
         noise = LocalNoise(kernel, centres[kept], found.weights[kept], shift)
-        return Fitted(noise, rows, found.level * np.exp(logs) / by_row, gain), Termination.CONVERGED
+        return FittedNoise(noise, rows, found.level * np.exp(logs) / by_row, gain), Termination.CONVERGED
 
 
 def noise_sample(left_out: LeftOut, n_features: int) -> LeftOut | None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState, init, settled
 from partirvm.core.logistic import LogisticBlock
-from partirvm.core.newton import SETTLED, Search, receive, settle
+from partirvm.core.newton import SETTLED, NewtonSearch, receive, settle
 from partirvm.core.peak import Peak
 from partirvm.core.priors import Prior
 from partirvm.core.stopping import StopRule
@@ -113,7 +113,7 @@ class RunningPooling:
     """
 
     choosing: RunningNewton
-    search: Search | None = None
+    search: NewtonSearch | None = None
     alpha: Float | None = None
     peak: Peak = field(default_factory=lambda: Peak(STEP))
     reason: Termination | None = None

@@ -42,7 +42,7 @@ NOISE = 0.1
 
 
 @dataclass(frozen=True)
-class Columns:
+class KernelColumns:
     """Gaussian kernels at ``centres`` (M, d) as explicit basis functions of standardised rows."""
 
     gamma: float
@@ -80,7 +80,7 @@ def active_set(
     """
     scale = X.std(axis=0)
     points = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-    columns = Columns(gamma, points)
+    columns = KernelColumns(gamma, points)
     N, numeric = len(X), not is_classifier(estimator)
     Phi = np.column_stack([np.ones(N), columns(points)])
     t = (y - y.mean()) / y.std() if numeric else (y == np.unique(y)[1]).astype(float)
@@ -105,7 +105,7 @@ def active_set(
 
 
 def _fit(
-    estimator: Any, X: Float, y: Any, columns: Columns, active: Int, limit: float
+    estimator: Any, X: Float, y: Any, columns: KernelColumns, active: Int, limit: float
 ) -> tuple[Any, Int, Float, Float]:
     """Return a fit of the active columns, the rows of those it keeps, and α and weights of the bias and of these.
 

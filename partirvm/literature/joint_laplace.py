@@ -119,7 +119,7 @@ class JointLaplace:
         return np.concatenate(found, axis=1)
 
 
-class _Rows:
+class _JointRows:
     """The rows of the fit with the functions of θ; everything in units of the scaled target."""
 
     def __init__(self, model: Model, source: Source) -> None:
@@ -194,7 +194,7 @@ def joint_laplace(model: Model, source: Source) -> JointLaplace:
         raise UsageError("joint_laplace needs a model of one target with at least one relevance vector")
     if not len(model.design.kernel.logs):
         raise UsageError(f"joint_laplace needs a kernel with parameters, but {model.design.kernel!r} has none")
-    rows, M = _Rows(model, source), len(model.mean)
+    rows, M = _JointRows(model, source), len(model.mean)
     beta = float(model.design.scaling.t_variance[0]) / float(model.evidence_noise)
     theta = np.concatenate([np.log(model.alpha), [np.log(beta)], model.design.kernel.logs])
     free = np.ones(len(theta), bool)

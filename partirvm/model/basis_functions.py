@@ -16,7 +16,7 @@ from partirvm.types import Columns
 Float = NDArray[np.float64]
 
 
-class Fitted(Protocol):
+class FittedFunction(Protocol):
     """Required attributes of a model.
 
     ``mean`` and ``alpha`` are (M,) or (M, C), and ``root`` is R with Σ = RRᵀ, (M, M) or (C, M, M). For T targets that
@@ -52,7 +52,7 @@ class Bases:
     relevance: Float
 
 
-def bases_of(model: Fitted) -> Bases:
+def bases_of(model: FittedFunction) -> Bases:
     """Return the bias and the basis functions of a model; without a basis only the bias."""
     design, labels = model.design, labels_by_name(model.design.functions, model.columns.features)
     places = {label: place for place, label in enumerate(labels.values())}

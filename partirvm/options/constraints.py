@@ -144,7 +144,7 @@ class Factors:
 
 
 @dataclass(frozen=True)
-class GammaDensity:
+class ShapeAndRate:
     """Check for the shape and rate of a Gamma density, both ≥ 0."""
 
     def __call__(self, name: str, value: Any) -> tuple[float, float]:

@@ -16,11 +16,11 @@ from partirvm.options.constraints import (
     Bytes,
     Factors,
     Flag,
-    GammaDensity,
     PositiveByName,
     Real,
     RealOrName,
     Seconds,
+    ShapeAndRate,
     Whole,
     one_of,
 )
@@ -337,7 +337,7 @@ class Request:
     )
     noise_prior: tuple[float, float] = option(
         (0.0, 0.0),
-        GammaDensity(),
+        ShapeAndRate(),
         group="noise and priors",
         metavar="C,D",
         applies={"target": (NUMBERS,), "noise_variance": ("estimate",)},
@@ -346,7 +346,7 @@ class Request:
     )
     alpha_prior: tuple[float, float] = option(
         (0.0, 0.0),
-        GammaDensity(),
+        ShapeAndRate(),
         group="noise and priors",
         metavar="A,B",
         help="Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. "

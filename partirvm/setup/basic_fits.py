@@ -18,7 +18,7 @@ from partirvm.likelihoods.columns import survivors
 from partirvm.likelihoods.gaussian import Solve, rebase, settle
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
 from partirvm.likelihoods.laplace import Newton, Start
-from partirvm.setup.sample import Sample
+from partirvm.setup.sample import SampledRows
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rules import INTERMEDIATE, REBASES, final_rule
 
@@ -35,7 +35,7 @@ DRAW = 6
 
 
 def fits_at(
-    sample: Sample, problem: Problem, options: Options, kernels: Sequence[Kernel | Several]
+    sample: SampledRows, problem: Problem, options: Options, kernels: Sequence[Kernel | Several]
 ) -> list[tuple[Design, Float]]:
     """Fit one basic RVM per kernel; return for each kernel the columns kept and the posterior mean (M, C).
 
@@ -60,7 +60,7 @@ def fits_at(
 
 
 def fit_to_the_end(
-    sample: Sample, problem: Problem, options: Options, design: Design
+    sample: SampledRows, problem: Problem, options: Options, design: Design
 ) -> tuple[Design, Fit, Termination]:
     """Fit these columns to the final tolerance; return the columns kept, the fit and the reason for its end."""
     rule = final_rule(options)
@@ -88,7 +88,7 @@ def fit_to_the_end(
         fit, rebases = rebase(fit, residual), rebases + 1
 
 
-def _solves(sample: Sample, problems: list[Problem], designs: list[Design], rule: StopRule) -> list[Solve]:
+def _solves(sample: SampledRows, problems: list[Problem], designs: list[Design], rule: StopRule) -> list[Solve]:
     blocks = sample.run(*map(_gram, problems, designs))
     return [
         Solve(
@@ -104,7 +104,7 @@ def _gram(problem: Problem, design: Design) -> GramPass:
     return GramPass(problem.empty, design, np.zeros((0, len(design.scaling.t_shift))))
 
 
-def _newton(sample: Sample, tasks: Sequence[Newton]) -> list[RunningFit]:
+def _newton(sample: SampledRows, tasks: Sequence[Newton]) -> list[RunningFit]:
     """Run several classification fits together, so that one reading of the rows serves the next pass of each fit."""
     running: list[RunningFit] = [task.begun() for task in tasks]
     while going := [k for k, course in enumerate(running) if course.reason is None]:

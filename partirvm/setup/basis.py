@@ -10,10 +10,10 @@ from partirvm.errors import UsageError
 from partirvm.kernels import NoKernel
 from partirvm.kernels.bases import (
     Basis,
+    JoinedBasis,
     LinearBasis,
     LocalBasis,
     NamedBasis,
-    Together,
     evaluated,
     title_of,
     unportable,
@@ -98,7 +98,7 @@ def resolve_basis(parameters: Request, source: Source, scaling: Scaling) -> Basi
 
 def _resolved(given: Any, points: Any, parameters: Request, source: Source, scaling: Scaling) -> Basis:
     if isinstance(given, tuple):
-        return Together(tuple(_resolved(each, points, parameters, source, scaling) for each in given))
+        return JoinedBasis(tuple(_resolved(each, points, parameters, source, scaling) for each in given))
     if given == LinearBasis.name:
         return LinearBasis(source.n_features)
     if isinstance(given, str):

@@ -40,8 +40,8 @@ from partirvm.kernels import Kernel, Several
 from partirvm.setup.basic_fits import fits_at
 from partirvm.setup.evaluation import evaluate, losses
 from partirvm.setup.kernel_search import LearningOptions, Stage, begin_stage, first_stage
-from partirvm.setup.metric import DIRECTIONS, EACH, Learned, learn, learn_forms, turnable
-from partirvm.setup.sample import Sample
+from partirvm.setup.metric import DIRECTIONS, EACH, LearnedForms, learn, learn_forms, turnable
+from partirvm.setup.sample import SampledRows
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import with_kernel
@@ -88,7 +88,7 @@ DRAW = 4
 
 
 def choose(
-    sample: Sample, problem: Problem, learning: LearningOptions, options: Options, *, all_candidates: bool
+    sample: SampledRows, problem: Problem, learning: LearningOptions, options: Options, *, all_candidates: bool
 ) -> Kernel | Several:
     """Choose the form of the kernel by cross-validation, then learn the kernel from the sample.
 
@@ -99,7 +99,7 @@ def choose(
     several, few = problem.n_classes > 2 or not all_candidates, problem.n_rows <= MANY
     if learning.metric == "auto" and (problem.n_classes > 2 or few):
         learning = replace(learning, metric="widths")
-    forms: Learned | None = None
+    forms: LearnedForms | None = None
     if learning.metric != "widths" and turnable(problem.empty.kernel, problem.empty.centres.shape[1]):
         forms = learn_forms(sample, per_feature(problem), learning, options.seed)
         turned = learning.metric != "auto" or forms.gain > forms.sure_gain
@@ -127,7 +127,7 @@ def choose(
 
 
 def _by_folds(
-    sample: Sample,
+    sample: SampledRows,
     problem: Problem,
     learning: LearningOptions,
     options: Options,
@@ -196,7 +196,7 @@ def with_ratios(errors: list[float], sums: list[list[float]]) -> list[float]:
     return [float(each) for each in found]
 
 
-def one_widths(sample: Sample, problem: Problem) -> list[Kernel | Several]:
+def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel | Several]:
     """Return the kernels with one width: the initial kernel at ``WIDTHS``; of more than two classes, unscaled too.
 
     An unscaled kernel has one width for the features in their own units: the gamma of each feature is proportional to
@@ -235,7 +235,7 @@ def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tu
 
 
 def _fold_losses(
-    sample: Sample, problem: Problem, learning: LearningOptions, options: Options, fold: Int, running: list[bool]
+    sample: SampledRows, problem: Problem, learning: LearningOptions, options: Options, fold: Int, running: list[bool]
 ) -> tuple[list[float], int]:
     """Fit basic RVMs of two classes without a fold; return the losses on the fold and the number of evaluations.
 
@@ -252,7 +252,7 @@ def _fold_losses(
     return [next(found) if each else np.inf for each in running], evaluations + len(left)
 
 
-def _searched(kept: Sample, problem: Problem, learning: LearningOptions, seed: int) -> Stage:
+def _searched(kept: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> Stage:
     """Learn a width per feature with few centres, without the revival stage, which does not change the choice."""
     few = min(learning.centres, CENTRES)
     small = replace(learning, centres=few, max_centres=few, metric="widths", warm=None)
@@ -260,7 +260,7 @@ def _searched(kept: Sample, problem: Problem, learning: LearningOptions, seed: i
 
 
 def _fold_losses_of_classes(
-    sample: Sample,
+    sample: SampledRows,
     problem: Problem,
     learning: LearningOptions,
     options: Options,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from partirvm.core import tied_indicators
 from partirvm.core.posterior import AnyPosterior, any_posterior
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.tied import Noise, Tied, updates
+from partirvm.core.tied import NoiseBounds, Tied, updates
 from partirvm.core.tied_indicators import Indicators
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
@@ -25,7 +25,7 @@ from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.likelihoods.indicator_passes import IndicatorGramPass, IndicatorLossPass, IndicatorSlopePass
 from partirvm.likelihoods.laplace_passes import LogisticPass
 from partirvm.likelihoods.slope_passes import SlopePass
-from partirvm.setup.sample import Sample
+from partirvm.setup.sample import SampledRows
 from partirvm.strategies.problem import Problem
 
 Float = NDArray[np.float64]
@@ -38,7 +38,7 @@ INDICATOR_VARIANCE = 0.1
 
 
 @dataclass(frozen=True)
-class Point:
+class EvidencePoint:
     """The result of one evaluation over ``rows`` rows of positive weight.
 
     ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``weights`` (M, C) are the
@@ -57,7 +57,9 @@ class Point:
     wrong: int = 0
 
 
-def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | None, *, fresh: bool) -> Point:
+def evaluate(
+    sample: SampledRows, problem: Problem, design: Design, last: EvidencePoint | None, *, fresh: bool
+) -> EvidencePoint:
     """Compute evidence and slopes of a design; α and β start from the evaluation ``last``.
 
     With ``fresh`` α and β get the number of updates of a first evaluation. Centres that are new since ``last`` stand
@@ -71,15 +73,15 @@ def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | Non
         labels = statistics.labels
         determined = float(shared.determinedness(tied.alphas(labels))[labels >= 0].mean())
         value, wrong = shared.log_evidence, int(sums[1])
-        return Point(value, slope, tied, statistics.n, determined, shared.mean, residual=sums[:1], wrong=wrong)
+        return EvidencePoint(value, slope, tied, statistics.n, determined, shared.mean, residual=sums[:1], wrong=wrong)
     tied, statistics, found = _tied_fit(sample, problem, design, last, fresh=fresh)
     (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta))
     determined = float(found.determinedness[statistics.labels >= 0].mean())
     residual = np.atleast_1d(found.residual)
-    return Point(found.log_evidence, slope, tied, statistics.n, determined, found.means, residual=residual)
+    return EvidencePoint(found.log_evidence, slope, tied, statistics.n, determined, found.means, residual=residual)
 
 
-def evaluate_fit(sample: Sample, design: Design, fit: HyperState) -> tuple[float, Float, int]:
+def evaluate_fit(sample: SampledRows, design: Design, fit: HyperState) -> tuple[float, Float, int]:
     """Compute evidence, slopes and number of rows for ``design`` at the constant α and β of ``fit``."""
     sample.keep(design)
     statistics = _gram(sample, design, len(design.scaling.t_shift))
@@ -88,7 +90,7 @@ def evaluate_fit(sample: Sample, design: Design, fit: HyperState) -> tuple[float
     return found.log_evidence, slope, statistics.n
 
 
-def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
+def losses(held_out: SampledRows, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
     """Compute the loss of each fit of classes on held-out rows, with one reading of the rows.
 
     A fit is a design and its weights (M, C). The loss is the sum of squared errors of the class indicators, or for two
@@ -109,14 +111,14 @@ def first_tied(problem: Problem) -> Tied:
     return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)
 
 
-def _gram(sample: Sample, design: Design, n_targets: int) -> GramStatistics:
+def _gram(sample: SampledRows, design: Design, n_targets: int) -> GramStatistics:
     offset = np.zeros((0, len(design.scaling.t_shift)))
     (block,) = sample.run(GramPass(design.take(NONE, leading=NONE), design, offset))
     return GramStatistics.empty(design.basis, n_targets).extend(labels_of(design), block, design.basis)
 
 
 def _tied_fit(
-    sample: Sample, problem: Problem, design: Design, last: Point | None, *, fresh: bool
+    sample: SampledRows, problem: Problem, design: Design, last: EvidencePoint | None, *, fresh: bool
 ) -> tuple[Tied, GramStatistics, AnyPosterior]:
     """Update α and β of a regression; return them with the Gram statistics and the posterior."""
     statistics = _gram(sample, design, problem.n_targets)
@@ -124,14 +126,14 @@ def _tied_fit(
         problem.target_variance if problem.target_variances is None else problem.target_variances,
         problem.noise_variance,
     )
-    noise = Noise(target_variance, None if variance is None else 1 / variance)
+    noise = NoiseBounds(target_variance, None if variance is None else 1 / variance)
     tied = first_tied(problem) if last is None else last.tied
     tied, found = updates(statistics, tied, FIRST_UPDATES if fresh else UPDATES, noise)
     return tied, statistics, found
 
 
 def _indicators(
-    sample: Sample, problem: Problem, design: Design, last: Point | None, *, fresh: bool
+    sample: SampledRows, problem: Problem, design: Design, last: EvidencePoint | None, *, fresh: bool
 ) -> tuple[Tied, GramStatistics, Indicators]:
     """Update α and β of the class indicators; return them with the Gram statistics and the posterior."""
     (block,) = sample.run(IndicatorGramPass(design, problem.n_classes))

@@ -36,7 +36,7 @@ from partirvm.core.rprop import (
     LATER_STEP,
     MOST_ROUNDS,
     WINDOW,
-    Search,
+    RpropSearch,
     advance,
     again,
     awakened,
@@ -50,8 +50,8 @@ from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import noise, root_mean
-from partirvm.setup.evaluation import Point, evaluate, evaluate_fit
-from partirvm.setup.sample import Sample
+from partirvm.setup.evaluation import EvidencePoint, evaluate, evaluate_fit
+from partirvm.setup.sample import SampledRows
 from partirvm.strategies.instructions import KernelLearned, LearnKernel, Record
 from partirvm.strategies.problem import Problem
 from partirvm.strategies.relearning import SHARE
@@ -168,16 +168,16 @@ class Stage:
     what was compared, for the history. Each search takes at most ``most`` evaluations.
     """
 
-    sample: Sample
+    sample: SampledRows
     problem: Problem
     prior: str
     pool: Design
     count: int
-    search: Search
+    search: RpropSearch
     number: int = 1
     evaluations: int = 0
     first: float = 0.0
-    best: Point | None = None
+    best: EvidencePoint | None = None
     choice: dict[str, Any] | None = None
     reason: Termination | None = None
     window: int = WINDOW
@@ -197,7 +197,7 @@ class Stage:
         """Return the design of this stage's centres with another kernel."""
         return replace(self.pool.take(np.arange(self.count)), kernel=kernel)
 
-    def evaluate_next(self, last: Point | None = None, *, fresh: bool = False) -> Point:
+    def evaluate_next(self, last: EvidencePoint | None = None, *, fresh: bool = False) -> EvidencePoint:
         """Evaluate the current kernel of the search and take one step; α and β start from the evaluation ``last``."""
         if self.best is None:
             self.sample.best(self.kernel)
@@ -214,12 +214,12 @@ class Stage:
             self.sample.best(self.kernel)
         return point
 
-    def restart(self, logs: Float, step: float, last: Point | None = None) -> Point:
+    def restart(self, logs: Float, step: float, last: EvidencePoint | None = None) -> EvidencePoint:
         """Restart the search from the log parameters ``logs`` and evaluate them; the best kernel so far is kept."""
         self.search = again(self.search, logs, step)
         return self.evaluate_next(last, fresh=last is None)
 
-    def climb(self, point: Point, window: int = WINDOW) -> None:
+    def climb(self, point: EvidencePoint, window: int = WINDOW) -> None:
         """Repeat steps from the evaluation ``point`` until the best evidence stops rising within ``window`` of them."""
         self.window = window
         while self.reason is None:
@@ -256,7 +256,7 @@ class Stage:
         )
 
 
-def begin_stage(sample: Sample, problem: Problem, learning: LearningOptions, seed: int) -> Stage:
+def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> Stage:
     """Make the first stage without evaluating it; draw its centres at random from the rows of the sample."""
     chosen = np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
     _, pool = sample.candidates(problem, chosen)
@@ -266,7 +266,7 @@ def begin_stage(sample: Sample, problem: Problem, learning: LearningOptions, see
 
 
 def first_stage(
-    sample: Sample, problem: Problem, learning: LearningOptions, seed: int, *, revive: bool = True
+    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, revive: bool = True
 ) -> Stage:
     """Run the first stage: several starts if there is a single width, then the revival of switched-off features.
 
@@ -305,7 +305,7 @@ def grow(stage: Stage, most: int) -> Stage:
         stage.climb(point, SHORT_WINDOW)
 
 
-def learn_again(sample: Sample, instruction: LearnKernel) -> KernelLearned:
+def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     """Learn a kernel for the columns of a fit at constant α and β; the strategy then checks the kernel on all rows."""
     start, fit = instruction.design.kernel, instruction.fit
     features = groups(start.parameters)
@@ -327,7 +327,9 @@ def learn_again(sample: Sample, instruction: LearnKernel) -> KernelLearned:
         design = replace(instruction.design, kernel=start.with_logs(search.logs))
 
 
-def with_prior(prior: str, names: Sequence[str], search: Search, value: float, slope: Float) -> tuple[float, Float]:
+def with_prior(
+    prior: str, names: Sequence[str], search: RpropSearch, value: float, slope: Float
+) -> tuple[float, Float]:
     """Add the log prior of the current parameters to the evidence, and its slopes (p,); constants are left out.
 
     Each gamma per feature has the prior ``prior``, and each entry of a direction has a normal prior around its start.

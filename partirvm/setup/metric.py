@@ -28,7 +28,7 @@ from partirvm.kernels.radial import Radial
 from partirvm.kernels.radial_parts import radials, with_directions, with_radial
 from partirvm.likelihoods.slope_passes import InputGradientPass
 from partirvm.setup.kernel_search import SHORT_WINDOW, LearningOptions, Stage, axes_of, first_stage, grow
-from partirvm.setup.sample import Sample
+from partirvm.setup.sample import SampledRows
 from partirvm.strategies.problem import Problem
 from partirvm.strategies.relearning import with_kernel
 
@@ -86,7 +86,7 @@ def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedForms:
     """The stages with a width per feature and with a width per direction (None if not searched), after all growth."""
 
     widths: Stage
@@ -123,7 +123,7 @@ class Learned:
 
 
 def learn(
-    sample: Sample, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
+    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
 ) -> Kernel | Several:
     """Maximise the tied evidence over all stages and return the kernel; each stage adds a history record.
 
@@ -138,8 +138,8 @@ def learn(
 
 
 def learn_forms(
-    sample: Sample, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
-) -> Learned:
+    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
+) -> LearnedForms:
     """Learn the widths over all stages, then the directions unless the metric is "widths"; log the widths.
 
     The better directions are kept: those of the fitted mean, or those at which the search from ``turned`` ends. That
@@ -156,7 +156,7 @@ def learn_forms(
         found = replace(max(found, other, key=lambda each: each.value), evaluations=evaluations)
     if found is not None and problem.n_rows > FREE_ROWS:
         found = freed(found)
-    return Learned(stage, found)
+    return LearnedForms(stage, found)
 
 
 def turnable(kernel: Kernel | Several, n_features: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil, sqrt
 
 from partirvm.setup.basic_fits import fit_to_the_end
-from partirvm.setup.sample import Sample
+from partirvm.setup.sample import SampledRows
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.new_columns import left_out
 from partirvm.strategies.problem import Options, Problem
@@ -41,7 +41,7 @@ def probe_rows(n_rows: int, n_features: int, cap: int) -> int:
     return min(ceil(sqrt(n_rows * n_features)), cap, n_rows)
 
 
-def sparseness(sample: Sample, problem: Problem, tol: float) -> Record:
+def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
     offered, design = sample.candidates(problem, sample.rows.rows)
     count, duplicates = len(design.labels), left_out(offered, design)

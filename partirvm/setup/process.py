@@ -23,7 +23,7 @@ from partirvm.core.updates import NOISE_FLOOR
 from partirvm.kernels import Kernel
 from partirvm.kernels.base import PreparedSmooth
 from partirvm.kernels.design import NONE
-from partirvm.setup.sample import Sample
+from partirvm.setup.sample import SampledRows
 from partirvm.strategies.problem import Problem
 
 Float = NDArray[np.float64]
@@ -80,7 +80,7 @@ class ProcessRows:
     ``scale`` the mean log parameter of the initial kernel. ``origin`` (d,) is that of designs.
     """
 
-    sample: Sample
+    sample: SampledRows
     X: Float
     t: Float
     inverse: Float
@@ -91,7 +91,7 @@ class ProcessRows:
     origin: Float | None
 
     @classmethod
-    def of(cls, sample: Sample, problem: Problem, numbers: Int) -> ProcessRows:
+    def of(cls, sample: SampledRows, problem: Problem, numbers: Int) -> ProcessRows:
         """Take the rows with these row numbers from a sample; their weights are positive."""
         held = sample.rows.only(np.sort(numbers))
         tiles = [held.tile(k) for k in range(held.n_tiles)]

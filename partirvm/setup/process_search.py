@@ -32,7 +32,7 @@ from partirvm.likelihoods.gaussian import noise
 from partirvm.setup.kernel_search import LearningOptions
 from partirvm.setup.metric import DIRECTIONS, EACH, MOST_ENTRIES, families_of, learn, turnable, with_family
 from partirvm.setup.process import ProcessFit, ProcessRows, climb, tied_gain
-from partirvm.setup.sample import Sample
+from partirvm.setup.sample import SampledRows
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Problem
 from partirvm.strategies.relearning import with_kernel
@@ -118,7 +118,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Process:
+class Searched:
     """The result: ``widths`` with the features as they are, and ``directions`` or None.
 
     ``rows`` is the number of rows of the searches. ``evidence`` holds the nats of each family on these rows, and
@@ -147,7 +147,7 @@ def most_rows(n_features: int, columns: int) -> int:
     return min(ROWS, int(np.sqrt(WORK / n_features)), columns)
 
 
-def search(sample: Sample, problem: Problem, order: Int, most: int, *, family: bool, turned: bool) -> Process:
+def search(sample: SampledRows, problem: Problem, order: Int, most: int, *, family: bool, turned: bool) -> Searched:
     """Search widths, then families if ``family``, then directions if ``turned``, on the first ``most`` rows."""
     rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.centres.shape[1]
     more = ProcessRows.of(sample, problem, order[:SCREENED_ROWS])
@@ -161,7 +161,7 @@ def search(sample: Sample, problem: Problem, order: Int, most: int, *, family: b
     best = tried[chosen]
     sample.best(best.kernel)
     way = directions(rows, best) if turned else None
-    return Process(best, way, len(rows.X), {key: float(fit.value) for key, fit in tried.items() if key}, chosen)
+    return Searched(best, way, len(rows.X), {key: float(fit.value) for key, fit in tried.items() if key}, chosen)
 
 
 def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> list[ProcessFit]:
@@ -254,7 +254,7 @@ class LeftOutRows:
 
 
 def left_out(
-    sample: Sample, problem: Problem, widths: ProcessFit, order: Int, most: int, *, turned: bool
+    sample: SampledRows, problem: Problem, widths: ProcessFit, order: Int, most: int, *, turned: bool
 ) -> LeftOutRows:
     """Predict rows that are left out, by widths and, if ``turned``, by directions.
 
@@ -280,7 +280,7 @@ def left_out(
     return LeftOutRows(np.concatenate(gains), np.concatenate(of_widths), np.concatenate(of_directions), representative)
 
 
-def learn_regression(sample: Sample, problem: Problem, learning: LearningOptions, asked: Asked, seed: int) -> None:
+def learn_regression(sample: SampledRows, problem: Problem, learning: LearningOptions, asked: Asked, seed: int) -> None:
     """Learn the kernel of a regression; the last record that is logged holds it."""
     d, order = problem.empty.centres.shape[1], np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)
     weights = sample.rows.weights_of(order)
@@ -303,7 +303,7 @@ def learn_regression(sample: Sample, problem: Problem, learning: LearningOptions
     learn(replace(sample, log=log), with_kernel(problem, kernel), warm, seed, directed)
 
 
-def _of_few(sample: Sample, problem: Problem, order: Int, found: Process, metric: str, last_rows: int) -> None:
+def _of_few(sample: SampledRows, problem: Problem, order: Int, found: Searched, metric: str, last_rows: int) -> None:
     """Choose between widths and directions, take the last steps on ``last_rows`` rows, and log the record."""
     choice: dict[str, Any] = {"families": found.evidence, "family": found.family, "rows": 0, "gain": 0.0, "error": 0.0}
     choice |= {} if metric == "widths" else {"form": EACH}

@@ -34,7 +34,7 @@ OnProgress = Callable[[Sequence[Pass], int, int], None]
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampledRows:
     """Rows held in memory, and the executor of passes over these rows.
 
     ``whole`` is True if the sample contains all rows of the source. ``room`` is the number of bytes for kernel blocks
@@ -85,7 +85,7 @@ class Sample:
         """Call the progress callback without a pass, so that it can interrupt dense computations."""
         self.on_progress((), 0, 0)
 
-    def only(self, rows: Int) -> Sample:
+    def only(self, rows: Int) -> SampledRows:
         """Return a sample of some of the rows; ``rows`` are increasing row numbers of the source."""
         return replace(self, rows=self.rows.only(rows), whole=False)
 
@@ -110,7 +110,7 @@ def gathered(
     room: int = 0,
     log: Callable[[Record], None] = lambda record: None,
     best: Callable[[Kernel | Several], None] = lambda kernel: None,
-) -> Iterator[Sample]:
+) -> Iterator[SampledRows]:
     """Read rows of a source with its executor and hold them in this process; ``rows`` are increasing, None for all."""
     with in_this_process(executor) as local, one_blas_thread():
         on_progress((), 0, 0)
@@ -121,4 +121,4 @@ def gathered(
         )
         held = GatheredRows(source, numbers, (piece for _, piece in found))
         spent.passing += time.perf_counter() - began
-        yield Sample(held, rows is None, local, on_progress, spent, room, log, best)
+        yield SampledRows(held, rows is None, local, on_progress, spent, room, log, best)

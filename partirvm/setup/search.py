@@ -27,7 +27,7 @@ from partirvm.setup.metric import MOST_TURNED, learn
 from partirvm.setup.partition_size import probe_rows, sparseness
 from partirvm.setup.process_search import FEW, LAST_ROWS, Asked, learn_regression, most_rows, searchable
 from partirvm.setup.rates import product_rate
-from partirvm.setup.sample import Sample, gathered
+from partirvm.setup.sample import SampledRows, gathered
 from partirvm.setup.spent import Entry, Spent, line
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Record
@@ -192,7 +192,7 @@ class Measuring:
         what = f"{scope.learned:,} rows × {learning.centres:,} centres × {counted(d, 'feature')}"
         self.announce(f"kernel learning ({what}): about {format_duration(seconds)} of one thread")
 
-    def _sample(self, problem: Problem, rows: int, lines: _Lines, room: int = 0) -> AbstractContextManager[Sample]:
+    def _sample(self, problem: Problem, rows: int, lines: _Lines, room: int = 0) -> AbstractContextManager[SampledRows]:
         """Gather up to ``rows`` random rows; the time of passes over them is recorded in ``lines``."""
         options = Options(rows, "random", sample_rows=rows, seed=self.parameters.seed)
         numbers = posterior_rows(problem, options, "sample", problem.empty)

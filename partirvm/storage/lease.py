@@ -12,7 +12,7 @@ number; only one of several processes can succeed. A process may take the lease 
   (``storage.process_identity``); or
 - has written no heartbeat for 15 s (``EXPIRY``), because the process hangs or the machine sleeps or is disconnected.
   Clocks of machines may differ. Therefore the heartbeat file is also watched for a moment, or for the full 15 s if the
-  clocks do not show that the holder is silent (``Watch``).
+  clocks do not show that the holder is silent (``HeartbeatWatch``).
 
 **Guarantee.** A process that was frozen for an hour can still write the object that it was about to write. The lease
 makes such writes void. Every important object carries the epoch of its writer in its name or content, is created
@@ -105,7 +105,7 @@ class Holder:
 
 
 @dataclass
-class Watch:
+class HeartbeatWatch:
     """What this process has seen of the heartbeats of a holder: the last one, since when, and whether it was new."""
 
     _seen: tuple[int, int] | None = None
@@ -230,7 +230,7 @@ def acquire(
     *,
     patience: float = 0.0,
     timing: Timing = TIMING,
-    watch: Watch | None = None,
+    watch: HeartbeatWatch | None = None,
     stop: str = "abort the job",
 ) -> Lease:
     """Take the lease; a thread writes heartbeats until the lease is released or this process ends.
@@ -244,7 +244,7 @@ def acquire(
     """
     with storing(folder.location):
         folder.require_exclusive()
-        began, watch, warned = time.monotonic(), watch or Watch(), False
+        began, watch, warned = time.monotonic(), watch or HeartbeatWatch(), False
         while True:
             last = holder(folder)
             gone = last is None or watch.gone(last, timing)

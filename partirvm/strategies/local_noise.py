@@ -18,7 +18,7 @@ from partirvm.core.left_out import LeftOut
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE
-from partirvm.likelihoods.local_noise import CONSTANT, LOCAL, Fitted, NoiseFit, noise_sample
+from partirvm.likelihoods.local_noise import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.strategies.fit_rows import grows
 from partirvm.strategies.growing import GrowingRounds
 from partirvm.strategies.instructions import Event, Finish, Gather, Gathered, Passed, Save, Solved, Stop
@@ -88,7 +88,7 @@ class LocalNoiseRounds(GrowingRounds[S]):
 
     def _on_noise(self, state: S, event: Solved) -> Answer[S]:
         found = event.fit
-        assert isinstance(found, Fitted)
+        assert isinstance(found, FittedNoise)
         state = replace(state, sample=None, noise=found)
         if found.noise is None and grows(state.seen):
             assert state.concluding is not None

@@ -23,7 +23,7 @@ from partirvm.core.termination import Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit
 from partirvm.likelihoods.columns import survivors
-from partirvm.likelihoods.local_noise import Fitted
+from partirvm.likelihoods.local_noise import FittedNoise
 from partirvm.strategies.fit_rows import (
     FIT_ROWS,
     grows,
@@ -130,7 +130,7 @@ class RoundsState:
     standing: Standing | None = None
     constant: tuple[Design, Fit] | None = None
     sample: LeftOut | None = None
-    noise: Fitted | None = None
+    noise: FittedNoise | None = None
 
 
 S = TypeVar("S", bound=RoundsState)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from partirvm.core import fast_laplace
-from partirvm.core.fast_laplace import Aim, Together, act, aimed, toward
+from partirvm.core.fast_laplace import Aim, SharedQuadratics, act, aimed, toward
 from partirvm.core.laplace import enter, init, moved_to
 from partirvm.core.link import LINKS
 from partirvm.core.logistic import LogisticBlock
@@ -119,7 +119,7 @@ def test_an_action_gains_what_the_evidence_rises_by(likelihood, seed):
     outputs = range(state.alpha.shape[1]) if likelihood == "multinomial" else range(1)
     part = slice(0, len(outputs))
     block = state.block
-    group = Together(
+    group = SharedQuadratics(
         state.labels, state.alpha[:, 0], state.weights[:, part], block.gradient[:, part], block.curvature[part]
     )
     kinds = set()

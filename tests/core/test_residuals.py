@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from partirvm.core.residuals import LEVELS, NORMAL, LargestErrors, ResidualStatistics, Scores
+from partirvm.core.residuals import LEVELS, NORMAL, LargestResiduals, ResidualStatistics, Scores
 
 
 @given(
@@ -25,7 +25,7 @@ def test_the_largest_errors_with_ties_by_row(errors, limit, cuts, random):
     values, rows = np.array(errors, dtype=float), np.arange(n) + 100
     points = np.column_stack([rows, values])
     edges = [0, *sorted(min(cut, n) for cut in cuts), n]
-    parts = [LargestErrors.of(limit, values[a:b], rows[a:b], points[a:b]) for a, b in itertools.pairwise(edges)]
+    parts = [LargestResiduals.of(limit, values[a:b], rows[a:b], points[a:b]) for a, b in itertools.pairwise(edges)]
     random.shuffle(parts)
     found = reduce(add, parts).ranked()
     expected = sorted(range(n), key=lambda row: (-errors[row], row))[:limit]
@@ -39,7 +39,7 @@ def test_residual_statistics_add_up(rng):
 
     def part(seed):
         r = np.random.default_rng(seed).normal(size=(4, 2))
-        largest = LargestErrors.of(3, np.abs(r[:, 0]), np.arange(4) + 4 * seed, r)
+        largest = LargestResiduals.of(3, np.abs(r[:, 0]), np.arange(4) + 4 * seed, r)
         return ResidualStatistics(4, (r**2).sum(axis=0), r[:3], largest)
 
     a, b = part(1), part(2)

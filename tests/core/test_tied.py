@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
-from partirvm.core.tied import ALPHA_CEILING, Noise, Tied, slopes, updates
+from partirvm.core.tied import ALPHA_CEILING, NoiseBounds, Tied, slopes, updates
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 
 LABELS = np.array([BIAS, 3, 1, 4, 0])
@@ -61,7 +61,7 @@ def test_updates_come_to_rest_where_the_evidence_is_level(rng, weighted, bias):
     Phi, t, w = numbers(rng, weighted)
     labels = LABELS if bias else np.arange(5)
     statistics = statistics_of(Phi, t, w, labels)
-    tied, found = updates(statistics, Tied(1.0, 1.0, 1.0), 500, Noise(float(t @ t / 40)))
+    tied, found = updates(statistics, Tied(1.0, 1.0, 1.0), 500, NoiseBounds(float(t @ t / 40)))
 
     def evidence(logs):
         alpha = np.where(labels == BIAS, np.exp(logs[1]), np.exp(logs[0]))
@@ -78,8 +78,8 @@ def test_the_noise_is_fixed_or_held_to_its_floor(rng):
     Phi = numbers(rng, False)[0]
     t = Phi @ rng.normal(size=5)
     target_variance = float(t @ t / 40)
-    assert updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 20, Noise(target_variance, 4.0))[0].beta == 4.0
-    free = updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 200, Noise(target_variance))[0].beta
+    assert updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 20, NoiseBounds(target_variance, 4.0))[0].beta == 4.0
+    free = updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 200, NoiseBounds(target_variance))[0].beta
     np.testing.assert_allclose(free, 1 / (NOISE_FLOOR * target_variance))
 
 
@@ -89,5 +89,5 @@ def test_alpha_keeps_within_bounds(rng):
     noise = t - Phi @ np.linalg.lstsq(Phi, t, rcond=None)[0]
     for target, bound in ((noise, ALPHA_CEILING), (1e9 * t, ALPHA_FLOOR)):
         statistics = statistics_of(Phi, target)
-        tied, _ = updates(statistics, Tied(1.0, 1.0, 1.0), 200, Noise(1.0, 1.0))
+        tied, _ = updates(statistics, Tied(1.0, 1.0, 1.0), 200, NoiseBounds(1.0, 1.0))
         np.testing.assert_allclose(tied.alpha, bound * np.diagonal(statistics.gram)[1:].max())

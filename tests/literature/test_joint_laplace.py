@@ -11,7 +11,7 @@ from partirvm import RVMRegressor
 from partirvm.core.uncertainty import widened
 from partirvm.data import as_source
 from partirvm.errors import UsageError
-from partirvm.literature.joint_laplace import _Rows, joint_laplace
+from partirvm.literature.joint_laplace import _JointRows, joint_laplace
 
 
 def waves(n=80, d=1, seed=0):
@@ -41,7 +41,7 @@ def test_slopes_are_differences_of_the_evidence(asked, weighted):
     X, y = waves(d=2)
     model = fitted(X, y, **asked).model_
     w = np.random.default_rng(1).uniform(0.5, 2.0, len(y)) if weighted else None
-    rows, theta = _Rows(model, as_source(X, y, w)), theta_of(model)
+    rows, theta = _JointRows(model, as_source(X, y, w)), theta_of(model)
     theta = theta + 0.3 * np.random.default_rng(2).normal(size=len(theta))
     slopes = rows.evaluate(theta).slopes
     steps = 1e-5 * np.eye(len(theta))
@@ -53,7 +53,7 @@ def test_the_evidence_is_the_papers():
     """That of the marginal covariance (Tipping 2001, eq. 15), and at the joint maximum no smaller than the fit's."""
     X, y = waves()
     model = fitted(X, y).model_
-    rows, theta = _Rows(model, as_source(X, y)), theta_of(model)
+    rows, theta = _JointRows(model, as_source(X, y)), theta_of(model)
     Phi, M = rows.at(theta).block(X), len(model.mean)
     expected = naive.log_evidence(Phi, rows.t, np.exp(theta[:M]), np.exp(theta[M]))
     assert rows.evaluate(theta).log_evidence == pytest.approx(expected, rel=1e-9)
@@ -85,7 +85,7 @@ def test_a_grid_over_the_width_agrees():
     """Brute force: the mixture over log γ of the predictions at the best α and β for each γ, by their evidence."""
     X, y = waves(100)
     model = fitted(X, y).model_
-    joint, rows, M = joint_laplace(model, as_source(X, y)), _Rows(model, as_source(X, y)), len(model.mean)
+    joint, rows, M = joint_laplace(model, as_source(X, y)), _JointRows(model, as_source(X, y)), len(model.mean)
     free = np.ones(len(joint.theta), bool)
     free[M + 1] = False
     new = np.linspace(-2.5, 2.5, 11)[:, None]

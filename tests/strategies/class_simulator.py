@@ -13,7 +13,7 @@ from simulator import Simulator
 from partirvm.core.drawing import drawn
 from partirvm.core.link import moderated
 from partirvm.core.logistic import LogisticBlock, LogisticCross
-from partirvm.core.residuals import LargestErrors
+from partirvm.core.residuals import LargestResiduals
 from partirvm.core.scores import ClassScores
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.laplace import Newton
@@ -110,7 +110,7 @@ class ClassSimulator(Simulator):
         diagonal = np.stack([(w * b) @ new**2 for b in bend.T])
         return LogisticCross(cross, diagonal, new.T @ (w[:, None] * slope), int((w > 0).sum()))
 
-    def _surprise(self, pass_: MisclassificationPass) -> LargestErrors:
+    def _surprise(self, pass_: MisclassificationPass) -> LargestResiduals:
         rows = np.arange(len(self.y)) if pass_.rows is None else pass_.rows
         rows = rows[(self.weight(rows) > 0) & ~np.isin(rows, pass_.exclude)]
         p = self.probabilities(self.phi(pass_.design, self.X[rows]) @ pass_.mean)
@@ -118,7 +118,7 @@ class ClassSimulator(Simulator):
         if pass_.draw is not None:
             keys = drawn(keys + pass_.floor, rows, pass_.draw)
         best = np.lexsort((rows, -keys))[: pass_.select]
-        return LargestErrors(pass_.select, keys[best], rows[best], self.X[rows[best]])
+        return LargestResiduals(pass_.select, keys[best], rows[best], self.X[rows[best]])
 
     def _class_score(self, pass_: LogisticScorePass) -> ClassScores:
         X, codes = self.held_out

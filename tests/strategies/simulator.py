@@ -12,7 +12,7 @@ from scipy.stats import norm
 from partirvm.core import solvers
 from partirvm.core.left_out import LeftOut
 from partirvm.core.on_demand import DesignRows
-from partirvm.core.residuals import LEVELS, LargestErrors, ResidualStatistics, Scores
+from partirvm.core.residuals import LEVELS, LargestResiduals, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.core.termination import Termination
 from partirvm.kernels import Gaussian
@@ -156,7 +156,7 @@ class Simulator:
         rows = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
         errors = np.abs(r[rows, 0])
         best = np.lexsort((rows, -errors))[: pass_.select]
-        largest = LargestErrors(pass_.select, errors[best], rows[best], self.X[rows[best]])
+        largest = LargestResiduals(pass_.select, errors[best], rows[best], self.X[rows[best]])
         return ResidualStatistics(int(there.sum()), sum_squares, projection, largest)
 
     def _design(self, pass_: DesignPass) -> DesignRows:
