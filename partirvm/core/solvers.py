@@ -119,7 +119,7 @@ def _fast(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) 
 
 
 @dataclass(frozen=True)
-class Solver:
+class DenseSolver:
     """A way to maximise the evidence. ``acts_alone``: by actions only, for one target and the flat prior."""
 
     name: str
@@ -129,7 +129,11 @@ class Solver:
 
 SOLVERS = {
     each.name: each
-    for each in (Solver("auto", _auto), Solver("fixed-point", _fixed_point), Solver("fast", _fast, acts_alone=True))
+    for each in (
+        DenseSolver("auto", _auto),
+        DenseSolver("fixed-point", _fixed_point),
+        DenseSolver("fast", _fast, acts_alone=True),
+    )
 }
 """Every solver by name."""
 

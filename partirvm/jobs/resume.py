@@ -35,7 +35,7 @@ from partirvm.setup.parameters import check_parameters
 from partirvm.setup.spec import LIMITS, FitSpec
 from partirvm.storage.schema import require
 from partirvm.strategies.effort import LEAST_GAIN
-from partirvm.strategies.incremental import Incremental
+from partirvm.strategies.incremental import IncrementalRounds
 
 ENDED_BY = {
     Termination.ROUNDS: "max_rounds",
@@ -118,8 +118,8 @@ def requeue_grown(
                 request.max_rounds,
             )
         changed: dict[str, Any] = {"max_rounds": None if rounds is None else packed["state"]["round"] + rounds}
-        if in_order(grows) and request.strategy != Incremental.name:
-            changed["strategy"] = Incremental.name
+        if in_order(grows) and request.strategy != IncrementalRounds.name:
+            changed["strategy"] = IncrementalRounds.name
         check_parameters(current_request(spec, {**changes(events), **changed}))
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:

@@ -19,7 +19,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.base import Described, Products
 from partirvm.kernels.distances import SquaredDistances
 from partirvm.kernels.parts import part_of
-from partirvm.kernels.radial import PreparedRadial, Radial
+from partirvm.kernels.radial import PreparedRadial, RadialKernel
 from partirvm.kernels.widths import values_of
 
 Float = NDArray[np.float64]
@@ -53,7 +53,7 @@ class Directions(Described):
     [1.0, 0.368]
     """
 
-    kernel: Radial
+    kernel: RadialKernel
     axes: tuple[tuple[float, ...], ...]
     features: bool = False
     free: bool = False
@@ -61,7 +61,7 @@ class Directions(Described):
 
     def __post_init__(self) -> None:
         kernel = part_of(self.kernel)
-        if not isinstance(kernel, Radial):
+        if not isinstance(kernel, RadialKernel):
             raise UsageError(
                 f"the directions kernel has the kernel {kernel.name!r}: it must be gaussian, matern32 or matern52"
             )

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels.distances import SquaredDistances
-from partirvm.kernels.radial import Radial
+from partirvm.kernels.radial import RadialKernel
 
 Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Gaussian(Radial):
+class Gaussian(RadialKernel):
     """Gaussian kernel.
 
     Parameters

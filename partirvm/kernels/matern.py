@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.kernels.radial import Radial
+from partirvm.kernels.radial import RadialKernel
 
 Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Matern32(Radial):
+class Matern32(RadialKernel):
     """Matérn kernel (1 + s) e⁻ˢ with s = √3 r, for once differentiable functions.
 
     Examples
@@ -41,7 +41,7 @@ class Matern32(Radial):
 
 
 @dataclass(frozen=True)
-class Matern52(Radial):
+class Matern52(RadialKernel):
     """Matérn kernel (1 + s + s²/3) e⁻ˢ with s = √5 r, for twice differentiable functions."""
 
     name = "matern52"

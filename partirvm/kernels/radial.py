@@ -15,7 +15,7 @@ Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Radial(Widths):
+class RadialKernel(Widths):
     """Base of kernels κ(r²) with κ(0) = 1. ``gamma`` (1/unit² of the kernel's inputs) is one number, or one each."""
 
     local = True
@@ -55,7 +55,7 @@ class Radial(Widths):
 class PreparedRadial:
     """The kernel prepared for its centres: −r² is computed by matrix products, then the function of r²."""
 
-    kernel: Radial
+    kernel: RadialKernel
     distances: SquaredDistances
 
     def __call__(self, points: Float, out: Float) -> None:

@@ -12,13 +12,13 @@ from partirvm.kernels.base import Kernel
 from partirvm.kernels.combined import Product, Sum
 from partirvm.kernels.directions import Directions
 from partirvm.kernels.on_columns import OnColumns
-from partirvm.kernels.radial import Radial
+from partirvm.kernels.radial import RadialKernel
 from partirvm.kernels.several import Several
 
 Int = NDArray[np.int64]
 
 
-def with_radial(kernel: Kernel, columns: Int, make: Callable[[Radial, Int], Radial | Directions]) -> Kernel:
+def with_radial(kernel: Kernel, columns: Int, make: Callable[[RadialKernel, Int], RadialKernel | Directions]) -> Kernel:
     """Return the kernel with each radial kernel replaced by ``make(kernel, columns)``.
 
     ``columns`` are the positions of the features that the kernel sees, all of them to begin with. The kernel of
@@ -29,11 +29,11 @@ def with_radial(kernel: Kernel, columns: Int, make: Callable[[Radial, Int], Radi
     >>> with_radial(product, np.arange(3), lambda kernel, columns: Matern52(kernel.gamma)).parts[0].kernel
     Matern52(gamma=(0.5,))
     """
-    if isinstance(kernel, Radial):
+    if isinstance(kernel, RadialKernel):
         return make(kernel, columns)
     if isinstance(kernel, Directions):
         inner = make(kernel.kernel, columns)
-        return replace(kernel, kernel=inner) if isinstance(inner, Radial) else kernel
+        return replace(kernel, kernel=inner) if isinstance(inner, RadialKernel) else kernel
     if isinstance(kernel, OnColumns):
         return replace(kernel, kernel=with_radial(kernel.kernel, columns[list(kernel.columns)], make))
     if isinstance(kernel, Product | Sum):
@@ -41,16 +41,16 @@ def with_radial(kernel: Kernel, columns: Int, make: Callable[[Radial, Int], Radi
     return kernel
 
 
-def radials(kernel: Kernel | Several, n_features: int) -> list[tuple[Radial, Int]]:
+def radials(kernel: Kernel | Several, n_features: int) -> list[tuple[RadialKernel, Int]]:
     """Return the radial kernels inside a kernel of ``n_features`` features, each with the positions of its features.
 
     The list is empty for several kernels.
     """
     if isinstance(kernel, Several):
         return []
-    found: list[tuple[Radial, Int]] = []
+    found: list[tuple[RadialKernel, Int]] = []
 
-    def add(each: Radial, columns: Int) -> Radial:
+    def add(each: RadialKernel, columns: Int) -> RadialKernel:
         found.append((each, columns))
         return each
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.on_demand import Pool
 from partirvm.core.priors import GammaDensity, Prior
-from partirvm.core.solvers import SOLVERS, Solver, Watch
+from partirvm.core.solvers import SOLVERS, DenseSolver, Watch
 from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState, maximise, step
@@ -97,7 +97,7 @@ def classical(
             found, reason = _until_still(state, rule, on_step, alpha_tol or np.inf, beta_tol or np.inf)
         return replace(found, prior=before), reason
 
-    SOLVERS[name] = Solver(name, run)
+    SOLVERS[name] = DenseSolver(name, run)
     return name
 
 

@@ -14,7 +14,7 @@ from partirvm.setup.search import Interrupted
 from partirvm.setup.spec import FitSpec, memory_limits
 from partirvm.strategies.appended import joined
 from partirvm.strategies.fit_rows import FIT_ROWS, automatic, grows
-from partirvm.strategies.incremental import Incremental
+from partirvm.strategies.incremental import IncrementalRounds
 
 
 def in_order(spec: FitSpec) -> bool:
@@ -62,9 +62,9 @@ def grow(
         }
     if in_order(spec):
         size = min(size, new * before.n_kernels) if at_once else size
-        resolved |= {"strategy": Incremental.name, "partition_size": size}
+        resolved |= {"strategy": IncrementalRounds.name, "partition_size": size}
         if asked.fit_rows == "auto":
-            resolved["fit_rows"] = automatic(Incremental.schedule, source.n_rows, size, before.n_kernels, new)
+            resolved["fit_rows"] = automatic(IncrementalRounds.schedule, source.n_rows, size, before.n_kernels, new)
     request = replace(asked, **resolved)
     joining = new if in_order(spec) else None
     found = resolve_known(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.rprop import FIRST_STEP, LATER_STEP, begin
 from partirvm.kernels import WITH_GAMMA, Directions, Kernel, Several
-from partirvm.kernels.radial import Radial
+from partirvm.kernels.radial import RadialKernel
 from partirvm.kernels.radial_parts import radials, with_directions, with_radial
 from partirvm.likelihoods.slope_passes import InputGradientPass
 from partirvm.setup.kernel_search import SHORT_WINDOW, LearningOptions, Stage, axes_of, first_stage, grow
@@ -76,10 +76,10 @@ def families_of(kernel: Kernel | Several, n_features: int) -> list[str]:
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
     """Return the kernel with its radial kernels replaced by those of another family, at a typical gamma."""
 
-    def make(old: Radial, columns: Int) -> Radial:
+    def make(old: RadialKernel, columns: Int) -> RadialKernel:
         factor = FAMILIES[family] / FAMILIES[old.name]
         found = WITH_GAMMA[family].from_spec({"gamma": [factor * gamma for gamma in old.gamma]})
-        assert isinstance(found, Radial)
+        assert isinstance(found, RadialKernel)
         return found
 
     return with_radial(kernel, np.arange(n_features), make)
@@ -217,7 +217,7 @@ def along_directions(kernel: Kernel, outer: Float, covariance: Float, rank: int 
     the first gamma of a standardised input, 1/(number of directions × its variance).
     """
 
-    def make(old: Radial, columns: Int) -> Radial | Directions:
+    def make(old: RadialKernel, columns: Int) -> RadialKernel | Directions:
         d = len(columns)
         if d == 1:
             return old

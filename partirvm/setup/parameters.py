@@ -26,9 +26,9 @@ from partirvm.setup.partition_size import DENSE, partition_size
 from partirvm.setup.timer import Timer
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS, automatic, first_sample, grows
-from partirvm.strategies.incremental import Basic
+from partirvm.strategies.incremental import BasicRound
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.working_set import WorkingSet
+from partirvm.strategies.working_set import WorkingSetRounds
 from partirvm.types import Scaling, over_square
 
 SMALL = 200
@@ -164,11 +164,11 @@ def resolve_strategy(parameters: Request, n_rows: int, class_outputs: int = 0) -
     the strategy is always ``basic``.
     """
     if parameters.kernel == NoKernel.name:
-        return Basic.name
+        return BasicRound.name
     if parameters.strategy != "auto":
         return parameters.strategy
     few = class_outputs * n_rows**2 <= SMALL_CURVATURE if class_outputs else n_rows <= SMALL
-    return Basic.name if few and parameters.partition_size == "auto" else WorkingSet.name
+    return BasicRound.name if few and parameters.partition_size == "auto" else WorkingSetRounds.name
 
 
 def resolve_partition_size(

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
 from partirvm.kernels import Directions, Kernel, Several
-from partirvm.kernels.radial import Radial
+from partirvm.kernels.radial import RadialKernel
 from partirvm.kernels.radial_parts import directions_of, radials, with_radial
 from partirvm.likelihoods.gaussian import noise
 from partirvm.setup.kernel_search import LearningOptions
@@ -224,7 +224,7 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
     outer, d = rows.outer_product(current), rows.X.shape[1]
     before = {tuple(columns.tolist()): each for each, columns in directions_of(current.kernel, np.arange(d))}
 
-    def make(old: Radial, columns: Int) -> Radial | Directions:
+    def make(old: RadialKernel, columns: Int) -> RadialKernel | Directions:
         if len(columns) == 1:
             return old
         axes = np.linalg.eigh(outer[np.ix_(columns, columns)])[1].T[::-1]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from partirvm.planning.schedule import Schedule
-from partirvm.strategies.incremental import Basic, Incremental
+from partirvm.strategies.incremental import BasicRound, IncrementalRounds
 from partirvm.strategies.instructions import AnyStrategy
-from partirvm.strategies.split_merge import SplitMerge
-from partirvm.strategies.working_set import WorkingSet
+from partirvm.strategies.split_merge import SplitMergeLevels
+from partirvm.strategies.working_set import WorkingSetRounds
 
 STRATEGIES: dict[str, type[AnyStrategy]] = {
-    strategy.name: strategy for strategy in (Basic, SplitMerge, Incremental, WorkingSet)
+    strategy.name: strategy for strategy in (BasicRound, SplitMergeLevels, IncrementalRounds, WorkingSetRounds)
 }
 """Strategy classes by name."""
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from partirvm.strategies.fit_rows import posterior_rows
-from partirvm.strategies.incremental import Basic
+from partirvm.strategies.incremental import BasicRound
 from partirvm.strategies.instructions import Gather, Save
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rounds import Answer, Phase, RoundsState
@@ -41,7 +41,7 @@ def effort(problem: Problem, rows: int) -> tuple[int, int]:
     return candidates, int(np.clip(FLOPS / flops(candidates), 1, STEPS))
 
 
-class Early(Basic):
+class Early(BasicRound):
     """One fit of less than a second, whose model is saved without a score on held-out rows."""
 
     name = "early"

@@ -25,7 +25,7 @@ from partirvm.strategies.relearning import Relearning
 from partirvm.strategies.rounds import Answer, Phase, RoundsState
 
 
-class Incremental(Relearning[RoundsState]):
+class IncrementalRounds(Relearning[RoundsState]):
     """The incremental strategy of Ben-Shimon & Shmilovici (2006, §2.2): the partitions join in order, one a round."""
 
     name = "incremental"
@@ -44,7 +44,7 @@ class Incremental(Relearning[RoundsState]):
         return replace(state, phase=Phase.ROWS, chosen=rows), (Gather(rows),)
 
 
-class Basic(LocalNoiseRounds[RoundsState]):
+class BasicRound(LocalNoiseRounds[RoundsState]):
     """One RVM in which every row is a candidate: for small N, and as the reference for other strategies."""
 
     name = "basic"

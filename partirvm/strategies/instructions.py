@@ -230,7 +230,7 @@ Event: TypeAlias = Passed | Gathered | Solved | KernelLearned | Saved | Stop
 S = TypeVar("S")
 
 
-class Strategy(Protocol[S]):
+class StrategySteps(Protocol[S]):
     """A pure state machine whose state is the checkpoint."""
 
     name: str
@@ -245,4 +245,4 @@ class Strategy(Protocol[S]):
         ...
 
 
-AnyStrategy: TypeAlias = Strategy[Any]
+AnyStrategy: TypeAlias = StrategySteps[Any]

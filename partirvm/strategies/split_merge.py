@@ -24,7 +24,7 @@ from partirvm.likelihoods.base import Begin
 from partirvm.likelihoods.columns import labels_of, survivors
 from partirvm.planning.schedule import ByLevel, Schedule
 from partirvm.strategies.fit_rows import measuring, partition, posterior_rows
-from partirvm.strategies.incremental import Basic
+from partirvm.strategies.incremental import BasicRound
 from partirvm.strategies.instructions import (
     Event,
     Finish,
@@ -46,7 +46,7 @@ from partirvm.strategies.selection import partition_count
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-LAST = Basic()
+LAST = BasicRound()
 """Strategy of the last fit."""
 
 
@@ -88,7 +88,7 @@ State: TypeAlias = SplitMergeState | RoundsState
 Answer: TypeAlias = tuple[State, tuple[Instruction, ...]]
 
 
-class SplitMerge:
+class SplitMergeLevels:
     """The split-and-merge strategy of Ben-Shimon & Shmilovici (2006, §2.1)."""
 
     name = "split-merge"

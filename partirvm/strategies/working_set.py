@@ -94,7 +94,7 @@ class WorkingSetState(RoundsState):
     slow: int = 0
 
 
-class WorkingSet(Relearning[WorkingSetState]):
+class WorkingSetRounds(Relearning[WorkingSetState]):
     """The working-set strategy of Ben-Shimon & Shmilovici (2006, §2.3); by default fits use all rows."""
 
     name = "working-set"

@@ -33,7 +33,7 @@ from partirvm.setup.choosing import (
 from partirvm.setup.evaluation import losses
 from partirvm.setup.kernel_search import learning_options
 from partirvm.setup.metric import EACH
-from partirvm.strategies.incremental import Basic
+from partirvm.strategies.incremental import BasicRound
 from partirvm.strategies.problem import Options
 from partirvm.types import Scaling
 
@@ -95,7 +95,7 @@ def test_where_all_rows_are_candidates_that_fit_is_judged():
         journal, executor, source = MemoryJournal(), LocalExecutor(1), ArraySource(X[kept], y[kept])
         source.columns = replace(source.columns, classes=(0, 1))
         mine = problem_of(X[kept], y[kept], Gaussian(choice["width"] / 2), 2)
-        Driver(executor, source).run(Basic(), mine, Options(48, "all", tol=1e-5), journal)
+        Driver(executor, source).run(BasicRound(), mine, Options(48, "all", tol=1e-5), journal)
         executor.close()
         f = journal.model.design.block(X[fold]) @ journal.model.mean.ravel()
         total += -np.log(expit((2 * y[fold] - 1) * f)).sum()

@@ -13,7 +13,7 @@ from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.setup.partition_size import probe_rows, sparseness
-from partirvm.strategies.incremental import Basic
+from partirvm.strategies.incremental import BasicRound
 from partirvm.strategies.problem import Options
 from partirvm.types import Columns
 
@@ -37,7 +37,7 @@ def test_the_probe_is_a_basic_rvm_on_its_rows_alone(K):
     source = ArraySource(X[ROWS], y[ROWS], columns=columns)
     own = replace(problem_of(X[ROWS], y[ROWS], Gaussian(0.5), K), target_variance=problem.target_variance)
     options = Options(40, "all", "sample", "sample", sample_rows=40, tol=1e-5)
-    Driver(executor, source).run(Basic(), own, options, journal)
+    Driver(executor, source).run(BasicRound(), own, options, journal)
     executor.close()
     alone = journal.history[-1]
     assert (found.vectors, found.iterations) == (alone["vectors"], alone["iterations"])

@@ -20,7 +20,18 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Finish, Gather, Gathered, Log, Passed, Save, Saved, Solved, Stop, Strategy
+from partirvm.strategies.instructions import (
+    Finish,
+    Gather,
+    Gathered,
+    Log,
+    Passed,
+    Save,
+    Saved,
+    Solved,
+    Stop,
+    StrategySteps,
+)
 from partirvm.strategies.problem import Options, Problem
 from partirvm.types import Scaling
 
@@ -76,7 +87,7 @@ class Simulator:
         kernels = naive.gaussian(X, design.centres, self.gamma)
         return np.hstack([np.ones((len(X), int(design.bias))), kernels])
 
-    def run(self, name: str | Strategy, options: Options, stop_at: int | None = None) -> Termination:
+    def run(self, name: str | StrategySteps, options: Options, stop_at: int | None = None) -> Termination:
         """Drive a strategy to its end; instructions number ``stop_at`` are answered by ``Stop``."""
         strategy = STRATEGIES[name]() if isinstance(name, str) else name
         self.turns, self.answers = [], []

@@ -19,7 +19,7 @@ from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.likelihoods.laplace import Newton
 from partirvm.strategies import fit_rows
 from partirvm.strategies.problem import Options
-from partirvm.strategies.working_set import WorkingSet
+from partirvm.strategies.working_set import WorkingSetRounds
 
 PER_COLUMN = 4
 
@@ -113,7 +113,7 @@ def test_the_evidence_is_compared_over_the_same_rows():
     simulator = Simulator(*wave(600, noise=0.05), gamma=5.0)
     compared = []
 
-    class Noted(WorkingSet):
+    class Noted(WorkingSetRounds):
         def _on_larger_sample(self, state, fresh):
             state = super()._on_larger_sample(state, fresh)
             compared.append(state)

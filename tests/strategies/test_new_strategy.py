@@ -16,7 +16,7 @@ from partirvm.options.value import held
 from partirvm.options.values import Strategy
 from partirvm.planning.schedule import InOrder
 from partirvm.strategies.fit_rows import partition
-from partirvm.strategies.incremental import Incremental
+from partirvm.strategies.incremental import IncrementalRounds
 from partirvm.strategies.instructions import Gather
 from partirvm.strategies.rounds import Phase
 
@@ -38,7 +38,7 @@ class FromTheEnd(InOrder):
         return " backwards"
 
 
-class Backwards(Incremental):
+class Backwards(IncrementalRounds):
     """``incremental`` from the last partition to the first."""
 
     name = "backwards"

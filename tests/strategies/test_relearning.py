@@ -26,7 +26,7 @@ from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import due, with_kernel
 from partirvm.strategies.rounds import Phase
-from partirvm.strategies.working_set import Best, WorkingSet, WorkingSetState
+from partirvm.strategies.working_set import Best, WorkingSetRounds, WorkingSetState
 from partirvm.types import Scaling
 
 ROWS, PART = 600, 50
@@ -205,7 +205,7 @@ def test_the_best_round_comes_back_with_its_kernel():
     """Where a later kernel was taken, and the held-out error rose."""
     X, y = rows()
     problem = problem_of(X, y, held_out=True)
-    state = WorkingSet().first(problem, OPTIONS)
+    state = WorkingSetRounds().first(problem, OPTIONS)
     fit, design = state.fit, state.design
     best = Best(1, 0.1, design, fit, "full", 0, Termination.CONVERGED)
     other = with_kernel(problem, Gaussian((2.0, 2.0, 2.0)))
@@ -213,7 +213,7 @@ def test_the_best_round_comes_back_with_its_kernel():
     later = replace(later, settled=True, concluding=Termination.VALIDATION, phase=Phase.SCORE)
     scores = Scores(10, 9.0, 9.0, 9.0, 9.0, 9.0, (9, 9, 9, 9, 9))
     assert isinstance(later, WorkingSetState)
-    restored, _ = WorkingSet()._on_score(later, SimpleNamespace(statistic=scores))
+    restored, _ = WorkingSetRounds()._on_score(later, SimpleNamespace(statistic=scores))
     assert restored.problem.empty.kernel == restored.design.kernel == LOST
 
 
