@@ -16,13 +16,13 @@ ROOT = Path(__file__).parents[1]
 
 LIMITS = {
     "lines of partirvm": (46_000, 25_000),
-    "lines of code of partirvm": (29_000, 15_500),
-    "files of partirvm": (306, 150),
-    "lines of tests": (42_500, 26_000),
-    "lines of benchmarks": (10_200, 6_500),
-    "methods of the likelihood protocol": (36, 12),
-    "depth of inheritance in strategies": (6, 1),
-    "class names that occur twice": (38, 0),
+    "lines of code of partirvm": (28_300, 15_500),
+    "files of partirvm": (303, 150),
+    "lines of tests": (42_000, 26_000),
+    "lines of benchmarks": (9_960, 6_500),
+    "methods of the likelihood protocol": (33, 12),
+    "depth of inheritance in strategies": (4, 1),
+    "class names that occur twice": (14, 0),
     "names of files that occur twice": (10, 0),
 }
 """Greatest count that is allowed, and the goal."""
