@@ -25,6 +25,9 @@ MAY_FAIL = {
         "sample weights are precisions: a row of weight 2 has noise variance σ²/2 and is still one of N rows, two "
         "equal rows are two of them; MacKay's σ² divides by N − Σγ"
     ),
+    "check_fit_score_takes_y": (
+        "partial_fit after fit is refused: it goes on from all earlier rows, fit keeps none, and a pickle stays small"
+    ),
 }
 """Checks that an RVM need not pass, each with its reason."""
 
