@@ -138,7 +138,7 @@ class Updatable(IndependentTargets):
                 "the target of the first rows was constant, so that the target of new rows cannot be scaled: call fit "
                 "with rows whose targets vary"
             )
-        for name in TABLE.keys() - {*LIMITS, "seed"}:
+        for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
             before, now = getattr(stream.request, name), getattr(parameters, name)
             if before is not now and not np.array_equal(np.asarray(before, object), np.asarray(now, object)):
                 title = written(self.get_params(deep=False), name)

@@ -225,7 +225,7 @@ def label_of(function: Int) -> Int:
 def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, int]:
     """Return a dict from name to label of the leading columns: ``bias``, then the functions; repeats get a number.
 
-    >>> labels_by_name(Together((LinearBasis(2), LinearBasis(2))), ["age", "bias"])
+    >>> labels_by_name(JoinedBasis((LinearBasis(2), LinearBasis(2))), ["age", "bias"])
     {'bias': -1, 'age': -2, 'bias (2)': -3, 'age (2)': -4, 'bias (3)': -5}
     """
     found = {BIAS_NAME: BIAS}

@@ -113,7 +113,7 @@ def test_steps_and_refusals():
         first.partial_fit(X[:, :1], y)
     with pytest.raises(DataError, match="y has 2 targets, the rows before had 1"):
         first.partial_fit(X, np.column_stack([y, y]))
-    with pytest.raises(UsageError, match=r"WorkingSet\.selection is 'gain', and was 'auto' at the first rows"):
+    with pytest.raises(UsageError, match=r"strategy is 'working-set', and was 'auto' at the first rows"):
         again.set_params(strategy=WorkingSet("gain")).partial_fit(X, y)
     with pytest.raises(UsageError, match="partial_fit takes rows in memory, X is str"):
         RVMRegressor().partial_fit("rows.zarr", None)
