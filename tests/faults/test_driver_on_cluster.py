@@ -39,15 +39,20 @@ PRELOAD = str(Path(__file__).with_name("preload.py"))
 class Processes:
     """A scheduler and its workers, each a process as a person starts it."""
 
-    def __init__(self, folder):
-        self._folder, self._all = folder, []
+    def __init__(self, folder, **configuration):
+        self._folder, self._all, self._configuration = folder, [], configuration
         self.asked = folder / "asked"
         self.asked.mkdir()
         self.workers = []
-        contact = folder / "scheduler.json"
-        self.scheduler = self._start(
-            "scheduler", "--port", "0", "--dashboard-address", ":0", "--scheduler-file", str(contact)
-        )
+        self.address = "tcp://127.0.0.1:0"
+        self.begin()
+
+    def begin(self):
+        """Start a scheduler, at the address of the last one if there was one, three workers and a client."""
+        contact = self._folder / "scheduler.json"
+        contact.unlink(missing_ok=True)
+        place = ("--host", self.address, "--dashboard-address", ":0", "--scheduler-file", str(contact))
+        self.scheduler = self._start("scheduler", *place)
         wait_for(lambda: contact.exists() and contact.read_text(), what="the scheduler")
         self.address = json.loads(contact.read_text())["address"]
         self.add(3)
@@ -88,7 +93,7 @@ class Processes:
 
     def _start(self, *arguments):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-        environment["LISTEN_IN"] = str(self.asked)
+        environment |= {"LISTEN_IN": str(self.asked), **self._configuration}
         with (self._folder / f"{arguments[0]}.log").open("a") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "dask", *arguments], env=environment, stdout=log, stderr=log
@@ -203,3 +208,42 @@ def test_the_scheduler(breeder, cluster, job, undisturbed):
     open_job(job.location).requeue()
     breeder.call(carry, job=job.location).end()
     assert_done(job, undisturbed[CASE])
+
+
+@pytest.fixture
+def own_cluster(tmp_path):
+    """A cluster for one test, whose scheduler gives up a silent worker after six seconds instead of five minutes."""
+    made = Processes(tmp_path, DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="6s")
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_begins_anew(own_cluster, data, undisturbed, tmp_path):
+    """kill -9 of the scheduler, another one with new workers at its address: the job, resumed there, ends as usual."""
+    job = own_cluster.submit(data, tmp_path / "job", CASE, "hold", 2)
+    own_cluster.scheduler.kill()
+    own_cluster.scheduler.wait()
+    own_cluster.go_on()
+    own_cluster.begin()
+    wait_for(lambda: job.status() is Status.INTERRUPTED, "the end of the driver")
+    job.resume(client=own_cluster.client)
+    assert_done(job, undisturbed[CASE])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["a worker", "the driver"])
+def test_a_worker_that_is_stopped_for_long(own_cluster, data, undisturbed, tmp_path, which):
+    """SIGSTOP until the scheduler has given it up: its work, or the driver, begins elsewhere; awake, it does no harm."""
+    job = own_cluster.submit(data, tmp_path / "job", CASE, "hold", 2)
+    victim = next(one for one in own_cluster.workers if (one.pid == driver(job)) == (which == "the driver"))
+    victim.send_signal(signal.SIGSTOP)
+    wait_for(lambda: stopped(victim.pid), "the stop")
+    own_cluster.go_on()
+    assert_done(job, undisturbed[CASE])
+    events = job.store.events()
+    victim.send_signal(signal.SIGCONT)
+    wait_for(lambda: len(own_cluster.client.scheduler_info()["workers"]) == 2 or victim.poll() is not None, "its end")
+    assert_same_end(job.store, undisturbed[CASE])
+    assert job.store.events() == events
+    assert [event["event"] for event in events].count("running") == (2 if which == "the driver" else 1)
