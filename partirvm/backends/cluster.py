@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import math
 import socket
 import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from partirvm.backends import tasks
 from partirvm.backends.window import POLL
 from partirvm.blas_threads import kernels
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmError, PartirvmWarning
+
+R = TypeVar("R")
 
 QUESTION = 5.0
 """Seconds to wait for one response of the scheduler."""
@@ -24,6 +30,8 @@ QUESTION = 5.0
 SILENCE = 20.0
 """Seconds without response after which a scheduler counts as gone. A restarted scheduler can respond in time."""
 
+ANSWER = 60.0
+"""Seconds to wait for the responses of all workers to one question."""
 
 WORKER_TIMEOUT = 30.0
 """Seconds to wait for a worker before an error."""
@@ -98,6 +106,26 @@ class Cluster:
         self.least_threads = min((worker["nthreads"] for worker in workers.values()), default=1)
         return workers
 
+    def call(self, coroutine: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
+        """Return the result of a call of the client, which runs in the client's event loop, or raise its error.
+
+        Never blocks on a broken cluster: raises as ``ClusterWatch.poll`` does, and ``TimeoutError`` after ``seconds``.
+        """
+        watch, end = self.watch(), time.monotonic() + seconds
+        called: Future[R] | None = None
+        try:
+            called = asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
+            while not wait_for([called], min(POLL, seconds)).done:
+                watch.poll_if_due()
+                if time.monotonic() > end:
+                    raise TimeoutError
+            return called.result()
+        finally:
+            if called is not None:
+                called.cancel()
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:  # the event loop has ended
+                coroutine.close()
+
     @contextmanager
     def reaching(self) -> Iterator[None]:
         """Convert errors of client calls inside the block to ``ClusterError`` if the scheduler is gone."""
@@ -163,15 +191,23 @@ class Cluster:
     def ask_workers(self, function: Callable[[], Any]) -> dict[str, Any]:
         """Return the result of ``function()``, or its exception, for each worker. Workers that leave are not counted.
 
-        Raises ``ClusterError`` if all workers leave in each of ``ATTEMPTS`` attempts, and as ``workers`` does.
+        Raises ``ClusterError`` if all workers leave in each of ``ATTEMPTS`` attempts or a worker does not respond in
+        ``ANSWER`` seconds, and as ``workers`` does.
         """
         error: Exception = OSError("no worker is left")
         for _ in range(ATTEMPTS):
             try:
                 with self.reaching():
-                    said: dict[str, Any] = self.client.run(function, on_error="return")
+                    said: dict[str, Any] = self.call(
+                        self.client.run(function, on_error="return", asynchronous=True), ANSWER
+                    )
             except PartirvmError:
                 raise
+            except TimeoutError as silent:
+                raise ClusterError(
+                    f"a worker of the cluster at {self.address} has not responded for {ANSWER:.0f} s: end the worker "
+                    "that hangs (Dask's dashboard shows when each was last seen), and try again"
+                ) from silent
             except Exception as lost:
                 if not worker_left(lost):
                     raise

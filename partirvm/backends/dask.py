@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from partirvm.backends.base import Blocks, Progress, Solution
 from partirvm.backends.block_store import Keeping, forget
-from partirvm.backends.cluster import ATTEMPTS, WORKER_TIMEOUT, Cluster, ClusterWatch, worker_left
+from partirvm.backends.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster, ClusterWatch, worker_left
 from partirvm.backends.local import usable_cores
 from partirvm.backends.process import resident_memory
 from partirvm.backends.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
@@ -53,7 +53,7 @@ ANSWER = 10.0
 """Seconds to wait for a scheduler's first response."""
 
 FETCH = 10.0
-"""Seconds to wait for a result before a check that its worker exists; doubled after each check."""
+"""Seconds to wait for a result before it is asked for again, maybe of another worker; doubled each time."""
 
 
 def connect(address: str) -> Any:
@@ -124,7 +124,7 @@ class DaskExecutor:
     def forget(self, token: str) -> None:
         """Delete the stored kernel blocks of a fit on all workers that respond."""
         with suppress(Exception):  # a worker that cannot be reached deletes the blocks after ``IDLE`` seconds
-            self._client.run(forget, token)
+            self._cluster.call(self._client.run(forget, token, asynchronous=True), QUESTION)
 
     def _run(
         self, groups: Sequence[PassGroup], source: Source, progress: Progress | None, keeping: Keeping | None
@@ -289,7 +289,8 @@ class DaskExecutor:
             return []
         try:
             with self._cluster.reaching():
-                futures: dict[str, Any] = self._client.scatter({_key(name): value for value in values}, hash=False)
+                sent = self._client.scatter({_key(name): value for value in values}, hash=False, asynchronous=True)
+                futures: dict[str, Any] = self._cluster.call(sent)
         except PartirvmError:
             raise
         except Exception as error:
@@ -310,9 +311,13 @@ class DaskExecutor:
         """
         from distributed import wait  # type: ignore[attr-defined,unused-ignore]
 
-        finished: set[Any] = set()
-        with self._cluster.reaching(), self._client.as_current(), suppress(TimeoutError):
-            finished = wait(list(waiting), timeout=POLL, return_when="FIRST_COMPLETED").done  # type: ignore[no-untyped-call,unused-ignore]
+        async def ended() -> set[Any]:
+            with self._client.as_current(), suppress(TimeoutError):
+                return set((await wait(list(waiting), timeout=POLL, return_when="FIRST_COMPLETED")).done)  # type: ignore[no-untyped-call,unused-ignore]
+            return set()
+
+        with self._cluster.reaching():
+            finished = self._cluster.call(ended())
         for future in finished:
             if future.status in ("error", "cancelled", "lost"):
                 self._result(future)
@@ -328,18 +333,21 @@ class DaskExecutor:
 
     def _result(self, future: Any) -> Any:
         """Fetch and return the result of a finished task, or raise the error of the task."""
-        watch, timeout = self._cluster.watch(), FETCH
+
+        async def value() -> Any:
+            return await future
+
+        seconds = FETCH
         while True:
             try:
                 with self._cluster.reaching():
-                    return future.result(timeout=timeout)
+                    return self._cluster.call(value(), seconds)
             except (PartirvmError, CancelledError):
                 raise
             except Exception as error:
                 if future.status == "error" or not isinstance(error, TimeoutError):
                     raise self._cluster.failure(error) from error
-            watch.poll()
-            timeout *= 2
+            seconds *= 2
 
 
 def _release(futures: Collection[Any]) -> None:

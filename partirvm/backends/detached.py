@@ -59,10 +59,11 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
     from distributed import fire_and_forget  # type: ignore[attr-defined,unused-ignore]
 
     end = time.monotonic() + ANSWER
-    with Cluster(client, WORKER_TIMEOUT).reaching():
+    cluster = Cluster(client, WORKER_TIMEOUT)
+    with cluster.reaching():
         future = client.submit(_aside, allowed_protocols(), function, args, options, key=key, pure=False)
         fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]
-        while not _taken_over(client, key):
+        while not _taken_over(cluster, key):
             if time.monotonic() > end:
                 raise ClusterError(
                     f"the scheduler of the cluster did not accept the fit within {ANSWER:.0f} s: try again"
@@ -70,7 +71,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
             time.sleep(POLL)
 
 
-def _taken_over(client: Any, key: str) -> bool:
+def _taken_over(cluster: Cluster, key: str) -> bool:
     """Return True if the scheduler has received the task and the request to keep it after this process exits."""
 
     def kept(dask_scheduler: Any) -> bool:
@@ -78,7 +79,7 @@ def _taken_over(client: Any, key: str) -> bool:
         task = dask_scheduler.tasks.get(key)
         return task is not None and any(one.client_key == "fire-and-forget" for one in task.who_wants)
 
-    return bool(client.run_on_scheduler(kept))
+    return bool(cluster.call(cluster.client.run_on_scheduler(kept, asynchronous=True)))
 
 
 def _call(protocols: tuple[str, ...], function: Callable[..., Any], *args: Any) -> Any:

@@ -17,9 +17,10 @@ from backend_cases import PASSES, HeldSource, bits
 from by_default import some
 from clusters import cluster
 from distributed import Client
-from waiting import wait_for
+from waiting import stopped, wait_for
 
 from partirvm import RVMRegressor, ingest, jobs, submit
+from partirvm.backends import cluster as cluster_module
 from partirvm.backends.dask import DaskExecutor
 from partirvm.backends.detached import start
 from partirvm.data import ZarrSource
@@ -98,6 +99,47 @@ def test_a_worker_waits_until_its_driver_has_recorded_the_end(data, tmp_path):
         wait_for(lambda: not client.scheduler_info()["workers"], "the end of the workers")
         wait_for((tmp_path / "said").exists, "the record", seconds=20.0)
     assert "the worker that ran the fit was stopped" in (tmp_path / "said").read_text()
+
+
+def test_a_worker_that_stands_still_before_a_fit_is_named(one_worker, monkeypatch):
+    """SIGSTOP: ClusterError after the time for an answer, not a wait until the scheduler gives the worker up."""
+    (pid,) = one_worker.run(os.getpid).values()
+    monkeypatch.setattr(cluster_module, "ANSWER", 1.0)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_for(lambda: stopped(pid), "the stop")
+        with pytest.raises(ClusterError, match=f"{one_worker.scheduler.address} has not responded for 1 s"):
+            DaskExecutor(one_worker)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+LOOP = """
+import os, sys
+from pathlib import Path
+sys.path[:0] = sys.argv[4:]
+from backend_cases import PASSES, HeldSource
+from distributed import Client
+from partirvm.backends import cluster
+from partirvm.backends.dask import DaskExecutor
+client = Client(sys.argv[1], set_as_default=False)
+runner, loop = DaskExecutor(client), client.loop.asyncio_loop
+cluster.SILENCE, cluster.QUESTION = 1.0, 0.5
+stop = lambda done, total: loop.call_soon_threadsafe(loop.stop)
+try:
+    runner.run([PASSES["gram"]], HeldSource(sys.argv[2], Path(sys.argv[3])), stop)
+except cluster.ClusterError as error:
+    print(error, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_client_whose_event_loop_has_stopped_is_named(one_worker, data, tmp_path):
+    """Stopped in the middle of a pass, of which Dask says nothing: ClusterError after the silence, not a wait."""
+    address = one_worker.scheduler.address
+    command = [sys.executable, "-c", LOOP, address, data.url, str(tmp_path / "never"), *sys.path]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert address in ended.stdout, ended.stderr
 
 
 def test_a_closed_client_is_named(one_worker, data, tmp_path):
