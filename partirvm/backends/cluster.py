@@ -154,15 +154,11 @@ class Cluster:
                 f"the Dask client of {self.address} was closed, or the worker that ran the fit was stopped (retired, "
                 f"scaled down): if no other worker continues, {resume}"
             )
-        if isinstance(error, KilledWorker):
+        if isinstance(error, KilledWorker | CancelledError | KeyError | OSError):
             return ClusterError(
-                f"workers died each time they ran the same task of the cluster at {self.address}, most often for lack "
-                f"of memory: see their logs; give workers more memory, or lower memory_limit, and {resume}"
-            )
-        if isinstance(error, CancelledError | KeyError | OSError):
-            return ClusterError(
-                f"workers of the cluster at {self.address} left again and again during the same work, or the cluster "
-                f"was restarted ({error}): see their logs, and {resume}"
+                f"workers of the cluster at {self.address} died, left or were restarted again and again during the "
+                "same work, most often for lack of memory: see their logs; give workers more memory, or lower "
+                f"memory_limit, and {resume}"
             )
         if error is not None:
             return ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}")

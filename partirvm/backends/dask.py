@@ -311,18 +311,18 @@ class DaskExecutor:
         """
         from distributed import wait  # type: ignore[attr-defined,unused-ignore]
 
-        async def ended() -> set[Any]:
-            with self._client.as_current(), suppress(TimeoutError):
-                return set((await wait(list(waiting), timeout=POLL, return_when="FIRST_COMPLETED")).done)  # type: ignore[no-untyped-call,unused-ignore]
-            return set()
+        async def ended() -> None:
+            with self._client.as_current(), suppress(TimeoutError, CancelledError):
+                await wait(list(waiting), timeout=POLL, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call,unused-ignore]
 
         with self._cluster.reaching():
-            finished = self._cluster.call(ended())
-        for future in finished:
-            if future.status in ("error", "cancelled", "lost"):
+            self._cluster.call(ended())
+        status = {future: future.status for future in waiting}
+        for kind in ("error", "cancelled", "lost"):  # an error is the cause of what was cancelled besides
+            for future in (future for future in waiting if status[future] == kind):
                 self._result(future)
         watch.poll_if_due()
-        return finished
+        return {future for future in waiting if status[future] != "pending"}
 
     def _awaited(self, future: Any, progress: Progress | None = None, done: int = 0, total: int = 0) -> Any:
         watch = self._cluster.watch()

@@ -18,7 +18,7 @@ from partirvm.errors import ExistsError
 from partirvm.storage.address import require_address
 from partirvm.storage.folder import Folder, open_filesystem, reading, storing
 from partirvm.storage.local_folder import LocalFolder, flush, remove, replacing, sync
-from partirvm.storage.remote_folder import RemoteFolder
+from partirvm.storage.remote_folder import RemoteFolder, replying
 
 ROOT = "zarr.json"
 """The object without which a Zarr group cannot be opened."""
@@ -201,7 +201,7 @@ class RemoteDestination:
         with storing(self.location):
             check()
             if part.is_file():
-                self._fs.put_file(str(part), self._path)
+                self._put(part, self._path)
                 return
             if self._fs.exists(self._path):
                 if self._fs.exists(f"{self._path}/{ROOT}"):
@@ -209,7 +209,11 @@ class RemoteDestination:
                 self._fs.rm(self._path, recursive=True)
             files = sorted(file for file in part.rglob("*") if file.is_file() and file != part / ROOT)
             for file in [*files, part / ROOT]:
-                self._fs.put_file(str(file), f"{self._path}/{file.relative_to(part).as_posix()}")
+                self._put(file, f"{self._path}/{file.relative_to(part).as_posix()}")
+
+    def _put(self, file: Path, path: str) -> None:
+        with replying(self._fs, file.stat().st_size) as limit:
+            self._fs.put_file(str(file), path, **limit)
 
 
 def _version(facts: dict[str, Any]) -> Any:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import threading
 import uuid
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Self
 
 from fsspec.exceptions import FSTimeoutError
@@ -23,6 +24,19 @@ _CREATING = threading.Lock()
 
 REPLY_SECONDS = 300.0
 """Limit of a write with its repetitions: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
+
+PART_BYTES = 64 << 20
+"""Size of a write above which the limit is proportional to the size (0.2 MiB/s)."""
+
+
+@contextmanager
+def replying(filesystem: Any, n_bytes: int) -> Iterator[dict[str, float]]:
+    """Yield the keyword arguments that limit a write of ``n_bytes``. Raises ``TimeoutError`` beyond the limit."""
+    seconds = REPLY_SECONDS * max(1.0, n_bytes / PART_BYTES)
+    try:
+        yield {"timeout": seconds} if filesystem.async_impl else {}
+    except FSTimeoutError as error:
+        raise TimeoutError(f"the store has not replied within {seconds:g} s") from error
 
 
 class RemoteFolder:
@@ -135,11 +149,8 @@ class RemoteFolder:
         return type(self)(_beside(self.location, name), self._fs, _beside(self._root, name))
 
     def _send(self, name: str, data: bytes, **how: str) -> None:
-        limit = {"timeout": REPLY_SECONDS} if self._fs.async_impl else {}
-        try:
+        with replying(self._fs, len(data)) as limit:
             self._fs.pipe_file(self._path(name), data, **limit, **how)
-        except FSTimeoutError as error:
-            raise TimeoutError(f"the store has not replied within {REPLY_SECONDS:g} s") from error
 
     def _reading(self, name: str) -> AbstractContextManager[None]:
         """Convert errors of a read request, because libraries of stores have their own error classes."""

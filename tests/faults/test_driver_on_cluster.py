@@ -234,7 +234,7 @@ def test_a_scheduler_that_begins_anew(own_cluster, data, undisturbed, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["a worker", "the driver"])
 def test_a_worker_that_is_stopped_for_long(own_cluster, data, undisturbed, tmp_path, which):
-    """SIGSTOP until the scheduler has given it up: its work, or the driver, begins elsewhere; awake, it does no harm."""
+    """SIGSTOP until the scheduler has given it up: its work, or the driver, begins elsewhere; awake it is harmless."""
     job = own_cluster.submit(data, tmp_path / "job", CASE, "hold", 2)
     victim = next(one for one in own_cluster.workers if (one.pid == driver(job)) == (which == "the driver"))
     victim.send_signal(signal.SIGSTOP)

@@ -40,6 +40,8 @@ from partirvm.jobs.submission import create
 from partirvm.options import Request as Options
 from partirvm.predict import predict
 from partirvm.storage import open_folder, storing
+from partirvm.storage.destination import RemoteDestination
+from partirvm.storage.folder import open_filesystem
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -334,18 +336,22 @@ class ReadsOnly(BaseHTTPRequestHandler):
         self.wfile.write(body if self.command != "HEAD" else b"")
 
 
-def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch) -> None:
-    """Arrays written by Zarr have the limit of all other writes."""
+def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch, tmp_path) -> None:
+    """Arrays written by Zarr, and files that are sent whole, have the limit of all other writes."""
     monkeypatch.setattr("partirvm.storage.remote_folder.REPLY_SECONDS", 1.0)
-    X = np.linspace(-3, 3, 60)[:, None]
+    X, late = np.linspace(-3, 3, 60)[:, None], r"s3://silent/new.*has not replied within 1 s"
+    (tmp_path / "part").write_text("whole")
     with ThreadingHTTPServer(("127.0.0.1", 0), ReadsOnly) as server:
         server.ended = threading.Event()
         threading.Thread(target=server.serve_forever, daemon=True).start()
         endpoint = f"http://127.0.0.1:{server.server_address[1]}"
         options = {"endpoint_url": endpoint, "config_kwargs": {"read_timeout": 60, "retries": {"max_attempts": 0}}}
+        filesystem, path = open_filesystem("s3://silent/new", options)
         try:
-            with pytest.raises(StorageError, match=r"s3://silent/new.*has not replied within 1 s"):
+            with pytest.raises(StorageError, match=late):
                 save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), "s3://silent/new", storage_options=options)
+            with pytest.raises(StorageError, match=late):
+                RemoteDestination("s3://silent/new", filesystem, path).publish(tmp_path / "part")
         finally:
             server.ended.set()
             server.shutdown()
