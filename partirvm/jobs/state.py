@@ -53,7 +53,7 @@ class Status(Enum):
 
 
 _ADVICE = {
-    Status.QUEUED: "Waiting for a process to run it.",
+    Status.QUEUED: "Waiting for a process to run it: resume starts it if none does.",
     Status.RUNNING: "A process is running it.",
     Status.ABORTING: "The job ends after the current tile or iteration; the model so far will be kept.",
     Status.ABORTED: "Aborted by a user: the model so far is usable; resume continues from there.",
