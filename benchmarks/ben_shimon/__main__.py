@@ -1,4 +1,4 @@
-"""Repetition of the experiments of Ben-Shimon & Shmilovici (2006): Tables 2–4, 6 and 7–9, Figures 1 and 2, extensions.
+"""Repetition of the experiments of Ben-Shimon & Shmilovici (2006): Tables 2–4, 6 and 7–9, Figures 1 and 2.
 
     python -m benchmarks.ben_shimon --data DIR [--table N ...] [--repeats R] [--output FOLDER]
 
@@ -6,12 +6,10 @@
 6             the working set over P, and the heuristic's P, on four pumadyn sets
 7 8 9         RMSE, vectors and seconds of the three strategies on the pumadyn sets in DIR, P from the heuristic
 learned       tables 7–9 again with the default kernel, which is learned
-figures       Figures 1 to 4: vectors and RMSE over time, and sketches of two strategies
+figures       Figures 1 and 2: vectors and RMSE over time
 likelihoods   the rows that the posterior uses: all rows, a sample, or the partition; ``literal`` is the scheme of the
               paper: its last fit also uses only the rows of the candidates, and its fits end at P/2 vectors
 readings      what the scheme of the paper's §2 may mean: rows, thresholds, noise and widths on Friedman#1
-growth        seconds as the number of rows doubles
-tradeoff      RMSE over vectors, for several P and widths
 
 All competitors use the same splits, seed and width. Their fits alternate in one process. If a table would take longer
 than ``--minutes``, all competitors use fewer splits of a set; the tables state the number of splits. P is the partition

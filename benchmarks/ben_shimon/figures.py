@@ -1,7 +1,4 @@
-"""Pictures of the results: Figures 1 and 2 (vectors and RMSE over time), growth, and the trade-off.
-
-The functions draw lines of results to PNG files.
-"""
+"""Pictures of the results: Figures 1 and 2 (vectors and RMSE over time), as PNG files."""
 
 from __future__ import annotations
 
@@ -19,12 +16,6 @@ COLOURS = {"basic": "#8a8a8a", "split-merge": "#c8553d", "incremental": "#3b6ea8
 """The colours of the strategies."""
 
 MARKERS = {"split-merge": "s", "incremental": "o", "working-set": "^"}
-
-RAMP = ("#b9d4ee", "#7fb0dc", "#3b6ea8", "#274a73", "#12233a")
-"""The colours of widths, from wide kernels to narrow kernels."""
-
-AREA = 1.3
-"""The area of a dot in square points, divided by P to the power of 0.7."""
 
 CROWD = 45
 """Maximum number of points of a curve that is drawn with markers."""
@@ -90,65 +81,3 @@ def _mark_paper(panel: Any, name: str, key: str) -> None:
         return
     mean, deviation = theirs
     panel.axhspan(mean - deviation, mean + deviation, color=STAR, alpha=0.35, linewidth=1.2, label="paper, at the end")
-
-
-def growth(lines: Lines, path: Path) -> None:
-    """Draw seconds over rows on logarithmic axes: a panel per strategy, a curve per likelihood, and lines of slopes 1
-    and 2.
-    """
-    strategies = list(dict.fromkeys(line["competitor"].split(", ")[0] for line in lines))
-    figure, axes = sheet(len(strategies), "Seconds of a fit over rows, P = 50 (Friedman#1)")
-    colours = dict(zip(range(4), ("#3d8f5f", "#3b6ea8", "#b07aa1", "#c8553d"), strict=True))
-    for panel, strategy in zip(axes, strategies, strict=True):
-        own = [line for line in lines if line["competitor"].startswith(strategy)]
-        for number, name in enumerate(dict.fromkeys(line["competitor"] for line in own)):
-            points = [(line["rows"], line["seconds"]) for line in own if line["competitor"] == name]
-            label = name.removeprefix(f"{strategy}, ")
-            panel.plot(
-                *zip(*points, strict=True), marker="os^D"[number], markersize=5, color=colours[number], label=label
-            )
-        _slopes(panel, own)
-        panel.set_title(strategy, loc="left", fontsize=10, color=INK)
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        _plain(panel.xaxis)
-        _plain(panel.yaxis)
-        panel.set_xlabel("rows", fontsize=9)
-        panel.set_ylabel("CPU seconds", fontsize=9)
-        panel.legend(fontsize=8, frameon=False)
-    save(figure, path)
-
-
-def _slopes(panel: Any, lines: Lines) -> None:
-    """Draw dotted lines of slopes 1 and 2 through the middle of the first sizes."""
-    first, last = min(line["rows"] for line in lines), max(line["rows"] for line in lines)
-    start = sorted(line["seconds"] for line in lines if line["rows"] == first)[0]
-    top = panel.get_ylim()[1]
-    for power, text in ((1, "× 2"), (2, "× 4")):
-        end = min(last, first * (top / start) ** (1 / power))
-        panel.plot([first, end], [start, start * (end / first) ** power], color=INK, linewidth=0.8, linestyle=":")
-        panel.annotate(text, (end, start * (end / first) ** power), fontsize=8, color=INK, ha="right", va="bottom")
-
-
-def tradeoff(rows: Lines, path: Path) -> None:
-    """Draw RMSE over vectors: a panel per set, a colour per width, a dot per P, and a star for the paper's result."""
-    sets = list(dict.fromkeys(row["data"] for row in rows))
-    sizes = ", ".join(str(size) for size in sorted({row["P"] for row in rows}))
-    figure, axes = sheet(
-        len(sets), f"Working set: test RMSE over vectors, a colour per width, a larger dot for a larger P ({sizes})"
-    )
-    for panel, name in zip(axes, sets, strict=True):
-        own = [row for row in rows if row["data"] == name]
-        for colour, gamma in zip(RAMP, sorted({row["gamma"] for row in own}), strict=False):
-            points = [row for row in own if row["gamma"] == gamma]
-            across, up = [[row["mean"][key] for row in points] for key in ("vectors", "rmse")]
-            area = [AREA * float(row["P"]) ** 0.7 for row in points]
-            panel.scatter(across, up, area, color=colour, alpha=0.85, linewidth=0, label=f"gamma {gamma:g}")
-        theirs, most = paper.rmse(name, "working-set"), paper.vectors(name, "working-set")
-        if theirs is not None and most is not None:
-            panel.plot(most[0], theirs[0], marker="*", markersize=13, color=STAR, linestyle="", label="paper")
-        panel.set_title(name, loc="left", fontsize=10, color=INK)
-        panel.set_xlabel("relevance vectors", fontsize=9)
-        panel.set_ylabel("test RMSE", fontsize=9)
-        panel.legend(fontsize=7, frameon=False)
-    save(figure, path)

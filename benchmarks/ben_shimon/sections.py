@@ -7,12 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ben_shimon import figures, paper, sketches
+from benchmarks.ben_shimon import figures, paper
 from benchmarks.ben_shimon.data import DATASETS, FRIEDMAN_NOISE, PUMADYN, SMALL, TABLE_6, Dataset
 from benchmarks.ben_shimon.fits import Competitor, Fit, Settings, compare_all
-from benchmarks.ben_shimon.goals import accuracy_goals, goals_text, growth_goals, heuristic_goals, time_goals
-from benchmarks.ben_shimon.growth import COLUMNS as GROWTH_COLUMNS
-from benchmarks.ben_shimon.growth import LINEAR, growth
 from benchmarks.ben_shimon.tables import (
     RELEVANCE_VECTORS,
     RMSE,
@@ -27,8 +24,6 @@ from benchmarks.ben_shimon.tables import (
     what_was_run,
 )
 from benchmarks.ben_shimon.traces import trace_basic, traces
-from benchmarks.ben_shimon.tradeoff import COLUMNS as TRADEOFF_COLUMNS
-from benchmarks.ben_shimon.tradeoff import tradeoff, tradeoff_rows
 from benchmarks.measure import table
 from partirvm.literature.classical import classical
 
@@ -52,8 +47,6 @@ OF_LIKELIHOODS = ("boston", "abalone", "pumadyn_8nm", "pumadyn_32nm")
 
 OF_FIGURES = ("boston", "friedman_1", "abalone", "pumadyn_8nm", "pumadyn_32nm")
 
-OF_TRADEOFF = ("boston", "sinc", "friedman_1", "abalone", *TABLE_6)
-
 
 def size_of(name: str) -> int | str:
     """Return the paper's P of a set: 50, or the heuristic's value for the pumadyn sets."""
@@ -74,7 +67,6 @@ def small(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
         ("Table 3: relevance vectors", by_competitor(fits, RELEVANCE_VECTORS)),
         ("Table 4: seconds", by_competitor(fits, SECONDS)),
         ("Seconds ÷ those of `basic`", ratios(fits)),
-        ("Goals", goals_text(accuracy_goals(fits) + time_goals(fits))),
         ("Data sets and settings", what_was_run(fits)),
     ]
     return fits, sections
@@ -93,7 +85,6 @@ def sizes(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
     sections = [
         ("Table 6: the working set over P", partition_sizes(fits)),
         ("Time at the heuristic's P ÷ time at the best P", table(quality, columns)),
-        ("Goals", goals_text(heuristic_goals(fits))),
         ("Data sets and settings", what_was_run(fits)),
     ]
     return fits, sections
@@ -106,7 +97,6 @@ def pumadyn(datasets: list[Dataset], settings: Settings, output: Path) -> Answer
         ("Table 7: RMSE", by_competitor(fits, RMSE)),
         ("Table 8: relevance vectors", by_competitor(fits, RELEVANCE_VECTORS)),
         ("Table 9: seconds", by_competitor(fits, SECONDS)),
-        ("Goals", goals_text(accuracy_goals(fits))),
         ("Data sets and settings", what_was_run(fits)),
     ]
     return fits, sections
@@ -120,7 +110,6 @@ def learned(datasets: list[Dataset], settings: Settings, output: Path) -> Answer
         ("Table 7 with learned kernels: RMSE", by_competitor(fits, RMSE)),
         ("Table 8 with learned kernels: relevance vectors", by_competitor(fits, RELEVANCE_VECTORS)),
         ("Seconds of these fits", by_competitor(fits, SECONDS)),
-        ("Goals", goals_text(accuracy_goals(fits))),
     ]
     return fits, sections
 
@@ -196,37 +185,15 @@ def _only(fits: list[Fit], strategy: str) -> list[Fit]:
 
 
 def pictures(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Run the fits of Figures 1 and 2, and draw Figures 1 to 4."""
+    """Run the fits of Figures 1 and 2, and draw these."""
     lines = traces(datasets, {dataset.name: size_of(dataset.name) for dataset in datasets}, settings)
     boston = DATASETS["boston"]
     basic = trace_basic(boston.split(settings.folder, 0, settings.rows), float(boston.gamma or 0.0))
     figures.basic(basic, output / "ben_shimon_figure_1.png")
     for name, key in (("2_vectors", "vectors"), ("2_rmse", "rmse")):
         figures.over_time(lines, key, output / f"ben_shimon_figure_{name}.png")
-    sketches.split_merge(output / "ben_shimon_figure_3.png")
-    sketches.incremental(output / "ben_shimon_figure_4.png")
-    text = "\n\n".join(f"![](ben_shimon_figure_{name}.png)" for name in ("1", "2_vectors", "2_rmse", "3", "4"))
-    return [*lines, {"data": "boston", "strategy": "basic", **basic}], [("Figures 1 to 4", text)]
-
-
-def doubling(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Run the fits of the growth table, and draw its figure."""
-    lines = growth()
-    figures.growth(lines, output / "ben_shimon_growth.png")
-    sections = [
-        ("Seconds where rows double, P = 50", table(lines, GROWTH_COLUMNS) + "\n\n![](ben_shimon_growth.png)"),
-        ("Goals", goals_text(growth_goals(lines, LINEAR))),
-    ]
-    return lines, sections
-
-
-def curves(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Run the fits of the trade-off, and draw its figure."""
-    fits = tradeoff(datasets, settings)
-    rows = tradeoff_rows(fits)
-    figures.tradeoff(rows, output / "ben_shimon_tradeoff.png")
-    text = table(rows, TRADEOFF_COLUMNS) + "\n\n![](ben_shimon_tradeoff.png)"
-    return fits, [("RMSE over vectors, P and width", text)]
+    text = "\n\n".join(f"![](ben_shimon_figure_{name}.png)" for name in ("1", "2_vectors", "2_rmse"))
+    return [*lines, {"data": "boston", "strategy": "basic", **basic}], [("Figures 1 and 2", text)]
 
 
 @dataclass(frozen=True)
@@ -252,7 +219,5 @@ PARTS = (
     Part("figures", ("figures",), OF_FIGURES, 1, pictures),
     Part("likelihoods", ("likelihoods",), OF_LIKELIHOODS, 4, likelihoods),
     Part("readings", ("readings",), ("friedman_1",), 4, readings),
-    Part("growth", ("growth",), ("friedman_1",), 4, doubling),
-    Part("tradeoff", ("tradeoff",), OF_TRADEOFF, 3, curves),
 )
 """All parts in their order of execution."""

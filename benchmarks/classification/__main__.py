@@ -1,14 +1,13 @@
 """Comparison of probabilistic classifiers, on public sets and on moons.
 
     python -m benchmarks.classification --data DIR [--sets NAME ...] [--methods NAME ...] [--repeats R] [--output OUT]
-    python -m benchmarks.classification --data DIR --trial selection|multiclass|moderate|strategy
     python -m benchmarks.classification --data DIR --report
 
 The tables have error, log loss, expected calibration error (15 bins), vectors, passes, seconds and peak memory of each
 method on each set. One process chooses parameters by 5-fold cross-validation on training rows, with log loss, and with
 equal folds and one grid for all methods. Another process fits with these parameters. Features are standardised by
 training moments. Runs are stored in OUT, one file per method and set. Tables and pictures are made from all stored
-runs, so that single runs can be repeated. A trial compares options of partirvm at the widths chosen for ``partirvm``.
+runs, so that single runs can be repeated.
 In ``benchmarks/classification``, data.py describes the sets, and methods.py describes the methods and grids.
 """
 
@@ -19,9 +18,8 @@ from pathlib import Path
 
 from benchmarks.classification.data import DATASETS
 from benchmarks.classification.methods import METHODS, method_of
-from benchmarks.classification.report import report, trial_report
+from benchmarks.classification.report import report
 from benchmarks.classification.runs import Settings, kept, run
-from benchmarks.classification.trials import TRIALS
 from benchmarks.measure import say
 
 
@@ -44,7 +42,6 @@ def parser() -> argparse.ArgumentParser:
         "--methods", nargs="+", type=known, default=list(METHODS), metavar="NAME",
         help="methods (default: all); options of partirvm in one argument: 'partirvm moderate=True'",
     )  # fmt: skip
-    made.add_argument("--trial", choices=TRIALS, help="compare options of partirvm instead of methods")
     made.add_argument("--repeats", type=int, default=10, help="maximum number of splits of each set (default: 10)")
     made.add_argument(
         "--minutes",
@@ -59,23 +56,19 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the requested methods or trial, and write the results."""
+    """Run the requested methods, and write the results."""
     options = parser().parse_args(arguments)
     output = Path(options.output) / "classification"
-    trial = TRIALS[options.trial] if options.trial else None
-    methods = trial.methods() if trial else options.methods
-    names = options.sets or (trial.sets if trial else tuple(DATASETS))
+    names = options.sets or tuple(DATASETS)
     missing = [name for name in names if not DATASETS[name].present(options.data)]
     if missing:
         say(f"not in {options.data}, skipped: {', '.join(missing)}")
     settings = Settings(options.data, output, options.repeats, 60 * options.minutes, options.keep_widths)
     for name in [name for name in names if name not in missing and not options.report]:
-        for method in methods:
+        for method in options.methods:
             run(name, method, settings)
     runs = kept(output)
-    if trial:
-        trial_report(options.trial, [one for one in runs if one["method"] in methods], methods, output)
-    elif runs:
+    if runs:
         report([one for one in runs if one["method"] in METHODS], options.data, output)
 
 

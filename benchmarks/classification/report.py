@@ -1,4 +1,4 @@
-"""Reports of the runs: Markdown, JSON, two pictures, and the tables of a trial."""
+"""Reports of the runs: Markdown, JSON and two pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.classification.figures import boundaries, reliability
-from benchmarks.classification.goals import goals, goals_text
 from benchmarks.classification.methods import METHODS
 from benchmarks.classification.runs import Run
 from benchmarks.classification.tables import by_set, published
@@ -61,15 +60,8 @@ def report(runs: list[Run], folder: str, output: Path) -> None:
     sections = [
         *by_set(runs, list(METHODS)),
         ("Tipping (2001), from memory: error % ± standard error / vectors", published(runs)),
-        ("Goals", goals_text(runs)),
     ]
-    content = {"runs": without_pictures(runs), "goals": goals(runs)}
+    content = {"runs": without_pictures(runs)}
     write(output, "classification", "Classification", sections, content)
     reliability(runs, output / "reliability.png")
     boundaries(runs, folder, output / "boundaries.png")
-
-
-def trial_report(trial: str, runs: list[Run], methods: list[str], output: Path) -> None:
-    """Write trial_NAME.md and trial_NAME.json."""
-    sections = by_set(runs, methods)
-    write(output, f"trial_{trial}", f"Trial: {trial}", sections, {"runs": without_pictures(runs)})

@@ -1,4 +1,4 @@
-"""Markdown tables of runs: one table per set, published and measured results, and trials."""
+"""Markdown tables of runs: one table per set, published and measured results."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Small examples of the literature, compared with the published results.
 
-    python -m benchmarks.family --data DIR [--tables goals kth] [--draws 100] [--output FOLDER]
+    python -m benchmarks.family --data DIR [--tables cases kth] [--draws 100] [--output FOLDER]
 
-``goals``: sinc with the linear spline kernel (without noise, with uniform noise and with Gaussian noise), and mcycle
+``cases``: sinc with the linear spline kernel (without noise, with uniform noise and with Gaussian noise), and mcycle
 with a Gaussian kernel. Each case has the result of Tipping (2001), a KTH report or kernlab, and a note on differences.
 ``kth``: Tables 1 and 2 of the KTH report beside the same methods by this library (``benchmarks.family.kth``). Each set
 is stored in a separate file in FOLDER/family/runs, and existing files are not computed again.
@@ -14,22 +14,22 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.family import goals, kth
+from benchmarks.family import cases, kth
 from benchmarks.family.data import REPORT_SETS
 from benchmarks.measure import say, write
 
-TABLES = ("goals", "kth")
+TABLES = ("cases", "kth")
 
 
-def write_goals(folder: str, draws: int, output: Path) -> None:
+def write_cases(folder: str, draws: int, output: Path) -> None:
     """Run the cases, and write the table and the reasons for differences from the published results."""
     rows = []
-    for goal in goals.GOALS:
-        rows.append(goal.row(folder, draws))
-        say("{case}: {vectors:.0f} vectors, error {error}, noise {noise:.4g}, {met}".format_map(rows[-1]))
-    write(output, "goals", rows, goals.COLUMNS)
+    for case in cases.CASES:
+        rows.append(case.row(folder, draws))
+        say("{case}: {vectors:.0f} vectors, error {error}, noise {noise:.4g}".format_map(rows[-1]))
+    write(output, "cases", rows, cases.COLUMNS)
     notes = "\n".join(f"- {row['case']}: {row['why']}" for row in rows)
-    with Path(output, "goals.md").open("a") as file:
+    with Path(output, "cases.md").open("a") as file:
         file.write(f"\n{notes}\n")
     print(f"\n{notes}")
 
@@ -58,8 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     output = Path(options.output) / "family"
-    if "goals" in options.tables:
-        write_goals(options.data, options.draws, output)
+    if "cases" in options.tables:
+        write_cases(options.data, options.draws, output)
     if "kth" in options.tables:
         write_kth(options.data, output)
 
