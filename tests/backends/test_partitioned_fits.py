@@ -165,9 +165,7 @@ def test_the_first_level_runs_in_parallel_on_four_workers(waves, tmp_path):
 
 
 @pytest.mark.parametrize("K", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_learned_kernel_has_the_same_bits_everywhere(
-    waves, classes, one_worker, three_workers, tmp_path, monkeypatch, K
-):
+def test_a_learned_kernel_has_the_same_bits_everywhere(waves, classes, three_workers, tmp_path, monkeypatch, K):
     """Kernel, model and history, of numbers and of classes: inline, under another memory limit, on a cluster; a fold is
     held out first. The kernel of numbers is learned again, as the first round has twice its centres. A limit below
     1 GiB leaves out only the comparison with other methods."""
@@ -182,7 +180,6 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(
     ways = {
         "inline": {},
         "little memory": {"more_memory": 120 << 20},
-        "one worker": {"client": one_worker},
         "three workers": {"client": three_workers},
     }
     if K:

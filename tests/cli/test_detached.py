@@ -199,6 +199,7 @@ def tour_commands() -> list[str]:
     return [line for line in block[1].splitlines() if line.strip()]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_command_of_the_guides_tour(data, tmp_path):
     """As it stands there, but for the port; the follower runs beside the others, until it has seen a round."""

@@ -228,7 +228,7 @@ def elsewhere(request, made, tmp_path):
     where, place = request.param
     job, elsewhere = tmp_path / "job", f"memory://{where}{place}/d.zarr"
     shutil.copytree(made["job"], job)
-    ingest(made["table"], elsewhere, tile_rows=64)
+    ingest(made["table"], elsewhere, tile_rows=64, overwrite=True)
     name = where if where == "spec.json" else f"events/{sorted(path.name for path in (job / where).iterdir())[-1]}"
     lie(job, name, **{place: elsewhere})
     return job, place, elsewhere

@@ -235,6 +235,7 @@ load_model("m.rvm").predct([[0.0]])
 """
 
 
+@pytest.mark.slow
 def test_a_type_checker_finds_wrong_options_and_names(tmp_path):
     """mypy --strict of a user's script: the lines after the comment are wrong, the others right."""
     pytest.importorskip("mypy")
