@@ -169,13 +169,15 @@ class Plan:
 
     def __str__(self) -> str:
         shape, machine = self.shape, self.machine
-        place = f"{self.threads} thread" + "s" * (self.threads > 1)
+        place = counted(self.threads, "thread")
+        classes = "" if self.outputs is None else f"{max(self.outputs, 2):,} classes, "
+        rows = "" if self.sample_rows is None else f" of {self.sample_rows:,} rows"
         if machine.workers > 1:
             place = f"{machine.workers} workers × {place}"
         lines = [
-            f"data        {counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {self._classes()}"
-            f"{shape.n_tiles:,} tile{'s' * (shape.n_tiles != 1)} of {shape.tile_rows:,} rows",
-            f"strategy    {self.strategy}, likelihood {self._likelihood()}"
+            f"data        {counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
+            f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
+            f"strategy    {self.strategy}, likelihood {self.fit_rows}{rows}"
             + (f", selection {self.selection}" if self.schedule.selects else ""),
             f"candidates  {self._candidates()}",
             f"columns     at most {self.max_columns:,} fit in memory"
@@ -199,17 +201,13 @@ class Plan:
     def _repr_html_(self) -> str:
         return html_table("Plan", ((line[:12].strip(), line[12:]) for line in str(self).splitlines()))
 
-    def _classes(self) -> str:
-        return "" if self.outputs is None else f"{self.outputs if self.outputs > 1 else 2:,} classes, "
-
-    def _likelihood(self) -> str:
-        rows = "" if self.sample_rows is None else f" of {self.sample_rows:,} rows"
-        return self.fit_rows + rows
-
     def _candidates(self) -> str:
-        P, kernels = f"P = {self.partition_size:,}", self.shape.n_kernels
+        kernels = self.shape.n_kernels
         if not kernels:
             return f"none: there is no kernel, {self.shape.n_leading:,} columns at once"
+        text = self.schedule.text(self.to_json())
         if kernels > 1:
-            P += f" ({max(self.partition_size // kernels, 1):,} rows × {kernels} kernels)"
-        return self.schedule.in_plan(P, self.to_json())
+            text += f"; a row has {kernels} candidates, one for each kernel"
+        if self.schedule.open_ended(self.max_rounds):
+            text += f"; the estimates assume {counted(len(self.rounds), 'round')}"
+        return text

@@ -108,7 +108,7 @@ def plan_line(plan: dict[str, Any]) -> str:
         threads = f"{plan['workers']} workers of {threads}"
     return (
         f"{size_text(plan)} in {counted(plan['tiles'], 'tile')}; "
-        f"{plan['strategy']}, {schedule_of(plan['strategy']).in_report(plan)}{_likelihood(plan)}\n"
+        f"{plan['strategy']}, {schedule_of(plan['strategy']).text(plan)}{_likelihood(plan)}\n"
         f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} memory, "
         f"about {format_duration(plan['seconds'])}" + "".join(f"\nnote: {note}" for note in plan["notes"])
     )
@@ -129,7 +129,9 @@ def _likelihood(plan: dict[str, Any]) -> str:
 def summary(facts: dict[str, Any]) -> str:
     """Return the result of a fit, the values of ``fit --json``, as text."""
     kind = kind_of(facts)
-    fits = counted(facts["fits"], "fit") + schedule_of(facts["strategy"]).fits_text(facts["rounds"])
+    fits = counted(facts["fits"], "fit")
+    if schedule_of(facts["strategy"]).merges:
+        fits += f" on {counted(facts['rounds'], 'level')}"
     lines = [
         ("strategy", f"{facts['strategy']}, {fits}"),
         ("vectors", f"{counted(facts['n_vectors'], 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),

@@ -230,10 +230,10 @@ def automatic(
     ``new_rows`` is not 0, only this number of rows still has to join, and the flops fall in proportion. The rule counts
     flops and measures no time, so that the result is the same on every machine.
 
-    >>> from partirvm.planning.schedule import Chosen, InOrder
-    >>> automatic(InOrder("incremental"), 6144, 134), automatic(InOrder("incremental"), 1_000_000, 500)
+    >>> in_order, chosen = Schedule("incremental", whole_partitions=True), Schedule("working-set", selects=True)
+    >>> automatic(in_order, 6144, 134), automatic(in_order, 1_000_000, 500)
     ('full', 'sample')
-    >>> automatic(Chosen("working-set"), 1_000_000, 500, shuffled=True)
+    >>> automatic(chosen, 1_000_000, 500, shuffled=True)
     'growing'
     """
     if schedule.selects:

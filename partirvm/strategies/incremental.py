@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from partirvm.kernels.design import Design
-from partirvm.planning.schedule import AtOnce, InOrder, Schedule
+from partirvm.planning.schedule import Schedule
 from partirvm.strategies.fit_rows import FIT_ROWS, partition, partition_length, posterior_rows
 from partirvm.strategies.instructions import Gather, Passed
 from partirvm.strategies.local_noise import LocalNoiseRounds
@@ -29,7 +29,7 @@ class IncrementalRounds(Relearning[RoundsState]):
     """The incremental strategy of Ben-Shimon & Shmilovici (2006, §2.2): the partitions join in order, one a round."""
 
     name = "incremental"
-    schedule: ClassVar[Schedule] = InOrder(name)
+    schedule: ClassVar[Schedule] = Schedule(name, whole_partitions=True)
 
     def first(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the first partition joins."""
@@ -48,7 +48,7 @@ class BasicRound(LocalNoiseRounds[RoundsState]):
     """One RVM in which every row is a candidate: for small N, and as the reference for other strategies."""
 
     name = "basic"
-    schedule: ClassVar[Schedule] = AtOnce(name)
+    schedule: ClassVar[Schedule] = Schedule(name, one_fit=True)
 
     def start(self, problem: Problem, options: Options) -> Answer[RoundsState]:
         """Begin the fit; without a kernel it has only the leading columns."""

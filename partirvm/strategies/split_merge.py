@@ -22,7 +22,7 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import AnyLikelihood
 from partirvm.likelihoods.base import Begin
 from partirvm.likelihoods.columns import labels_of, survivors
-from partirvm.planning.schedule import ByLevel, Schedule
+from partirvm.planning.schedule import Schedule
 from partirvm.strategies.fit_rows import measuring, partition, posterior_rows
 from partirvm.strategies.incremental import BasicRound
 from partirvm.strategies.instructions import (
@@ -92,7 +92,7 @@ class SplitMergeLevels:
     """The split-and-merge strategy of Ben-Shimon & Shmilovici (2006, §2.1)."""
 
     name = "split-merge"
-    schedule: ClassVar[Schedule] = ByLevel(name)
+    schedule: ClassVar[Schedule] = Schedule(name, whole_partitions=True, merges=True)
 
     def start(self, problem: Problem, options: Options) -> Answer:
         """Request the first partitions; for a single partition or a constant target, begin the last fit."""

@@ -18,7 +18,7 @@ from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Fit
-from partirvm.planning.schedule import Chosen, Schedule
+from partirvm.planning.schedule import Schedule
 from partirvm.strategies.effort import LEAST_WORK, SLOW_ROUNDS, is_slow, work_before_rounds, work_of_round
 from partirvm.strategies.fit_rows import FIT_ROWS, enlarged, grows, intermediate_rows, noise_rows
 from partirvm.strategies.instructions import Event, Gather, Gathered, Passed
@@ -98,7 +98,7 @@ class WorkingSetRounds(Relearning[WorkingSetState]):
     """The working-set strategy of Ben-Shimon & Shmilovici (2006, §2.3); by default fits use all rows."""
 
     name = "working-set"
-    schedule: ClassVar[Schedule] = Chosen(name)
+    schedule: ClassVar[Schedule] = Schedule(name, selects=True)
     exhausted = Termination.EXHAUSTED
     divisible = True
 

@@ -174,7 +174,7 @@ def test_plan_is_the_plan_of_the_service(tour, cli, cli_json):
     assert {k: v for k, v in found.items() if k not in timed} == {k: v for k, v in expected.items() if k not in timed}
     status, out, err = cli("plan", tour.train, *choices)
     assert (status, err) == (0, "")
-    assert "P = 50 per round, 4 rounds" in out
+    assert "50 candidates per round, up to 4 rounds" in out
 
 
 def test_fit_reports_what_the_model_is(tour, cli_json, tmp_path):

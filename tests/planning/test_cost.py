@@ -52,18 +52,6 @@ def test_the_cost_of_a_gram_pass(rows, kept, new, threads):
     assert (cost.kept, cost.candidates) == (kept, new)
 
 
-@given(st.integers(1, 100), st.integers(1, 16))
-def test_fits_side_by_side(fits, threads):
-    """Rows are read once for all; everything else is as often as there are fits; dense ones share the threads."""
-    cost = gram_cost(work(1000, threads=threads), 1000, 1, 50, fits=fits, threads=threads)
-    products, seconds = gram(1000, 1, 50)
-    alone = 1000 * READ
-    assert cost.gram_flops == fits * products
-    assert cost.pass_seconds == pytest.approx((alone + fits * (seconds - alone)) / threads)
-    assert cost.solve_seconds == pytest.approx(fits * dense(51) / min(threads, fits))
-    assert (cost.passes, cost.fits) == (fits, fits)
-
-
 @pytest.mark.parametrize(
     ("rows_used", "rows", "kept", "new", "passes"),
     [
@@ -190,19 +178,3 @@ def test_levels_cost_what_their_fits_cost():
     assert last.pass_seconds == pytest.approx((gram(n, 0, 101)[1] + settling(n, 50)) / 2)
     assert last.solve_seconds == pytest.approx(dense(101, 25))
     assert last.passes == 3
-
-
-@pytest.mark.parametrize("rows_used", [RowsUsed(2000), RowsUsed(None, 2000)])
-@pytest.mark.parametrize("strategy", ["rounds", "levels"])
-def test_a_bounded_likelihood_is_linear_in_rows(rows_used, strategy):
-    """Fixed P: doubling the rows doubles fits and seconds; with all rows in each fit seconds rise fourfold."""
-    P = 100
-
-    def seconds(n, rows_used):
-        w = work(n, rows_used=rows_used)
-        costs = levels_cost(w, P, 0.5) if strategy == "levels" else rounds_cost(w, P, n // P, 0.5)
-        return sum(cost.pass_seconds + cost.solve_seconds for cost in costs)
-
-    assert seconds(160_000, rows_used) / seconds(80_000, rows_used) == pytest.approx(2, rel=0.02)
-    full = [sum(c.gram_flops for c in levels_cost(work(n), P, 0.5)) for n in (80_000, 160_000)]
-    assert full[1] / full[0] == pytest.approx(4, rel=0.02)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,21 +49,6 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out):
     found = step_bytes(shape, kept, candidates, threads, held_out=held_out)
     assert (found.passing, found.solving) == (passing + best, solving + best)
     assert found.peak == max(passing, solving) + best
-
-
-@given(shapes, st.integers(0, 1000), st.integers(1, 500), st.integers(1, 16), st.booleans())
-def test_more_of_anything_never_needs_less(shape, kept, candidates, threads, held_out):
-    """Monotone in kept columns, candidates, threads, features and held-out rows."""
-    peak = step_bytes(shape, kept, candidates, threads, held_out=held_out).peak
-    wider = replace(shape, n_features=shape.n_features + 1)
-    for more in (
-        step_bytes(shape, kept + 1, candidates, threads, held_out=held_out),
-        step_bytes(shape, kept, candidates + 1, threads, held_out=held_out),
-        step_bytes(shape, kept, candidates, threads + 1, held_out=held_out),
-        step_bytes(wider, kept, candidates, threads, held_out=held_out),
-        step_bytes(shape, kept, candidates, threads, held_out=True),
-    ):
-        assert more.peak >= peak
 
 
 @given(

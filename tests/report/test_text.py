@@ -191,7 +191,7 @@ def test_nothing_known_is_a_dash():
 def test_summary_counts_fits():
     """In turn, on levels, or the only one."""
     for strategy, fits, rounds, says in (
-        ("working-set", 9, 9, "working-set, 9 fits in turn\n"),
+        ("working-set", 9, 9, "working-set, 9 fits\n"),
         ("split-merge", 91, 7, "split-merge, 91 fits on 7 levels\n"),
         ("split-merge", 1, 1, "split-merge, 1 fit on 1 level\n"),
         ("basic", 1, 1, "basic, 1 fit\n"),

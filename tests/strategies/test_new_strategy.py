@@ -14,35 +14,18 @@ from partirvm import RVMRegressor, ingest, load_model
 from partirvm.cli import main
 from partirvm.options.value import held
 from partirvm.options.values import Strategy
-from partirvm.planning.schedule import InOrder
+from partirvm.planning.schedule import Schedule
 from partirvm.strategies.fit_rows import partition
 from partirvm.strategies.incremental import IncrementalRounds
 from partirvm.strategies.instructions import Gather
 from partirvm.strategies.rounds import Phase
 
 
-@dataclass(frozen=True)
-class FromTheEnd(InOrder):
-    """Partitions that join in reverse order."""
-
-    def in_plan(self, P, plan):
-        """In its own words."""
-        return f"{P}, {plan['partitions']} partitions from the last to the first"
-
-    def in_report(self, plan):
-        """In its own words."""
-        return f"{plan['partitions']} partitions backwards"
-
-    def fits_text(self, rounds):
-        """In its own words."""
-        return " backwards"
-
-
 class Backwards(IncrementalRounds):
     """``incremental`` from the last partition to the first."""
 
     name = "backwards"
-    schedule = FromTheEnd(name)
+    schedule = Schedule(name, whole_partitions=True)
 
     def _propose(self, state, room):
         count = -(-state.problem.n_rows // state.options.partition_size)
@@ -72,11 +55,11 @@ def rows():
 
 
 def test_an_estimator_takes_its_value(rows):
-    """The plan names it in its words, its rounds join as the machine proposes, and the model is as good as any."""
+    """The plan names it its rounds join as the machine proposes, and the model is as good as any."""
     X, y = rows
     options: dict[str, Any] = {"gamma": 1.0, "partition_size": 50, "random_state": 0}
     model = RVMRegressor(strategy=BackwardsValue(stop_fraction=0.25), **options).fit(X, y)
-    assert "P = 50, 3 partitions from the last to the first" in str(model.plan_)
+    assert "3 partitions of 50 candidates in order" in str(model.plan_)
     assert model.plan_.strategy == "backwards"
     assert len(model.plan_.rounds) == len([entry for entry in model.history_ if entry["kind"] != "kernel"]) == 3
     assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 0.13
@@ -103,19 +86,19 @@ def test_the_command_line_plans_fits_resumes_and_reports_it(rows, tmp_path, caps
     ]
     assert main(["plan", data, *asked]) == 0
     said = capsys.readouterr().out
-    assert "3 partitions from the last to the first" in said
+    assert "3 partitions of 50 candidates in order" in said
     assert "without effect here: selection" in said
     assert "the rows are not shuffled" in said
     assert main(["fit", data, job, *asked, "--max-rounds", "2"]) == 0
     said = "".join(capsys.readouterr())
-    assert "backwards, 3 partitions backwards" in said
-    assert "backwards, 2 fits backwards" in said
+    assert "backwards, 3 partitions of 50 candidates in order" in said
+    assert "backwards, 2 fits" in said
     assert main(["resume", job, "--max-rounds", "3"]) == 0
     capsys.readouterr()
     assert main(["status", job, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["strategy"] == "backwards"
     assert main(["report", job, page]) == 0
-    assert "3 partitions backwards" in (tmp_path / "page.html").read_text()
+    assert "3 partitions of 50 candidates in order" in (tmp_path / "page.html").read_text()
     assert np.sqrt(np.mean((load_model(job).predict(X) - y) ** 2)) < 0.13
 
 
