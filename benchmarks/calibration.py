@@ -12,10 +12,9 @@ within         whether the coverage is within max(1 point, 2 standard errors) of
 plain          the fraction of targets inside mean ± 1.96 std (``hyperparameters=False``)
 NLPD           mean negative log density of ``predict(X, return_std=True)`` in nats, for targets in units of their sd
 
-A picture shows coverage over level, with one line per set. ``benchmarks/datasets.py`` and
-``benchmarks/learning/data.py`` describe the files NAME.npz of DIR. Diabetes is part of scikit-learn. The Friedman sets
-and sinc are generated with the noise of Friedman (1991); in #2 and #3 the sd of the noise is a third of the sd of the
-signal.
+A picture shows coverage over level, with one line per set. ``benchmarks/datasets.py`` describes the files NAME.npz of
+DIR. Diabetes is part of scikit-learn. The Friedman sets and sinc are generated with the noise of Friedman (1991); in #2
+and #3 the sd of the noise is a third of the sd of the signal.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from numpy.typing import NDArray
 from benchmarks import measure, sheets
 from benchmarks.ben_shimon.data import friedman, sinc
 from benchmarks.datasets import Split
-from benchmarks.learning.data import bundled
 from partirvm import RVMRegressor
 from partirvm.errors import PartirvmWarning
 
@@ -74,6 +72,14 @@ def friedman_3(rows: int, rng: Any) -> tuple[Float, Float]:
     return X, smooth + 0.1 * rng.standard_normal(rows)
 
 
+def diabetes(count: int, rng: Any) -> tuple[Float, Float]:
+    """Return the set of scikit-learn."""
+    from sklearn.datasets import load_diabetes
+
+    X, y = load_diabetes(return_X_y=True)
+    return X, y
+
+
 def noisy(smooth: Any, sd: float) -> Any:
     """Return a generator of a set with noise of the given sd on training and test rows."""
 
@@ -92,7 +98,7 @@ DATASETS = {
     "mcycle": Dataset(folds=3),
     "auto": Dataset(folds=3),
     "boston": Dataset(folds=3),
-    "diabetes": Dataset(folds=3, rows=bundled("diabetes")),
+    "diabetes": Dataset(folds=3, rows=diabetes),
     "concrete": Dataset(folds=2),
     "airfoil": Dataset(folds=2),
     "abalone": Dataset(folds=5),

@@ -1,4 +1,4 @@
-"""Repetition of the experiments of Ben-Shimon & Shmilovici (2006): Tables 2–4, 6 and 7–9, Figures 1 and 2.
+"""Repetition of the experiments of Ben-Shimon & Shmilovici (2006): Tables 2–4, 6 and 7–9.
 
     python -m benchmarks.ben_shimon --data DIR [--table N ...] [--repeats R] [--output FOLDER]
 
@@ -6,10 +6,6 @@
 6             the working set over P, and the heuristic's P, on four pumadyn sets
 7 8 9         RMSE, vectors and seconds of the three strategies on the pumadyn sets in DIR, P from the heuristic
 learned       tables 7–9 again with the default kernel, which is learned
-figures       Figures 1 and 2: vectors and RMSE over time
-likelihoods   the rows that the posterior uses: all rows, a sample, or the partition; ``literal`` is the scheme of the
-              paper: its last fit also uses only the rows of the candidates, and its fits end at P/2 vectors
-readings      what the scheme of the paper's §2 may mean: rows, thresholds, noise and widths on Friedman#1
 
 All competitors use the same splits, seed and width. Their fits alternate in one process. If a table would take longer
 than ``--minutes``, all competitors use fewer splits of a set; the tables state the number of splits. P is the partition
@@ -28,9 +24,7 @@ from typing import Any
 from benchmarks.ben_shimon.data import DATASETS, Dataset, available
 from benchmarks.ben_shimon.fits import Settings, warm_up
 from benchmarks.ben_shimon.sections import PARTS, Part, Section
-from benchmarks.ben_shimon.widths import COLUMNS as WIDTH_COLUMNS
-from benchmarks.ben_shimon.widths import find_width, widths
-from benchmarks.measure import machine, say, write
+from benchmarks.measure import machine, say
 
 TABLES = tuple(name for part in PARTS for name in part.tables)
 
@@ -76,17 +70,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=10, help="number of random splits (default: 10)")
     parser.add_argument("--minutes", type=float, help="maximum minutes of a part (default: 1 to 8, see PARTS)")
     parser.add_argument("--rows", type=int, help="maximum number of training rows, for a short run")
-    parser.add_argument("--widths", action="store_true", help="only choose the widths again, by cross-validation")
     parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     output, wanted = Path(options.output), tuple(options.sets) if options.sets else None
     warm_up()
-    if options.widths:
-        found = [
-            find_width(one, options.data, options.rows) for one in available(options.data, tuple(DATASETS), wanted)
-        ]
-        write(output, "ben_shimon_widths", found, WIDTH_COLUMNS)
-        return
     for part in PARTS:
         if not set(part.tables) & set(options.table):
             continue
@@ -94,8 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not datasets:
             say(f"{part.name}: no data sets are available")
             continue
-        gammas = widths(datasets, options.data, options.rows)
-        settings = Settings(options.data, options.repeats, options.rows, gammas, 60 * (options.minutes or part.minutes))
+        settings = Settings(options.data, options.repeats, options.rows, 60 * (options.minutes or part.minutes))
         run(part, datasets, settings, output)
 
 

@@ -51,15 +51,14 @@ class Dataset:
     """A data set: its name, sizes, the Gaussian width, and the generator of a generated set.
 
     ``gamma`` refers to standardised inputs. The values come from 5-fold cross-validation on the training rows of split
-    0; ``python -m benchmarks.ben_shimon --data DIR --widths`` repeats it. If ``gamma`` is None, the width is chosen
-    before the first fit. For Friedman#1 the second-best width is used. Its error (1.127) hardly differs from the error
+    0. For Friedman#1 the second-best width is used. Its error (1.127) hardly differs from the error
     at half the gamma (1.123), where ``basic`` ends in a poor optimum.
     """
 
     name: str
     train: int
     test: int
-    gamma: float | None
+    gamma: float
     generate: Callable[[int, Any], tuple[Float, Float]] | None = None
     noise: float = 0.0
 

@@ -35,12 +35,11 @@ class Competitor:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a run: data folder, splits, maximum training rows, widths by set, seconds per table."""
+    """The settings of a run: data folder, splits, maximum training rows, seconds per table."""
 
     folder: str
     repeats: int
     rows: int | None
-    gammas: dict[str, float]
     budget: float
 
 
@@ -103,7 +102,7 @@ def compare(
             break
         split = dataset.split(settings.folder, seed, settings.rows)
         for competitor in turned(competitors, seed):
-            fit = fit_once(split, competitor, settings.gammas[dataset.name], seed)
+            fit = fit_once(split, competitor, dataset.gamma, seed)
             fits.append(fit)
             say(
                 f"{title}: {dataset.name} split {seed + 1}/{settings.repeats} {competitor.name}: "

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from benchmarks.ben_shimon import figures, paper
-from benchmarks.ben_shimon.data import DATASETS, FRIEDMAN_NOISE, PUMADYN, SMALL, TABLE_6, Dataset
+from benchmarks.ben_shimon import paper
+from benchmarks.ben_shimon.data import PUMADYN, SMALL, TABLE_6, Dataset
 from benchmarks.ben_shimon.fits import Competitor, Fit, Settings, compare_all
 from benchmarks.ben_shimon.tables import (
     RELEVANCE_VECTORS,
@@ -16,16 +15,11 @@ from benchmarks.ben_shimon.tables import (
     SECONDS,
     by_competitor,
     heuristic_quality,
-    mean_and_spread,
     partition_sizes,
-    printed,
     ratios,
-    values,
     what_was_run,
 )
-from benchmarks.ben_shimon.traces import trace_basic, traces
 from benchmarks.measure import table
-from partirvm.literature.classical import classical
 
 Section = tuple[str, str]
 """A section of the results: a heading and its text."""
@@ -34,18 +28,6 @@ Answer = tuple[list[Fit], list[Section]]
 """The result of a part: its fits, and the text of its sections."""
 
 THREE = paper.STRATEGIES[1:]
-
-LIKELIHOODS: dict[str, dict[str, Any]] = {
-    "full": {"fit_rows": "full"},
-    "sample": {"fit_rows": "sample"},
-    "partition": {"fit_rows": "partition"},
-    "auto": {"fit_rows": "auto"},
-    "literal": {"fit_rows": "partition", "last_rows": "partition", "stop_rule": "partition"},
-}
-
-OF_LIKELIHOODS = ("boston", "abalone", "pumadyn_8nm", "pumadyn_32nm")
-
-OF_FIGURES = ("boston", "friedman_1", "abalone", "pumadyn_8nm", "pumadyn_32nm")
 
 
 def size_of(name: str) -> int | str:
@@ -114,88 +96,6 @@ def learned(datasets: list[Dataset], settings: Settings, output: Path) -> Answer
     return fits, sections
 
 
-def likelihoods(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Run every likelihood with every strategy."""
-    fits: list[Fit] = []
-    for dataset in datasets:
-        competitors = [
-            Competitor(f"{one.name}, {name}", {**one.options, **likelihood})
-            for one in three(dataset.name)
-            for name, likelihood in LIKELIHOODS.items()
-        ]
-        share = replace(settings, budget=settings.budget / len(datasets))
-        fits += compare_all("likelihoods", [dataset], competitors, share)
-    sections = [
-        (f"{quantity.title}, {strategy}", by_competitor(_only(fits, strategy), quantity, strategies=False))
-        for quantity in (RMSE, RELEVANCE_VECTORS, SECONDS)
-        for strategy in THREE
-    ]
-    return fits, [*sections, ("Data sets and settings", what_was_run(fits))]
-
-
-PARTITION = {"fit_rows": "partition", "last_rows": "partition", "stop_rule": "partition"}
-
-READINGS: dict[str, tuple[dict[str, Any], float]] = {
-    "own rows in all fits": (PARTITION, 1.0),
-    "the same, α ≤ 10³ alone": ({**PARTITION, "solver": "limit 1e3"}, 1.0),
-    "the same, α ≤ 10⁹ alone": ({**PARTITION, "solver": "limit 1e9"}, 1.0),
-    "the same, true noise given": ({**PARTITION, "noise_variance": FRIEDMAN_NOISE**2}, 1.0),
-    "the same, gamma ÷ 4": (PARTITION, 0.25),
-    "the same, gamma × 4": (PARTITION, 4.0),
-    "own rows, all rows in the last fit": ({"fit_rows": "partition", "stop_rule": "partition"}, 1.0),
-    "all rows in all fits": ({"fit_rows": "full", "stop_rule": "partition"}, 1.0),
-    "all rows, no fit stops early": ({"fit_rows": "full", "stop_fraction": 0.0}, 1.0),
-}
-"""What §2 of the paper may mean: options, and the factor of gamma; ``readings`` makes the solvers with limits."""
-
-
-def readings(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Run each reading of §2 with every strategy."""
-    classical("limit 1e3", alpha_limit=1e3)
-    classical("limit 1e9", alpha_limit=1e9)
-    fits: list[Fit] = []
-    for dataset in datasets:
-        gamma = settings.gammas[dataset.name]
-        competitors = [
-            Competitor(f"{one.name}, {name}", {**one.options, **options, "gamma": factor * gamma})
-            for one in three(dataset.name)
-            for name, (options, factor) in READINGS.items()
-        ]
-        fits += compare_all("readings", [dataset], competitors, settings)
-    rows = [
-        {"reading": name}
-        | {
-            f"{strategy}{what}": mean_and_spread(values(fits, key, competitor=f"{strategy}, {name}"))
-            for strategy in THREE
-            for what, key in (("", "rmse"), (", vectors", "vectors"))
-        }
-        for name in READINGS
-    ]
-    printed_row = {"reading": "paper"}
-    for strategy in THREE:
-        printed_row[strategy] = printed(paper.rmse("friedman_1", strategy))
-        printed_row[f"{strategy}, vectors"] = printed(paper.vectors("friedman_1", strategy))
-    return fits, [("Friedman#1: readings of §2", table([printed_row, *rows], dict.fromkeys(rows[0], "")))]
-
-
-def _only(fits: list[Fit], strategy: str) -> list[Fit]:
-    """Return the fits of one strategy, named only by their likelihood."""
-    own = [fit for fit in fits if fit["competitor"].startswith(f"{strategy}, ")]
-    return [{**fit, "competitor": fit["competitor"].removeprefix(f"{strategy}, ")} for fit in own]
-
-
-def pictures(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Run the fits of Figures 1 and 2, and draw these."""
-    lines = traces(datasets, {dataset.name: size_of(dataset.name) for dataset in datasets}, settings)
-    boston = DATASETS["boston"]
-    basic = trace_basic(boston.split(settings.folder, 0, settings.rows), float(boston.gamma or 0.0))
-    figures.basic(basic, output / "ben_shimon_figure_1.png")
-    for name, key in (("2_vectors", "vectors"), ("2_rmse", "rmse")):
-        figures.over_time(lines, key, output / f"ben_shimon_figure_{name}.png")
-    text = "\n\n".join(f"![](ben_shimon_figure_{name}.png)" for name in ("1", "2_vectors", "2_rmse"))
-    return [*lines, {"data": "boston", "strategy": "basic", **basic}], [("Figures 1 and 2", text)]
-
-
 @dataclass(frozen=True)
 class Part:
     """A part of the benchmark: its names for ``--table``, its data sets, the maximum minutes of its fits, and its
@@ -216,8 +116,5 @@ PARTS = (
     Part("partition_sizes", ("6",), TABLE_6, 8, sizes),
     Part("pumadyn", ("7", "8", "9"), PUMADYN, 7, pumadyn),
     Part("learned", ("learned",), PUMADYN, 30, learned),
-    Part("figures", ("figures",), OF_FIGURES, 1, pictures),
-    Part("likelihoods", ("likelihoods",), OF_LIKELIHOODS, 4, likelihoods),
-    Part("readings", ("readings",), ("friedman_1",), 4, readings),
 )
 """All parts in their order of execution."""

@@ -6,7 +6,7 @@
 The tables have error, log loss, expected calibration error (15 bins), vectors, passes, seconds and peak memory of each
 method on each set. One process chooses parameters by 5-fold cross-validation on training rows, with log loss, and with
 equal folds and one grid for all methods. Another process fits with these parameters. Features are standardised by
-training moments. Runs are stored in OUT, one file per method and set. Tables and pictures are made from all stored
+training moments. Runs are stored in OUT, one file per method and set. Tables are made from all stored
 runs, so that single runs can be repeated.
 In ``benchmarks/classification``, data.py describes the sets, and methods.py describes the methods and grids.
 """
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         help="maximum minutes of a process; determines the number of splits (default: 10)",
     )
     made.add_argument("--keep-widths", action="store_true", help="use the parameters that an earlier run chose")
-    made.add_argument("--report", action="store_true", help="only write the tables and pictures of stored runs")
+    made.add_argument("--report", action="store_true", help="only write the tables of stored runs")
     made.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     return made
 
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
             run(name, method, settings)
     runs = kept(output)
     if runs:
-        report([one for one in runs if one["method"] in METHODS], options.data, output)
+        report([one for one in runs if one["method"] in METHODS], output)
 
 
 if __name__ == "__main__":

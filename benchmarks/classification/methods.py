@@ -16,11 +16,9 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from benchmarks.estimator_parameters import grouped
 
@@ -197,10 +195,3 @@ def method_of(name: str) -> Method:
 
 BASIC_ROWS = 4000
 """Maximum number of training rows for the strategy in which every row is a candidate."""
-
-
-def points(vectors: Any) -> tuple[int | None, Sequence[Sequence[float]]]:
-    """Return the number of vectors, and the vectors if they are known."""
-    if vectors is None or isinstance(vectors, int):
-        return vectors, []
-    return len(vectors), np.round(vectors, 4).tolist()

@@ -1,4 +1,4 @@
-"""Reports of the runs: Markdown, JSON and two pictures."""
+"""Reports of the runs: Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.classification.figures import boundaries, reliability
 from benchmarks.classification.methods import METHODS
 from benchmarks.classification.runs import Run
 from benchmarks.classification.tables import by_set, published
@@ -47,21 +46,10 @@ def write(output: Path, name: str, title: str, sections: list[tuple[str, str]], 
     print("\n\n".join(texts), flush=True)
 
 
-def without_pictures(runs: list[Run]) -> list[Run]:
-    """Return the runs without the values that are needed only for pictures."""
-    unwanted = ("picture", "reliability")
-    return [
-        {**run, "fits": [{key: fit[key] for key in fit if key not in unwanted} for fit in run["fits"]]} for run in runs
-    ]
-
-
-def report(runs: list[Run], folder: str, output: Path) -> None:
-    """Write classification.md, classification.json, reliability.png and boundaries.png."""
+def report(runs: list[Run], output: Path) -> None:
+    """Write classification.md and classification.json."""
     sections = [
         *by_set(runs, list(METHODS)),
         ("Tipping (2001), from memory: error % ± standard error / vectors", published(runs)),
     ]
-    content = {"runs": without_pictures(runs)}
-    write(output, "classification", "Classification", sections, content)
-    reliability(runs, output / "reliability.png")
-    boundaries(runs, folder, output / "boundaries.png")
+    write(output, "classification", "Classification", sections, {"runs": runs})

@@ -18,24 +18,18 @@ from typing import Any
 import numpy as np
 
 from benchmarks.classification.data import DATASETS, Split
-from benchmarks.classification.methods import Parameters, method_of, points
+from benchmarks.classification.methods import Parameters, method_of
 from benchmarks.classification.scores import aligned, scores
 from benchmarks.classification.tuning import tune
 from benchmarks.measure import say, within
 
 Run = dict[str, Any]
 
-GRID = 80
-"""Number of points per side of the grid in a picture of two inputs."""
-
 HARD = 2
 """A process is stopped after this number times its time limit.
 
 A split starts only if it is expected to end within the limit.
 """
-
-SHOWN = 1000
-"""Maximum number of vectors shown in a picture."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +55,7 @@ def warm_up(name: str, parameters: Parameters) -> None:
 
 
 def fit_once(name: str, split: Split, parameters: Parameters, number: int) -> dict[str, Any]:
-    """Run one fit, and return scores on the test rows, vectors, passes and seconds; for split 0 with two inputs also a
-    picture.
-    """
+    """Run one fit, and return scores on the test rows, vectors, passes and seconds."""
     method = method_of(name)
     estimator = method.make(parameters, number)
     began = time.perf_counter()
@@ -72,7 +64,7 @@ def fit_once(name: str, split: Split, parameters: Parameters, number: int) -> di
     began = time.perf_counter()
     probabilities = aligned(estimator.predict_proba(split.X_test), estimator.classes_, split.n_classes)
     predict_seconds = time.perf_counter() - began
-    n_vectors, places = points(method.vectors(estimator, split.X))
+    vectors = method.vectors(estimator, split.X)
     history = getattr(estimator, "history_", None)
     return {
         "split": number,
@@ -80,24 +72,8 @@ def fit_once(name: str, split: Split, parameters: Parameters, number: int) -> di
         "seconds": seconds,
         "predict_seconds": predict_seconds,
         **scores(probabilities, split.y_test),
-        "vectors": n_vectors,
+        "vectors": vectors if vectors is None or isinstance(vectors, int) else len(vectors),
         "passes": None if history is None else sum(line["passes"] for line in history),
-        "picture": picture(estimator, split, places) if number == 0 and split.X.shape[1] == 2 else None,
-    }
-
-
-def picture(estimator: Any, split: Split, places: Any) -> dict[str, Any]:
-    """Return the probability of class 1 on a grid over the training rows, and the vectors."""
-    low, high = split.X.min(axis=0), split.X.max(axis=0)
-    low, high = low - 0.1 * (high - low), high + 0.1 * (high - low)
-    sides = [np.linspace(low[axis], high[axis], GRID) for axis in range(2)]
-    grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
-    probabilities = estimator.predict_proba(grid)[:, 1].reshape(GRID, GRID)
-    return {
-        "low": low.tolist(),
-        "high": high.tolist(),
-        "probabilities": np.round(probabilities, 3).tolist(),
-        "vectors": places[:SHOWN],
     }
 
 

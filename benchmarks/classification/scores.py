@@ -11,7 +11,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 BINS = 15
-"""Number of bins of equal width in the expected calibration error and in reliability curves."""
+"""Number of bins of equal width in the expected calibration error."""
 
 
 def aligned(probabilities: Float, classes: NDArray[Any], n_classes: int) -> Float:
@@ -39,19 +39,15 @@ def calibration_error(bins: list[list[float]]) -> float:
 
 
 def scores(probabilities: Float, y: Int) -> dict[str, Any]:
-    """Compute error, log_loss and ece of probabilities (n, K) and codes y (n,), and ``reliability``, the bins of a
-    curve.
+    """Compute error, log_loss and ece of probabilities (n, K) and codes y (n,).
 
-    The ECE is for the predicted (most probable) class. The curve is for class 1 of two classes, and for the predicted
-    class of more than two.
+    The ECE is for the predicted (most probable) class.
     """
     from sklearn.metrics import accuracy_score, log_loss
 
     predicted, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
-    top = binned(confidence, predicted == y)
     return {
         "error": 1 - float(accuracy_score(y, predicted)),
         "log_loss": float(log_loss(y, probabilities, labels=np.arange(probabilities.shape[1]))),
-        "ece": calibration_error(top),
-        "reliability": binned(probabilities[:, 1], y == 1) if probabilities.shape[1] == 2 else top,
+        "ece": calibration_error(binned(confidence, predicted == y)),
     }

@@ -7,7 +7,7 @@ linear      classes x₁ + x₂ > 0 of points uniform on [−5, 5]²; 100 rows
 waveform    waves 1 and 2 of Breiman et al. (1984) with 21 features (``benchmarks.learning.waveform``); 400 rows
 cancer      Wisconsin breast cancer (diagnostic), 569 × 30, from scikit-learn
 banana, titanic, german     the training rows of the first public split: 400, 150, 700; files NAME.npz in a folder
-boston, airfoil, mcycle     files NAME.npz in a folder, see ``benchmarks/datasets.py``, ``benchmarks/learning/data.py``
+boston, airfoil, mcycle     files NAME.npz in a folder, see ``benchmarks/datasets.py``
 
 The sizes and noise of cos, Friedman 2 and 3, and linear are from the public code of four students of KTH
 (``run_dataset.py``). This code contains all experiments of the report; it is not certain that the printed results come

@@ -172,7 +172,7 @@ def ingest(
       partirvm ingest weather.csv weather.zarr --target temperature,humidity
     """
     from partirvm.planning.units import counted
-    from partirvm.report.choice import progress_for
+    from partirvm.report.displays import progress_for
     from partirvm.setup import ingest
 
     context = click.get_current_context()
@@ -368,7 +368,7 @@ def predict(
       partirvm predict jobs/run1 new.zarr predictions.parquet --scheduler tcp://10.0.0.5:8786
     """
     from partirvm import predict
-    from partirvm.report.choice import progress_for
+    from partirvm.report.displays import progress_for
 
     with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
         begun = False
@@ -424,7 +424,7 @@ def evaluate(
       partirvm evaluate jobs/run1 held-out.zarr
     """
     from partirvm import predict
-    from partirvm.report.choice import progress_for
+    from partirvm.report.displays import progress_for
 
     with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
         scores = predict.evaluate(

@@ -27,8 +27,7 @@ class Settings:
 
 def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool, settings: Settings = Settings()) -> int:
     """Run the demo with these commands, write its files to the folder ``output``, and return the exit status."""
-    from partirvm.cli.terrain import SHARES, TARGET, landscape, load_terrain, write_tables
-    from partirvm.report.picture import Landscape, draw, save
+    from partirvm.cli.terrain import SHARES, TARGET, draw, load_terrain, write_tables
 
     began = time.perf_counter()
     folder = Path(output)
@@ -55,8 +54,7 @@ def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool, setting
         return status
     scores: dict[str, Any] = _command(verbs, "evaluate", job, data("test"), quiet=quiet)
     _command(verbs, "predict", job, data("grid"), data("prediction"), "--overwrite", quiet=quiet)
-    shown = landscape(terrain, folder / "job", folder / "prediction.zarr", scores)
-    save(draw(Landscape(**shown)), str(picture))
+    draw(terrain, folder / "job", folder / "prediction.zarr", scores, picture)
     echo(_summary(scores, time.perf_counter() - began, picture))
     return ExitStatus.DONE
 

@@ -58,8 +58,8 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     message states the reason.
     """
     from partirvm import jobs
-    from partirvm.report.basis_table import Function, line
-    from partirvm.report.choice import progress_for
+    from partirvm.report.displays import progress_for
+    from partirvm.report.model_tables import Function, functions_line
     from partirvm.report.text import fit_facts, summary
     from partirvm.setup.relevance import basis_functions_json, targets_json
 
@@ -100,7 +100,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     facts |= targets_json(fitted.model)
     bases = basis_functions_json(fitted.model)
     facts |= {"basis": bases} if bases else {}
-    text = summary(facts) + (f"\n{'basis':<16}{line([Function(**each) for each in bases])}" if bases else "")
+    text = summary(facts) + (f"\n{'basis':<16}{functions_line([Function(**each) for each in bases])}" if bases else "")
     aborted = facts["reason"] == "aborted"
     show(
         facts,

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import PROBABILITY_BINS, ClassDiagnostics
+from partirvm.core.largest import LargestErrors
 from partirvm.core.roc import ThresholdCurve
 from partirvm.planning.units import counted
-from partirvm.report.panels import Bars, Cells, Errors, Line, Mark, Panel, binomial_interval
-
-Float = NDArray[np.float64]
+from partirvm.report.panels import (
+    CELL,
+    CLASSES,
+    CONTRAST,
+    OBSERVED,
+    Panel,
+    Row,
+    Table,
+    binomial_interval,
+    dress,
+    estimates,
+    shortened,
+    stated,
+)
+from partirvm.report.quantities import format_share
 
 EDGES = np.linspace(0.0, 1.0, PROBABILITY_BINS + 1)
 
@@ -29,7 +42,7 @@ def class_panels(found: ClassDiagnostics, classes: Sequence[str] = ()) -> list[P
         return []
     names = _names(found, classes)
     curves = _curves(found.thresholds, names[1]) if found.thresholds else []
-    return [_reliability(found, classes), _confusion(found, names), *curves, _largest(found), _loss(found)]
+    return [_reliability(found, names), _confusion(found, names), *curves, _largest(found), _loss(found)]
 
 
 def _names(found: ClassDiagnostics, classes: Sequence[str]) -> list[str]:
@@ -40,90 +53,108 @@ def _names(found: ClassDiagnostics, classes: Sequence[str]) -> list[str]:
     return names if not others else [*names[: counted_classes - 1], f"{others + 1:,} others"]
 
 
-def _reliability(found: ClassDiagnostics, classes: Sequence[str]) -> Panel:
-    """Return observed frequencies for bins of stated probabilities: of the second of two classes, or of each class."""
-    two = len(found.rows) == 2
-    stated, rows, hits = (
+def _reliability(found: ClassDiagnostics, names: Sequence[str]) -> Panel:
+    """Return observed frequencies for bins of stated probabilities: of the second of two classes, or of each class.
+
+    Three to six classes have a line each, through bins with enough rows.
+    """
+    two, several = len(names) == 2, 2 < len(names) <= SEVERAL
+    sums, rows, hits = (
         each[1].astype(np.float64) if two else each.sum(axis=0, dtype=np.float64)
         for each in (found.stated, found.rows, found.hits)
     )
     shown = rows >= FEWEST
-    stated, rows, hits = stated[shown], rows[shown], hits[shown]
-    x, y = stated / rows, hits / rows
-    low, high = binomial_interval(hits, rows)
-    texts = [counted(int(count), "row" if two else "value") for count in rows]
+    x, y = sums[shown] / rows[shown], hits[shown] / rows[shown]
+    low, high = binomial_interval(hits[shown], rows[shown])
+
+    def draw(axis: Any) -> None:
+        stated(axis, (0, 1), (0, 1), "as stated")
+        each = zip(names, CLASSES, found.stated, found.rows, found.hits, strict=False) if several else ()
+        for name, colour, own_sums, own_rows, own_hits in each:
+            many = own_rows >= ENOUGH
+            share = own_hits[many] / own_rows[many]
+            axis.plot(own_sums[many] / own_rows[many], share, linewidth=1.0, color=colour, label=shortened(name))
+        estimates(axis, x, y, low, high, "" if two else "all classes")
+        axis.set(xlim=(0, 1), ylim=(0, 1))
+        which = f"of {shortened(names[1])}" if two else "of a class"
+        dress(axis, f"stated probability {which}", "observed frequency", percent="xy")
+        axis.legend(**({"loc": "upper left", "fontsize": 6.5, "labelspacing": 0.25} if several else {}))
+
+    texts = [counted(int(count), "row" if two else "value") for count in rows[shown]]
     tips = [f"stated {p:.1%}, observed {part:.1%} of {text}" for p, part, text in zip(x, y, texts, strict=True)]
-    ends = np.array([0.0, 1.0])
-    marks: list[Mark] = [Line(ends, ends, "as stated", stated=True), *_each_class(found, _names(found, classes))]
-    marks.append(Errors(x, y, low, high, tips, "" if two else "all classes"))
-    which = f"of {_names(found, classes)[1]}" if two else "of a class"
-    remark = counted(found.n, "row")
-    if not two:
-        remark += "; points: all classes" + ", lines: each" * (len(found.rows) <= SEVERAL)
-    labels = f"stated probability {which}", "observed frequency"
-    return Panel("Reliability of probabilities", remark, *labels, marks, (0.0, 1.0), (0.0, 1.0), (True, True))
-
-
-def _each_class(found: ClassDiagnostics, names: Sequence[str]) -> list[Line]:
-    """Return a line for each of three to six classes, through bins with enough rows."""
-    lines = []
-    for name, stated, rows, hits in zip(names, found.stated, found.rows, found.hits, strict=True):
-        shown = rows >= ENOUGH
-        lines.append(Line(stated[shown] / rows[shown], hits[shown] / rows[shown], name))
-    return lines if 2 < len(names) <= SEVERAL else []
+    remark = counted(found.n, "row") + ("" if two else "; points: all classes" + ", lines: each" * several)
+    return Panel("Reliability of probabilities", remark, draw, tips)
 
 
 def _confusion(found: ClassDiagnostics, names: Sequence[str]) -> Panel:
-    totals = found.confusion.sum(axis=1, keepdims=True)
-    shares = found.confusion / np.maximum(totals, 1)
-    tips = [
-        [
-            f"{counted(int(count), 'row')} of {true}, predicted as {other}: {share:.1%}"
-            for other, count, share in zip(names, counts, parts, strict=True)
-        ]
-        for true, counts, parts in zip(names, found.confusion, shares, strict=True)
+    """Return the matrix of fractions, first row at the top; up to ten classes have percentages in the cells."""
+    shares = found.confusion / np.maximum(found.confusion.sum(axis=1, keepdims=True), 1)
+    K = len(names)
+
+    def draw(axis: Any) -> None:
+        for (row, column), share in np.ndenumerate(shares):
+            colour = OBSERVED if row == column else CONTRAST
+            place = {"left": column - 0.48, "bottom": row - 0.48}
+            alpha = 0.06 + 0.54 * share
+            axis.bar(place["left"], 0.96, 0.96, place["bottom"], align="edge", color=colour, alpha=alpha, linewidth=0)
+            if K <= 10 and f"{100 * share:.0f}" != "0":
+                axis.text(column, row, f"{100 * share:.0f}", color=CELL, ha="center", va="center")
+        short = [shortened(name) for name in names]
+        axis.set_xticks(range(K), short, rotation=90 if K * max(map(len, short)) > 36 else 0)
+        axis.set_yticks(range(K), short)
+        axis.set(xlim=(-0.5, K - 0.5), ylim=(K - 0.5, -0.5), xlabel="predicted class", ylabel="true class")
+        axis.tick_params(length=0)
+        axis.spines[:].set_visible(False)
+
+    rows = [
+        Row([name, *(f"{count:,}" for count in counts)])
+        for name, counts in zip(names, found.confusion.tolist(), strict=True)
     ]
-    ends = (0.0, float(len(names)))
-    cells = Cells(names, found.confusion, shares, tips)
-    return Panel("Confusion", "% of the rows of each true class", "predicted class", "true class", [cells], ends, ends)
+    remark = "% of the rows of each true class"
+    size = 4.2, max(2.5, 1.6 + 0.2 * K)
+    return Panel("Confusion", remark, draw, table=Table(("true class", *names), rows), size=size)
 
 
 def _curves(found: ThresholdCurve, name: str) -> list[Panel]:
     """Return the ROC curve and the precision-recall curve of the second of two classes."""
-    (false, recall), ends = found.rates, np.array([0.0, 1.0])
+    false, recall = found.rates
     share = float(found.positive[-1] / (found.positive[-1] + found.negative[-1]))
-    roc: list[Mark] = [Line(ends, ends, "by chance", stated=True), Line(false, recall, name, main=True)]
-    chance = Line(ends, np.full(2, share), "by chance", stated=True)
-    precise: list[Mark] = [chance, Line(recall[1:], found.precision, name, main=True)]
-    axes, percent = ((0.0, 1.0), (0.0, 1.0)), (True, True)
-    labels = "false positive rate", f"true positive rate of {name}"
-    return [
-        Panel("ROC curve", f"area {found.auc:.4f}; dashed: by chance", *labels, roc, *axes, percent),
-        Panel(
-            "Precision and recall",
-            f"average precision {found.average_precision:.4f}; dashed: by chance",
-            f"recall of {name}",
-            f"precision of {name}",
-            precise,
-            *axes,
-            percent,
-        ),
-    ]
+
+    def curve(x: Any, y: Any, chance: tuple[float, float], x_label: str, y_label: str) -> Any:
+        def draw(axis: Any) -> None:
+            stated(axis, (0, 1), chance, "by chance")
+            axis.plot(x, y, color=OBSERVED, linewidth=1.6)
+            axis.set(xlim=(0, 1), ylim=(0, 1.02))
+            dress(axis, x_label, y_label, percent="xy")
+            axis.legend(loc="lower right")
+
+        return draw
+
+    of = shortened(name)
+    roc = curve(false, recall, (0.0, 1.0), "false positive rate", f"true positive rate of {of}")
+    precise = curve(recall[1:], found.precision, (share, share), f"recall of {of}", f"precision of {of}")
+    area = f"area {found.auc:.4f}; dashed: by chance"
+    average = f"average precision {found.average_precision:.4f}; dashed: by chance"
+    return [Panel("ROC curve", area, roc), Panel("Precision and recall", average, precise)]
 
 
 def _largest(found: ClassDiagnostics) -> Panel:
     """Return the distribution of the largest probability, of correct and of wrong rows."""
     rows, hits = found.top_rows / found.n, found.top_hits / found.n
-    bins = list(zip(EDGES, EDGES[1:], found.top_rows, found.top_hits, strict=False))
-    tips = [f"{low:.0%} to {high:.0%}: {counted(int(n), 'row')}, {k:,} correct" for low, high, n, k in bins]
     first = int(np.flatnonzero(found.top_rows)[0])
-    marks: list[Mark] = [
-        Bars(EDGES[first:], np.zeros(PROBABILITY_BINS - first), hits[first:], tips[first:], "correct"),
-        Bars(EDGES[first:], hits[first:], rows[first:], tips[first:], "wrong", contrast=True),
-    ]
-    x, y = (float(EDGES[first]), 1.0), (0.0, 1.08 * float(rows.max()))
-    labels = "largest probability", "share of rows"
-    return Panel("Largest probability", "correct rows, and wrong rows on top", *labels, marks, x, y, (True, True))
+
+    def draw(axis: Any) -> None:
+        style: dict[str, Any] = {"align": "edge", "alpha": 0.75}
+        width = 0.96 / PROBABILITY_BINS
+        axis.bar(EDGES[:-1], hits, width, label="correct", color=OBSERVED, **style)
+        axis.bar(EDGES[:-1], rows - hits, width, hits, label="wrong", color=CONTRAST, **style)
+        axis.set(xlim=(EDGES[first], 1.0), ylim=(0, 1.08 * float(rows.max())))
+        dress(axis, "largest probability", "share of rows", percent="xy")
+        axis.legend(loc="upper left")
+
+    bins = list(zip(EDGES, EDGES[1:], found.top_rows, found.top_hits, strict=False))[first:]
+    tips = [f"{low:.0%} to {high:.0%}: {counted(int(n), 'row')}, {k:,} correct" for low, high, n, k in bins]
+    return Panel("Largest probability", "correct rows, and wrong rows on top", draw, tips)
 
 
 def _loss(found: ClassDiagnostics) -> Panel:
@@ -133,14 +164,33 @@ def _loss(found: ClassDiagnostics) -> Panel:
         shown = found.top_rows > 0
     rows, centres = found.top_rows[shown], (EDGES[:-1] + EDGES[1:])[shown] / 2
     loss, expected = found.top_loss[shown] / rows, found.top_entropy[shown] / rows
-    tips = [
-        f"probability about {centre:.0%}: {loss:.3f} nats, expected {own:.3f}"
-        for centre, loss, own in zip(centres, loss, expected, strict=True)
-    ]
-    bars = Errors(centres, loss, loss, loss, tips, "observed")
-    marks: list[Mark] = [Line(centres, expected, "expected", stated=True), bars]
     first = int(np.flatnonzero(found.top_rows)[0])
-    top = 1.08 * float(max(loss.max(), expected.max()))
-    labels = "largest probability", "mean log loss, nats"
-    remark = "above the line: probabilities are too sure"
-    return Panel("Log loss", remark, *labels, marks, (float(EDGES[first]), 1.0), (0.0, top), (True, False))
+
+    def draw(axis: Any) -> None:
+        stated(axis, centres, expected, "expected")
+        estimates(axis, centres, loss, loss, loss, "observed")
+        axis.set(xlim=(EDGES[first], 1.0), ylim=(0, 1.08 * float(max(loss.max(), expected.max()))))
+        dress(axis, "largest probability", "mean log loss, nats", percent="x")
+        axis.legend()
+
+    tips = [
+        f"probability about {centre:.0%}: {value:.3f} nats, expected {own:.3f}"
+        for centre, value, own in zip(centres, loss, expected, strict=True)
+    ]
+    return Panel("Log loss", "above the line: probabilities are too sure", draw, tips)
+
+
+def class_errors(found: LargestErrors, classes: Sequence[str]) -> Table | None:
+    """Return a table of the rows of largest error; without names ``classes`` are numbered. None without rows."""
+    if not len(found.rows):
+        return None
+
+    def name(code: float) -> str:
+        return str(classes[int(code)]) if classes else f"class {code:.0f}"
+
+    rows = [
+        Row([f"{row:,}", name(own), name(likeliest), format_share(p), format_share(largest)])
+        for row, (own, likeliest, p, largest) in zip(found.rows.tolist(), found.values.tolist(), strict=True)
+    ]
+    head = ("row", "true class", "predicted class", "probability of the true class", "of the predicted class")
+    return Table(head, rows, "small")

@@ -1,23 +1,20 @@
-"""Curves as SVG: small line charts with rounded tick values and labels at the line ends.
-
-The strings are XML for embedding in HTML. Every line has a CSS class, and the page sets the colours.
-"""
+"""Panels of a fit: errors, vectors and evidence over rounds and over time, seconds by phase, memory, and relevance."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from html import escape
-from itertools import pairwise
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-WIDTH, HEIGHT = 400, 224
-TOP, BOTTOM = 12, 40
-CHARACTER, WIDE, NARROW = 7.6, 10.2, 4.2
-"""Approximate widths, in units of the view box, of most characters, of − and %, and of points and blanks."""
+import numpy as np
 
-LINE = 13
-"""Height of a line of text."""
+from partirvm.planning.units import counted, format_bytes, format_duration
+from partirvm.report.panels import CONTRAST, EVIDENCE, OBSERVED, VECTORS, Panel, bars, dress, styled
+from partirvm.report.quantities import SIDES, Entry, Kind, Measure, Quantity, format_share
+from partirvm.report.stages import Range, Stage, comparable
+from partirvm.types import OFF
 
 DECADES = 20.0
 """Ratio of the largest to the smallest value above which an axis of positive values is logarithmic."""
@@ -25,250 +22,207 @@ DECADES = 20.0
 MARKED, MOST = 60, 240
 """Maximum number of points with visible marks, and maximum number of points drawn."""
 
+UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
-@dataclass(frozen=True)
-class Point:
-    """A point of a line: ``low`` and ``high`` are the ends of the range of its value, ``tip`` is the tooltip."""
-
-    x: float
-    y: float
-    tip: str = ""
-    low: float | None = None
-    high: float | None = None
+SHOWN, LISTED = 20, 60
+"""Maximum number of features with a bar, and of switched-off features that are named at once."""
 
 
 @dataclass(frozen=True)
-class Series:
-    """A line with its label, CSS class and points in order of x. If ``ring`` is true, the last point is marked."""
+class Line:
+    """A line of a chart: its name, colour, form, stages, and the value of each."""
 
     name: str
-    style: str
-    points: tuple[Point, ...]
-    ring: bool = False
+    colour: str
+    form: str
+    stages: Sequence[Stage]
+    values: Sequence[Range]
+
+
+def curves(found: Sequence[Stage], kind: Kind) -> list[Panel]:
+    """Return the charts of errors, vectors and evidence, over rounds or levels and over time."""
+    if len(found) < 2:
+        return []
+    levels = any(stage.kind == "level" for stage in found)
+    same = comparable(found)
+    charts = [(measure.title, measure.unit, _errors(found, measure)) for measure in kind.curves]
+    numbers = [Range(stage.vectors, stage.vectors, stage.vectors) for stage in found]
+    charts += [("Relevance vectors", "all of a level" * levels, [Line("vectors", VECTORS, "o-", found, numbers)])]
+    rows = f"nats, over {same[0].rows:,} rows" if same else "nats"
+    charts += [("Log evidence", rows, [_line("evidence", EVIDENCE, "o-", same, "log_evidence")])]
+    drawn = [(title, unit, [line for line in lines if line.values]) for title, unit, lines in charts]
+    step = "level" if levels else "round"
+    shown = [each for each in drawn if any(len(line.values) > 1 for line in each[2])]
+    return [_chart(*each, step, timed=timed) for each in shown for timed in (False, True)]
+
+
+def _errors(found: Sequence[Stage], measure: Measure) -> list[Line]:
+    keys = [Quantity(rows, measure).key for rows in SIDES]
+    return [
+        _line("training", OBSERVED, "o-", found, keys[0], measure.scale),
+        _line("held-out", CONTRAST, "s--", found, keys[1], measure.scale),
+    ]
+
+
+def _line(name: str, colour: str, form: str, found: Sequence[Stage], key: str, scale: float = 1.0) -> Line:
+    """Return the line of a quantity through the stages that have a finite value of it."""
+    pairs = [(stage, stage.values[key]) for stage in found if key in stage.values]
+    pairs = [pair for pair in pairs if math.isfinite(pair[1].low) and math.isfinite(pair[1].high)]
+    values = [Range(scale * each.low, scale * each.middle, scale * each.high) for _, each in pairs]
+    return Line(name, colour, form, [stage for stage, _ in pairs], values)
+
+
+def _chart(title: str, unit: str, lines: Sequence[Line], step: str, *, timed: bool) -> Panel:
+    last = max((line.stages[-1] for line in lines), key=lambda stage: stage.seconds)
+    name, size = next((one for one in UNITS if last.seconds >= 2 * one[1]), UNITS[-1])
+
+    def draw(axis: Any) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        for line in lines:
+            shown = np.unique(np.linspace(0, len(line.values) - 1, min(len(line.values), MOST)).round().astype(int))
+            stages, values = [line.stages[k] for k in shown], [line.values[k] for k in shown]
+            x = [stage.seconds / size if timed else stage.x for stage in stages]
+            y = [value.middle for value in values]
+            marks = {"markersize": 4, "markerfacecolor": line.colour if line.form == "o-" else "none"}
+            form = line.form if len(y) <= MARKED else line.form[1:]
+            axis.plot(x, y, form, color=line.colour, linewidth=1.4, label=line.name, **marks)
+            ranges = [(at, value) for at, value in zip(x, values, strict=True) if value.low < value.high]
+            if ranges:
+                spread = np.array([(at, value.low, value.high) for at, value in ranges]).T
+                axis.vlines(*spread, color=line.colour, alpha=0.3, linewidth=4)
+        ends = [end for line in lines for value in line.values for end in (value.low, value.high)]
+        if line.name in SIDES:
+            if 0 < DECADES * min(ends) < max(ends):
+                axis.set_yscale("log")
+            else:
+                axis.set_ylim(bottom=max(axis.get_ylim()[0], 0.0))
+        dress(axis, f"elapsed, {name}" if timed else step, "")
+        if not timed:
+            axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        if len(lines) > 1:
+            axis.legend()
+
+    texts = [
+        f"{line.name}: {line.values[0].middle:,.4g} at first, {line.values[-1].middle:,.4g} at last" for line in lines
+    ]
+    return Panel(f"{title} over {'time' if timed else step + 's'}", unit, draw, texts)
+
+
+def phases(history: Sequence[Entry], seconds: float | None) -> dict[str, float]:
+    """Return the seconds of each phase by name, without phases that took no time.
+
+    ``seconds`` is the running time of the job. Fits that ran in parallel count with the time of each, so that the sum
+    may exceed it; then there is no rest.
+
+    >>> fit = {"kind": "round", "pass_seconds": 2.0, "solve_seconds": 1.0}
+    >>> phases([{**fit, "kind": "kernel"}, fit], 7.5)
+    {'kernel learning': 3.0, 'passes': 2.0, 'dense fits': 1.0, 'rest': 1.5}
+    """
+    sums = dict.fromkeys(("kernel learning", "partition size", "passes", "dense fits"), 0.0)
+    for entry in history:
+        passing, solving = float(entry.get("pass_seconds") or 0.0), float(entry.get("solve_seconds") or 0.0)
+        before = {"kernel": "kernel learning", "heuristic": "partition size"}.get(entry["kind"])
+        sums[before or "passes"] += passing
+        sums[before or "dense fits"] += solving
+    if not any(sums.values()):
+        return {}
+    sums["rest"] = max((seconds or 0.0) - sum(sums.values()), 0.0)
+    return {name: value for name, value in sums.items() if value > 0}
+
+
+def time_and_memory(history: Sequence[Entry], seconds: float | None, plan: dict[str, Any] | None) -> list[Panel]:
+    """Return the panels of the time by phase and of the peak memory beside the limit."""
+    panels = []
+    spent = phases(history, seconds)
+    if spent:
+        total, most = sum(spent.values()), max(spent.values())
+        texts = [f"{format_duration(value)} ({format_share(round(value / total, 3))})" for value in spent.values()]
+        parallel = seconds is not None and total > 1.01 * seconds
+        remark = "fits in parallel are added up" if parallel else f"{format_duration(total)} in all"
+        panels.append(bars("Time by phase", remark, {name: value / most for name, value in spent.items()}, texts))
+    peak = max((entry["peak_memory"] for entry in history if entry.get("peak_memory")), default=None)
+    if peak and plan and plan.get("memory_limit"):
+        sizes = {"measured": peak, "expected": plan["memory_peak"], "limit": plan["memory_limit"]}
+        lengths = {name: size / max(sizes.values()) for name, size in sizes.items()}
+        remark = f"{format_share(round(peak / plan['memory_limit'], 3))} of the limit"
+        panels.append(bars("Peak memory", remark, lengths, [format_bytes(size) for size in sizes.values()]))
+    return panels
 
 
 @dataclass(frozen=True)
-class Axis:
-    """A scale from ``low`` to ``high`` with ticks."""
+class Ranking:
+    """Features by decreasing relevance: γ_j·var_j as a fraction of the largest.
 
-    low: float
-    high: float
-    ticks: tuple[float, ...]
-    logarithmic: bool = False
-
-    def share(self, value: float) -> float:
-        """Return the relative position of a value, 0 at the low end and 1 at the high end."""
-        if self.logarithmic:
-            return math.log(value / self.low) / math.log(self.high / self.low)
-        return (value - self.low) / (self.high - self.low)
-
-
-def nice_step(span: float, most: int, *, whole: bool = False) -> float:
-    """Return the smallest of 1, 2, 2.5 and 5 times a power of ten that divides a span into at most ``most`` steps.
-
-    >>> nice_step(0.87, 5), nice_step(11, 5), nice_step(3, 5, whole=True)
-    (0.2, 2.5, 1)
-    """
-    power = 10.0 ** math.floor(math.log10(span / most))
-    for factor in (1, 2, 2.5, 5, 10, 20):
-        step = factor * power
-        if span / step <= most * (1 + 1e-9) and (not whole or step == round(step)):
-            break
-    return max(round(step), 1) if whole else step
-
-
-def linear_axis(values: Sequence[float], *, most: int = 5, whole: bool = False, tight: bool = False) -> Axis:
-    """Return a linear axis, which starts at 0 if the values are near 0. Its ends are ticks unless ``tight`` is true.
-
-    >>> linear_axis([0.1, 0.87]).ticks
-    (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-    """
-    low, high = min(values), max(values)
-    if 0 <= low < 0.4 * high and not whole:
-        low = 0.0
-    if high - low <= 1e-9 * max(abs(low), abs(high)):
-        margin = 0.5 if whole else 0.1 * abs(low) or 1.0
-        low, high = low - margin * (low != 0 or whole), high + margin
-    step = nice_step(high - low, most, whole=whole)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    if tight:
-        ticks = [k * step for k in range(first, last + 1) if low <= k * step <= high * (1 + 1e-9)]
-        return Axis(low, high, tuple(float(f"{tick:.12g}") for tick in ticks))
-    return Axis(first * step, last * step, tuple(float(f"{k * step:.12g}") for k in range(first, last + 1)))
-
-
-def magnitude_axis(values: Sequence[float]) -> Axis:
-    """Return a linear axis, or a logarithmic axis if positive values differ by a large factor.
-
-    >>> magnitude_axis([0.1, 30.0]).ticks
-    (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
-    """
-    low, high = min(values), max(values)
-    if low <= 0 or high / low < DECADES:
-        return linear_axis(values)
-    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
-    factors = (1, 2, 5) if last - first <= 3 else (1,)
-    every = max((last - first) // 6 + 1, 1)
-    ticks = [float(f"{factor}e{power}") for power in range(first, last + 1, every) for factor in factors]
-    inside = [tick for tick in ticks if low < tick < high]
-    below = [tick for tick in ticks if tick <= low * (1 + 1e-9)]
-    above = [tick for tick in ticks if tick >= high * (1 - 1e-9)]
-    shown = (*below[-1:], *inside, *above[:1])
-    return Axis(min(low, shown[0]), max(high, shown[-1]), shown, logarithmic=True)
-
-
-def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """Return the tick labels: short numbers with a common unit, on a linear axis with the same number of decimals.
-
-    >>> tick_labels([0.0, 0.25, 0.5]), tick_labels([-20000.0, 0.0]), tick_labels([0.5, 5.0, 50.0])
-    (['0', '0.25', '0.50'], ['−20 k', '0'], ['0.5', '5', '50'])
-    """
-    most = max(map(abs, ticks))
-    unit, size = next(((u, s) for u, s in ((" G", 1e9), (" M", 1e6), (" k", 1e3)) if most >= 10 * s), ("", 1.0))
-    plain = [f"{tick / size:.6g}" for tick in ticks]
-    digits = max(len(text.partition(".")[2]) for text in plain)
-    steps = {round((b - a) / most, 9) for a, b in pairwise(ticks)}
-    if len(steps) == 1 and not any("e" in text for text in plain):
-        plain = [f"{float(text):,.{digits}f}" if float(text) else "0" for text in plain]
-    return [(text + unit * (text != "0")).replace("-", "−") for text in plain]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Settings shared by all lines of a chart.
-
-    ``name`` is the accessible label. If ``whole`` is true, x values are integers; otherwise the x axis starts at 0. If
-    ``magnitudes`` is true, the y axis may be logarithmic. If ``counts`` is true, the y axis starts at 0. ``figure``
-    formats the value at the end of a line, and ``last`` is the label at the end of the x axis.
+    ``shown`` are the features with bars, ``more`` is the number of less relevant features without a bar, and ``off``
+    are the names of the features whose relevance is below ``OFF``: they are switched off.
     """
 
-    name: str
-    x_label: str
-    whole: bool = False
-    magnitudes: bool = False
-    counts: bool = False
-    figure: Callable[[float], str] = str
-    last: str = ""
+    shown: Mapping[str, float]
+    more: int
+    off: tuple[str, ...]
 
-    def vertical(self, values: Sequence[float]) -> Axis:
-        """Return the y axis for these values."""
-        return magnitude_axis(values) if self.magnitudes else linear_axis([0.0] * self.counts + list(values))
+    @property
+    def panel(self) -> Panel:
+        """The bars of the shown features."""
+        texts = [_figure(value) for value in self.shown.values()]
+        return bars("Relevance", "gamma × variance, the largest = 1", self.shown, texts)
 
-    def horizontal(self, values: Sequence[float]) -> Axis:
-        """Return the x axis for these values, without a tick near the label at its end."""
-        axis = linear_axis([0.0] * (not self.whole) + list(values), most=6, whole=self.whole, tight=True)
-        if not self.last:
-            return axis
-        return replace(axis, ticks=tuple(tick for tick in axis.ticks if axis.share(tick) < 0.92))
+    @property
+    def rest(self) -> str:
+        """Text about the features without a bar; empty if all features have bars."""
+        parts = [f"{counted(self.more, 'feature')} of less relevance"] * bool(self.more)
+        return " and ".join(parts + [f"{counted(len(self.off), 'feature')} switched off"] * bool(self.off))
 
 
-def text_width(text: str) -> float:
-    """Return the approximate width of a label, in units of the view box.
+def ranking(relevance: Mapping[str, float]) -> Ranking:
+    """Rank features by relevance. Features of equal relevance keep their order.
 
-    >>> round(text_width("−1.5 k"), 1)
-    41.4
+    >>> ranking({"age": 0.2, "height": 1.0, "shoe": 1e-4})
+    Ranking(shown={'height': 1.0, 'age': 0.2}, more=0, off=('shoe',))
     """
-    return sum(WIDE if one in "−%" else NARROW if one in "., " else CHARACTER for one in text)
+    on = sorted(((name, value) for name, value in relevance.items() if value >= OFF), key=lambda pair: -pair[1])
+    off = tuple(name for name, value in relevance.items() if value < OFF)
+    return Ranking(dict(on[:SHOWN]), max(len(on) - SHOWN, 0), off)
 
 
-def draw(chart: Chart, series: Sequence[Series]) -> str:
-    """Return a chart as SVG. Non-finite values are left out. A chart without values is an empty string."""
-    lines = [_thinned(_finite(line)) for line in series]
-    lines = [line for line in lines if line.points]
-    points = [point for line in lines for point in line.points]
-    if not points:
-        return ""
-    ends = [_end_lines(line, chart.figure, alone=len(lines) == 1) for line in lines]
-    vertical = chart.vertical([y for p in points for y in (p.y, p.low, p.high) if y is not None])
-    horizontal = chart.horizontal([point.x for point in points])
-    labels = tick_labels(vertical.ticks)
-    left = 10 + max(map(text_width, labels))
-    right = WIDTH - 12 - max(text_width(text) for texts in ends for text in texts)
+def informative(relevance: Mapping[str, float]) -> bool:
+    """Return True if relevances differ; one width for all standardised features is not informative.
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = left + 6 + (right - left - 6) * horizontal.share(x)
-        return across, HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * vertical.share(y)
-
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(chart.name)}">']
-    for tick, label in zip(vertical.ticks, labels, strict=True):
-        y = place(horizontal.low, tick)[1]
-        parts.append(f'<path class="grid" d="M{left:.1f} {y:.1f}H{right:.1f}"/>')
-        parts.append(f'<text class="tick" x="{left - 6:.1f}" y="{y + 3.8:.1f}" text-anchor="end">{label}</text>')
-    base = HEIGHT - BOTTOM
-    parts.append(f'<path class="axis" d="M{left:.1f} {base}H{right:.1f}"/>')
-    below = list(zip(horizontal.ticks, tick_labels(horizontal.ticks or [0.0]), strict=False))
-    for tick, label in [*below, *([(horizontal.high, escape(chart.last))] if chart.last else [])]:
-        x = place(tick, vertical.low)[0]
-        parts.append(f'<path class="axis" d="M{x:.1f} {base}v4"/>')
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{base + 16}" text-anchor="middle">{label}</text>')
-    centre = f'x="{(left + right) / 2:.1f}" y="{HEIGHT - 6}" text-anchor="middle"'
-    parts.append(f'<text class="label" {centre}>{escape(chart.x_label)}</text>')
-    for number, line in enumerate(lines):
-        parts += _ranges(line, place, 4.0 * (number - (len(lines) - 1) / 2))
-    for line in lines:
-        parts += _marks(line, [place(point.x, point.y) for point in line.points])
-    tops = _apart([place(line.points[-1].x, line.points[-1].y)[1] for line in lines], [len(end) for end in ends])
-    for line, texts, y in zip(lines, ends, tops, strict=True):
-        for row, text in enumerate(texts):
-            weight = "end" if row == len(texts) - 1 else "name"
-            at = f'x="{right + 9:.1f}" y="{y + 10 + LINE * row:.1f}"'
-            parts.append(f'<text class="{weight} {escape(line.style)}" {at}>{escape(text)}</text>')
-    return "".join(parts) + "</svg>"
+    >>> informative({"age": 1.0, "height": 1.0, "constant": 0.0}), informative({"age": 1.0, "height": 0.4})
+    (False, True)
+    """
+    values = [value for value in relevance.values() if value]
+    return bool(values) and min(values) < max(values) * (1 - 1e-6)
 
 
-def _finite(line: Series) -> Series:
-    points = (p for p in line.points if all(math.isfinite(v) for v in (p.x, p.y, p.low or 0.0, p.high or 0.0)))
-    return Series(line.name, line.style, tuple(points), line.ring)
+def draw_relevance(model: Any, path: str | os.PathLike[str], *, title: str | None = None) -> None:
+    """Write bars of the relevance of features to a PNG file, or another format of matplotlib by the ending of ``path``.
+
+    ``model`` is a fitted estimator, or relevances by name, such as from ``Job.relevance()``. At most 20 features have
+    a bar, the largest first; the label states how many have none. Raises ``AttributeError`` for an estimator whose
+    kernel has no relevances.
+    """
+    from matplotlib.figure import Figure
+
+    if not isinstance(model, Mapping):
+        values = model.feature_relevance_
+        names = getattr(model, "feature_names_in_", [f"x{column}" for column in range(len(values))])
+        model = dict(zip(map(str, names), values.tolist(), strict=True))
+    found = ranking(model)
+    with styled():
+        figure = Figure(figsize=(6.0, found.panel.size[1] + 0.8), dpi=160, layout="constrained")
+        axis = figure.add_subplot()
+        found.panel.draw(axis)
+        rest = f"\n({found.rest})" if found.rest else ""
+        axis.set(title=title or "", xlabel=f"relevance, as a fraction of the largest{rest}")
+        figure.savefig(os.fspath(path))
 
 
-def _thinned(line: Series) -> Series:
-    """Return the line with every k-th point and the last point, at most ``MOST`` points."""
-    every = -(-len(line.points) // MOST)
-    points = line.points[:-1:every] + line.points[-1:] if every > 1 else line.points
-    return Series(line.name, line.style, points, line.ring)
+def _figure(value: float) -> str:
+    """Format a relevance with two significant digits and at most three decimals.
 
-
-def _end_lines(line: Series, figure: Callable[[float], str], *, alone: bool) -> tuple[str, ...]:
-    """Return the label at the end of a line: the name of the line (unless it is ``alone``) and the last value."""
-    value = figure(line.points[-1].y)
-    return (value,) if alone else (line.name, value)
-
-
-def _ranges(line: Series, place: Callable[[float, float], tuple[float, float]], beside: float) -> list[str]:
-    """Return the ranges of the points as SVG, shifted in x by ``beside`` so that ranges of two lines do not overlap."""
-    parts = []
-    for point in line.points:
-        if point.low is not None and point.high is not None and point.low < point.high:
-            (x, low), (_, high) = place(point.x, point.low), place(point.x, point.high)
-            parts.append(f'<path class="range {escape(line.style)}" d="M{x + beside:.1f} {low:.1f}V{high:.1f}"/>')
-    return parts
-
-
-def _marks(line: Series, places: list[tuple[float, float]]) -> list[str]:
-    """Return the line and a mark at each point, as SVG."""
-    style = escape(line.style)
-    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    parts = [f'<path class="line {style}" d="M{path}"/>']
-    for number, (point, (x, y)) in enumerate(zip(line.points, places, strict=True), start=1):
-        last = number == len(places)
-        kind, radius = ("dot", 2.2) if len(places) <= MARKED or last else ("hit", 5)
-        if line.ring and last:
-            kind, radius = "ring", 3.4
-        tip = f"<title>{escape(point.tip)}</title>" if point.tip else ""
-        parts.append(f'<circle class="{kind} {style}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{tip}</circle>')
-    return parts
-
-
-def _apart(centres: list[float], rows: list[int]) -> list[float]:
-    """Return vertical positions of labels near these heights, inside the chart and without overlaps."""
-    order = sorted(range(len(centres)), key=lambda k: centres[k])
-    tops = [0.0] * len(centres)
-    free = 0.0
-    for k in order:
-        tops[k] = max(centres[k] - LINE * rows[k] / 2, free)
-        free = tops[k] + LINE * rows[k] + 3
-    floor = float(HEIGHT - BOTTOM + LINE / 2)
-    for k in reversed(order):
-        tops[k] = min(tops[k], floor - LINE * rows[k])
-        floor = tops[k] - 3
-    return tops
+    >>> _figure(1.0), _figure(0.4321), _figure(0.0123), _figure(0.001)
+    ('1', '0.43', '0.012', '0.001')
+    """
+    return f"{float(f'{value:.2g}'):.3f}".rstrip("0").rstrip(".")

@@ -11,12 +11,9 @@ import numpy as np
 from partirvm.core.diagnostics import MOST_TARGETS, ClassDiagnostics, NumberDiagnostics
 from partirvm.core.scores import ClassScores
 from partirvm.errors import DataError, FormatError, UsageError
-from partirvm.report.class_panels import class_panels
-from partirvm.report.largest_errors import class_errors, number_errors
-from partirvm.report.number_panels import number_panels
-from partirvm.report.panel_axes import STYLE, plot_panel
-from partirvm.report.panels import Panel
-from partirvm.report.tables import Table
+from partirvm.report.class_panels import class_errors, class_panels
+from partirvm.report.number_panels import number_errors, number_panels
+from partirvm.report.panels import Panel, Table, styled
 
 Diagnostics: TypeAlias = NumberDiagnostics | ClassDiagnostics
 
@@ -155,19 +152,19 @@ class DiagnosticsDisplay:
     def plot(self, figure: Any = None) -> Self:
         """Draw the panels into a figure, one row of panels for each of several targets; return the display."""
         try:
-            from matplotlib import pyplot, rc_context
+            from matplotlib import pyplot
         except ImportError as error:
             raise UsageError('diagnostics are drawn by matplotlib: pip install "partirvm[plot]"') from error
         rows = _rows(groups(self.found, self.names))
         across = max(map(len, rows), default=1)
-        with rc_context(STYLE):  # type: ignore[arg-type]
+        with styled():
             if figure is None:
                 figure = pyplot.figure(figsize=(WIDTH * across, HEIGHT * max(len(rows), 1)), layout="constrained")
             self.figure_, self.axes_ = figure, []
             for row, panels in enumerate(rows):
                 for column, panel in enumerate(panels):
                     axis = figure.add_subplot(len(rows), across, row * across + column + 1)
-                    plot_panel(axis, panel)
+                    panel.plot(axis)
                     self.axes_.append(axis)
         return self
 

@@ -1,133 +1,18 @@
-"""The history of a fit on the page of its job: curves over rounds and over time, and a table."""
+"""The history of a fit on the page of its job: a short table of rounds or levels, and a table of all fits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from partirvm.planning.units import format_bytes, format_duration
-from partirvm.report.curves import Chart, Point, Series, draw
-from partirvm.report.quantities import MISSING, SIDES, Entry, Kind, Measure, Quantity, format_error, format_evidence
-from partirvm.report.stages import Range, Stage, comparable, planned_fits
-from partirvm.report.tables import Row, Table
+from partirvm.report.panels import Row, Table
+from partirvm.report.quantities import MISSING, Entry, Kind, Quantity, format_error, format_evidence, minus
+from partirvm.report.stages import Range, Stage, planned_fits
 from partirvm.report.text import NAMED, format_rate, rows_per_second
 
 SHORT, EACH = 14, 6
 """Maximum number of rows of a table, and number of first and last rows shown of a longer table."""
-
-UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
-
-Value = Callable[[Stage], Range | None]
-"""Type of a function that returns the value of a stage for a curve."""
-
-
-def minus(figure: str) -> str:
-    """Replace the hyphen of a negative number's text by a minus sign.
-
-    >>> minus("-1,234")
-    '−1,234'
-    """
-    return figure.replace("-", "−") if figure != MISSING else figure
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A kind of chart: title, unit, function for the value of a stage, formatting of values, and ``Chart`` settings.
-
-    Values are multiplied by ``scale``.
-    """
-
-    title: str
-    unit: str
-    figure: Callable[[float], str]
-    lines: Mapping[str, Value]
-    chart: Chart
-    scale: float = 1.0
-
-
-def curves(found: Sequence[Stage], kind: Kind) -> list[dict[str, Any]]:
-    """Return the charts of errors, vectors and evidence, over rounds or levels (left) and over time (right)."""
-    if len(found) < 2:
-        return []
-    levels = any(stage.kind == "level" for stage in found)
-    same = comparable(found)
-    rows_used = f", over {same[0].rows:,} rows" if same else ""
-    number = {"vectors": _vectors}
-    vectors = Curve("Relevance vectors", "all of a level" * levels, _count, number, Chart("", "", counts=True))
-    nats = {"evidence": _value("log_evidence")}
-    evidence = Curve("Log evidence", "nats" + rows_used, _evidence, nats, Chart("", ""))
-    drawn = [*((_error(measure), found) for measure in kind.curves), (vectors, found), (evidence, same)]
-    figures = (
-        _figure(curve, over, "level" if levels else "round", timed)
-        for curve, over in drawn
-        if len(over) > 1
-        for timed in (False, True)
-    )
-    return [figure for figure in figures if figure["drawing"]]
-
-
-def _error(measure: Measure) -> Curve:
-    """Return the kind of chart for a measure."""
-    lines: dict[str, Value] = {rows: _value(Quantity(rows, measure).key) for rows in SIDES}
-    chart = Chart("", "", magnitudes=True)
-    return Curve(measure.title, measure.unit, measure.figure, lines, chart, measure.scale)
-
-
-def _value(key: str) -> Value:
-    return lambda stage: stage.values.get(key)
-
-
-def _vectors(stage: Stage) -> Range:
-    return Range(stage.vectors, stage.vectors, stage.vectors)
-
-
-def _count(number: float) -> str:
-    return f"{number:,.0f}"
-
-
-def _evidence(nats: float) -> str:
-    return minus(format_evidence(nats))
-
-
-def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> dict[str, Any]:
-    """Return one chart with its heading and unit."""
-    from markupsafe import Markup
-
-    name, size = next((one for one in UNITS if found[-1].seconds >= 2 * one[1]), UNITS[-1])
-    ended = found[-1].kind == "final"
-    lines = []
-    for label, pick in curve.lines.items():
-        picked = [(stage, value) for stage in found if (value := pick(stage)) is not None]
-        points = (
-            Point(
-                x=stage.seconds / size if timed else stage.x,
-                y=curve.scale * value.middle,
-                tip=f"{stage.name}, {format_duration(stage.seconds)}: {label} {_range_text(value, curve.figure)}",
-                low=curve.scale * value.low,
-                high=curve.scale * value.high,
-            )
-            for stage, value in picked
-        )
-        lines.append(Series(label, label, tuple(points), ring=ended))
-    heading = f"{curve.title} over {'time' if timed else step + 's'}"
-    x_label = f"elapsed, {name}" if timed else step
-    last = "last" if ended and not timed else ""
-    chart = replace(
-        curve.chart,
-        name=heading,
-        x_label=x_label,
-        whole=not timed,
-        figure=lambda drawn: curve.figure(drawn / curve.scale),
-        last=last,
-    )
-    return {"heading": heading, "unit": curve.unit, "drawing": Markup(draw(chart, lines))}
-
-
-def _range_text(value: Range, figure: Callable[[float], str]) -> str:
-    if value.low == value.high:
-        return figure(value.middle)
-    return f"{figure(value.middle)} ({figure(value.low)} to {figure(value.high)})"
 
 
 def history(
@@ -232,4 +117,8 @@ def _levels(
 
 
 def _range(value: Range | None, figure: Callable[[float], str]) -> str:
-    return MISSING if value is None else _range_text(value, figure)
+    if value is None:
+        return MISSING
+    if value.low == value.high:
+        return figure(value.middle)
+    return f"{figure(value.middle)} ({figure(value.low)} to {figure(value.high)})"

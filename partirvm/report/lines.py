@@ -16,10 +16,11 @@ PAUSE = 1.0
 
 
 class Line(NamedTuple):
-    """A line to print, and the ``heading`` of its table."""
+    """A line to print: the ``heading`` of a table, a row of it, or a text that ``wraps`` on a narrow terminal."""
 
     text: str
     heading: bool = False
+    wraps: bool = False
 
 
 class Lines:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import PIT_BINS, STATED_LEVELS, NumberDiagnostics
+from partirvm.core.largest import LargestErrors
 from partirvm.planning.units import counted
-from partirvm.report.fit_history import minus
-from partirvm.report.panels import Band, Bars, Dots, Errors, Line, Mark, Panel, Z, binomial_interval, span
+from partirvm.report.panels import (
+    OBSERVED,
+    Panel,
+    Row,
+    Table,
+    Z,
+    binomial_interval,
+    dots,
+    dress,
+    estimates,
+    span,
+    stated,
+)
+from partirvm.report.quantities import minus
 
 Float = NDArray[np.float64]
 
@@ -50,12 +64,27 @@ def _sampled(found: NumberDiagnostics) -> str:
     return counted(rows, "row") if rows == found.n else f"{rows:,} random rows of {found.n:,}"
 
 
+def _groups(order: Float) -> list[NDArray[np.int64]]:
+    """Return the rows in groups of equal size by a value."""
+    return np.array_split(np.argsort(order, kind="stable"), GROUPS)
+
+
+def _means(values: Float, groups: list[NDArray[np.int64]]) -> Float:
+    return np.array([values[group].mean() for group in groups])
+
+
 def _predictions(found: NumberDiagnostics, target: str) -> Panel:
     actual, predicted, _ = found.points.T
     ends = span(actual, predicted)
-    equal = Line(np.array(ends), np.array(ends), "equal", stated=True)
-    marks: list[Mark] = [Dots(predicted, actual), equal]
-    return Panel("Predictions", _sampled(found), f"predicted {target}", f"actual {target}", marks, ends, ends)
+
+    def draw(axis: Any) -> None:
+        dots(axis, predicted, actual)
+        stated(axis, ends, ends, "equal")
+        axis.set(xlim=ends, ylim=ends)
+        dress(axis, f"predicted {target}", f"actual {target}")
+        axis.legend()
+
+    return Panel("Predictions", _sampled(found), draw)
 
 
 def _coverage(found: NumberDiagnostics) -> list[Panel]:
@@ -64,39 +93,40 @@ def _coverage(found: NumberDiagnostics) -> list[Panel]:
     levels, covered = np.array(STATED_LEVELS), found.covered.astype(np.float64)
     low, high = binomial_interval(covered, np.full(len(levels), float(found.n)))
     share = covered / found.n
+
+    def draw(axis: Any) -> None:
+        stated(axis, (0, 1), (0, 1), "as stated")
+        estimates(axis, levels, share, low, high)
+        axis.set(xlim=(0, 1), ylim=(0, 1))
+        dress(axis, "stated level of the interval", "rows inside the interval", percent="xy")
+        axis.legend()
+
     tips = [f"{level:.0%} interval: {part:.1%} of rows inside" for level, part in zip(levels, share, strict=True)]
-    ends = np.array([0.0, 1.0])
-    marks: list[Mark] = [Line(ends, ends, "as stated", stated=True), Errors(levels, share, low, high, tips)]
-    labels = "stated level of the interval", "rows inside the interval"
-    remark = f"{counted(found.n, 'row')}; below the line: too narrow"
-    return [Panel("Coverage of intervals", remark, *labels, marks, (0.0, 1.0), (0.0, 1.0), (True, True))]
+    return [Panel("Coverage of intervals", f"{counted(found.n, 'row')}; below the line: too narrow", draw, tips)]
 
 
 def _residuals(found: NumberDiagnostics, target: str) -> Panel:
     actual, predicted, std = found.points.T
     z = (actual - predicted) / std
-    x, y = span(predicted), span(z, np.array([-2.5, 2.5]))
-    ends = np.array(x)
-    marks: list[Mark] = [Dots(predicted, z), Line(ends, np.zeros(2), stated=True)]
-    marks += [Line(ends, np.full(2, sign * Z), stated=True) for sign in (-1.0, 1.0)]
-    if len(z) >= FEWEST:
-        marks.append(_group_means(predicted, z))
-    remark = "95 % between the outer lines if right; bars: means of tenths"
-    labels = f"predicted {target}", "residual / stated deviation"
-    return Panel("Standardised residuals", remark, *labels, marks, x, y)
-
-
-def _group_means(predicted: Float, z: Float) -> Errors:
-    """Return the mean residual of rows grouped by prediction, with its 95 % interval."""
-    groups = np.array_split(np.argsort(predicted, kind="stable"), GROUPS)
-    x = np.array([predicted[group].mean() for group in groups])
-    y = np.array([z[group].mean() for group in groups])
+    x, groups = span(predicted), _groups(predicted) if len(z) >= FEWEST else []
+    middle, mean = _means(predicted, groups), _means(z, groups)
     half = Z * np.array([z[group].std(ddof=1) / np.sqrt(len(group)) for group in groups])
+
+    def draw(axis: Any) -> None:
+        dots(axis, predicted, z)
+        for level in (0.0, -Z, Z):
+            stated(axis, x, (level, level))
+        if groups:
+            estimates(axis, middle, mean, mean - half, mean + half)
+        axis.set(xlim=x, ylim=span(z, np.array([-2.5, 2.5])))
+        dress(axis, f"predicted {target}", "residual / stated deviation")
+
     tips = [
-        minus(f"predicted about {at:.3g}: mean {mean:.2f} ± {wide:.2f}")
-        for at, mean, wide in zip(x, y, half, strict=True)
+        minus(f"predicted about {at:.3g}: mean {value:.2f} ± {wide:.2f}")
+        for at, value, wide in zip(middle, mean, half, strict=True)
     ]
-    return Errors(x, y, y - half, y + half, tips)
+    remark = "95 % between the outer lines if right; bars: means of tenths"
+    return Panel("Standardised residuals", remark, draw, tips)
 
 
 def _quantiles(found: NumberDiagnostics) -> Panel:
@@ -105,10 +135,16 @@ def _quantiles(found: NumberDiagnostics) -> Panel:
     z = np.sort((actual - predicted) / std)
     normal = np.array([NormalDist().inv_cdf((k + 0.5) / len(z)) for k in range(len(z))])
     x, y = span(normal, np.array([-2.5, 2.5])), span(z, np.array([-2.5, 2.5]))
-    marks: list[Mark] = [Dots(normal, z), Line(np.array(x), np.array(x), "as stated", stated=True)]
+
+    def draw(axis: Any) -> None:
+        dots(axis, normal, z)
+        stated(axis, x, x, "as stated")
+        axis.set(xlim=x, ylim=y)
+        dress(axis, "quantile of a standard normal", "residual / stated deviation")
+        axis.legend()
+
     remark = f"{_sampled(found)}; steeper than the line: stated deviations are too small"
-    labels = "quantile of a standard normal", "residual / stated deviation"
-    return Panel("Quantiles of residuals", remark, *labels, marks, x, y)
+    return Panel("Quantiles of residuals", remark, draw)
 
 
 def _transform(found: NumberDiagnostics) -> Panel:
@@ -116,38 +152,41 @@ def _transform(found: NumberDiagnostics) -> Panel:
     share = found.pit.reshape(bins, -1).sum(axis=1) / found.n
     half = Z * np.sqrt((bins - 1) / found.n)
     edges = np.linspace(0.0, 1.0, bins + 1)
+
+    def draw(axis: Any) -> None:
+        axis.axhspan(max(1 - half, 0.0), 1 + half, color="#777777", alpha=0.25, linewidth=0, zorder=0)
+        axis.bar(edges[:-1], bins * share, 0.96 / bins, align="edge", color=OBSERVED, alpha=0.75)
+        stated(axis, (0, 1), (1, 1), "as stated")
+        axis.set(xlim=(0, 1), ylim=(0, 1.2 * max(float(bins * share.max()), 1 + half)))
+        dress(axis, "stated probability of a smaller value", "rows / expected rows", percent="x")
+        axis.legend(loc="upper right")
+
     texts = zip(edges, edges[1:], share, strict=False)
     tips = [f"{low:.0%} to {high:.0%}: {part:.1%} of rows, expected {1 / bins:.0%}" for low, high, part in texts]
-    high = bins * share
-    ends = np.array([0.0, 1.0])
-    marks: list[Mark] = [
-        Band(max(1 - half, 0.0), 1 + half),
-        Bars(edges, np.zeros(bins), high, tips),
-        Line(ends, np.ones(2), "as stated", stated=True),
-    ]
     remark = "a hill: stated deviations are too large; a valley: too small"
-    top = 1.08 * max(float(high.max()), 1 + half)
-    labels = "stated probability of a smaller value", "rows / expected rows"
-    return Panel(
-        "Position in the predicted distribution", remark, *labels, marks, (0.0, 1.0), (0.0, top), (True, False)
-    )
+    return Panel("Position in the predicted distribution", remark, draw, tips)
 
 
 def _deviations(found: NumberDiagnostics, target: str) -> Panel:
     """Return root mean square errors of rows grouped by stated deviation, with 95 % intervals."""
     actual, predicted, std = found.points.T
-    groups = np.array_split(np.argsort(std, kind="stable"), GROUPS)
+    groups = _groups(std)
     square = (actual - predicted) ** 2
-    mean = np.array([square[group].mean() for group in groups])
+    mean = _means(square, groups)
     half = Z * np.array([square[group].std(ddof=1) / np.sqrt(len(group)) for group in groups])
-    x = np.sqrt([np.mean(std[group] ** 2) for group in groups])
+    x = np.sqrt(_means(std**2, groups))
     y, low, high = (np.sqrt(np.maximum(each, 0.0)) for each in (mean, mean - half, mean + half))
     ends = (0.0, 1.05 * float(max(x.max(), high.max())))
-    tips = [f"stated {stated:.3g}, observed {error:.3g}" for stated, error in zip(x, y, strict=True)]
-    line = Line(np.array(ends), np.array(ends), "as stated", stated=True)
-    marks: list[Mark] = [line, Errors(x, y, low, high, tips)]
-    labels = f"stated deviation of {target}", "root mean square error"
-    return Panel("Errors against stated deviations", "each point: a tenth of the rows", *labels, marks, ends, ends)
+
+    def draw(axis: Any) -> None:
+        stated(axis, ends, ends, "as stated")
+        estimates(axis, x, y, low, high)
+        axis.set(xlim=ends, ylim=ends)
+        dress(axis, f"stated deviation of {target}", "root mean square error")
+        axis.legend()
+
+    tips = [f"stated {at:.3g}, observed {error:.3g}" for at, error in zip(x, y, strict=True)]
+    return Panel("Errors against stated deviations", "each point: a tenth of the rows", draw, tips)
 
 
 def _coverage_by_deviation(found: NumberDiagnostics, target: str) -> list[Panel]:
@@ -155,22 +194,38 @@ def _coverage_by_deviation(found: NumberDiagnostics, target: str) -> list[Panel]
     if not len(found.covered):
         return []
     actual, predicted, std = found.points.T
-    z = np.abs(actual - predicted) / std
-    groups = np.array_split(np.argsort(std, kind="stable"), GROUPS)
-    rows, x = np.array([float(len(group)) for group in groups]), np.array([std[group].mean() for group in groups])
-    ends, marks = span(x), list[Mark]()
-    for level in SHOWN_LEVELS:
-        multiple = found.multiples[STATED_LEVELS.index(level)]
-        hits = np.array([float((z[group] <= multiple).sum()) for group in groups])
-        low, high = binomial_interval(hits, rows)
-        tips = [
-            f"{level:.0%} interval, mean deviation {at:.3g}: {share:.1%} of rows inside"
-            for at, share in zip(x, hits / rows, strict=True)
-        ]
-        marks += [
-            Line(np.array(ends), np.full(2, level), f"{level:.0%} stated", stated=True),
-            Errors(x, hits / rows, low, high, tips),
-        ]
+    z, groups = np.abs(actual - predicted) / std, _groups(std)
+    rows, x = np.array([float(len(group)) for group in groups]), _means(std, groups)
+    multiples = [found.multiples[STATED_LEVELS.index(level)] for level in SHOWN_LEVELS]
+    hits = [np.array([float((z[group] <= multiple).sum()) for group in groups]) for multiple in multiples]
+
+    def draw(axis: Any) -> None:
+        ends = span(x)
+        for level, inside in zip(SHOWN_LEVELS, hits, strict=True):
+            stated(axis, ends, (level, level), f"{level:.0%} stated")
+            estimates(axis, x, inside / rows, *binomial_interval(inside, rows))
+        axis.set(xlim=ends, ylim=(0, 1))
+        dress(axis, f"stated deviation of {target}", "rows inside the interval", percent="y")
+        axis.legend()
+
+    tips = [
+        f"{level:.0%} interval, mean deviation {at:.3g}: {share:.1%} of rows inside"
+        for level, inside in zip(SHOWN_LEVELS, hits, strict=True)
+        for at, share in zip(x, inside / rows, strict=True)
+    ]
     remark = "50 % and 90 % intervals; each point: a tenth of the rows"
-    labels = f"stated deviation of {target}", "rows inside the interval"
-    return [Panel("Coverage by stated deviation", remark, *labels, marks, ends, (0.0, 1.0), (False, True))]
+    return [Panel("Coverage by stated deviation", remark, draw, tips)]
+
+
+def number_errors(found: LargestErrors) -> Table | None:
+    """Return a table of the rows of largest error of a numeric target; None without rows.
+
+    The last column is (actual − predicted)/standard deviation.
+    """
+    if not len(found.rows):
+        return None
+    rows = [
+        Row([f"{row:,}", *(minus(f"{value:.5g}") for value in (t, mean, std)), minus(f"{(t - mean) / std:.2f}")])
+        for row, (t, mean, std) in zip(found.rows.tolist(), found.values.tolist(), strict=True)
+    ]
+    return Table(("row", "actual", "predicted", "stated deviation", "error / deviation"), rows, "small")

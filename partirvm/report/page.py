@@ -16,10 +16,10 @@ from typing import Any
 from partirvm.options import Request
 from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import printable
-from partirvm.report import basis_table, diagnostics, directions_table, fit_history, phases, relevance_bars
-from partirvm.report.fit_history import minus
-from partirvm.report.panel_svg import draw_panel
-from partirvm.report.panels import Panel
+from partirvm.report import diagnostics, fit_history
+from partirvm.report.curves import LISTED, curves, informative, ranking, time_and_memory
+from partirvm.report.model_tables import Direction, Function, directions_table, functions_table
+from partirvm.report.panels import Panel, Row, Table, drawable
 from partirvm.report.quantities import (
     MISSING,
     Entry,
@@ -29,9 +29,9 @@ from partirvm.report.quantities import (
     format_evidence,
     kind_of,
     leaves_model,
+    minus,
 )
 from partirvm.report.stages import Stage, stages
-from partirvm.report.tables import Row, Table
 from partirvm.report.text import heuristic_line, plan_line, size_text
 from partirvm.strategies import schedule_of
 
@@ -67,8 +67,8 @@ class JobFacts:
     plan: dict[str, Any] | None
     history: Sequence[dict[str, Any]]
     relevance: Mapping[str, float] | None = None
-    directions: Sequence[directions_table.Direction] = ()
-    bases: Sequence[basis_table.Function] = ()
+    directions: Sequence[Direction] = ()
+    bases: Sequence[Function] = ()
     outputs: Sequence[str] = ()
     seconds: float | None = None
     damaged: Sequence[str] = ()
@@ -97,13 +97,14 @@ def page(job: JobFacts) -> str:
         figures=_figures(job, kind),
         facts=_facts(job, found),
         notes=_notes(job),
-        curves=fit_history.curves(found, kind),
+        drawable=drawable(),
+        curves=[_drawn(panel) for panel in curves(found, kind)],
         levels=any(stage.kind == "level" for stage in found),
-        features=relevance_bars.bars(job.relevance or {}),
-        directions=directions_table.table(job.directions),
-        basis=basis_table.table(job.bases),
+        features=_features(job.relevance or {}),
+        directions=directions_table(job.directions),
+        basis=functions_table(job.bases),
         diagnostics=_diagnostics(job),
-        spent=phases.time_and_memory(job.history, job.seconds, job.plan),
+        spent=[_drawn(panel) for panel in time_and_memory(job.history, job.seconds, job.plan)],
         history=fit_history.history(job.history, found, job.plan, kind, over=_over(job)),
         plan=_plan(job),
         parameters=_parameters(job.spec),
@@ -223,41 +224,46 @@ def _notes(job: JobFacts) -> list[str]:
 
 
 def _diagnostics(job: JobFacts) -> list[dict[str, Any]]:
-    """Return the pictures of the current model's predictions: a name and drawings for each target."""
-    from markupsafe import Markup
-
+    """Return the pictures of the current model's predictions: a name and panels for each target."""
     models = [entry for entry in job.history if leaves_model(entry)]
     stored = models[-1].get("diagnostics", ()) if models else ()
     return [
         {
             "name": group.name,
             "left_out": group.left_out,
-            "panels": [
-                {
-                    "heading": panel.title,
-                    "remark": panel.remark,
-                    "drawing": Markup(draw_panel(panel)),
-                    "values": panel.values,
-                    "table": _cells(panel),
-                }
-                for panel in group.panels
-            ],
+            "panels": [_drawn(panel, group.name) for panel in group.panels],
             "largest": group.largest,
         }
         for group in diagnostics.groups(diagnostics.from_json(stored), job.outputs)
     ]
 
 
-def _cells(panel: Panel) -> Table | None:
-    """Return the counts of a matrix as a table: rows of each true class by predicted class."""
-    cells = panel.cells
-    if cells is None:
+def _features(relevance: Mapping[str, float]) -> dict[str, Any] | None:
+    """Return the bars of relevance and the features without bar, or None if relevances do not differ."""
+    if not informative(relevance):
         return None
-    rows = [
-        Row([name, *(f"{count:,}" for count in counts)])
-        for name, counts in zip(cells.names, cells.counts.tolist(), strict=True)
-    ]
-    return Table(("true class", *cells.names), rows)
+    found = ranking(relevance)
+    return {
+        "panel": _drawn(found.panel),
+        "more": f"{found.more:,} more of less relevance" if found.more else "",
+        "off_title": f"{counted(len(found.off), 'feature')} switched off",
+        "off": ", ".join(found.off),
+        "folded": len(found.off) > LISTED,
+    }
+
+
+def _drawn(panel: Panel, group: str = "") -> dict[str, Any]:
+    """Return a panel for the page; without matplotlib it has no drawing, and its values are shown."""
+    from markupsafe import Markup
+
+    drawing = Markup(panel.svg(group)) if drawable() else ""
+    return {
+        "heading": panel.title,
+        "remark": panel.remark,
+        "drawing": drawing,
+        "values": panel.values,
+        "table": panel.table,
+    }
 
 
 def _plan(job: JobFacts) -> dict[str, Any] | None:

@@ -1,128 +1,190 @@
-"""Panels of a picture as values: axes, and marks in the units of the axes. They are drawn as SVG or by matplotlib.
+"""Panels of pictures, drawn by matplotlib into axes of a figure or as SVG on the page of a job.
 
-Colours follow from two roles: ``observed`` and ``contrast`` (errors, or a second quantity). What the model states is a
-dashed line, and the range expected by chance is a grey band.
+What was observed is blue or orange, what the model states is a dashed line, and what chance alone explains is a grey
+band. In the SVG these colours become those of the page, light or dark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.quoting import printable
+
 Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+
+INK, CELL, GRID, OBSERVED, CONTRAST, VECTORS, EVIDENCE = (
+    "#222222", "#111111", "#e4e4e4", "#2c66a8", "#bf4f2c", "#357a5b", "#7451a8",
+)  # fmt: skip
+
+ON_PAGE = {
+    INK: "soft", CELL: "ink", GRID: "grid", OBSERVED: "training", CONTRAST: "held-out", VECTORS: "vectors",
+    EVIDENCE: "evidence",
+}  # fmt: skip
+"""Colours that are variables of the page's style sheet."""
+
+CLASSES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d00")
+"""Colours of lines of classes, which colour-blind readers can tell apart (Okabe & Ito 2008)."""
+
+STYLE: dict[str, Any] = dict.fromkeys(
+    ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK
+)
+STYLE |= {"font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left"}
+STYLE |= {"text.parse_math": False, "axes.unicode_minus": True, "legend.frameon": False, "legend.fontsize": 8}
 
 Z = 1.959964
 """Half width of a 95 % interval, in standard errors."""
 
-
-@dataclass(frozen=True)
-class Dots:
-    """Rows as points ``x`` (n,), ``y`` (n,)."""
-
-    x: Float
-    y: Float
+LETTERS = 18
+"""Maximum number of characters of a name in a drawing."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line through points (n,). If ``stated`` is true, it is dashed: what the model states.
+class Row(NamedTuple):
+    """A row of a table with its cell texts and CSS class. A row of class ``gap`` has one cell across the table."""
 
-    If ``main`` is true, it is what the panel shows; otherwise it is thin.
-    """
-
-    x: Float
-    y: Float
-    name: str = ""
-    stated: bool = False
-    main: bool = False
+    cells: Sequence[str]
+    style: str = ""
 
 
-@dataclass(frozen=True)
-class Errors:
-    """Estimates ``y`` (n,) with 95 % intervals from ``low`` to ``high`` (n,), and a text for each."""
+class Table(NamedTuple):
+    """A table with column titles, rows and CSS class."""
 
-    x: Float
-    y: Float
-    low: Float
-    high: Float
-    tips: Sequence[str]
-    name: str = ""
-
-
-@dataclass(frozen=True)
-class Bars:
-    """Bars between ``edges`` (n + 1,) from ``low`` (n,) to ``high`` (n,), and a text for each."""
-
-    edges: Float
-    low: Float
-    high: Float
-    tips: Sequence[str]
-    name: str = ""
-    contrast: bool = False
-
-
-@dataclass(frozen=True)
-class Band:
-    """The range from ``low`` to ``high`` that is expected by chance, over the whole width."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Cells:
-    """A matrix of counts (K, K) and fractions ``shares`` (K, K) in 0 … 1, a text for each cell; row 0 is at the top."""
-
-    names: Sequence[str]
-    counts: Int
-    shares: Float
-    tips: Sequence[Sequence[str]]
-
-
-Mark: TypeAlias = Dots | Line | Errors | Bars | Band | Cells
+    header: Sequence[str]
+    rows: Sequence[Row]
+    style: str = "figures-table"
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: ``x`` and ``y`` are the ranges of the axes, ``remark`` explains how to read the panel.
+    """A panel: its title, a remark on how to read it, and the function that draws it into axes.
 
-    If ``percent`` is true, both axes are fractions that are labelled in percent.
+    ``values`` are texts that state what is drawn, and ``table`` is a table that does. ``size`` is in inches.
     """
 
     title: str
     remark: str
-    x_label: str
-    y_label: str
-    marks: Sequence[Mark]
-    x: tuple[float, float]
-    y: tuple[float, float]
-    percent: tuple[bool, bool] = (False, False)
+    draw: Callable[[Any], None]
+    values: Sequence[str] = ()
+    table: Table | None = None
+    size: tuple[float, float] = (4.2, 2.5)
 
-    @property
-    def legend(self) -> bool:
-        """True if marks have names."""
-        return any(getattr(mark, "name", "") for mark in self.marks)
+    def plot(self, axis: Any) -> None:
+        """Draw the panel with its title into matplotlib axes."""
+        self.draw(axis)
+        axis.set_title(self.title)
 
-    @property
-    def description(self) -> str:
-        """Title, remark and axes as one text, which stands for the picture where it cannot be seen."""
-        remark = f" {self.remark}." if self.remark else ""
-        return f"{self.title}.{remark} Horizontal: {self.x_label}; vertical: {self.y_label}."
+    def svg(self, key: str = "") -> str:
+        """Return the panel without its title as SVG, with a ``key`` that differs from those of like panels of a page.
 
-    @property
-    def values(self) -> list[str]:
-        """The values of all marks with texts."""
-        return [tip for mark in self.marks if isinstance(mark, Errors | Bars) for tip in dict.fromkeys(mark.tips)]
+        Raises ``ImportError`` without matplotlib.
+        """
+        from matplotlib.figure import Figure
 
-    @property
-    def cells(self) -> Cells | None:
-        """The matrix of a panel that has no numeric axes."""
-        return next((mark for mark in self.marks if isinstance(mark, Cells)), None)
+        text, label = io.StringIO(), f"{self.title}. {self.remark}" + "".join(f"; {value}" for value in self.values)
+        own = {"svg.fonttype": "none", "svg.hashsalt": key + label, "font.sans-serif": ["DejaVu Sans"]}
+        with styled(own):
+            figure = Figure(figsize=self.size, layout="constrained")
+            self.draw(figure.add_subplot())
+            nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+            figure.savefig(text, format="svg", transparent=True, metadata=nothing)
+        return _for_page(text.getvalue(), label)
+
+
+def _for_page(text: str, label: str) -> str:
+    """Return matplotlib's SVG as an element of a page: with a label, the page's colours, and no style of its own."""
+    from markupsafe import escape
+
+    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    used = set(re.findall(r"#([\w.]+)", text))
+    text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", text)
+    box = re.search(r'viewBox="[^"]*"', text)
+    links = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    head = f'<svg {links} {box[0] if box else ""} role="img" aria-label="{escape(printable(label))}">'
+    for colour, name in ON_PAGE.items():
+        text = text.replace(colour, f"var(--{name})")
+    return head + text[text.index(">") + 1 :]
+
+
+def styled(own: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
+    """Return a context in which matplotlib draws in the style of this package, with ``own`` settings on top."""
+    from matplotlib import rc_context
+
+    settings: Any = {**STYLE, **(own or {})}
+    return rc_context(settings)
+
+
+def drawable() -> bool:
+    """Return True if matplotlib is installed."""
+    from importlib.util import find_spec
+
+    return find_spec("matplotlib") is not None
+
+
+def dress(axis: Any, x_label: str, y_label: str, *, percent: str = "") -> None:
+    """Label axes and draw a grid; ``percent`` names the axes ("x", "y", "xy") that are fractions."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+    axis.set(xlabel=printable(x_label), ylabel=printable(y_label))
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(length=3)
+    axis.grid(color=GRID, linewidth=0.6)
+    axis.set_axisbelow(True)
+    for name, side in (("x", axis.xaxis), ("y", axis.yaxis)):
+        if name in percent:
+            side.set_major_formatter(PercentFormatter(1.0, decimals=None, symbol=" %"))
+        elif side.get_scale() == "linear":
+            side.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}".replace("-", "−")))
+        if side.get_scale() == "linear":
+            side.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+
+
+def dots(axis: Any, x: Float, y: Float) -> None:
+    """Draw rows as points (n,), (n,)."""
+    axis.plot(x, y, ".", color=OBSERVED, alpha=0.4, markersize=4, markeredgewidth=0)
+
+
+def stated(axis: Any, x: Any, y: Any, name: str = "") -> None:
+    """Draw the line that the model states, or chance, through points (n,), (n,)."""
+    axis.plot(x, y, color=INK, linewidth=1.0, linestyle=(0, (5, 4)), label=name or None, zorder=3)
+
+
+def estimates(axis: Any, x: Float, y: Float, low: Float, high: Float, name: str = "") -> None:
+    """Draw estimates (n,) with intervals from ``low`` to ``high`` (n,)."""
+    ends = np.maximum([y - low, high - y], 0.0)
+    style: dict[str, Any] = {"fmt": "o", "color": CONTRAST, "markersize": 4, "linewidth": 1.2}
+    axis.errorbar(x, y, ends, label=name or None, zorder=4, clip_on=False, **style)
+
+
+def bars(title: str, remark: str, lengths: Mapping[str, float], texts: Sequence[str]) -> Panel:
+    """Return a panel of horizontal bars of lengths in 0 … 1 with a text at each end."""
+
+    def draw(axis: Any) -> None:
+        places, values = range(len(lengths)), list(lengths.values())
+        axis.barh(places, values, color=VECTORS, height=0.66)
+        axis.set_yticks(places, [shortened(name) for name in lengths])
+        for place, value, text in zip(places, values, texts, strict=True):
+            axis.annotate(text, (value, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+        room = 1.06 + 0.02 * max(map(len, texts), default=1)
+        axis.set(xlim=(0, room), ylim=(len(values) - 0.4, -0.6), xticks=[])
+        axis.tick_params(length=0)
+        axis.spines[:].set_visible(False)
+
+    values = [f"{name}: {text}" for name, text in zip(lengths, texts, strict=True)]
+    return Panel(title, remark, draw, values, size=(4.2, 0.3 + 0.24 * max(len(lengths), 3)))
+
+
+def shortened(name: str) -> str:
+    """Return a name of at most ``LETTERS`` printable characters."""
+    name = printable(str(name))
+    return name if len(name) <= LETTERS else name[: LETTERS - 1] + "…"
 
 
 def binomial_interval(hits: Float, rows: Float) -> tuple[Float, Float]:

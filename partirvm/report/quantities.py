@@ -49,6 +49,15 @@ def format_evidence(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
 
 
+def minus(figure: str) -> str:
+    """Replace the hyphen of a negative number's text by a minus sign.
+
+    >>> minus("-1,234")
+    '−1,234'
+    """
+    return figure.replace("-", "−") if figure != MISSING else figure
+
+
 @dataclass(frozen=True)
 class Measure:
     """A measure of prediction quality.

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from partirvm.errors import PartirvmError
-from partirvm.report.basis_table import Function
 from partirvm.report.compare import as_csv
-from partirvm.report.directions_table import Direction
+from partirvm.report.model_tables import Direction, Function
 from partirvm.report.page import JobFacts, page
 from partirvm.storage.destination import write_text
 

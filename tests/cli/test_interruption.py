@@ -24,7 +24,7 @@ ROUNDS = 100
 WRITER = f"""
 import sys
 from partirvm.cli.interruption import Interruption
-from partirvm.report.choice import progress_for
+from partirvm.report.displays import progress_for
 
 progress = progress_for(sys.stderr)
 for number in range({ROUNDS}):

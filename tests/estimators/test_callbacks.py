@@ -12,7 +12,6 @@ from sklearn.model_selection import GridSearchCV
 from partirvm import FitCallback, RVMClassifier, RVMRegressor
 from partirvm.core.termination import Termination
 from partirvm.errors import UsageError
-from partirvm.report.notebook import NotebookProgress
 
 ROUNDS = {"gamma": 0.5, "strategy": "working-set", "partition_size": 20, "max_rounds": 3, "random_state": 0}
 
@@ -112,17 +111,3 @@ def test_verbose_prints_plan_and_rounds(capsys):
     assert "400 rows × 1 feature" in err
     assert "candidates" in err
     assert "last" in err
-
-
-def test_the_display_of_a_notebook_is_drawn_again_in_one_place():
-    """HTML with a bar while a pass goes on, then the table of rounds; text is escaped."""
-    drawn = []
-    display = NotebookProgress(shown=drawn.append)
-    display.note("<b>note</b>")
-    display._drawn = 0.0
-    display.on_tiles("gram", 3, 8, 80_000)
-    assert '<progress value="3" max="8" aria-label="kernel products"></progress>' in drawn[-1]
-    assert "&lt;b&gt;note&lt;/b&gt;" in drawn[-1]
-    display.close()
-    assert "done in" in drawn[-1]
-    assert "<progress" not in drawn[-1]

@@ -49,26 +49,41 @@ class Checker(HTMLParser):
 
 
 def check(source):
-    """Well formed, and nothing in it that is fetched or run."""
+    """Well formed, and nothing in it that is fetched or run; its elements are returned as read."""
     read = Checker(source)
     for tag, attributes in read.elements:
         assert tag not in ("script", "link", "img", "iframe", "object", "base")
         for name, value in attributes.items():
             assert not name.startswith("on")
-            if name in ("src", "href", "action", "data", "srcset"):
+            if name in ("src", "href", "xlink:href", "action", "data", "srcset"):
                 assert value.startswith("#")
     assert not re.search(r"url\(|@import|@font-face", source.partition("</style>")[0])
     drawings = re.findall(r"<svg.*?</svg>", source, flags=re.DOTALL)
     for drawing in drawings:
         ElementTree.fromstring(drawing)
-        assert "nan" not in re.sub(r"<title>.*?</title>", "", drawing)
-    return read, drawings
+        assert not re.search(r'"[^"]*\bnan\b', re.sub(r'aria-label=".*?"', "", drawing))
+    names = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
+    assert len(set(names)) == len(names)
+    return read
 
 
-def series(drawings, style):
-    """Number of points of the lines of this style in each drawing that has one."""
-    paths = re.findall(rf'class="line {style}" d="(.*?)"', "".join(drawings))
-    return [path.count("L") + 1 for path in paths]
+def lines_of(panel):
+    """The lines of a panel as matplotlib draws them: points (n, 2) by label."""
+    return {line.get_label(): line.get_xydata() for line in drawn(panel).lines}
+
+
+def drawn(panel):
+    """The axes of a panel."""
+    from matplotlib.figure import Figure
+
+    axis = Figure().add_subplot()
+    panel.plot(axis)
+    return axis
+
+
+def labels_of(read):
+    """The titles of the drawings of a page that was read."""
+    return [attributes["aria-label"].partition(".")[0] for tag, attributes in read.elements if tag == "svg"]
 
 
 MEASURE = """

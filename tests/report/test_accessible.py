@@ -9,18 +9,14 @@ from itertools import pairwise
 import class_fits
 import numpy as np
 import pytest
-from pages import Checker, check
+from pages import check
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.scores import ClassScores
-from partirvm.report.directions_table import Direction
+from partirvm.report.model_tables import Direction
 from partirvm.report.page import JobFacts, page
-from partirvm.report.panel_svg import DEEP, FAINT
 
 CSS = (files("partirvm.report") / "page.css").read_text(encoding="utf-8")
-TEXT, GRAPHIC = 4.5, 3.0
-"""Minimum contrast of text and of graphics (WCAG 2.2, 1.4.3 and 1.4.11)."""
-
 PLAN = {
     "rows": 400, "features": 2, "tile_rows": 400, "tiles": 1, "strategy": "working-set", "fit_rows": "full",
     "sample_rows": None, "selection": "error", "partition_size": 50, "partitions": 8, "rho": None, "rho_rows": None,
@@ -64,7 +60,7 @@ def facts(kind):
 @pytest.fixture(params=["numbers", "several", "two", "three"])
 def read(request):
     """A page, read."""
-    return check(page(facts(request.param)))[0]
+    return check(page(facts(request.param)))
 
 
 def test_language_title_and_main(read):
@@ -110,72 +106,6 @@ def test_values_of_drawings_are_text_too(read):
     assert "Values" in read.text or "Numbers of rows" in read.text
     tips = {attributes.get("aria-label") for tag, attributes in read.elements if tag == "ul"}
     assert all(tip is None or tip.startswith("Values of ") for tip in tips)
-
-
-def test_colours_are_no_only_sign():
-    """Lines of curves have their names at their ends; the status of a job is a word."""
-    source = page(facts("two"))
-    assert ">held-out</text>" in source
-    assert ">training</text>" in source
-    assert "done" in Checker(source).text
-
-
-def palettes():
-    """The colours of the three modes; print and dark replace those of light."""
-    light, dark, printed = (
-        dict(re.findall(r"--([\w-]+): (#[0-9a-f]{3,6})", block)) for block in re.findall(r":root \{(.*?)\}", CSS, re.S)
-    )
-    return {"light": light, "dark": {**light, **dark}, "print": {**light, **printed}}
-
-
-def rgb(colour):
-    """Red, green and blue in 0 … 1."""
-    digits = colour[1:] if len(colour) == 7 else "".join(2 * one for one in colour[1:])
-    return np.array([int(digits[k : k + 2], 16) for k in (0, 2, 4)]) / 255
-
-
-def luminance(colour):
-    """Relative luminance of WCAG 2.2: 0.2126 R + 0.7152 G + 0.0722 B of linear light."""
-    linear = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
-    return float(np.array([0.2126, 0.7152, 0.0722]) @ linear)
-
-
-def contrast(one, other):
-    """(L₁ + 0.05)/(L₂ + 0.05), the lighter first."""
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def test_the_formula_of_contrast():
-    """Black on white is 21; #767676 on white is the well-known grey of 4.54."""
-    assert contrast(rgb("#000"), rgb("#ffffff")) == pytest.approx(21)
-    assert contrast(rgb("#767676"), rgb("#fff")) == pytest.approx(4.54, abs=0.01)
-
-
-@pytest.mark.parametrize("mode", ["light", "dark", "print"])
-def test_contrast_of_text(mode):
-    """Body text on both grounds; names of lines and states on cards; numbers in the cells of a matrix."""
-    colours = {name: rgb(value) for name, value in palettes()[mode].items()}
-    for text in ("ink", "soft"):
-        for ground in ("paper", "card"):
-            assert contrast(colours[text], colours[ground]) >= TEXT, (text, ground)
-    for text in ("training", "held-out", "vectors", "evidence", "good", "busy", "care", "bad", "idle"):
-        assert contrast(colours[text], colours["card"]) >= TEXT, text
-        assert contrast(colours[text], colours["paper"]) >= GRAPHIC, text
-    for series in ("training", "held-out"):
-        for opacity in (FAINT, DEEP):
-            cell = opacity * colours[series] + (1 - opacity) * colours["card"]
-            assert contrast(colours["ink"], cell) >= TEXT, (series, opacity)
-
-
-@pytest.mark.parametrize("mode", ["light", "dark", "print"])
-def test_contrast_of_graphics(mode):
-    """Bars and points, which are translucent, on cards."""
-    colours = {name: rgb(value) for name, value in palettes()[mode].items()}
-    for style, series in ((".bar", "vectors"), (".share", "training"), (".share", "held-out")):
-        opacity = float(re.search(rf"\n?\{style} {{[^}}]*fill-opacity: ([.\d]+)", CSS)[1])
-        drawn = opacity * colours[series] + (1 - opacity) * colours["card"]
-        assert contrast(drawn, colours["card"]) >= GRAPHIC, style
 
 
 def test_the_focus_is_visible():

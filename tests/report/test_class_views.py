@@ -14,7 +14,7 @@ import class_fits
 import numpy as np
 import pytest
 from by_default import some
-from pages import browse, browser, check, holds, series
+from pages import browse, browser, check, drawn, holds, lines_of
 from rich.console import Console
 
 from partirvm import ingest, jobs
@@ -23,10 +23,12 @@ from partirvm.core.updates import StepInfo
 from partirvm.errors import PartirvmWarning
 from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.options import Request
+from partirvm.report.curves import curves
+from partirvm.report.displays import PlainView
 from partirvm.report.lines import Lines
-from partirvm.report.live import LiveProgress
+from partirvm.report.live import LiveView
 from partirvm.report.page import JobFacts, page
-from partirvm.report.progress import PlainProgress, Progress
+from partirvm.report.progress import TITLES, Progress
 from partirvm.report.quantities import CLASSIFICATION, KEYS, REGRESSION, format_error, format_share, kind_of
 from partirvm.report.remaining import Remaining
 from partirvm.report.stages import stages
@@ -182,7 +184,7 @@ def test_a_real_fit_in_words(fitted, strategy):
     """Summary, status, progress and lines of a fit that was really done."""
     job, result = fitted(strategy)
     last, stream = result.history[-1], io.StringIO()
-    with PlainProgress(stream) as progress:
+    with Progress(PlainView(stream)) as progress:
         progress.on_plan(result.plan)
         for line in result.history:
             progress.on_record(line)
@@ -221,10 +223,10 @@ def test_jobs_of_both_kinds_in_one_table(fitted):
 NEWTON = StepInfo(6, 20, 0, -120.0, math.nan, math.nan)
 
 
-def drawn(progress):
+def panel(progress):
     """The panel as text, without what the terminal has seen before."""
     console = Console(file=io.StringIO(), width=100)
-    console.print(progress._draw())
+    console.print(progress.view.panel(progress))
     return console.file.getvalue()
 
 
@@ -244,34 +246,34 @@ def test_the_live_view(monkeypatch, fitted):
         def to_json(self):
             return plan("working-set")
 
-    with LiveProgress(Screen()) as progress:
+    with Progress(LiveView(Screen())) as progress:
         progress.on_plan(Planned())
-        assert "held-out log loss" in drawn(progress)
+        assert "held-out log loss" in panel(progress)
         progress.on_tiles("newton", 1, 4, 400)
-        assert "Newton passes" in drawn(progress)
-        assert "1 of 4 tiles" in drawn(progress)
+        assert "Newton passes" in panel(progress)
+        assert "1 of 4 tiles" in panel(progress)
         progress.on_step(NEWTON, 40)
-        text = drawn(progress)
+        text = panel(progress)
         assert "Newton pass 7" in text
         assert "0 of 4 tiles" in text
         assert "40 → 20" in text
         assert not OF_NUMBERS.search(text)
         last = class_fits.history("working-set")[-1]
         progress.on_record(last)
-        text = drawn(progress)
+        text = panel(progress)
         for words in ("held-out error", "11 %", "training log loss", "0.1758", "-112.3"):
             assert words in text
         progress.on_record(result.history[-1])
-        assert "training error" in drawn(progress)
-        assert "held-out" not in drawn(progress)
-        assert not OF_NUMBERS.search(drawn(progress))
+        assert "training error" in panel(progress)
+        assert "held-out" not in panel(progress)
+        assert not OF_NUMBERS.search(panel(progress))
         progress.on_step(StepInfo(3, 20, 0, -1.0, 0.1, 0.2), 40)
-        assert "dense fit, iteration 3" in drawn(progress)
+        assert "dense fit, iteration 3" in panel(progress)
 
 
 def test_every_phase_has_a_title():
     for each in (LogisticPass, MisclassificationPass, GainPass, LogisticScorePass):
-        assert Progress().title(each.name) != each.name
+        assert each.name in TITLES
 
 
 def test_time_left_with_many_passes_to_a_fit():
@@ -297,7 +299,7 @@ def test_time_left_with_many_passes_to_a_fit():
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_page(strategy, held_out):
     job = job_of(strategy, held_out=held_out)
-    read, drawings = check(page(job))
+    read = check(page(job))
     last, said = job.history[-1], read.text.replace("−", "-")
     assert not OF_NUMBERS.search(said.partition("Parameters")[0])
     figures = [
@@ -317,8 +319,10 @@ def test_the_page(strategy, held_out):
         assert figure in said
     points = len(stages(job.history))
     scored = len([entry for entry in job.history if entry["held_out_error"] is not None])
-    assert series(drawings, "training") == ([points] * 4 if points > 1 else [])
-    assert series(drawings, "held-out") == ([scored] * 4 if points > 1 and held_out else [])
+    drawings = curves(stages(job.history), CLASSIFICATION)
+    for drawing in drawings[:4]:
+        lines = {name: len(line) for name, line in lines_of(drawing).items()}
+        assert lines == {"training": points} | ({"held-out": scored} if held_out else {})
     assert ("Error over time % of rows in a wrong class" in said) == (points > 1)
 
 
@@ -331,20 +335,17 @@ def test_the_page_of_a_real_fit(fitted, strategy):
         plan=result.plan.to_json(),
         history=opened.state().history,
     )
-    read, drawings = check(page(facts))
+    read = check(page(facts))
     assert not OF_NUMBERS.search(read.text.partition("Parameters")[0])
     assert f"Training error {format_share(result.history[-1]['train_error'])}" in read.text
-    points = len(stages(result.history))
-    assert series(drawings, "training") == ([points] * 4 if points > 1 else [])
 
 
 def test_errors_of_separable_classes_are_drawn_from_zero():
     """No error at all: the axis does not go below 0 %."""
     history = [class_fits.entry(number, number=number, train_error=0.0, held_out_error=0.0) for number in (1, 2, 3)]
-    job = job_of("working-set")
-    _, drawings = check(page(JobFacts(**{**vars(job), "history": history})))
-    errors = next(drawing for drawing in drawings if "Error over rounds" in drawing)
-    assert "−" not in re.sub(r"<title>.*?</title>", "", errors)
+    errors = curves(stages(history), CLASSIFICATION)[2]
+    assert errors.title == "Error over rounds"
+    assert drawn(errors).get_ylim()[0] == 0.0
 
 
 @browser
@@ -358,21 +359,4 @@ def test_a_browser_draws_it(tmp_path, strategy, width):
     assert measured["found"] == []
     assert measured["wide"] <= measured["seen"] == width
     assert measured["text"].count("elapsed, s") == (0 if strategy == "basic" else 4)
-    assert strategy == "basic" or (holds(picture, "#2c66a8") and holds(picture, "#bf4f2c"))
-
-
-def test_the_picture_of_rounds():
-    """Log loss in nats per row beside the vectors; without held-out rows one line alone."""
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
-
-    from partirvm.report.picture import rounds
-
-    for held_out in (True, False):
-        history = class_fits.history("working-set", held_out=held_out)[:-1]
-        axis = Figure().add_subplot()
-        rounds(axis, history, "f  Log loss of each round", "m")
-        assert axis.get_ylabel() == "log loss (nats per row)"
-        lines = {line.get_label(): list(line.get_ydata()) for line in axis.lines}
-        assert lines["training"] == [entry["train_log_loss"] for entry in history]
-        assert lines.get("held out") == ([entry["held_out_log_loss"] for entry in history] if held_out else None)
+    assert strategy == "basic" or holds(picture, "#2c66a8")

@@ -7,7 +7,7 @@ import pytest
 from pages import browse, browser, check
 
 from partirvm.kernels import Categorical, Directions, Gaussian, Matern52, OnColumns, Product
-from partirvm.report.directions_table import NAMED, Direction, combination, table
+from partirvm.report.model_tables import NAMED, Direction, combination, directions_table
 from partirvm.report.page import JobFacts, page
 from partirvm.setup.relevance import directions_json
 
@@ -42,19 +42,19 @@ def test_the_page_lists_directions_by_share():
     """Small shares and small loadings are only counted; a page without directions has no such section."""
     loadings = {f"feature {k}": 0.3 for k in range(NAMED + 3)}
     given = [Direction(0.2, {"age": -0.8, "height": 0.6}), Direction(0.796, loadings), Direction(0.004, {"age": 1.0})]
-    read, _ = check(page(facts(given)))
+    read = check(page(facts(given)))
     for text in ("Directions", "79.6 %", "20 %", "0.80 age − 0.60 height", "and 3 more", "1 direction of less share"):
         assert text in read.text
     assert read.text.index("79.6 %") < read.text.index("20 %")
-    assert "Directions" not in check(page(facts(())))[0].text
-    assert table(()) is None
+    assert "Directions" not in check(page(facts(()))).text
+    assert directions_table(()) is None
 
 
 def test_many_small_loadings_and_shares():
     """Of 500 equal loadings one is named, positive; of 300 equal shares one is shown."""
     loadings = dict.fromkeys((f"x{k}" for k in range(500)), -(500**-0.5))
     assert combination(loadings) == "0.04 x0"
-    found = table([Direction(1 / 300, {"a": 1.0})] * 300)
+    found = directions_table([Direction(1 / 300, {"a": 1.0})] * 300)
     assert len(found["table"].rows) == 1
     assert found["notes"] == ["299 directions of less share"]
 

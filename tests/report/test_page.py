@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 from by_default import some
 from markupsafe import escape
-from pages import browse, browser, check, holds, series
+from pages import browse, browser, check, holds, labels_of, lines_of
 
 from partirvm import ingest, jobs
 from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning
 from partirvm.options import Request
 from partirvm.planning.units import format_bytes, format_duration
+from partirvm.report.curves import MOST, curves
 from partirvm.report.page import TONES, JobFacts, page
-from partirvm.report.quantities import format_error, format_evidence
+from partirvm.report.quantities import format_error, format_evidence, kind_of
+from partirvm.report.stages import stages
 
 STRATEGIES = ("basic", "split-merge", "incremental", "working-set")
 HOSTILE = "</style><script>alert('1')</script>\"'&<img src=x onerror=alert(2)>"
@@ -102,7 +104,7 @@ def unfinished(request, fitted):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_number_is_there(fitted, strategy, held_out):
     job = fitted(strategy, held_out)
-    read, drawings = check(page(job))
+    read = check(page(job))
     last, plan = job.history[-1], job.plan
     figures = [
         job.location,
@@ -135,16 +137,20 @@ def test_every_number_is_there(fitted, strategy, held_out):
         assert figure.replace("-", "−") in read.text.replace("-", "−")
     rounds = [entry for entry in job.history if entry["kind"] in ("round", "final")]
     levels = {entry["level"] for entry in job.history if entry["kind"] == "part"}
-    points = len(rounds) + len(levels)
-    assert series(drawings, "training") == ([points] * 2 if points > 1 else [])
-    assert series(drawings, "held-out") == ([points] * 2 if points > 1 and held_out else [])
-    assert series(drawings, "vectors") == ([points] * 2 if points > 1 else [])
+    points, several = len(rounds) + len(levels), len(rounds) + len(levels) > 1
+    drawings = curves(stages(job.history), kind_of(last))
+    assert len(drawings) == (6 if several else 0)
+    assert ("Error over time" in labels_of(read)) == several
+    for drawing in drawings[:2]:
+        lines = lines_of(drawing)
+        assert {len(line) for line in lines.values()} == {points}
+        assert set(lines) == ({"training", "held-out"} if held_out else {"training"})
     fits = re.search(r"<details>.*?</details>", page(job).partition("<h2>History</h2>")[2], flags=re.DOTALL)
     assert fits[0].count("<tr") == len(job.history) + 1
 
 
 def test_any_state(unfinished):
-    read, _ = check(page(unfinished))
+    read = check(page(unfinished))
     assert f"{unfinished.status} It is {unfinished.status}." in read.text
     assert " ".join(unfinished.reason.split()) in read.text
     assert ("No model" in read.text) != any(entry["saved"] for entry in unfinished.history)
@@ -163,7 +169,7 @@ def test_levels_that_are_not_done_say_so(fitted):
     """400 rows in partitions of 50 are 8 fits on level 0, and 4 merges."""
     job = fitted("split-merge")
     for fits, expected in ((3, "0 3 of 8"), (10, "1 2 of 4")):
-        read, _ = check(page(replace(job, status="running", history=job.history[:fits])))
+        read = check(page(replace(job, status="running", history=job.history[:fits])))
         assert expected in read.text
 
 
@@ -171,11 +177,11 @@ def test_a_long_history_is_folded(fitted):
     job = fitted("working-set")
     line = next(entry for entry in job.history if entry["kind"] == "round")
     history = [{**line, "number": number, "seconds": 100.0 * number} for number in range(1, 1001)]
-    read, drawings = check(page(replace(job, history=history)))
+    read = check(page(replace(job, history=history)))
     assert "988 more" in read.text
     assert "All 1,000 fits, every column" in read.text
-    assert all(points <= 241 for points in series(drawings, "training"))
     assert "elapsed, h" in read.text
+    assert len(lines_of(curves(stages(history), kind_of(line))[0])["training"]) == MOST
 
 
 def test_hostile_text_stays_text(fitted):
@@ -193,7 +199,7 @@ def test_hostile_text_stays_text(fitted):
     for reason in (HOSTILE, "short<b>"):
         hostile = JobFacts(HOSTILE, HOSTILE, HOSTILE, reason, HOSTILE, 0.0, 1.0, 2.0, spec, plan, history)
         source = page(hostile)
-        read, _ = check(source)
+        read = check(source)
         assert "<script" not in source
         assert "<img" not in source
         assert source.count("</style>") == 1
@@ -205,8 +211,17 @@ def test_values_that_are_no_numbers_are_left_out(fitted):
     job = fitted("incremental")
     history = [dict(entry) for entry in job.history]
     history[1].update(train_rmse=math.nan, held_out_rmse=math.inf, log_evidence=-math.inf)
-    _, drawings = check(page(replace(job, history=history)))
-    assert series(drawings, "training") == [len(history) - 1] * 2
+    check(page(replace(job, history=history)))
+    lines = lines_of(curves(stages(history), kind_of(history[0]))[0])
+    assert {len(line) for line in lines.values()} == {len(history) - 1}
+
+
+def test_the_page_without_matplotlib_has_the_values(fitted, monkeypatch):
+    monkeypatch.setattr("partirvm.report.page.drawable", lambda: False)
+    read = check(page(fitted("working-set")))
+    assert 'pip install "partirvm[plot]"' in read.text
+    assert labels_of(read) == []
+    assert re.search(r"training: [\d.]+ at first, [\d.]+ at last", read.text)
 
 
 def test_a_job_of_another_version_is_shown(fitted):

@@ -13,9 +13,9 @@ import pytest
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
 from partirvm.planning.units import format_bytes
-from partirvm.report.choice import progress_for
-from partirvm.report.live import LiveProgress
-from partirvm.report.progress import PlainProgress, Progress
+from partirvm.report.displays import NotebookView, PlainView, progress_for
+from partirvm.report.live import LiveView
+from partirvm.report.progress import Progress
 
 
 class Screen(io.StringIO):
@@ -101,14 +101,14 @@ def test_errors_pass_through(progress):
 
 def test_the_stream_decides(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    assert type(progress_for(io.StringIO())) is PlainProgress
-    assert type(progress_for(Screen())) is LiveProgress
-    assert type(progress_for(Screen(), quiet=True)) is Progress
+    assert type(progress_for(io.StringIO()).view) is PlainView
+    assert type(progress_for(Screen()).view) is LiveView
+    assert progress_for(Screen(), quiet=True).view is None
 
 
 def test_plain_lines():
     stream = io.StringIO()
-    with PlainProgress(stream) as progress:
+    with Progress(PlainView(stream)) as progress:
         play(progress)
     lines = stream.getvalue().splitlines()
     assert [line.split()[0] for line in lines] == [
@@ -121,7 +121,7 @@ def test_plain_lines():
 def test_one_is_no_plural():
     """Plain lines and the live panel; columns stay aligned."""
     stream, screen = io.StringIO(), Screen()
-    with PlainProgress(stream) as progress:
+    with Progress(PlainView(stream)) as progress:
         progress.on_rows("read", 1, None)
         progress.on_rows("write", 2, 2)
         progress.on_tile("predict", 1, 1)
@@ -130,36 +130,42 @@ def test_one_is_no_plural():
     assert [line.split()[1:3] for line in lines] == [["1", "row"], ["2", "rows"], ["1", "tile"], ["2", "tiles"]]
     assert {line.index(line.split()[2]) for line in lines} == {24}
     assert len({len(line) for line in lines[2:]}) == 1
-    with LiveProgress(screen) as live:
+    with Progress(LiveView(screen)) as live:
         live.on_tile("predict", 1, 1)
     assert "1 of 1 tile " in screen.getvalue()
 
 
-def test_plain_lines_have_a_heartbeat(monkeypatch):
-    """A long pass says where it stands, once a minute."""
-    clock = iter(range(0, 10_000, 25))
-    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
-    stream = io.StringIO()
-    with PlainProgress(stream) as progress:
+@pytest.mark.parametrize(
+    ("event", "lines"),
+    [
+        (lambda progress, done: progress.on_tiles("gram", done, 10, 1000), "kernel products: {} of 10 tiles"),
+        (lambda progress, done: progress.on_solves(done, 46), "dense fits: {} of 46 fits"),
+        (lambda progress, done: progress.on_rows("read", done, None), "reading: {} rows"),
+    ],
+)
+def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
+    """A long phase says where it stands, once a minute."""
+    now, stream = [0.0], io.StringIO()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with Progress(PlainView(stream)) as progress:
         for done in range(1, 8):
-            progress.on_tiles("gram", done, 10, 1000)
-    assert stream.getvalue().splitlines() == [
-        "kernel products: 3 of 10 tiles",
-        "kernel products: 6 of 10 tiles",
-    ]
+            now[0] += 25.0
+            event(progress, done)
+        said = stream.getvalue().splitlines()
+    assert said == [lines.format(3), lines.format(6)]
 
 
 def test_hearing_draws_nothing(monkeypatch):
     """A hundred thousand tiles: the thread of the fit draws no panel and writes nothing for any of them."""
     monkeypatch.setenv("TERM", "xterm")
-    drawn, draw, screen = [], LiveProgress._draw, Screen()
+    drawn, draw, screen = [], LiveView.panel, Screen()
 
-    def counted(self):
+    def counted(self, progress):
         drawn.append(threading.get_ident())
-        return draw(self)
+        return draw(self, progress)
 
-    monkeypatch.setattr(LiveProgress, "_draw", counted)
-    with LiveProgress(screen) as progress:
+    monkeypatch.setattr(LiveView, "panel", counted)
+    with Progress(LiveView(screen)) as progress:
         progress.on_plan(SomePlan())
         before = drawn.count(threading.get_ident())
         for done in range(100_000):
@@ -199,7 +205,7 @@ def merge(progress: Progress) -> None:
 def test_parts_get_a_line_for_their_level():
     """Not one each; the heuristic has its own; the table begins with the fit that leaves a model."""
     stream = io.StringIO()
-    with PlainProgress(stream) as progress:
+    with Progress(PlainView(stream)) as progress:
         merge(progress)
         assert progress.rounds == 1
     lines = stream.getvalue().splitlines()[2:]
@@ -215,7 +221,7 @@ def test_the_live_view_shows_levels_and_dense_fits(monkeypatch):
     """Levels above the panel; in it the level, its fits, and the columns of the last one."""
     monkeypatch.setenv("TERM", "xterm")
     screen = Screen()
-    with LiveProgress(screen) as progress:
+    with Progress(LiveView(screen)) as progress:
         merge(progress)
         text = _drawn(progress)
         assert "2 of 2" in text
@@ -232,10 +238,10 @@ def test_the_live_view_cuts_nothing(monkeypatch, columns):
     """The time that is left and the memory are whole on narrow and on wide terminals."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(columns))
-    with LiveProgress(Screen()) as progress:
+    with Progress(LiveView(Screen())) as progress:
         merge(progress)
-        progress._began -= 100_000.0
-        progress._remaining.seconds = lambda: 200_000.0
+        progress.began -= 100_000.0
+        progress.remaining.seconds = lambda: 200_000.0
         text = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", _drawn(progress))
     assert max(len(line) for line in text.splitlines()) == columns
     assert "27 h 46 min, about 55 h 33 min left" in text
@@ -243,10 +249,11 @@ def test_the_live_view_cuts_nothing(monkeypatch, columns):
     assert "…" not in text
 
 
-def _drawn(progress: LiveProgress) -> str:
+def _drawn(progress: Progress) -> str:
     """The panel as text."""
-    with progress._console.capture() as capture:
-        progress._console.print(progress._draw())
+    console = progress.view._console
+    with console.capture() as capture:
+        console.print(progress.view.panel(progress))
     return capture.get()
 
 
@@ -260,18 +267,20 @@ def test_the_live_view_counts_partitions(monkeypatch):
         def to_json(self):
             return {**super().to_json(), "strategy": "incremental", "partitions": 1200, "rounds": 1200}
 
-    with LiveProgress(Screen()) as progress:
+    with Progress(LiveView(Screen())) as progress:
         progress.on_plan(Growing())
         progress.on_record(ENTRY)
         assert "2 of 1,200" in _drawn(progress)
 
 
-def test_dense_fits_have_a_heartbeat(monkeypatch):
-    """Once a minute, as passes have."""
-    clock = iter(range(0, 10_000, 40))
-    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
-    stream = io.StringIO()
-    with PlainProgress(stream) as progress:
-        for done in range(1, 5):
-            progress.on_solves(done, 46)
-    assert stream.getvalue().splitlines() == ["dense fits: 2 of 46", "dense fits: 4 of 46"]
+def test_the_display_of_a_notebook_is_drawn_again_in_one_place():
+    """HTML with a bar while a pass goes on, then the table of rounds; text is escaped."""
+    drawn = []
+    with Progress(NotebookView(drawn.append)) as display:
+        display.note("<b>note</b>")
+        display.view._drawn = 0.0
+        display.on_tiles("gram", 3, 8, 80_000)
+        assert '<progress value="3" max="8" aria-label="kernel products"></progress>' in drawn[-1]
+        assert "&lt;b&gt;note&lt;/b&gt;" in drawn[-1]
+    assert "done in" in drawn[-1]
+    assert "<progress" not in drawn[-1]
