@@ -95,13 +95,11 @@ class CandidateSearch:
 class RowsUsed:
     """Number of rows that an intermediate fit uses.
 
-    ``rows`` is None if the fit uses only the rows of its own candidates. ``noise`` is the number of further rows for
-    σ². ``sampled`` is True if intermediate fits use a random sample. The sample grows to at least ``per_column`` rows
-    per column.
+    ``sampled`` is True if intermediate fits use a random sample. The sample grows to at least ``per_column`` rows per
+    column.
     """
 
-    rows: int | None
-    noise: int = 0
+    rows: int
     sampled: bool = False
     per_column: int = 0
 
@@ -163,7 +161,7 @@ class Work:
     @property
     def full(self) -> bool:
         """True if every fit uses all rows."""
-        return self.rows_used.rows is not None and self.rows_used.rows >= self.n_rows
+        return self.rows_used.rows >= self.n_rows
 
 
 def gram_cost(
@@ -202,14 +200,10 @@ def newton_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, th
 def fit_cost(
     work: Work, kept: int, candidates: int, *, fits: int = 1, threads: int = 1, iterations: int = ITERATIONS
 ) -> RoundCost:
-    """Estimate ``fits`` intermediate fits, with extended statistics or with all columns over the candidates' rows."""
-    columns, rows = kept + candidates, work.rows_used.rows
-    if rows is not None:
-        rows = min(max(rows, work.rows_used.per_column * columns), work.n_rows)
-        return gram_cost(work, rows, kept, candidates, fits=fits, threads=threads, iterations=iterations)
-    rows = columns + work.rows_used.noise
-    cost = gram_cost(work, rows, 0, columns, fits=fits, threads=threads, iterations=iterations)
-    return replace(cost, kept=kept, candidates=candidates)
+    """Estimate ``fits`` intermediate fits with extended statistics."""
+    columns, used = kept + candidates, work.rows_used
+    rows = min(max(used.rows, used.per_column * columns), work.n_rows)
+    return gram_cost(work, rows, kept, candidates, fits=fits, threads=threads, iterations=iterations)
 
 
 def search_cost(work: Work, kept: int) -> tuple[float, int]:

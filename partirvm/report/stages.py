@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from partirvm.report.quantities import KEYS, MEASURED, Entry
-from partirvm.strategies.fit_rows import FIT_ROWS
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,7 @@ def _spread(entries: Sequence[Entry], name: str) -> Range | None:
 
 
 def comparable(found: Sequence[Stage]) -> list[Stage]:
-    """Return the stages with comparable evidence: fits over equal numbers of rows, or none if all numbers differ."""
-    if not found or not FIT_ROWS[found[0].fit_rows].shared:
-        return []
+    """Return the stages with comparable evidence: fits over equal numbers of rows."""
     return [stage for stage in found if stage.rows == found[0].rows]
 
 

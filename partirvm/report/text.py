@@ -21,7 +21,7 @@ from partirvm.report.quantities import (
     leaves_model,
 )
 from partirvm.strategies import schedule_of
-from partirvm.strategies.fit_rows import FIT_ROWS
+from partirvm.strategies.fit_rows import rows_text
 
 
 def format_rate(rows: float | None) -> str:
@@ -123,7 +123,7 @@ def size_text(plan: dict[str, Any]) -> str:
 
 def _likelihood(plan: dict[str, Any]) -> str:
     """Return a text about the rows of intermediate fits, unless these use all rows."""
-    return FIT_ROWS[plan["fit_rows"]].text(plan.get("sample_rows"))
+    return rows_text(plan["fit_rows"], plan.get("sample_rows"))
 
 
 def summary(facts: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from partirvm.setup.resolve import resolve_known
 from partirvm.setup.search import Interrupted
 from partirvm.setup.spec import FitSpec, memory_limits
 from partirvm.strategies.appended import joined
-from partirvm.strategies.fit_rows import FIT_ROWS, automatic, grows
+from partirvm.strategies.fit_rows import automatic, grows
 from partirvm.strategies.incremental import IncrementalRounds
 
 
@@ -48,7 +48,7 @@ def grow(
     fit_rows = "full" if grows(options.fit_rows) else options.fit_rows
     resolved: dict[str, Any] = {"strategy": schedule.name, "fit_rows": fit_rows}
     resolved["partition_size"] = size = options.partition_size
-    if FIT_ROWS[fit_rows].sampled:
+    if fit_rows == "sample":
         resolved["sample_rows"] = options.sample_rows
     if schedule.selects:
         resolved["selection"] = options.selection

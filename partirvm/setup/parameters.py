@@ -25,7 +25,7 @@ from partirvm.setup.kernel import checked_kernel, portable_kernel
 from partirvm.setup.partition_size import DENSE, partition_size
 from partirvm.setup.timer import Timer
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import FIT_ROWS, automatic, first_sample, grows
+from partirvm.strategies.fit_rows import automatic, first_sample, grows
 from partirvm.strategies.incremental import BasicRound
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.working_set import WorkingSetRounds
@@ -76,8 +76,6 @@ def check_parameters(parameters: Request) -> Request:
 
 def _check_together(p: Request) -> None:
     """Raise ``UsageError`` for options that exclude each other."""
-    if p.kernel == NoKernel.name and not FIT_ROWS[p.last_rows].whole:
-        raise UsageError("kernel=None gives a single fit of all rows: last_rows must be 'full'")
     merges = p.strategy in STRATEGIES and STRATEGIES[p.strategy].schedule.merges
     if merges and grows(p.fit_rows):
         raise UsageError(
@@ -201,8 +199,8 @@ def resolve_partition_size(
 def resolve_fit_rows(
     parameters: Request, schedule: Schedule, n_rows: int, size: int, n_kernels: int = 1, *, shuffled: bool = False
 ) -> tuple[str, int]:
-    """Resolve ``fit_rows`` and the number of rows of a sample; a single fit uses ``last_rows``."""
-    fit_rows = parameters.last_rows if schedule.one_fit else parameters.fit_rows
+    """Resolve ``fit_rows`` and the number of rows of a sample; a single fit uses all rows."""
+    fit_rows = "full" if schedule.one_fit else parameters.fit_rows
     if fit_rows == "auto":
         fit_rows = automatic(schedule, n_rows, size, n_kernels, shuffled=shuffled)
     rows = parameters.sample_rows
