@@ -127,7 +127,7 @@ def learning_seconds(
 
 
 def process_seconds(product: float, rows: int, n_features: int) -> float:
-    """Estimate the seconds of the searches with an exact process of ``rows`` rows (``setup.process_search``).
+    """Estimate the seconds of the searches with an exact process of ``rows`` rows (``learning.process_search``).
 
     An evaluation is a Cholesky factor and its inverse, 2 n³ operations, and slopes like those of ``learning_seconds``.
     """

@@ -9,8 +9,8 @@ from partirvm.backends import Executor
 from partirvm.data import Source
 from partirvm.options import Request
 from partirvm.setup.kernel import learns
+from partirvm.setup.measuring import Interrupted
 from partirvm.setup.resolve import resolve_known
-from partirvm.setup.search import Interrupted
 from partirvm.setup.spec import FitSpec, memory_limits
 from partirvm.strategies.appended import joined
 from partirvm.strategies.fit_rows import FIT_ROWS, automatic, grows

@@ -14,6 +14,7 @@ from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
 from partirvm.kernels import NoKernel
+from partirvm.learning.basic_fits import DENSE, partition_size
 from partirvm.likelihoods import words_of
 from partirvm.options import Request, check
 from partirvm.options.constraints import OneOf
@@ -22,7 +23,6 @@ from partirvm.planning.schedule import Schedule
 from partirvm.planning.units import parse_duration
 from partirvm.setup.basis import checked_basis, portable_basis, require_functions
 from partirvm.setup.kernel import checked_kernel, portable_kernel
-from partirvm.setup.partition_size import DENSE, partition_size
 from partirvm.setup.timer import Timer
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS, automatic, first_sample, grows

@@ -11,7 +11,7 @@ from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
 from partirvm.options import Request
 from partirvm.quoting import quoted
-from partirvm.setup.search import Interrupted, StoppedError
+from partirvm.setup.measuring import Interrupted, StoppedError
 
 
 def check_aborted(interrupted: Interrupted) -> None:

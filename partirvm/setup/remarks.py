@@ -6,15 +6,15 @@ from partirvm.core.moments import Moments
 from partirvm.core.rprop import groups
 from partirvm.data import Source
 from partirvm.kernels import NoKernel
+from partirvm.learning.folds import LEAST
+from partirvm.learning.forms import turnable
 from partirvm.options import TABLE, Request, idle
 from partirvm.options.option import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.planning.schedule import Schedule
 from partirvm.quoting import listed
 from partirvm.setup.basis import codes_in_linear_basis
-from partirvm.setup.choosing import LEAST
 from partirvm.setup.codes import codes_among_numbers
 from partirvm.setup.kernel import chooses, codes_as_numbers, learns
-from partirvm.setup.metric import turnable
 from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS

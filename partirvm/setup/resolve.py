@@ -16,6 +16,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.checks import check_range
 from partirvm.data.weighted import ClassWeighted
+from partirvm.learning.sample import Entry
 from partirvm.likelihoods.local_noise import CONSTANT, rows_of_fit
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
@@ -23,6 +24,7 @@ from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.planning.schedule import Schedule
 from partirvm.setup.class_weights import class_weights_of
 from partirvm.setup.kernel import learns
+from partirvm.setup.measuring import Interrupted, Learned, Measuring
 from partirvm.setup.new_problem import codes_of, new_problem
 from partirvm.setup.parameters import (
     AUTO_PARTITION,
@@ -37,9 +39,7 @@ from partirvm.setup.rates import calibrate
 from partirvm.setup.refusals import check_aborted, check_multi_output, check_solver, check_sources, checked_moments
 from partirvm.setup.relevance import input_variance
 from partirvm.setup.remarks import enough_to_learn, remarks_of
-from partirvm.setup.search import Interrupted, Learned, Measuring
 from partirvm.setup.spec import FitSpec, memory_limits, planned
-from partirvm.setup.spent import Entry
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import first_sample
 from partirvm.strategies.problem import Options, Problem

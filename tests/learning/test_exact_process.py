@@ -10,7 +10,7 @@ from sampling import Stopped, arm, problem_of, sample_of
 from scipy.stats import multivariate_normal
 
 from partirvm.kernels import Directions, Gaussian, Matern32
-from partirvm.setup.process import (
+from partirvm.learning.exact_process import (
     LEADING,
     NARROW_SD,
     NOISE_SD,

@@ -14,10 +14,9 @@ from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian, Polynomial
-from partirvm.likelihoods.indicator_passes import IndicatorGramPass, IndicatorLossPass
-from partirvm.likelihoods.laplace_passes import LogisticPass
-from partirvm.setup import choosing
-from partirvm.setup.choosing import (
+from partirvm.learning import folds
+from partirvm.learning.evidence import losses
+from partirvm.learning.folds import (
     FOLDS,
     ONE,
     UNSCALED,
@@ -25,14 +24,14 @@ from partirvm.setup.choosing import (
     choice_of,
     choose,
     one_widths,
-    per_feature,
     still_running,
     stratified_folds,
     with_ratios,
 )
-from partirvm.setup.evaluation import losses
-from partirvm.setup.kernel_search import learning_options
-from partirvm.setup.metric import EACH
+from partirvm.learning.forms import EACH, per_feature
+from partirvm.learning.search import learning_options
+from partirvm.likelihoods.indicator_passes import IndicatorGramPass, IndicatorLossPass
+from partirvm.likelihoods.laplace_passes import LogisticPass
 from partirvm.strategies.incremental import BasicRound
 from partirvm.strategies.problem import Options
 from partirvm.types import Scaling
@@ -110,7 +109,7 @@ def test_a_width_of_each_must_be_ahead_of_chance():
     sums[:, 2] = 5.0
     for each, form in (([4.0, 5.5, 4.5, 5.5, 4.5], ONE), ([4.0, 4.5, 4.5, 4.0, 5.1], EACH)):
         sums[:, -1] = each
-        assert choice_of(problem, sums, 60)["form"] == form
+        assert choice_of(problem, sums, 60)[0]["form"] == form
 
 
 def test_what_a_row_held_out_is_worth():
@@ -132,7 +131,7 @@ def test_what_a_row_held_out_is_worth():
 
 def test_many_rows_get_a_width_of_each_unasked(monkeypatch):
     """No folds: all looks are at all rows, with a gamma for each feature."""
-    monkeypatch.setattr(choosing, "MANY", 199)
+    monkeypatch.setattr(folds, "MANY", 199)
     X, f = arm(200, 3)
     line, kernel, seen = chosen(X, (f > 0).astype(float), K=2, all_candidates=True)
     assert line.choice == {"form": EACH, "rows": 200}
@@ -143,7 +142,7 @@ def test_many_rows_get_a_width_of_each_unasked(monkeypatch):
 
 def test_enough_rows_are_held_out(monkeypatch):
     """No more folds than it takes."""
-    monkeypatch.setattr(choosing, "HELD_OUT", 25)
+    monkeypatch.setattr(folds, "HELD_OUT", 25)
     X, f = arm(100, 2)
     line, _, _ = chosen(X, (f > 0).astype(float), K=2)
     assert line.choice["rows"] == 40

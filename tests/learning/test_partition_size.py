@@ -12,7 +12,7 @@ from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
-from partirvm.setup.partition_size import probe_rows, sparseness
+from partirvm.learning.basic_fits import probe_rows, sparseness
 from partirvm.strategies.incremental import BasicRound
 from partirvm.strategies.problem import Options
 from partirvm.types import Columns

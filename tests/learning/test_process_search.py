@@ -11,18 +11,18 @@ from scipy.stats import ortho_group
 
 from partirvm import RVMRegressor
 from partirvm.kernels import Directions, Gaussian, Laplacian, Matern32, Several
-from partirvm.setup import process_search
-from partirvm.setup.kernel_search import learning_options
-from partirvm.setup.metric import DIRECTIONS, EACH, FAMILIES
-from partirvm.setup.process_search import Asked, left_out, most_rows, search, searchable
+from partirvm.learning import process_search
+from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES
+from partirvm.learning.process_search import left_out, most_rows, search, searchable
+from partirvm.learning.search import learning_options
 
 
 def learned(X, y, kernel=None, *, metric="auto", family=False, columns=1000, most=np.inf, best=None, **options):
     """The last line of history of ``learn_regression`` for standard inputs."""
     lines, learning = [], learning_options(len(X), classes=False, metric=metric, **options)
     with sample_of(X, y, lines=lines, best=best) as sample:
-        asked = Asked(family, columns)
-        process_search.learn_regression(sample, problem_of(X, y, kernel), learning, asked, 0)
+        problem = problem_of(X, y, kernel)
+        process_search.learn_regression(sample, problem, learning, 0, family=family, columns=columns)
     return lines[-1]
 
 
@@ -150,9 +150,9 @@ def test_a_stop_leaves_the_best_so_far():
             raise Stopped
 
     with sample_of(X, y, best=best) as sample:
-        watched, asked = replace(sample, on_progress=stop), Asked(family=False, columns=1000)
+        watched = replace(sample, on_progress=stop)
         with pytest.raises(Stopped):
-            process_search.learn_regression(watched, problem_of(X, y), learning, asked, 0)
+            process_search.learn_regression(watched, problem_of(X, y), learning, 0, family=False, columns=1000)
     assert isinstance(best[-1], Gaussian)
 
 

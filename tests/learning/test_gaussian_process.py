@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from partirvm.core.gaussian_process import predicted, process_evidence
+from partirvm.learning.exact_process import predicted, process_evidence
 
 
 def covariances(n, seed=0):

@@ -12,12 +12,12 @@ from sampling import Passes, Stopped, arm, problem_of, sample_of
 
 from partirvm.core.rprop import OFF
 from partirvm.kernels import Gaussian, Matern32, Sum, kernel_from_spec
+from partirvm.learning.evidence import first_tied
+from partirvm.learning.forms import learn
+from partirvm.learning.search import LearningOptions, Stage, learning_options
 from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.likelihoods.slope_passes import SlopePass
 from partirvm.options import names
-from partirvm.setup.evaluation import first_tied
-from partirvm.setup.kernel_search import LearningOptions, Stage, learning_options
-from partirvm.setup.metric import learn
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options
 
@@ -113,9 +113,9 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
     bests = []
     old = Stage.record
 
-    def spy(stage):
+    def spy(stage, problem):
         bests.append(stage)
-        return old(stage)
+        return old(stage, problem)
 
     monkeypatch.setattr(Stage, "record", spy)
     rng = np.random.default_rng(5)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
+from partirvm.learning import evidence, folds, search
+from partirvm.learning.search import WORK, within_work
 from partirvm.planning.cost import learning_seconds
-from partirvm.setup import choosing, evaluation, kernel_search
-from partirvm.setup.kernel_search import WORK, within_work
 
 
 @pytest.mark.parametrize("n_features", [1, 50, 51, 2_000, 100_000])
@@ -30,20 +30,20 @@ def test_all_learning_stays_within_a_bound(monkeypatch, kind, classes):
     X = rng.normal(size=(200, 20))
     y = 0.3 * X[:, 0] + rng.normal(size=200)
     share, spent = 16, []
-    monkeypatch.setattr(kernel_search, "WORK", 200 * 20 * (50 if classes else 80) / share)
-    real = evaluation.evaluate
+    monkeypatch.setattr(search, "WORK", 200 * 20 * (50 if classes else 80) / share)
+    real = evidence.evaluate
 
     def counted(sample, problem, design, last, *, fresh):
         spent.append(sample.rows.n_rows * len(design.labels))
         return real(sample, problem, design, last, fresh=fresh)
 
-    monkeypatch.setattr(kernel_search, "evaluate", counted)
-    monkeypatch.setattr(choosing, "evaluate", counted)
+    monkeypatch.setattr(search, "evaluate", counted)
+    monkeypatch.setattr(folds, "evaluate", counted)
     found = kind(random_state=0, max_rounds=1).fit(X, np.digitize(y, [-0.5, 0.5][: classes - 1]) if classes else y)
     assert any("because of 20 features" in note for note in found.plan_.notes)
     single = 5 * 14
     assert len(spent) <= 14 * 150 / share**0.5 + single
-    assert sum(spent) * 20 <= (14 * 150 / share**0.5 + single) * kernel_search.WORK
+    assert sum(spent) * 20 <= (14 * 150 / share**0.5 + single) * search.WORK
 
 
 def test_the_seconds_of_learning_are_announced_before_it(tmp_path):
