@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from partirvm.backends import Executor
-from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.kernels import Kernel, Several, kernel_from_spec
 from partirvm.learning.basic_fits import probe_rows, sparseness
@@ -28,17 +27,11 @@ from partirvm.planning.plan import Machine
 from partirvm.planning.units import counted, format_duration
 from partirvm.setup.kernel import chooses, chooses_family, metric_of
 from partirvm.setup.rates import product_rate
+from partirvm.setup.timer import Interrupted, check_aborted
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
 from partirvm.types import LEARNING_ROWS
-
-Interrupted: TypeAlias = Callable[[], Termination | None]
-"""Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
-
-
-class StoppedError(Exception):
-    """Raised if an abort is requested while a fit is planned; the caller decides which files to keep."""
 
 
 @dataclass(frozen=True)
@@ -197,10 +190,8 @@ class Measuring:
         return gathered(self.source, numbers, self.executor, self._check_interrupted, lines.spent, **hooks)
 
     def _check_interrupted(self, *passes: Any) -> None:
-        reason = self.interrupted()
-        if reason is Termination.ABORTED:
-            raise StoppedError
-        if reason is not None:
+        check_aborted(self.interrupted)
+        if self.interrupted() is not None:
             raise _TimeIsUp
 
     def _memory_allows_all_candidates(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from partirvm.backends import Executor
 from partirvm.core.moments import Moments
-from partirvm.core.priors import Prior
+from partirvm.core.priors import GammaDensity, Prior
 from partirvm.data import Source
 from partirvm.errors import DataError, UsageError
 from partirvm.kernels.bases import labels_by_name
@@ -17,12 +18,12 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods import likelihood_for
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
+from partirvm.options.constraints import OneOf
 from partirvm.setup.basis import resolve_basis
 from partirvm.setup.classes import Classes, find_classes
 from partirvm.setup.kernel import resolve_kernel
-from partirvm.setup.parameters import resolve_prior, resolve_scaling
 from partirvm.strategies.problem import Problem
-from partirvm.types import GRAIN, over_square
+from partirvm.types import GRAIN, Scaling, over_square
 
 FARTHEST_NOISE = 1e60
 """Largest ratio of a given noise variance to the target variance; the smallest ratio is its reciprocal."""
@@ -126,7 +127,47 @@ def _check_noise(given: float, noise: NDArray[np.float64], target_variances: NDA
         )
 
 
-def codes_of(source: Source, request: Request, executor: Executor) -> NDArray[np.integer[Any]] | None:
-    """Return the class codes (N,) of all rows, or None for a numeric target. Raises the errors of ``find_classes``."""
-    classes = find_classes(source, request, executor)
-    return None if classes is None else classes.codes
+def resolve_scaling(
+    moments: Moments, standardize: bool, *, classes: bool = False, fit_intercept: bool = True
+) -> Scaling:
+    """Compute the scaling from the training moments: subtract the mean, divide by the standard deviation (ddof 0).
+
+    The scale of a constant feature is 1. The scale of a constant target is its absolute value, so that its noise floor
+    is in its own unit. Without ``standardize`` only the mean of the target is subtracted; this does not change a model
+    with a bias, but it improves the numerical accuracy. Without a bias the target is then left alone. With ``classes``
+    the target holds codes and is not scaled.
+    """
+    d, T = len(moments.inputs.mean), len(moments.targets.mean)
+    t_shift, t_scale = moments.targets.mean, _deviation(moments.targets) if standardize else np.ones(T)
+    t_scale = np.where(moments.targets.constant & (t_shift != 0), np.abs(t_shift), t_scale)
+    if not (standardize or fit_intercept):
+        t_shift = np.zeros(T)
+    if classes:
+        t_shift, t_scale = np.zeros(T), np.ones(T)
+    if not standardize:
+        return Scaling(np.zeros(d), np.ones(d), t_shift, t_scale)
+    return Scaling(moments.inputs.mean, _deviation(moments.inputs), t_shift, t_scale)
+
+
+def resolve_prior(parameters: Request, target_scale: float, labels: Mapping[str, int]) -> Prior:
+    """Make the prior of the request.
+
+    The rate of the noise prior is given in squared target units and divided by the squared target scale. The rate of
+    the α prior is used unchanged. ``labels`` maps the names of the leading columns to their labels; ``fixed_alpha`` may
+    fix the α of these columns. Raises ``UsageError`` if ``fixed_alpha`` contains another name.
+    """
+    shape, rate = parameters.noise_prior
+    held = parameters.fixed_alpha or {}
+    for name in held:
+        OneOf(tuple(labels))("a name in fixed_alpha", name)
+    fixed = sorted((labels[name], alpha) for name, alpha in held.items())
+    return Prior(
+        GammaDensity(*parameters.alpha_prior),
+        GammaDensity(shape, float(over_square(rate, target_scale))),
+        tuple(fixed),
+    )
+
+
+def _deviation(moments: Any) -> NDArray[np.float64]:
+    deviation: NDArray[np.float64] = moments.deviation
+    return np.where(deviation > 0, deviation, 1.0)

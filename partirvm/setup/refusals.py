@@ -6,18 +6,11 @@ from partirvm.backends import Executor
 from partirvm.backends.tile_passes import MomentsPass
 from partirvm.core.moments import Moments
 from partirvm.core.solvers import SOLVERS
-from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
 from partirvm.options import Request
 from partirvm.quoting import quoted
-from partirvm.setup.measuring import Interrupted, StoppedError
-
-
-def check_aborted(interrupted: Interrupted) -> None:
-    """Raise ``StoppedError`` if an abort was requested."""
-    if interrupted() is Termination.ABORTED:
-        raise StoppedError
+from partirvm.setup.timer import Interrupted, check_aborted
 
 
 def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:

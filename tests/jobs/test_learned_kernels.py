@@ -25,8 +25,9 @@ from partirvm.options import Request
 from partirvm.options import values as options
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
-from partirvm.setup.measuring import Measuring, StoppedError
+from partirvm.setup.measuring import Measuring
 from partirvm.setup.resolve import resolve
+from partirvm.setup.timer import StoppedError
 
 ASKED = Request(kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")

@@ -9,7 +9,8 @@ from partirvm import ingest, jobs
 from partirvm.core.termination import Termination
 from partirvm.errors import UsageError
 from partirvm.options import Request
-from partirvm.setup.parameters import check_parameters, resolve_fit_rows, resolve_partition_size, resolve_strategy
+from partirvm.setup.automatic import resolve_fit_rows, resolve_partition_size, resolve_strategy
+from partirvm.setup.parameters import check_parameters
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Record
 
