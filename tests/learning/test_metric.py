@@ -12,7 +12,7 @@ from partirvm import Matern32 as Matern32Option
 from partirvm import Radial, RVMRegressor
 from partirvm.kernels import Categorical, Directions, Gaussian, Laplacian, Matern32, Matern52, OnColumns, Product
 from partirvm.learning import forms
-from partirvm.learning.forms import DIRECTIONS, EACH, along_directions, learn, turnable, with_family
+from partirvm.learning.forms import DIRECTIONS, EACH, along_directions, learn, turnable
 from partirvm.learning.search import learning_options
 from partirvm.likelihoods.slope_passes import InputGradientPass, SlopePass
 
@@ -127,17 +127,6 @@ def test_free_directions_must_pay_for_each_entry(monkeypatch):
     assert gain >= 0
 
 
-def test_other_families_keep_the_form_of_a_kernel():
-    """Each radial part is replaced, at a typical gamma of its family; the directions of one stay."""
-    mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
-    found = with_family(mixed, "matern52", 3)
-    assert found.parts[0].kernel.gamma == pytest.approx((0.375, 0.075))
-    assert isinstance(found.parts[0].kernel, Matern52)
-    assert with_family(Directions(Gaussian(1.0), [[1.0, 2.0]]), "matern32", 2) == Directions(
-        Matern32(0.5), [[1.0, 2.0]]
-    )
-
-
 def test_better_directions_of_an_exact_process_are_taken(monkeypatch):
     """A search from the true axes begins above the end of the other one, which began at the features themselves."""
     X, y = ridge(300, 4)
@@ -153,22 +142,6 @@ def test_better_directions_of_an_exact_process_are_taken(monkeypatch):
     assert found[1].gain > found[0].gain + 50
     first = np.array(found[1].directions.kernel.axes[0])
     np.testing.assert_allclose(first, axes[0])
-
-
-def test_rotated_inputs_are_predicted_as_well():
-    """Directions lose little; a width per feature loses more than a fifth (the cosine of one coordinate)."""
-    rng = np.random.default_rng(5)
-    X = rng.normal(size=(700, 5))
-    f = np.cos(3 * X[:, 0]) + 0.5 * np.sin(X[:, 1])
-    y, Q = f + 0.1 * rng.normal(size=700), ortho_group.rvs(5, random_state=5)
-
-    def error(inputs, kernel):
-        model = RVMRegressor(kernel=kernel, random_state=0).fit(inputs[:300], y[:300])
-        return float(np.sqrt(np.mean((model.predict(inputs[300:]) - f[300:]) ** 2)))
-
-    widths = [error(Z, GaussianOption(metric="widths")) for Z in (X, X @ Q)]
-    assert widths[1] > 1.2 * widths[0]
-    assert error(X @ Q, "gaussian") < 0.5 * widths[1]
 
 
 def test_the_estimator_and_the_history_state_what_was_chosen():
