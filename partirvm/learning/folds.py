@@ -30,7 +30,7 @@ The kernel of a regression is chosen by ``learning.process_search``.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -107,7 +107,7 @@ def choose(
             return forms.take(DIRECTIONS if turned else EACH, choice)
     kernels, best, evaluated = one_widths(sample, problem), 0, 0
     if few or not basic:
-        choice, best, evaluated = _by_folds(sample, problem, learning, options, kernels, basic=basic)
+        choice, best, evaluated = Comparison(sample, problem, learning, options, kernels, basic).run()
     if forms is not None and choice["form"] == EACH:
         return forms.take(EACH, choice)
 
@@ -124,27 +124,6 @@ def choose(
     stage.evaluate_next(fresh=True)
     log(stage.record(problem))
     return stage.kernel
-
-
-def _by_folds(
-    sample: SampledRows,
-    problem: Problem,
-    learning: LearningOptions,
-    options: Options,
-    kernels: list[Kernel | Several],
-    *,
-    basic: bool,
-) -> tuple[dict[str, Any], int, int]:
-    """Choose the form by cross-validation; return ``choice_of`` and the number of evaluations."""
-    sums: list[list[float]] = []
-    evaluated, held = 0, 0
-    folds = stratified_folds(problem, options.seed, sample.rows.rows)
-    while len(sums) < FOLDS and held < HELD_OUT:
-        fold = folds[len(sums)]
-        running = still_running(sums) if basic else [True] * (len(kernels) + 1)
-        errors, evaluations = _fold_losses(sample, problem, learning, options, kernels, fold, running, basic=basic)
-        evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, with_ratios(errors, sums)]
-    return *choice_of(problem, np.array(sums), held), evaluated
 
 
 def choice_of(problem: Problem, losses: Float, held: int) -> tuple[dict[str, Any], int]:
@@ -226,37 +205,54 @@ def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tu
     return tuple(np.sort(order[fold::FOLDS]) for fold in range(FOLDS))
 
 
-def _fold_losses(
-    sample: SampledRows,
-    problem: Problem,
-    learning: LearningOptions,
-    options: Options,
-    kernels: list[Kernel | Several],
-    fold: Int,
-    running: list[bool],
-    *,
-    basic: bool,
-) -> tuple[list[float], int]:
-    """Fit the kernels that are ``running``, and a width per feature, without a fold.
+@dataclass(frozen=True)
+class Comparison:
+    """Cross-validation of ``kernels`` and of a width per feature; ``basic`` RVMs of two classes, or indicators.
 
-    Returns the losses on the fold, infinite for the others, and the number of evaluations. The fits are those of the
-    class indicators, or ``basic`` RVMs of two classes. The search for a width per feature has few centres and no
-    revival stage, which does not change the choice; of indicators it begins at the kernel with the best evidence.
+    The search for a width per feature has few centres and no revival stage, which does not change the choice; of
+    indicators it begins at the kernel with the best evidence.
     """
-    kept, few = sample.only(np.setdiff1d(sample.rows.rows, fold)), min(learning.centres, CENTRES)
-    small = replace(learning, centres=few, max_centres=few, metric="widths", warm=None)
-    left = [kernel for kernel, each in zip(kernels, running, strict=False) if each]
-    begun, fits, evaluations = problem, [], len(left)
-    if not basic:
-        centres = begin_stage(kept, problem, small, options.seed)
-        designs = [centres.design(kernel) for kernel in left]
-        points = [evaluate(kept, problem, design, None, fresh=True) for design in designs]
-        fits = [(design, point.weights) for design, point in zip(designs, points, strict=True)]
-        begun = with_kernel(problem, left[int(np.argmax([point.value for point in points]))])
-    if running[-1]:
-        stage = first_stage(kept, per_feature(begun), small, options.seed, revive=False)
-        assert stage.best is not None
-        left, evaluations = [*left, stage.kernel], evaluations + stage.evaluations
-        fits.append((stage.design(stage.kernel), stage.best.weights))
-    found = iter(losses(sample.only(fold), problem, fits_at(kept, problem, options, left) if basic else fits))
-    return [next(found) if each else np.inf for each in running], evaluations
+
+    sample: SampledRows
+    problem: Problem
+    learning: LearningOptions
+    options: Options
+    kernels: list[Kernel | Several]
+    basic: bool
+
+    def run(self) -> tuple[dict[str, Any], int, int]:
+        """Compare the kernels on the folds; return ``choice_of`` and the number of evaluations."""
+        sums: list[list[float]] = []
+        evaluated, held = 0, 0
+        for fold in stratified_folds(self.problem, self.options.seed, self.sample.rows.rows):
+            running = still_running(sums) if self.basic else [True] * (len(self.kernels) + 1)
+            errors, evaluations = self.losses(fold, running)
+            evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, with_ratios(errors, sums)]
+            if held >= HELD_OUT:
+                break
+        return *choice_of(self.problem, np.array(sums), held), evaluated
+
+    def losses(self, fold: Int, running: list[bool]) -> tuple[list[float], int]:
+        """Fit what is ``running`` without a fold.
+
+        Returns the losses on the fold, infinite for the others, and the number of evaluations.
+        """
+        problem, options, few = self.problem, self.options, min(self.learning.centres, CENTRES)
+        kept = self.sample.only(np.setdiff1d(self.sample.rows.rows, fold))
+        small = replace(self.learning, centres=few, max_centres=few, metric="widths", warm=None)
+        left = [kernel for kernel, each in zip(self.kernels, running, strict=False) if each]
+        begun, fits, evaluations = problem, [], len(left)
+        if not self.basic:
+            centres = begin_stage(kept, problem, small, options.seed)
+            designs = [centres.design(kernel) for kernel in left]
+            points = [evaluate(kept, problem, design, None, fresh=True) for design in designs]
+            fits = [(design, point.weights) for design, point in zip(designs, points, strict=True)]
+            begun = with_kernel(problem, left[int(np.argmax([point.value for point in points]))])
+        if running[-1]:
+            stage = first_stage(kept, per_feature(begun), small, options.seed, revive=False)
+            assert stage.best is not None
+            left, evaluations = [*left, stage.kernel], evaluations + stage.evaluations
+            fits.append((stage.design(stage.kernel), stage.best.weights))
+        fits = fits_at(kept, problem, options, left) if self.basic else fits
+        found = iter(losses(self.sample.only(fold), problem, fits))
+        return [next(found) if each else np.inf for each in running], evaluations

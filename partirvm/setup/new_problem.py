@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
 from partirvm.options.constraints import OneOf
 from partirvm.setup.basis import resolve_basis
-from partirvm.setup.classes import Classes, find_classes
+from partirvm.setup.classes import find_classes
 from partirvm.setup.kernel import resolve_kernel
 from partirvm.strategies.problem import Problem
 from partirvm.types import GRAIN, Scaling, over_square
@@ -33,84 +34,61 @@ def new_problem(
     source: Source, held_out: Source | None, parameters: Request, moments: Moments, executor: Executor
 ) -> Problem:
     """Make the problem of the source's rows; a kernel that will be learned is the initial one."""
-    scaling = resolve_scaling(
-        moments,
-        parameters.standardize,
-        classes=source.columns.classes is not None,
-        fit_intercept=parameters.fit_intercept,
-    )
-    kernel = resolve_kernel(parameters, moments, source.columns)
-    origin = scaling.inputs(moments.inputs.mean)
+    classes, targets = source.columns.classes is not None, moments.targets
+    scaling = resolve_scaling(moments, parameters.standardize, classes=classes, fit_intercept=parameters.fit_intercept)
     empty = Design(
-        kernel,
+        resolve_kernel(parameters, moments, source.columns),
         scaling,
         np.zeros((0, source.n_features)),
         NONE,
         bias=False,
-        origin=origin,
+        origin=scaling.inputs(moments.inputs.mean),
         functions=resolve_basis(parameters, source, scaling),
     )
-    return _problem_of(source, held_out, parameters, empty, moments, find_classes(source, parameters, executor))
+    labels, scales = labels_by_name(empty.functions, source.columns.features), scaling.t_scale
+    found, variances = find_classes(source, parameters, executor), np.ones(1)
+    if found is None:
+        variances = (targets.variance * targets.total / targets.n) / (scales / targets.unit) ** 2
+        variances = np.where(np.abs(variances - 1.0) < GRAIN, 1.0, variances)
+    problem = Problem(
+        n_rows=source.n_rows,
+        empty=empty,
+        bias=parameters.fit_intercept,
+        target_variance=float(variances.mean()),
+        noise_variance=None,
+        target_scale=root_mean(scales),
+        shuffled=source.shuffled,
+        held_out=held_out is not None,
+        likelihood=likelihood_for(0, parameters.noise_variance),
+        prior=resolve_prior(parameters, float(scales[0]), labels),
+    )
+    if found is not None:
+        likelihood = likelihood_for(found.n_classes, parameters.multi_class)
+        return replace(problem, likelihood=likelihood, n_classes=found.n_classes, codes=found.codes)
+    if not isinstance(parameters.noise_variance, str):
+        noise = over_square(parameters.noise_variance, scales)
+        _check_noise(parameters.noise_variance, noise, variances)
+        problem = replace(problem, noise_variance=noise if source.n_targets > 1 else float(noise[0]))
+    if source.n_targets == 1:
+        return problem
+    _check_targets(source, problem, variances)
+    return replace(problem, target_variances=np.where(variances > 0, variances, 1.0))
 
 
-def _problem_of(
-    source: Source,
-    held_out: Source | None,
-    parameters: Request,
-    empty: Design,
-    moments: Moments,
-    classes: Classes | None,
-) -> Problem:
-    labels = labels_by_name(empty.functions, source.columns.features)
-    if classes is not None:
-        return Problem(
-            n_rows=source.n_rows,
-            empty=empty,
-            bias=parameters.fit_intercept,
-            target_variance=1.0,
-            noise_variance=None,
-            target_scale=1.0,
-            shuffled=source.shuffled,
-            held_out=held_out is not None,
-            likelihood=likelihood_for(classes.n_classes, parameters.multi_class),
-            n_classes=classes.n_classes,
-            codes=classes.codes,
-            prior=resolve_prior(parameters, 1.0, labels),
-        )
-    scales, targets = empty.scaling.t_scale, moments.targets
-    target_variances = (targets.variance * targets.total / targets.n) / (scales / targets.unit) ** 2
-    target_variances = np.where(np.abs(target_variances - 1.0) < GRAIN, 1.0, target_variances)
-    several = source.n_targets > 1 and bool(target_variances.any())
-    if several and not target_variances.all():
-        which = int(np.flatnonzero(target_variances == 0)[0])
+def _check_targets(source: Source, problem: Problem, variances: NDArray[np.float64]) -> None:
+    """Raise an error if one of several targets is constant, or if their priors were given."""
+    if variances.any() and not variances.all():
+        which = int(np.flatnonzero(variances == 0)[0])
         name = f" ({source.columns.targets[which]!r})" if source.columns.targets else ""
         raise DataError(
             f"target {which} of {source.n_targets}{name} is constant: leave this target out, or fit each target "
             "separately with multi_output='independent'"
         )
-    prior = resolve_prior(parameters, float(scales[0]), labels)
-    if source.n_targets > 1 and prior != Prior(fixed=prior.fixed):
+    if problem.prior != Prior(fixed=problem.prior.fixed):
         raise UsageError(
             f"alpha_prior and noise_prior need a single target, but y has {source.n_targets} targets: "
             "leave these options out, or use multi_output='independent'"
         )
-    noise = None
-    if not isinstance(parameters.noise_variance, str):
-        noise = over_square(parameters.noise_variance, scales)
-        _check_noise(parameters.noise_variance, noise, target_variances)
-    return Problem(
-        n_rows=source.n_rows,
-        empty=empty,
-        bias=parameters.fit_intercept,
-        target_variance=float(target_variances.mean()),
-        noise_variance=noise if noise is None or source.n_targets > 1 else float(noise[0]),
-        target_scale=root_mean(scales),
-        shuffled=source.shuffled,
-        held_out=held_out is not None,
-        likelihood=likelihood_for(0, parameters.noise_variance),
-        prior=prior,
-        target_variances=np.where(target_variances > 0, target_variances, 1.0) if source.n_targets > 1 else None,
-    )
 
 
 def _check_noise(given: float, noise: NDArray[np.float64], target_variances: NDArray[np.float64]) -> None:
