@@ -39,12 +39,17 @@ ARROWS = {
     "backends": VALUES
     | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"}
     | {"storage.address", "storage.chunks"},
+    # Small fits on a sample of rows, before a fit and between its rounds.
+    "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "backends"},
     "setup": VALUES
-    | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "backends"},
+    | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "backends"}
+    | {"learning"},
     "jobs": VALUES
-    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "setup"},
+    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "learning"}
+    | {"setup"},
     "predict": VALUES
-    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "setup"}
+    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "learning"}
+    | {"setup"}
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
     "report": VALUES | {"core", "strategies", "jobs", "planning.units", "backends.process", "storage.destination"},
@@ -153,7 +158,8 @@ THIRD_PARTIES = {
     "report.page": {"jinja2", "markupsafe"},
     "report.panels": {"markupsafe"},
     "setup": {"numpy"},
-    "setup.process": {"scipy"},
+    "learning": {"numpy"},
+    "learning.exact_process": {"scipy"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "sklearn"},

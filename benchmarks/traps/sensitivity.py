@@ -29,7 +29,7 @@ from benchmarks import datasets, measure
 from benchmarks.traps.functions import TRAPS
 from partirvm import RVMRegressor
 from partirvm.errors import PartirvmWarning
-from partirvm.setup import process, process_search
+from partirvm.learning import exact_process, process_search
 
 Float = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ COLUMNS = {"number": "", "value": "", "sets": ".3f", "largest": ".2f", "traps": 
 @contextmanager
 def changed(name: str, value: Any) -> Iterator[None]:
     """Change one number of the search."""
-    module = process if hasattr(process, name) else process_search
+    module = exact_process if hasattr(exact_process, name) else process_search
     with patch.object(module, name, value):
         yield
 

@@ -56,14 +56,6 @@ class Tied:
 
 
 @dataclass(frozen=True)
-class Held:
-    """α (M,) of each column and β, fixed at the values of an earlier fit."""
-
-    alpha: Float
-    beta: float | Float
-
-
-@dataclass(frozen=True)
 class NoiseBounds:
     """Constraints of β: the ``target_variance``, which defines the noise floor, or a ``fixed`` value of β.
 

@@ -37,10 +37,11 @@ from partirvm.options.values import KernelFamily
 from partirvm.predict.prediction import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
 from partirvm.quoting import listed_values
 from partirvm.report.displays import progress_for
-from partirvm.setup.parameters import check_parameters, portable, timer_of
+from partirvm.setup.parameters import check_parameters, portable
 from partirvm.setup.relevance import relevances
 from partirvm.setup.resolve import resolve
 from partirvm.setup.spec import FitSpec
+from partirvm.setup.timer import timer_of
 from partirvm.types import OFF, Columns
 
 Float = NDArray[np.float64]

@@ -20,8 +20,9 @@ from partirvm.options import Request
 from partirvm.options.table import TABLE
 from partirvm.options.values import written
 from partirvm.setup.growth import grow
-from partirvm.setup.parameters import check_parameters, timer_of
+from partirvm.setup.parameters import check_parameters
 from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.setup.timer import timer_of
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]

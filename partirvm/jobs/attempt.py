@@ -40,12 +40,10 @@ from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.setup.growth import grow
-from partirvm.setup.parameters import check_parameters, timer_of
-from partirvm.setup.refusals import check_aborted
+from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import resolve, resume_spec
-from partirvm.setup.search import Interrupted, StoppedError
 from partirvm.setup.spec import LIMITS, FitSpec
-from partirvm.setup.timer import Timer
+from partirvm.setup.timer import Interrupted, StoppedError, Timer, check_aborted, timer_of
 from partirvm.storage.process_identity import Process
 
 TAKE_OVER_SECONDS = 40.0

@@ -20,13 +20,12 @@ from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.kernels.design import Design
+from partirvm.learning.sample import Entry as Entry
+from partirvm.learning.sample import Spent, gathered, line
+from partirvm.learning.search import learn_again
 from partirvm.likelihoods.base import DenseFit, Fit, PassFit
 from partirvm.likelihoods.passes import Pass
 from partirvm.model import AnyModel
-from partirvm.setup.kernel_search import learn_again
-from partirvm.setup.sample import gathered
-from partirvm.setup.spent import Entry as Entry
-from partirvm.setup.spent import Spent, line
 from partirvm.strategies.early import Early
 from partirvm.strategies.instructions import (
     AnyStrategy,

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from partirvm.core.reference import Comparison, by_near_rows, noise_of_near_rows
 from partirvm.jobs.driver import Driver
-from partirvm.setup.sample import gathered
+from partirvm.learning.sample import Entry, Spent, gathered
 from partirvm.setup.spec import FitSpec
-from partirvm.setup.spent import Entry, Spent
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]

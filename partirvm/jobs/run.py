@@ -15,7 +15,7 @@ from partirvm.jobs.driver import Checkpoint, Driver, Journal, Outcome, Watcher
 from partirvm.jobs.kernel_blocks import keeping_blocks
 from partirvm.jobs.row_numbers import table_rows
 from partirvm.jobs.warn import warn_of_data, warn_of_limits, warn_of_outcome
-from partirvm.setup.learned_text import kernel_texts
+from partirvm.learning.learned_text import kernel_texts
 from partirvm.setup.spec import FitSpec
 from partirvm.strategies import STRATEGIES
 

@@ -9,8 +9,8 @@ import numpy as np
 from partirvm.core.termination import Termination
 from partirvm.errors import AccuracyWarning, DataWarning, LimitWarning, NoiseFloorWarning, OverconfidenceWarning
 from partirvm.jobs.driver import Outcome
+from partirvm.learning.basic_fits import DENSE
 from partirvm.quoting import listed, quoted
-from partirvm.setup.partition_size import DENSE
 from partirvm.setup.spec import FitSpec
 from partirvm.types import Columns
 

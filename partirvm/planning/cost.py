@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from partirvm.planning.memory import DataShape
 from partirvm.types import LEFT_OUT_ROWS
 
 NEWTON_PASSES = 12
@@ -125,7 +126,7 @@ def learning_seconds(
 
 
 def process_seconds(product: float, rows: int, n_features: int) -> float:
-    """Estimate the seconds of the searches with an exact process of ``rows`` rows (``setup.process_search``).
+    """Estimate the seconds of the searches with an exact process of ``rows`` rows (``learning.process_search``).
 
     An evaluation is a Cholesky factor and its inverse, 2 n³ operations, and slopes like those of ``learning_seconds``.
     """
@@ -142,59 +143,50 @@ def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
 class Work:
     """Quantities on which all costs of a fit depend.
 
-    ``n_rows`` is the number of all rows. ``rows_used`` describes the rows of intermediate fits, and
-    ``candidate_search`` the selection of candidates. ``outputs`` is the number of linear predictors of a
-    classification, and 0 for regression. Each row has ``n_kernels`` candidates, and each fit has ``n_leading`` further
-    columns. If the noise variance may depend on the inputs, it is fitted to ``local_noise_rows`` rows.
+    ``rows_used`` describes the rows of intermediate fits, and ``candidate_search`` the selection of candidates.
+    ``threads`` are those of all workers together.
     """
 
-    n_rows: int
+    shape: DataShape
     rows_used: RowsUsed
     candidate_search: CandidateSearch
     rates: Rates
     threads: int
-    outputs: int = 0
-    n_kernels: int = 1
-    n_leading: int = 1
-    local_noise_rows: int = 0
 
     @property
     def full(self) -> bool:
         """True if every fit uses all rows."""
-        return self.rows_used.rows >= self.n_rows
+        return self.rows_used.rows >= self.shape.n_rows
+
+    def pass_seconds(self, rows: float, elements: float, flops: float) -> float:
+        """Estimate the seconds to read rows, evaluate kernel elements and multiply, on all threads."""
+        rates = self.rates
+        return (rows * rates.read + elements * rates.element + flops / rates.product) / self.threads
+
+    def iteration_seconds(self, columns: int) -> float:
+        """Estimate the seconds of one dense iteration: M³ + ``SQUARES`` M² operations for M ``columns``."""
+        return float((columns**3 + SQUARES * columns**2) / self.rates.product)
 
 
 def gram_cost(
     work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1, iterations: int = ITERATIONS
 ) -> RoundCost:
-    """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel."""
-    rates = work.rates
-    if work.outputs:
-        return newton_cost(work, rows, kept, new, fits=fits, threads=threads)
-    flops = fits * rows * (2.0 * kept * new + new**2)
-    elements = fits * rows * (kept + new)
-    seconds = (rows * rates.read + elements * rates.element + flops / rates.product) / work.threads
-    solve = fits * (iterations * iteration_seconds(work, kept + new) + OVERHEAD) / min(threads, fits)
-    return RoundCost(kept, new, fits if rows >= work.n_rows else 0, flops, seconds, solve, fits)
+    """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel.
 
-
-def iteration_seconds(work: Work, columns: int) -> float:
-    """Estimate the seconds of one dense iteration: M³ + ``SQUARES`` M² operations for M ``columns``."""
-    return float((columns**3 + SQUARES * columns**2) / work.rates.product)
-
-
-def newton_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
-    """Estimate ``fits`` classification fits of ``kept`` + ``new`` columns over ``rows`` rows, with their dense updates.
-
-    Columns are pruned during a fit, so an average pass is assumed to have three quarters of them.
+    A classification fit takes several passes over all columns. Columns are pruned during the fit, so an average pass is
+    assumed to have three quarters of them.
     """
-    rates, columns = work.rates, 0.75 * (kept + new)
-    flops = NEWTON_PASSES * fits * rows * work.outputs * columns**2
-    elements = NEWTON_PASSES * fits * rows * columns
-    seconds = NEWTON_PASSES * rows * rates.read + elements * rates.element + flops / rates.product
-    solve = fits * (2 * NEWTON_PASSES * work.outputs * columns**3 / rates.product + OVERHEAD)
-    passes = NEWTON_PASSES * fits if rows >= work.n_rows else 0
-    return RoundCost(kept, new, passes, flops, seconds / work.threads, solve, fits)
+    passes = fits if rows >= work.shape.n_rows else 0
+    if work.shape.classes:
+        outputs, columns, count = work.shape.n_outputs, 0.75 * (kept + new), NEWTON_PASSES * fits
+        flops = count * rows * outputs * columns**2
+        seconds = work.pass_seconds(NEWTON_PASSES * rows, count * rows * columns, flops)
+        solve = fits * (2 * NEWTON_PASSES * outputs * columns**3 / work.rates.product + OVERHEAD)
+        return RoundCost(kept, new, NEWTON_PASSES * passes, flops, seconds, solve, fits)
+    flops = fits * rows * (2.0 * kept * new + new**2)
+    seconds = work.pass_seconds(rows, fits * rows * (kept + new), flops)
+    solve = fits * (iterations * work.iteration_seconds(kept + new) + OVERHEAD) / min(threads, fits)
+    return RoundCost(kept, new, passes, flops, seconds, solve, fits)
 
 
 def fit_cost(
@@ -202,33 +194,32 @@ def fit_cost(
 ) -> RoundCost:
     """Estimate ``fits`` intermediate fits with extended statistics."""
     columns, used = kept + candidates, work.rows_used
-    rows = min(max(used.rows, used.per_column * columns), work.n_rows)
+    rows = min(max(used.rows, used.per_column * columns), work.shape.n_rows)
     return gram_cost(work, rows, kept, candidates, fits=fits, threads=threads, iterations=iterations)
 
 
 def search_cost(work: Work, kept: int) -> tuple[float, int]:
     """Estimate the selection of candidates with ``kept`` columns: seconds, and number of passes over all rows."""
-    candidate_search, rates = work.candidate_search, work.rates
-    rows = work.n_rows if candidate_search.pool else candidate_search.rows
-    elements = rows * (kept + candidate_search.pool)
-    flops = rows * 2.0 * kept * candidate_search.pool * max(work.outputs, 1)
-    seconds = (rows * rates.read + elements * rates.element + flops / rates.product) / work.threads
-    return seconds, int(rows >= work.n_rows)
+    pool, n_rows = work.candidate_search.pool, work.shape.n_rows
+    rows = n_rows if pool else work.candidate_search.rows
+    outputs = work.shape.n_outputs if work.shape.classes else 1
+    return work.pass_seconds(rows, rows * (kept + pool), rows * 2.0 * kept * pool * outputs), int(rows >= n_rows)
 
 
 def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:
     """Estimate rounds of ``partition_size`` candidates; the last round uses all rows and converges."""
-    costs, kept = [], work.n_leading
+    costs, lead = [], work.shape.n_leading
+    kept = lead
     for number in range(rounds):
         cost = fit_cost(work, kept, partition_size)
         if number and work.candidate_search != RANDOM_SEARCH:
             seconds, passes = search_cost(work, kept)
             cost = replace(cost, pass_seconds=cost.pass_seconds + seconds, passes=cost.passes + passes)
         costs.append(cost)
-        kept = work.n_leading + int(stays * (kept - work.n_leading + partition_size))
+        kept = lead + int(stays * (kept - lead + partition_size))
     last = costs[-1]
     if not work.full:
-        whole = gram_cost(work, work.n_rows, 0, last.kept + last.candidates)
+        whole = gram_cost(work, work.shape.n_rows, 0, last.kept + last.candidates)
         last = replace(whole, kept=last.kept, candidates=last.candidates)
     return [*costs[:-1], _settled(work, last, last.kept + last.candidates, kept)]
 
@@ -236,16 +227,18 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
 def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost]:
     """Estimate the levels of split-and-merge and the last fit; of n parts ⌊n/2⌋ pairs are merged on each level."""
     costs: list[RoundCost] = []
-    parts = fits = -(-work.n_rows // max(partition_size // work.n_kernels, 1))
-    candidates = min(partition_size, work.n_rows * work.n_kernels)
+    shape, threads = work.shape, work.threads
+    parts = fits = -(-shape.n_rows // max(partition_size // shape.n_kernels, 1))
+    candidates = min(partition_size, shape.n_candidates)
     most = MOST_MERGED * candidates
     while parts > 1:
-        cost = fit_cost(work, work.n_leading, candidates, fits=fits, threads=work.threads, iterations=COLD_ITERATIONS)
-        costs.append(cost)
+        costs.append(
+            fit_cost(work, shape.n_leading, candidates, fits=fits, threads=threads, iterations=COLD_ITERATIONS)
+        )
         fits, parts = parts // 2, -(-parts // 2)
         candidates = min(max(int(2 * stays * candidates), 1), most)
-    last = gram_cost(work, work.n_rows, 0, candidates + work.n_leading)
-    last, columns = replace(last, kept=0, candidates=candidates), candidates + work.n_leading
+    columns = candidates + shape.n_leading
+    last = replace(gram_cost(work, shape.n_rows, 0, columns), candidates=candidates)
     return [*costs, _settled(work, last, columns, int(stays * candidates))]
 
 
@@ -257,18 +250,16 @@ def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
     leave-one-out errors multiply the block by a triangular factor R. With local noise, the log variance is fitted,
     and the kept columns are fitted again.
     """
-    if work.outputs:
+    if work.shape.classes:
         return last
-    rates = work.rates
-    left_out = min(work.n_rows, LEFT_OUT_ROWS)
-    residuals = work.n_rows * rates.read + left_out * kept * rates.element
-    seconds = (residuals + left_out * (kept * rates.element + 2.0 * kept**2 / rates.product)) / work.threads
-    more = (LAST_ITERATIONS - ITERATIONS) * iteration_seconds(work, columns)
-    passes = 2 if work.n_rows <= LEFT_OUT_ROWS else 1
-    if work.local_noise_rows:
-        again = gram_cost(work, work.n_rows, 0, kept)
-        more += work.local_noise_rows * NOISE_FLOPS / rates.product
-        more += again.solve_seconds + (LAST_ITERATIONS - ITERATIONS) * iteration_seconds(work, kept)
+    left_out = min(work.shape.n_rows, LEFT_OUT_ROWS)
+    seconds = work.pass_seconds(work.shape.n_rows, 2 * left_out * kept, left_out * 2.0 * kept**2)
+    more = (LAST_ITERATIONS - ITERATIONS) * work.iteration_seconds(columns)
+    passes = 2 if work.shape.n_rows <= LEFT_OUT_ROWS else 1
+    if work.shape.local_noise_rows:
+        again = gram_cost(work, work.shape.n_rows, 0, kept)
+        more += work.shape.local_noise_rows * NOISE_FLOPS / work.rates.product
+        more += again.solve_seconds + (LAST_ITERATIONS - ITERATIONS) * work.iteration_seconds(kept)
         seconds, passes = 2 * seconds + again.pass_seconds, 2 * passes + again.passes
     return replace(
         last,

@@ -11,7 +11,6 @@ features, three rounds took 48.7 s and 167 MiB without a store, and 52.4 s and 8
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from partirvm.planning.cost import Rates
@@ -22,7 +21,7 @@ WORTH = 0.5
 """Blocks are kept if fetching an element takes less than this fraction of the time to evaluate the element."""
 
 ENOUGH = 0.25
-"""Fraction of all blocks that must fit in memory; with less memory, the disk is timed as an alternative."""
+"""Fraction of all blocks that must fit in memory; with less memory, the disk is an alternative."""
 
 SHARE = 0.25
 """Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and ``kernel_store`` are "auto"."""
@@ -30,17 +29,8 @@ SHARE = 0.25
 DISK = 0.5
 """Maximum fraction of the free bytes on disk that blocks may take."""
 
-USES = 4
-"""Assumed number of times that a block is read after it was written to disk."""
-
-
-@dataclass(frozen=True)
-class Disk:
-    """Measured properties of the disk: seconds to write and to read an element, and the number of free bytes."""
-
-    write: float
-    read: float
-    free: int
+DISK_SECONDS = 5e-9
+"""Assumed seconds to fetch an element from disk, its share of the writing included: about 2 GB/s."""
 
 
 @dataclass(frozen=True)
@@ -64,46 +54,28 @@ class KernelStore:
 
 
 def choose(
-    asked: str,
-    rates: Rates,
-    rows: int,
-    columns: int,
-    workers: int,
-    spare: int,
-    disk: Callable[[], Disk | None],
-    *,
-    repeats: bool,
+    asked: str, rates: Rates, rows: int, columns: int, workers: int, spare: int, free: int, *, repeats: bool
 ) -> KernelStore:
     """Choose where the blocks of ``rows`` × ``columns`` elements are kept; ``asked`` is the option ``kernel_store``.
 
-    ``spare`` is the number of free bytes in each process. ``repeats`` is True if passes repeat their columns. ``disk``
-    times the disk; it is called only if the result matters, and returns None if no disk can be used.
+    ``spare`` is the number of free bytes in each process, and ``free`` that of the disk. ``repeats`` is True if passes
+    repeat their columns.
     """
+    wanted, disk = FLOAT * rows * columns // workers, int(DISK * free / workers)
+    spare = min(max(spare, 0), wanted)
     if asked == "auto" and not repeats:
         return KernelStore("none", 0, "each pass of a regression has new columns")
-    wanted = FLOAT * rows * columns // workers
-    spare = min(max(spare, 0), wanted)
-    if asked == "none":
-        return KernelStore("none", 0, "as requested")
     if asked == "memory":
         return KernelStore("memory", spare, "as requested" if spare else "as requested, but the fit leaves no memory")
-    if asked == "zarr":
-        found = disk()
-        free = 0 if found is None else int(DISK * found.free / workers)
-        return KernelStore("zarr", min(wanted, free), "as requested")
+    if asked != "auto":
+        return KernelStore(asked, min(wanted, disk) if asked == "zarr" else 0, "as requested")
     element, copy = rates.element, rates.copy
     costs = f"an element takes {1e9 * element:.2g} ns to evaluate, {1e9 * copy:.2g} ns to copy"
     worth = copy < WORTH * element
     if worth and spare >= ENOUGH * wanted:
         return KernelStore("memory", spare, costs)
-    found = disk()
-    if found is None:
-        costs += ", and no disk can be used"
-    else:
-        seconds = found.read + found.write / USES
-        costs += f", {1e9 * seconds:.2g} ns from disk"
-        if seconds < WORTH * element and DISK * found.free >= wanted * workers:
-            return KernelStore("zarr", wanted, costs)
+    if WORTH * element > DISK_SECONDS and disk >= wanted:
+        return KernelStore("zarr", wanted, f"{costs}, {1e9 * DISK_SECONDS:.2g} ns from disk")
     if worth and spare:
         return KernelStore("memory", spare, costs)
     return KernelStore("none", 0, costs if spare else costs + ", and the fit leaves no memory")

@@ -146,7 +146,7 @@ def make_plan(
     whole = not (schedule.has_rounds and method.all_rows) or shape.classes
     limit = _Limit(shape, machine, candidate_search.pool, held_out, whole, 1 if shrink_threads else machine.threads)
     found = _columns(limit, request, schedule, shrink=shrink_partition)
-    work = _work(shape, machine, rates, method, found.threads)
+    work = Work(shape, method.rows_used, candidate_search, rates, found.threads * machine.workers)
     costs = schedule.costs(work, found.candidates, request.stop_fraction, request.max_rounds, joining or shape.n_rows)
     columns = schedule.columns(costs, request.stop_fraction, found.columns)
     step, elements = limit.step(columns, found.candidates, found.threads), 0
@@ -169,7 +169,7 @@ def make_plan(
         sample_rows=int(request.sample_rows) if method.rows_used.sampled else None,
         batch_elements=elements,
         pool=candidate_search.pool,
-        outputs=work.outputs or None,
+        outputs=shape.n_outputs if shape.classes else None,
         notes=found.notes,
         joining=joining,
         columns=columns,
@@ -206,18 +206,3 @@ def _side_by_side(limit: _Limit, found: _Columns, joining: int) -> tuple[StepByt
     elements = batch_elements(limit.shape, found.candidates, found.threads, (limit.budget - step.peak) // 2, together)
     batch = step_bytes(limit.shape, 0, 1, found.threads, elements=elements).batch
     return replace(step, batch=batch), elements
-
-
-def _work(shape: DataShape, machine: Machine, rates: Rates, method: Method, threads: int) -> Work:
-    """Collect the quantities on which all costs of the fit depend."""
-    return Work(
-        shape.n_rows,
-        method.rows_used,
-        method.candidate_search,
-        rates,
-        threads * machine.workers,
-        shape.n_outputs if shape.classes else 0,
-        shape.n_kernels,
-        shape.n_leading,
-        shape.local_noise_rows,
-    )

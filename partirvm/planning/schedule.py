@@ -71,7 +71,7 @@ class Schedule:
         """Estimate each round or level for ``joining`` rows that have yet to join; the last element is the last fit."""
         if self.merges:
             return levels_cost(work, candidates, _stays(stop_fraction))
-        partitions = n_partitions(joining, candidates, work.n_kernels)
+        partitions = n_partitions(joining, candidates, work.shape.n_kernels)
         assumed = UNLIMITED_ROUNDS if self.open_ended(max_rounds) else partitions
         rounds = min(max_rounds if max_rounds is not None else assumed, partitions)
         return rounds_cost(work, candidates, max(rounds, 1), _stays(stop_fraction) if self.selects else stop_fraction)

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
-from partirvm.kernels import Categorical, Directions, Kernel, OnColumns, Product, Several, Sum
-from partirvm.kernels.widths import Widths
+from partirvm.kernels import Categorical, Kernel, OnColumns, Product
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
@@ -89,60 +88,3 @@ def mixed_kernel(
         if len(mine) and any(gamma)
     )
     return parts[0] if len(parts) == 1 else Product(parts)
-
-
-def described(kernel: Kernel | Several) -> str:
-    """Describe the composition of a kernel in words.
-
-    >>> from partirvm.kernels import Gaussian
-    >>> described(Product((OnColumns(Gaussian(0.5), (0, 1)), OnColumns(Categorical(1.0), (2,)))))
-    'gaussian × categorical'
-    """
-    if isinstance(kernel, Several):
-        return f"{len(kernel.kernels)} kernels ({', '.join(dict.fromkeys(map(described, kernel.kernels)))})"
-    if isinstance(kernel, OnColumns):
-        return described(kernel.kernel)
-    if isinstance(kernel, Directions):
-        beside = " beside the features" if kernel.features else ""
-        return f"{kernel.kernel.name} along {len(kernel.axes)} directions{beside}"
-    if isinstance(kernel, Product | Sum):
-        sign = " × " if isinstance(kernel, Product) else " + "
-        inner = (f"({described(part)})" if isinstance(part, Sum) else described(part) for part in kernel.parts)
-        return sign.join(inner)
-    return kernel.name
-
-
-def parameter_names(kernel: Kernel | Several, features: Sequence[str]) -> list[str]:
-    """Name the parameters of a kernel; the gamma of a single feature contains the name of the feature.
-
-    >>> from partirvm.kernels import Gaussian
-    >>> mixed = Product((OnColumns(Gaussian((0.5, 1.0)), (0, 1)), OnColumns(Categorical(1.0), (2,))))
-    >>> parameter_names(mixed, ("miles", "hour", "zone"))
-    ['gamma of miles', 'gamma of hour', 'gamma of zone']
-    """
-    names = _names(kernel, features)
-    return names if len(set(names)) == len(names) else list(kernel.parameters)
-
-
-def _names(kernel: Kernel | Several, features: Sequence[str]) -> list[str]:
-    if isinstance(kernel, Several):
-        weights = [f"weight ({k + 1})" for k in range(1, len(kernel.kernels))]
-        own = [f"{name} ({k + 1})" for k, each in enumerate(kernel.kernels) for name in _names(each, features)]
-        return weights + own
-    if isinstance(kernel, OnColumns):
-        return _names(kernel.kernel, [features[j] for j in kernel.columns])
-    if isinstance(kernel, Directions):
-        directions = [f"direction {i + 1}" for i in range(len(kernel.axes))]
-        own = _names(kernel.kernel, [*directions, *features] if kernel.features else directions)
-        return own + [f"{name} in {direction}" for direction in directions for name in features if kernel.free]
-    if isinstance(kernel, Product | Sum):
-        own = list(kernel.parameters[: len(kernel.parameters) - sum(len(part.parameters) for part in kernel.parts)])
-        for part in kernel.parts:
-            own += [f"{described(part)} gamma" if name == "gamma" else name for name in _names(part, features)]
-        return own
-    if isinstance(kernel, Widths):
-        each = [f"gamma of {name}" for name in features]
-        several = dict(zip((f"gamma[{j}]" for j in range(len(features))), each, strict=True))
-        called = {"gamma": each[0]} if len(features) == 1 else several
-        return [called.get(name, name) for name in kernel.parameters]
-    return list(kernel.parameters)

@@ -1,4 +1,4 @@
-"""The classes of a target: the number of rows of each class and the code of every row."""
+"""The classes of a target: the number of rows of each class, the code of every row, and the weight of each class."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.backends import Executor
+from partirvm.backends.base import Progress
 from partirvm.data import Source
+from partirvm.data.weighted import class_weights
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.options import Request
 from partirvm.quoting import listed, quoted
+
+Codes = NDArray[np.integer[Any]]
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 RARE = 5
 """A class with fewer rows gives a warning."""
@@ -30,29 +36,43 @@ NAMED = 10
 
 @dataclass(frozen=True)
 class Classes:
-    """Class codes of all rows (N,), and the number of rows of positive weight of each class (K,).
+    """Class codes of all rows (N,), the number of rows of positive weight of each class (K,), and their weights (K,).
 
     A code takes one byte for up to 127 classes and two bytes for more classes.
     """
 
-    n_classes: int
-    codes: NDArray[np.integer[Any]]
-    counts: NDArray[np.int64]
+    codes: Codes
+    counts: Int
+    totals: Float
+
+    @property
+    def n_classes(self) -> int:
+        """K, the number of classes."""
+        return len(self.counts)
+
+    @classmethod
+    def of(cls, source: Source, executor: Executor, progress: Progress | None = None) -> Classes:
+        """Read all rows once. ``progress`` is called after each tile; an exception from it ends the reading."""
+        assert source.columns.classes is not None
+        count = CountTile(len(source.columns.classes))
+        tiles = [found for _, found in executor.map(count, source, range(source.n_tiles), progress)]
+        codes, counts, totals = zip(*tiles, strict=True)
+        return cls(np.concatenate(codes), np.sum(counts, axis=0), np.sum(totals, axis=0))
 
 
 @dataclass(frozen=True)
-class TileCodes:
-    """Task that reads one tile; its result is the class codes and the number of rows of positive weight per class."""
+class CountTile:
+    """Task that reads one tile; its result is the class codes, and rows of positive weight and weight of each class."""
 
     n_classes: int
 
-    def __call__(self, source: Source, number: int) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
-        """Read the tile; return its codes and its counts (K,)."""
+    def __call__(self, source: Source, number: int) -> tuple[Codes, Int, Float]:
+        """Read the tile; return its codes, counts (K,) and sums of weights (K,)."""
         tile = source.tile(number)
-        codes = tile.t[:, 0]
-        there = codes if tile.weights is None else codes[tile.weights > 0]
-        counts = np.bincount(there.astype(np.int64), minlength=self.n_classes)
-        return codes.astype(np.int8 if self.n_classes <= np.iinfo(np.int8).max else np.int16), counts
+        codes = tile.t[:, 0].astype(np.int64)
+        counts = np.bincount(codes if tile.weights is None else codes[tile.weights > 0], minlength=self.n_classes)
+        totals = np.bincount(codes, tile.weights, minlength=self.n_classes).astype(np.float64)
+        return codes.astype(np.int8 if self.n_classes <= np.iinfo(np.int8).max else np.int16), counts, totals
 
 
 def find_classes(source: Source, parameters: Request, executor: Executor) -> Classes | None:
@@ -73,13 +93,39 @@ def find_classes(source: Source, parameters: Request, executor: Executor) -> Cla
             f"{source}: the target {quoted(source.columns.target)} is a class ({len(labels)} of them): use "
             "RVMClassifier, or ingest the data without --classes if it is a number"
         )
-    tiles = list(executor.map(TileCodes(len(labels)), source, range(source.n_tiles), None))
-    counts = np.sum([counted for _, (_, counted) in tiles], axis=0)
-    _check(source.columns.target, labels, counts)
-    return Classes(len(labels), np.concatenate([codes for _, (codes, _) in tiles]), counts)
+    found = Classes.of(source, executor)
+    _check(source.columns.target, labels, found.counts)
+    return found
 
 
-def _check(target: str, labels: tuple[Any, ...], counts: NDArray[np.int64]) -> None:
+def codes_of(source: Source, request: Request, executor: Executor) -> Codes | None:
+    """Return the class codes (N,) of all rows, or None for a numeric target. Raises the errors of ``find_classes``."""
+    classes = find_classes(source, request, executor)
+    return None if classes is None else classes.codes
+
+
+def class_weights_of(
+    source: Source, parameters: Request, executor: Executor, progress: Progress | None = None
+) -> Float | None:
+    """Return the weight of each class (K,), or None if ``class_weight`` is None.
+
+    The value "balanced" reads all rows once to count the classes. ``progress`` is called after each tile, and an
+    exception from ``progress`` ends the reading. Raises the errors of ``class_weights``, and ``UsageError`` if the
+    target is numeric.
+    """
+    if parameters.class_weight is None:
+        return None
+    if source.columns.classes is None:
+        raise UsageError(
+            f"{source}: class_weight needs classes, but the target {quoted(source.columns.target)} is a number: "
+            "ingest the data with classes=True (`--classes`), or with a column of row weights (`--weights`)"
+        )
+    balanced = parameters.class_weight == "balanced"
+    counts = Classes.of(source, executor, progress).totals if balanced else None
+    return class_weights(parameters.class_weight, source.columns.classes, counts)
+
+
+def _check(target: str, labels: tuple[Any, ...], counts: Int) -> None:
     there = np.flatnonzero(counts)
     if len(there) < 2:
         found = "no class" if not len(there) else f"one class, {quoted(labels[there[0]])}"

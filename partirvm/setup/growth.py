@@ -9,9 +9,9 @@ from partirvm.backends import Executor
 from partirvm.data import Source
 from partirvm.options import Request
 from partirvm.setup.kernel import learns
-from partirvm.setup.resolve import resolve_known
-from partirvm.setup.search import Interrupted
+from partirvm.setup.resolve import resolve
 from partirvm.setup.spec import FitSpec, memory_limits
+from partirvm.setup.timer import Interrupted
 from partirvm.strategies.appended import joined
 from partirvm.strategies.fit_rows import automatic, grows
 from partirvm.strategies.incremental import IncrementalRounds
@@ -67,9 +67,7 @@ def grow(
             resolved["fit_rows"] = automatic(IncrementalRounds.schedule, source.n_rows, size, before.n_kernels, new)
     request = replace(asked, **resolved)
     joining = new if in_order(spec) else None
-    found = resolve_known(
-        source, request, executor, before, held_out=held_out, interrupted=interrupted, joining=joining
-    )
+    found = resolve(source, request, executor, held_out, interrupted, known=before, joining=joining)
     if at_once:
         taken, options = found.options, replace(options, partition_size=before.n_rows * before.n_kernels)
     else:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from partirvm.backends.block_store import DamagedError, DiskBlock
 from partirvm.blas_threads import one_blas_thread
 from partirvm.data import Source
 from partirvm.planning.cost import Rates
-from partirvm.planning.keeping import Disk
 from partirvm.strategies.problem import Problem
-from partirvm.types import PANEL_ROWS
 
 CALIBRATION_ROWS = 256
 """Number of rows, and of centres, of the kernel block that is timed."""
@@ -58,14 +51,3 @@ def _least_seconds(work: Callable[[], Any], times: int = 3) -> float:
         work()
         spans.append(time.perf_counter() - began)
     return min(spans)
-
-
-def measure_disk() -> Disk | None:
-    """Measure the disk with temporary files of kernel values; return None if the files cannot be written."""
-    values = np.random.default_rng(0).random((64, PANEL_ROWS))
-    with suppress(OSError, DamagedError), tempfile.TemporaryDirectory(prefix="partirvm-rate-") as folder:
-        block = DiskBlock.write(Path(folder), values)
-        read = _least_seconds(lambda: block.read().copy())
-        write = _least_seconds(lambda: DiskBlock.write(Path(folder), values).delete())
-        return Disk(write / values.size, read / values.size, shutil.disk_usage(folder).free)
-    return None

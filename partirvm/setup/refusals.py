@@ -6,18 +6,11 @@ from partirvm.backends import Executor
 from partirvm.backends.tile_passes import MomentsPass
 from partirvm.core.moments import Moments
 from partirvm.core.solvers import SOLVERS
-from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
 from partirvm.options import Request
 from partirvm.quoting import quoted
-from partirvm.setup.search import Interrupted, StoppedError
-
-
-def check_aborted(interrupted: Interrupted) -> None:
-    """Raise ``StoppedError`` if an abort was requested."""
-    if interrupted() is Termination.ABORTED:
-        raise StoppedError
+from partirvm.setup.timer import Interrupted, check_aborted
 
 
 def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:
@@ -62,37 +55,26 @@ def check_multi_output(source: Source, parameters: Request) -> None:
 def check_sources(source: Source, held_out: Source | None) -> None:
     """Raise an error for data without a target, and for held-out data with other columns or another kind of target."""
     require_target(source)
-    if held_out is not None:
-        _check_held_out(source, held_out)
-
-
-def _check_held_out(source: Source, held_out: Source) -> None:
+    if held_out is None:
+        return
     require_target(held_out)
-    if held_out.n_features != source.n_features:
-        raise DataError(
-            f"the validation data have {held_out.n_features} features, the training data {source.n_features}: "
-            "both must have the same features"
-        )
-    if held_out.n_targets != source.n_targets:
-        raise DataError(
-            f"the validation data have {held_out.n_targets} targets, the training data {source.n_targets}: both "
-            "must have the same targets"
-        )
-    if held_out.columns.targets and source.columns.targets not in ((), held_out.columns.targets):
-        raise DataError(
-            f"the validation data have the targets {list(held_out.columns.targets)}, the training data "
-            f"{list(source.columns.targets)}: both must have the same targets in the same order"
-        )
-    if held_out.columns.classes != source.columns.classes:
+    one, other = source.columns, held_out.columns
+    if other.classes != one.classes:
         raise DataError(
             f"the target of the validation data is {_kind(held_out)}, the target of the training data {_kind(source)}: "
             "ingest the validation data again, with the training DATA as like= (`--like`)"
         )
-    if held_out.columns.features != source.columns.features:
-        raise DataError(
-            f"the validation data have the features {list(held_out.columns.features)}, the training data "
-            f"{list(source.columns.features)}: both must have the same features in the same order"
-        )
+    for found, wanted, what in (
+        (held_out.n_features, source.n_features, "{} features"),
+        (held_out.n_targets, source.n_targets, "{} targets"),
+        (list(other.targets), list(one.targets or other.targets), "the targets {}"),
+        (list(other.features), list(one.features), "the features {}"),
+    ):
+        if found and found != wanted:
+            raise DataError(
+                f"the validation data have {what.format(found)}, the training data {wanted}: both must have the same "
+                "columns in the same order"
+            )
 
 
 def _kind(source: Source) -> str:

@@ -6,70 +6,42 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from partirvm.backends import Executor
 from partirvm.backends.allocator import return_freed_memory
-from partirvm.core.moments import Moments
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.checks import check_range
 from partirvm.data.weighted import ClassWeighted
+from partirvm.learning.sample import Entry
 from partirvm.likelihoods.local_noise import CONSTANT, rows_of_fit
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.planning.schedule import Schedule
-from partirvm.setup.class_weights import class_weights_of
-from partirvm.setup.kernel import learns
-from partirvm.setup.new_problem import codes_of, new_problem
-from partirvm.setup.parameters import (
+from partirvm.setup.automatic import (
     AUTO_PARTITION,
-    CLASS_SELECTION,
-    SELECTION,
     resolve_fit_rows,
     resolve_moderate,
     resolve_partition_size,
+    resolve_selection,
     resolve_strategy,
 )
+from partirvm.setup.classes import class_weights_of, codes_of
+from partirvm.setup.kernel import learns
+from partirvm.setup.measuring import Learned, Measuring
+from partirvm.setup.new_problem import new_problem
 from partirvm.setup.rates import calibrate
-from partirvm.setup.refusals import check_aborted, check_multi_output, check_solver, check_sources, checked_moments
+from partirvm.setup.refusals import check_multi_output, check_solver, check_sources, checked_moments
 from partirvm.setup.relevance import input_variance
 from partirvm.setup.remarks import enough_to_learn, remarks_of
-from partirvm.setup.search import Interrupted, Learned, Measuring
 from partirvm.setup.spec import FitSpec, memory_limits, planned
-from partirvm.setup.spent import Entry
+from partirvm.setup.timer import Interrupted, check_aborted
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import first_sample
 from partirvm.strategies.problem import Options, Problem
 
-Float = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The checked rows of a fit: the source that passes read, the moments of the source, and the class weights."""
-
-    source: Source
-    moments: Moments
-    class_weights: Float | None
-
-    @classmethod
-    def of(
-        cls, source: Source, request: Request, executor: Executor, held_out: Source | None, interrupted: Interrupted
-    ) -> _Rows:
-        """Check the source against the request and compute its moments; raise an error if a fit is impossible."""
-        check_multi_output(source, request)
-        if request.memory_limit != "auto":
-            return_freed_memory()
-        check_sources(source, held_out)
-        check_solver(request, source)
-        weights = class_weights_of(source, request, executor, lambda *done: check_aborted(interrupted))
-        source = source if weights is None else ClassWeighted(source, weights)
-        moments = checked_moments(source, executor, interrupted)
-        check_range(moments, source.columns, scaled=request.standardize)
-        return cls(source, moments, weights)
+LABEL_COPIES = 4
+"""Number of copies of names and labels while DATA are opened again, or a checkpoint or a model is written."""
 
 
 def resolve(
@@ -79,30 +51,74 @@ def resolve(
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
     announce: Callable[[str], None] = lambda text: None,
+    *,
+    known: Problem | None = None,
+    joining: int | None = None,
 ) -> FitSpec:
     """Check the data, resolve every "auto" of a checked request, learn the kernel if requested, and plan.
 
     ``interrupted`` is called between tiles and dense iterations. If it returns ``TIME``, the remaining learning and
     measuring is skipped. If it returns ``ABORTED``, ``StoppedError`` is raised. ``announce`` is called with the
-    expected seconds of kernel learning before it begins. Raises ``UsageError`` for an invalid option, ``DataError`` for
-    unsuitable data, and ``MemoryLimitError`` if the fit needs more memory than the limit.
+    expected seconds of kernel learning before it begins. If ``known`` is the problem of a fit of other rows, its
+    scaling and its kernel are used. ``joining`` is the number of rows that are split into partitions, by default all.
+    Raises ``UsageError`` for an invalid option, ``DataError`` for unsuitable data, and ``MemoryLimitError`` if the fit
+    needs more memory than the limit.
     """
     began = time.perf_counter()
     check_aborted(interrupted)
-    rows = _Rows.of(source, request, executor, held_out, interrupted)
-    problem = new_problem(rows.source, held_out, request, rows.moments, executor)
-    schedule = _schedule(request, problem)
-    shape, machine = _shape(rows.source, problem, request), machine_for(request, executor, source)
-    measuring = Measuring(rows.source, shape, machine, request, executor, interrupted, announce, began)
-    learned = None
-    if problem.target_variance and enough_to_learn(request, rows.moments):
+    check_multi_output(source, request)
+    if request.memory_limit != "auto":
+        return_freed_memory()
+    check_sources(source, held_out)
+    check_solver(request, source)
+    weights = class_weights_of(source, request, executor, lambda *done: check_aborted(interrupted))
+    source = source if weights is None else ClassWeighted(source, weights)
+    moments = checked_moments(source, executor, interrupted)
+    check_range(moments, source.columns, scaled=request.standardize)
+    if known is None:
+        problem = new_problem(source, held_out, request, moments, executor)
+    else:
+        codes = codes_of(source, request, executor)
+        problem = replace(known, n_rows=source.n_rows, shuffled=source.shuffled, codes=codes)
+        problem = replace(problem, held_out=held_out is not None)
+    outputs = problem.n_outputs if problem.classifies else 0
+    schedule = STRATEGIES[resolve_strategy(request, problem.n_rows, outputs)].schedule
+    shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
+    measuring, learned = Measuring(source, shape, machine, request, executor, interrupted, announce, began), None
+    if known is None and problem.target_variance and enough_to_learn(request, moments):
         learned = measuring.kernel(problem, all_rows=schedule.one_fit)
         empty = replace(problem.empty, kernel=learned.kernel)
         problem = replace(problem, empty=empty, left_out_square=learned.left_out_square)
     size = _partition_size(request, schedule, problem, shape, measuring, learned)
+    resolved = _resolved(request, problem, schedule, size.size)
+    notes = () if learned is None else learned.notes
+    notes += size.notes
     if interrupted() is Termination.TIME:
-        size = replace(size, notes=(*size.notes, "time_limit is over before the fit begins"))
-    return _spec(rows, request, problem, schedule, size, executor, machine, learned=learned)
+        notes += ("time_limit is over before the fit begins",)
+    notes += remarks_of(request, schedule, resolved.fit_rows, source, problem, moments, joining)
+    rates, elastic = calibrate(source, problem), executor.elastic
+    plan = planned(resolved, problem, shape, machine, rates, elastic, shrink_partition=size.left_open, joining=joining)
+    text = None if learned is None else learned.text
+    plan = replace(plan, sparseness=size.sparseness, learned=text, notes=notes + plan.notes)
+    measured = (() if learned is None else learned.lines) + size.lines_with(plan)
+    plan = replace(plan, learning_seconds=max((entry["seconds"] for entry in measured), default=0.0))
+    sample = int(resolved.sample_rows)
+    if request.sample_rows == "auto" and plan.sample_rows is not None:  # the plan may have lowered the partition size
+        sample = min(sample, first_sample(plan.fit_rows, plan.partition_size))
+        plan = replace(plan, sample_rows=sample)
+    resolved = replace(resolved, partition_size=plan.partition_size, sample_rows=sample)
+    return FitSpec(
+        resolved,
+        problem,
+        _options(resolved, plan, 0 if learned is None else learned.centres),
+        plan,
+        weights,
+        input_variance(source.columns, moments, problem.empty.scaling),
+        moments.inputs.constant,
+        moments.targets.n,
+        measured=measured,
+        notes=notes,
+    )
 
 
 @dataclass(frozen=True)
@@ -138,48 +154,14 @@ def _partition_size(
     """Resolve the partition size: all candidates for a single fit, the given number, or the heuristic's result."""
     if schedule.one_fit:
         return _Size(shape.n_candidates)
-    left_open = request.partition_size == "auto"
-    least = min(AUTO_PARTITION[0], shape.n_candidates)
-    if not problem.target_variance:
-        return _Size(least, left_open)
-    if not left_open:
+    if request.partition_size != "auto":
         return _Size(min(int(request.partition_size), shape.n_candidates))
-    record, lines, capped = measuring.sparseness(problem)
+    record, lines, capped = measuring.sparseness(problem) if problem.target_variance else (None, (), ())
     if record is None:
-        return _Size(least, left_open)
+        return _Size(min(AUTO_PARTITION[0], shape.n_candidates), left_open=True)
     centres = 0 if learned is None else learned.centres
     found, size, held = resolve_partition_size(shape.n_rows, shape.n_features, record, centres)
-    return _Size(size, left_open, found, lines, capped + held)
-
-
-def resolve_known(
-    source: Source,
-    request: Request,
-    executor: Executor,
-    problem: Problem,
-    *,
-    held_out: Source | None = None,
-    interrupted: Interrupted = lambda: None,
-    joining: int | None = None,
-) -> FitSpec:
-    """Make the spec of a fit of other rows with the scaling and the kernel of ``problem``; no kernel is learned.
-
-    The partition size of ``request`` is a number. ``joining`` is the number of rows that are split into partitions, by
-    default all rows. Raises the errors of ``resolve``.
-    """
-    check_aborted(interrupted)
-    rows = _Rows.of(source, request, executor, held_out, interrupted)
-    problem = replace(
-        problem,
-        n_rows=source.n_rows,
-        shuffled=source.shuffled,
-        held_out=held_out is not None,
-        codes=codes_of(rows.source, request, executor),
-    )
-    schedule, n_candidates = _schedule(request, problem), source.n_rows * problem.n_kernels
-    size = _Size(n_candidates if schedule.one_fit else min(int(request.partition_size), n_candidates))
-    machine = machine_for(request, executor, source)
-    return _spec(rows, request, problem, schedule, size, executor, machine, joining=joining)
+    return _Size(size, True, found, lines, capped + held)
 
 
 def resume_spec(spec: FitSpec, asked: Request, source: Source, executor: Executor) -> FitSpec:
@@ -205,10 +187,6 @@ def machine_for(request: Request, executor: Executor, source: Source) -> Machine
     return replace(machine, base=machine.base + LABEL_COPIES * source.columns.nbytes)
 
 
-LABEL_COPIES = 4
-"""Number of copies of names and labels while DATA are opened again, or a checkpoint or a model is written."""
-
-
 def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
     one_number = not problem.classifies and problem.n_targets == 1
     local_noise = one_number and problem.noise_variance is None and request.noise != CONSTANT
@@ -225,68 +203,6 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
     )
 
 
-def _schedule(request: Request, problem: Problem) -> Schedule:
-    """Return the schedule of the given strategy; "auto" is resolved by the number of rows."""
-    outputs = problem.n_outputs if problem.classifies else 0
-    return STRATEGIES[resolve_strategy(request, problem.n_rows, outputs)].schedule
-
-
-def _spec(
-    rows: _Rows,
-    request: Request,
-    problem: Problem,
-    schedule: Schedule,
-    size: _Size,
-    executor: Executor,
-    machine: Machine,
-    *,
-    learned: Learned | None = None,
-    joining: int | None = None,
-) -> FitSpec:
-    """Resolve the options that depend on strategy and partition size, and plan."""
-    source, moments = rows.source, rows.moments
-    resolved = _resolved(request, problem, schedule, size.size)
-    notes = () if learned is None else learned.notes
-    notes += size.notes
-    notes += remarks_of(request, schedule, resolved.fit_rows, source, problem, moments, joining)
-    plan = planned(
-        resolved,
-        problem,
-        _shape(source, problem, request),
-        machine,
-        calibrate(source, problem),
-        executor.elastic,
-        shrink_partition=size.left_open,
-        joining=joining,
-    )
-    text = None if learned is None else learned.text
-    plan = replace(plan, sparseness=size.sparseness, learned=text, notes=notes + plan.notes)
-    measured = (() if learned is None else learned.lines) + size.lines_with(plan)
-    plan = replace(plan, learning_seconds=max((entry["seconds"] for entry in measured), default=0.0))
-    plan, sample = _smaller_sample(plan, request, int(resolved.sample_rows))
-    resolved = replace(resolved, partition_size=plan.partition_size, sample_rows=sample)
-    return FitSpec(
-        resolved,
-        problem,
-        _options(resolved, plan, 0 if learned is None else learned.centres),
-        plan,
-        rows.class_weights,
-        input_variance(source.columns, moments, problem.empty.scaling),
-        moments.inputs.constant,
-        moments.targets.n,
-        measured=measured,
-        notes=notes,
-    )
-
-
-def _smaller_sample(plan: Plan, request: Request, sample: int) -> tuple[Plan, int]:
-    """Reduce an automatic sample size if the plan has lowered the partition size."""
-    if request.sample_rows != "auto" or plan.sample_rows is None:
-        return plan, sample
-    sample = min(sample, first_sample(plan.fit_rows, plan.partition_size))
-    return replace(plan, sample_rows=sample), sample
-
-
 def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int) -> Request:
     """Resolve every "auto" that affects the model; the plan may still lower the partition size."""
     fit_rows, sample = resolve_fit_rows(
@@ -298,21 +214,13 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
         partition_size=size,
         fit_rows=fit_rows,
         sample_rows=sample,
-        selection=_selection(request, schedule, problem.classifies),
+        selection=resolve_selection(request, schedule, problem.classifies),
         moderate=problem.classifies and resolve_moderate(request, problem.n_rows, problem.n_classes),
         multi_class=problem.likelihood.name if problem.n_classes > 2 else request.multi_class,
     )
     if learns(request):
         return replace(resolved, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
     return resolved
-
-
-def _selection(request: Request, schedule: Schedule, classifies: bool) -> str:
-    if not schedule.selects:
-        return schedule.order
-    if request.selection != "auto":
-        return request.selection
-    return CLASS_SELECTION if classifies else SELECTION
 
 
 def _options(request: Request, plan: Plan, centres: int) -> Options:

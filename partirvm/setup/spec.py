@@ -7,6 +7,8 @@ and arrays.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -30,7 +32,6 @@ from partirvm.setup.basis import checked_basis
 from partirvm.setup.field_types import require_types
 from partirvm.setup.kernel import checked_kernel
 from partirvm.setup.parameters import portable
-from partirvm.setup.rates import measure_disk
 from partirvm.storage import reading
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import rows_used
@@ -177,7 +178,7 @@ def _method(request: Request, shuffled: bool, shape: DataShape) -> Method:
 
 
 def _kernel_store(plan: Plan, rates: Rates, request: Request) -> KernelStore:
-    """Choose where kernel blocks are kept; the disk is timed only if memory is short or for "zarr"."""
+    """Choose where kernel blocks are kept; in memory, in Zarr or nowhere."""
     if not plan.shape.n_kernels:
         return KernelStore("none", 0, "there is no kernel")
     spare = plan.room(plan.columns)
@@ -190,7 +191,7 @@ def _kernel_store(plan: Plan, rates: Rates, request: Request) -> KernelStore:
         plan.columns,
         plan.machine.workers,
         spare,
-        measure_disk,
+        shutil.disk_usage(tempfile.gettempdir()).free,
         repeats=plan.shape.classes,
     )
 

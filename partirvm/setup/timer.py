@@ -1,4 +1,4 @@
-"""The timer of a fit, which includes kernel learning and planning."""
+"""When a fit is asked to end: its time limit, which includes kernel learning and planning, and an abort."""
 
 from __future__ import annotations
 
@@ -6,8 +6,24 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from partirvm.core.termination import Termination
+from partirvm.options import Request
+from partirvm.planning.units import parse_duration
+
+Interrupted: TypeAlias = Callable[[], Termination | None]
+"""Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
+
+
+class StoppedError(Exception):
+    """Raised if an abort is requested while a fit is planned; the caller decides which files to keep."""
+
+
+def check_aborted(interrupted: Interrupted) -> None:
+    """Raise ``StoppedError`` if an abort was requested."""
+    if interrupted() is Termination.ABORTED:
+        raise StoppedError
 
 
 @dataclass
@@ -31,6 +47,12 @@ class Timer:
         """Return ``TIME`` if the time limit is over, otherwise None."""
         return Termination.TIME if self.seconds > (math.inf if self.limit is None else self.limit) else None
 
-    def after(self, other: Callable[[], Termination | None]) -> Callable[[], Termination | None]:
+    def after(self, other: Interrupted) -> Interrupted:
         """Return a function that first calls ``other``, and calls this timer if ``other`` returns None."""
         return lambda: other() or self()
+
+
+def timer_of(parameters: Request) -> Timer:
+    """Start the timer of a fit. Raises ``UsageError`` for an invalid time limit."""
+    limit = parameters.time_limit
+    return Timer(None if limit is None else parse_duration(limit, "time_limit"))

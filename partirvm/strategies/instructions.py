@@ -51,7 +51,7 @@ class LearnKernel:
     """Request to search for a better kernel for the columns of ``design``, at the α and β of their ``fit``.
 
     The search uses the rows ``rows`` (row numbers, increasing) or, if None, all rows. ``prior`` names the prior of one
-    gamma per feature (``setup.kernel_search``).
+    gamma per feature (``learning.search``).
     """
 
     design: Design
@@ -120,7 +120,7 @@ class Record:
     count the rows and the vectors of the search, and ``gain`` is the increase over all rows. ``taken`` is true if the
     new kernel replaced the old one. All other fields describe the fit that the run continues with.
 
-    ``choice`` is the result of ``gamma="auto"`` (``setup.choosing``, ``setup.process_search``). Its item ``form`` is
+    ``choice`` is the result of ``gamma="auto"`` (``learning.folds``, ``learning.process_search``). Its item ``form`` is
     the chosen form. ``rows`` is the number of rows left out, or of all rows if these are too many for the comparison.
     Of classes, ``errors`` are the log losses on these rows; of a regression, ``families`` are the nats of each family,
     and ``gain`` and ``error`` the mean gain in log density by directions and its standard error.

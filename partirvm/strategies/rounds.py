@@ -323,7 +323,7 @@ class Rounds(Generic[S]):
         return replace(state, phase=Phase.OVER), (Finish(reason),)
 
     def last_fit(self, state: S, design: Design, warm: object) -> Answer[S]:
-        """Begin a run's only round: a converging fit of these columns, over the rows of ``last_rows``."""
+        """Begin a run's only round: a converging fit of these columns."""
         state = replace(state, round=1, concluding=self.exhausted, candidates=len(design.labels), warm=warm)
         return self._measure(state, design)
 

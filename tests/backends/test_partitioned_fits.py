@@ -14,8 +14,8 @@ from partirvm import jobs
 from partirvm.backends.process import resident_memory
 from partirvm.core import rprop
 from partirvm.data import ingest
+from partirvm.learning import folds, search
 from partirvm.options import Request
-from partirvm.setup import choosing, kernel_search
 
 pytestmark = pytest.mark.bits
 
@@ -169,12 +169,12 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(waves, classes, three_wor
     """Kernel, model and history, of numbers and of classes: inline, under another memory limit, on a cluster; a fold is
     held out first. The kernel of numbers is learned again, as the first round has twice its centres. A limit below
     1 GiB leaves out only the comparison with other methods."""
-    monkeypatch.setattr(choosing, "MANY", 10**6)
-    monkeypatch.setattr(choosing, "HELD_OUT", 1)
-    monkeypatch.setattr(choosing, "WIDTHS", (0.5, 1.0, 2.0))
+    monkeypatch.setattr(folds, "MANY", 10**6)
+    monkeypatch.setattr(folds, "HELD_OUT", 1)
+    monkeypatch.setattr(folds, "WIDTHS", (0.5, 1.0, 2.0))
     monkeypatch.setattr(rprop, "MOST_ROUNDS", 3)
-    monkeypatch.setattr(kernel_search, "CENTRES", 30 if K else 8)
-    monkeypatch.setattr(kernel_search, "MOST_CENTRES", 8)
+    monkeypatch.setattr(search, "CENTRES", 30 if K else 8)
+    monkeypatch.setattr(search, "MOST_CENTRES", 8)
     data = classes[K] if K else waves
     asked = Request(gamma="auto", strategy="working-set", partition_size=40, max_rounds=2, heuristic_rows=100)
     ways = {

@@ -13,11 +13,10 @@ from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product, Several
 from partirvm.kernels.design import Design
+from partirvm.learning.evidence import evaluate
+from partirvm.learning.sample import Spent, gathered
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.columns import labels_of
-from partirvm.setup.evaluation import evaluate
-from partirvm.setup.sample import gathered
-from partirvm.setup.spent import Spent
 from partirvm.strategies.problem import Problem
 from partirvm.types import Scaling
 

@@ -16,7 +16,7 @@ from partirvm.data.weighted import ClassWeighted, class_weights
 from partirvm.errors import DataError, MissingDataError, UsageError
 from partirvm.model import label_array
 from partirvm.options import Request
-from partirvm.setup.class_weights import class_totals, class_weights_of
+from partirvm.setup.classes import Classes, class_weights_of
 from partirvm.types import Columns
 
 KINDS = {
@@ -166,7 +166,7 @@ def test_class_weights_of_rows_are_rows_of_the_same_weights(tmp_path, asked, wei
     each = weights.sum() / (3 * counts) if asked == "balanced" else np.array([0.25, 1.0, 0.0])
     executor = executor_for(None)
     try:
-        np.testing.assert_allclose(class_totals(source, executor), counts)
+        np.testing.assert_allclose(Classes.of(source, executor).totals, counts)
         found = ClassWeighted(source, class_weights_of(source, Request(class_weight=asked), executor))
         assert class_weights_of(source, Request(), executor) is None
     finally:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from partirvm.core import rprop
-from partirvm.setup import choosing
+from partirvm.learning import folds
 
 
 @pytest.fixture
 def quick_learning(monkeypatch):
     """The default kernel is learned all the same, in fewer rounds and with one fold: hundreds of fits do so."""
     monkeypatch.setattr(rprop, "MOST_ROUNDS", 3)
-    monkeypatch.setattr(choosing, "HELD_OUT", 1)
+    monkeypatch.setattr(folds, "HELD_OUT", 1)

@@ -14,7 +14,7 @@ from benchmarks.estimator_parameters import grouped
 from partirvm import Incremental, RVMRegressor, Sample, SplitMerge, WorkingSet
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning
-from partirvm.setup.partition_size import fraction
+from partirvm.learning.basic_fits import fraction
 
 KINDS = {kind.name: kind for kind in (SplitMerge, Incremental, WorkingSet)}
 PARTITIONED = tuple(KINDS)
@@ -153,7 +153,7 @@ def test_every_cap_is_noted():
 
 def test_the_memory_limit_caps_the_measured_rows(monkeypatch):
     """Where a basic RVM on √(N·d) rows would not fit."""
-    monkeypatch.setattr("partirvm.setup.search.affordable", lambda *args, **options: (1, 30))
+    monkeypatch.setattr("partirvm.setup.measuring.affordable", lambda *args, **options: (1, 30))
     model = RVMRegressor(strategy="working-set", gamma=0.1, random_state=0).fit(*plane(600))
     assert model.history_[0]["rows"] == 30
     assert "ρ measured on 30 rows instead of 43 because of the memory limit" in model.plan_.notes

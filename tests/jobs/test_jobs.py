@@ -34,7 +34,7 @@ from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.setup.search import Measuring
+from partirvm.setup.measuring import Measuring
 from partirvm.storage import open_folder
 from partirvm.storage.folder import read_json, to_json
 from partirvm.strategies import effort
@@ -199,20 +199,20 @@ def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
 def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, what):
     """In the fit that measures the partition size: nothing is planned or fitted any more, and a resume begins anew."""
     from partirvm.jobs import ending, submission
-    from partirvm.setup import search
+    from partirvm.setup import measuring
 
     monkeypatch.setattr(ending, "POLL_SECONDS", 0.0)
     submission.create(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "partition_size": "auto"}), None, False)
     job = open_job(tmp_path / "job")
 
-    sparseness = search.sparseness
+    sparseness = measuring.sparseness
 
     def overheard(*arguments):
         job.store.request(what, 1, "too slow")
         return sparseness(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(search, "sparseness", overheard)
+        patched.setattr(measuring, "sparseness", overheard)
         found = jobs.carry_out(job.location)
     assert (found.model, found.plan, found.outcome.reason) == (None, None, Termination.ABORTED)
     end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]

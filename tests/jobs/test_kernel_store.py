@@ -22,7 +22,7 @@ from partirvm.jobs.run import run
 from partirvm.jobs.state import Status
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
-from partirvm.planning.keeping import Disk, choose
+from partirvm.planning.keeping import choose
 from partirvm.planning.memory import ALLOWANCE
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import resolve
@@ -31,7 +31,7 @@ from partirvm.types import Columns
 pytestmark = pytest.mark.bits
 
 RATES = Rates(read=1e-7, element=1e-8, product=1e10, copy=1e-9)
-QUICK, SLOW = Disk(1e-9, 1e-9, 1 << 40), Disk(1e-8, 1e-8, 1 << 40)
+DEAR = replace(RATES, element=2e-8)
 ASKED = Request(gamma=0.5, partition_size=40, max_rounds=3)
 
 
@@ -49,21 +49,21 @@ def data(tmp_path_factory):
 @pytest.mark.parametrize(
     ("asked", "rates", "spare", "disk", "where"),
     [
-        ("auto", RATES, 1 << 30, None, "memory"),
-        ("auto", replace(RATES, copy=9e-9), 1 << 30, SLOW, "none"),
-        ("auto", RATES, 0, QUICK, "zarr"),
-        ("auto", RATES, 0, SLOW, "none"),
-        ("auto", RATES, 0, replace(QUICK, free=1000), "none"),
-        ("auto", RATES, 100_000, SLOW, "memory"),
-        ("auto", RATES, 100_000, QUICK, "zarr"),
-        ("memory", RATES, 0, None, "memory"),
-        ("zarr", RATES, 1 << 30, SLOW, "zarr"),
-        ("none", RATES, 1 << 30, QUICK, "none"),
+        ("auto", RATES, 1 << 30, 0, "memory"),
+        ("auto", replace(RATES, copy=9e-9), 1 << 30, 1 << 40, "none"),
+        ("auto", DEAR, 0, 1 << 40, "zarr"),
+        ("auto", RATES, 0, 1 << 40, "none"),
+        ("auto", DEAR, 0, 1000, "none"),
+        ("auto", RATES, 100_000, 1 << 40, "memory"),
+        ("auto", DEAR, 100_000, 1 << 40, "zarr"),
+        ("memory", RATES, 0, 0, "memory"),
+        ("zarr", RATES, 1 << 30, 1 << 40, "zarr"),
+        ("none", DEAR, 1 << 30, 1 << 40, "none"),
     ],
 )
 def test_the_choice_is_arithmetic(asked, rates, spare, disk, where):
     """Where fetching takes less than half of evaluating; memory first, as far as a quarter of the blocks fits."""
-    found = choose(asked, rates, 10_000, 100, 1, spare, lambda: disk, repeats=True)
+    found = choose(asked, rates, 10_000, 100, 1, spare, disk, repeats=True)
     assert found.where == where
     assert found.bytes <= 8 * 10_000 * 100
     if where == "memory":
@@ -76,7 +76,7 @@ def test_the_choice_is_arithmetic(asked, rates, spare, disk, where):
 )
 def test_passes_that_bring_new_columns_keep_none_unless_asked_to(asked, where):
     """However fast memory and disk are, and however much of both there is."""
-    assert choose(asked, RATES, 10_000, 100, 1, 1 << 40, lambda: QUICK, repeats=False).where == where
+    assert choose(asked, RATES, 10_000, 100, 1, 1 << 40, 1 << 40, repeats=False).where == where
 
 
 @pytest.mark.parametrize("strategy", ["working-set", "incremental", "split-merge", "basic"])

@@ -19,14 +19,15 @@ from partirvm.core.termination import Termination
 from partirvm.data import as_source
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, LocalFunction, Matern32, OnColumns, Product, Sum, kernel_from_spec
+from partirvm.learning import search as kernel_search
+from partirvm.learning.forms import EACH
 from partirvm.options import Request
 from partirvm.options import values as options
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
-from partirvm.setup import kernel_search
-from partirvm.setup.metric import EACH
+from partirvm.setup.measuring import Measuring
 from partirvm.setup.resolve import resolve
-from partirvm.setup.search import Measuring, StoppedError
+from partirvm.setup.timer import StoppedError
 
 ASKED = Request(kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")

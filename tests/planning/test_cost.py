@@ -20,13 +20,16 @@ from partirvm.planning.cost import (
     rounds_cost,
     search_cost,
 )
+from partirvm.planning.memory import DataShape
 
 READ, ELEMENT, PRODUCT = 1e-7, 2e-9, 1e10
 RATES = Rates(read=READ, element=ELEMENT, product=PRODUCT)
 
 
 def work(n=10**6, rows_used=None, candidate_search=RANDOM_SEARCH, threads=1):
-    return Work(n, RowsUsed(n) if rows_used is None else rows_used, candidate_search, RATES, threads)
+    return Work(
+        DataShape(n, 4, 1, 1024), RowsUsed(n) if rows_used is None else rows_used, candidate_search, RATES, threads
+    )
 
 
 def gram(rows, kept, new):
@@ -135,7 +138,7 @@ def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
     """10⁷ operations for each of its rows; the 88 kept columns of 176 are fitted and left out once more."""
     n, rows = 10**4, 500
     plain = rounds_cost(work(n), 100, 3, 0.5)
-    costs = rounds_cost(replace(work(n), local_noise_rows=rows), 100, 3, 0.5)
+    costs = rounds_cost(replace(work(n), shape=DataShape(n, 4, 1, 1024, local_noise_rows=rows)), 100, 3, 0.5)
     assert costs[:-1] == plain[:-1]
     assert costs[-1].passes == plain[-1].passes + 3
     more = costs[-1].pass_seconds - plain[-1].pass_seconds

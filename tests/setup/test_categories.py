@@ -9,7 +9,7 @@ import pytest
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, load_model, open_job
 from partirvm.core.moments import Moments
 from partirvm.data import Columns, as_source
-from partirvm.errors import DataError, UsageError
+from partirvm.errors import UsageError
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product
 from partirvm.options import Request
 from partirvm.setup.kernel import resolve_kernel
@@ -108,20 +108,6 @@ def test_a_frame_is_its_codes_and_levels():
     np.testing.assert_array_equal(fitted.predict(new), of_codes)
     classifier = RVMClassifier(gamma=0.5, random_state=0, max_rounds=1).fit(X, y > 0, validation=(X, y > 0))
     np.testing.assert_array_equal(classifier.predict_proba(new), classifier.model_.predict_proba(expected))
-
-
-def test_what_a_frame_may_not_hold():
-    """A missing label; a category where the model has numbers; levels that no file could hold."""
-    X, y = rows()
-    model = RVMRegressor(gamma=0.5, max_rounds=1).fit(X, y)
-    X.loc[3, "zone"] = None
-    with pytest.raises(ValueError, match="NaN"):
-        model.predict(X)
-    with pytest.raises(DataError, match="'noise' is categorical, but the model was trained on it as numbers"):
-        model.predict(X.head(2).astype({"noise": "category"}))
-    dates = X.assign(zone=pd.Categorical(pd.date_range("2020-01-01", periods=240)))
-    with pytest.raises(DataError, match="column 'zone'"):
-        model.fit(dates, y)
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

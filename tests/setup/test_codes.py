@@ -8,7 +8,7 @@ import pytest
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.core.levels import disorder
-from partirvm.setup.codes import looks_coded
+from partirvm.setup.remarks import looks_coded
 
 LEVELS, ROWS = 20, 2000
 

@@ -16,10 +16,10 @@ from simulator import Simulator, wave
 from partirvm.core.statistics import BIAS, CrossBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import init
+from partirvm.learning.basic_fits import partition_size
 from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, ResidualPass, ScorePass
-from partirvm.setup.partition_size import partition_size
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Finish, Passed, Save, Solved
 from partirvm.strategies.problem import Options

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sampling import Stopped, arm, problem_of, sample_of
+from sampling import arm, problem_of, sample_of
 from scipy.stats import multivariate_normal
 
 from partirvm.kernels import Directions, Gaussian, Matern32
-from partirvm.setup.process import (
+from partirvm.learning.exact_process import (
     LEADING,
     NARROW_SD,
     NOISE_SD,
@@ -19,6 +19,7 @@ from partirvm.setup.process import (
     ProcessFit,
     ProcessRows,
     climb,
+    process_evidence,
     tied_gain,
 )
 
@@ -115,25 +116,6 @@ def test_the_ascent_ends_where_slopes_are_zero():
     assert np.exp(found.noise / 2) == pytest.approx(0.2, rel=0.2)
 
 
-def test_a_feature_that_is_off_stays_off_and_steps_are_bounded():
-    """A gamma of 0 has no slope; one step moves all others."""
-    X, y = arm(40, 3)
-    found = climb(rows_of(problem_of(X, y), X, y), ProcessFit(Gaussian((0.3, 0.0, 0.3)), 0.0, -2.0), 1)
-    assert found.kernel.gamma[1] == 0.0
-    assert found.kernel.gamma[0] != 0.3
-
-
-def test_the_ascent_can_be_interrupted():
-    """The time limit is asked before each evaluation."""
-    X, y = arm(40, 2)
-    with sample_of(X, y) as sample:
-        rows = ProcessRows.of(
-            replace(sample, on_progress=lambda *asked: (_ for _ in ()).throw(Stopped)), problem_of(X, y), np.arange(40)
-        )
-        with pytest.raises(Stopped):
-            climb(rows, FIT, 5)
-
-
 def test_priors_act_on_narrow_widths_and_small_noise_alone():
     """Half normals in the logs: γ above half of the initial gamma, σ² below a tenth of the variance of the target."""
     X, y = arm(30, 2)
@@ -165,11 +147,30 @@ def test_the_gain_of_a_tied_rvm_is_that_of_its_covariance(w):
     assert tied_gain(rows, kernel) == pytest.approx(expected / 40, rel=1e-5)
 
 
-def test_a_kernel_of_another_feature_gains_nothing():
-    """2,000 rows, 60 centres: a wave of one input, and the same of the other."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, size=(2000, 2))
-    y = np.sin(5 * X[:, 0]) + rng.normal(size=2000)
-    rows = rows_of(problem_of(X, y), X, y)
-    assert tied_gain(rows, Gaussian((8.0, 1e-6))) > 0.1
-    assert tied_gain(rows, Gaussian((1e-6, 8.0))) < 0.005
+def covariances(n, seed=0):
+    """A covariance of n values, and a symmetric matrix in whose direction it is moved."""
+    rng = np.random.default_rng(seed)
+    root, move = rng.normal(size=(n, n)), rng.normal(size=(n, n))
+    return root @ root.T + np.eye(n), move + move.T
+
+
+def test_the_evidence_is_the_density_of_a_normal_and_its_slopes_are_differences():
+    """Two targets that share the covariance: the sum of their log densities, and central differences of it."""
+    K, move = covariances(7)
+    t = np.random.default_rng(1).normal(size=(7, 2))
+
+    def density(covariance):
+        return sum(multivariate_normal(np.zeros(7), covariance).logpdf(each) for each in t.T)
+
+    found = process_evidence(K, t)
+    assert found.value == pytest.approx(density(K), rel=1e-12)
+    np.testing.assert_allclose(K @ found.weights, t, atol=1e-12)
+    step = 1e-5
+    slope = (density(K + step * move) - density(K - step * move)) / (2 * step)
+    assert (found.slopes * move).sum() == pytest.approx(slope, rel=1e-7)
+    np.testing.assert_array_equal(found.slopes, found.slopes.T)
+
+
+def test_a_covariance_that_is_not_definite_has_no_evidence():
+    """None instead of an error, so that a search can take a smaller step."""
+    assert process_evidence(np.array([[1.0, 2.0], [2.0, 1.0]]), np.ones((2, 1))) is None

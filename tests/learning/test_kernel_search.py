@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import get_args
 
 import naive
 import numpy as np
@@ -12,12 +11,8 @@ from sampling import Passes, Stopped, arm, problem_of, sample_of
 
 from partirvm.core.rprop import OFF
 from partirvm.kernels import Gaussian, Matern32, Sum, kernel_from_spec
-from partirvm.likelihoods.gaussian_passes import GramPass
-from partirvm.likelihoods.slope_passes import SlopePass
-from partirvm.options import names
-from partirvm.setup.evaluation import first_tied
-from partirvm.setup.kernel_search import LearningOptions, Stage, learning_options
-from partirvm.setup.metric import learn
+from partirvm.learning.forms import learn
+from partirvm.learning.search import Stage, learning_options
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options
 
@@ -73,18 +68,6 @@ def test_one_width_is_sought_from_several_starts():
     assert near["kernel"].gamma[0] == pytest.approx(far["kernel"].gamma[0], rel=0.1)
 
 
-def test_half_normal_widths_switch_more_off():
-    """Features of hardly any signal stay on under the flat prior."""
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(600, 8))
-    y = np.tanh(X[:, 0]) + X[:, 1:5] @ [0.06, 0.05, 0.04, 0.03] + 0.3 * rng.normal(size=600)
-    on = [
-        int((gammas(learned(X, y - y.mean(), prior=prior, centres=60)) >= OFF).sum())
-        for prior in get_args(names.GammaPrior)
-    ]
-    assert on[1] < on[0]
-
-
 def test_classes_are_learned():
     """Of two classes and of three, each against the rest: the two features of six that part them."""
     rng = np.random.default_rng(4)
@@ -113,9 +96,9 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
     bests = []
     old = Stage.record
 
-    def spy(stage):
+    def spy(stage, problem):
         bests.append(stage)
-        return old(stage)
+        return old(stage, problem)
 
     monkeypatch.setattr(Stage, "record", spy)
     rng = np.random.default_rng(5)
@@ -131,13 +114,6 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
         alpha = state.best.tied.alphas(np.append(-1, design.labels))
         found = dense(X, y, w, entry, entry["kernel"], design.labels, alpha)
         assert entry["log_evidence"] == pytest.approx(found, rel=1e-6)
-
-
-def test_few_centres_are_enough_where_noise_rules():
-    """A line under much noise: no growth."""
-    rng = np.random.default_rng(6)
-    X = rng.normal(size=(500, 3))
-    assert len(learned(X, X[:, 0] + rng.normal(size=500), centres=40)) == 1
 
 
 @pytest.mark.parametrize(
@@ -172,26 +148,6 @@ def test_a_seed_decides():
     assert told[0] == told[1] != told[2]
 
 
-def test_what_it_asks_for():
-    """By turns a Gram pass and a slope pass over the same sample, of which the centres are rows, under the same kernel;
-    then under another one."""
-    X, y = arm(100, 2)
-    passes = Passes()
-    learned(X, y, rows=60, passes=passes, shuffled=False)
-    grams, slopes = passes.of(GramPass), passes.of(SlopePass)
-    assert [type(one) for one, _ in passes.made] == [GramPass, SlopePass] * len(grams)
-    assert len(grams) == len(slopes) > 10
-    for (_, rows), other in zip(passes.made, passes.made[1:], strict=False):
-        assert len(rows) == len(np.unique(rows)) == 60
-        np.testing.assert_array_equal(rows, other[1])
-    for gram, slope in zip(grams, slopes, strict=True):
-        assert (gram.kept.n_columns, gram.new.n_columns) == (0, 25)
-        assert np.isin(gram.new.labels, rows).all()
-        assert len(np.unique(gram.new.labels)) == 24
-        assert slope.design is gram.new
-    assert len({gram.new.identity for gram in grams}) > 10
-
-
 def test_a_stop_ends_it():
     """Whenever: the kernel told last is the best so far, and at first the one that was given."""
     X, y = arm(100, 2)
@@ -217,20 +173,3 @@ def test_blocks_are_evaluated_once_for_each_kernel(K):
             fetched = sample._blocks.fetched
         assert (fetched.kept >= fetched.evaluated > 0) == bool(room)
     assert repr(lines[0]) == repr(lines[1 << 20])
-
-
-def test_where_it_begins():
-    """With weights of the target's size and a tenth of its power as noise, or the noise that is known."""
-    X, y = arm(50, 2)
-    problem = problem_of(X, 3 * y)
-    tied = first_tied(problem)
-    np.testing.assert_allclose([tied.alpha, tied.leading, tied.beta], np.array([1, 1, 10]) / problem.target_variance)
-    assert first_tied(replace(problem, noise_variance=0.25)).beta == 4.0
-
-
-def test_how_many_centres():
-    """At most 0.4 of the rows of numbers and 0.25 of classes, 300 to begin with, 500 after growth; one at least."""
-    assert learning_options(10**6, classes=False) == LearningOptions(300, 500)
-    assert learning_options(1000, classes=False) == LearningOptions(300, 400)
-    assert learning_options(1000, classes=True) == LearningOptions(250, 250)
-    assert learning_options(2, classes=True).centres == 1

@@ -11,10 +11,10 @@ from partirvm import Gaussian as GaussianOption
 from partirvm import Matern32 as Matern32Option
 from partirvm import Radial, RVMRegressor
 from partirvm.kernels import Categorical, Directions, Gaussian, Laplacian, Matern32, Matern52, OnColumns, Product
+from partirvm.learning import forms
+from partirvm.learning.forms import DIRECTIONS, EACH, along_directions, learn, turnable
+from partirvm.learning.search import learning_options
 from partirvm.likelihoods.slope_passes import InputGradientPass, SlopePass
-from partirvm.setup import metric
-from partirvm.setup.kernel_search import learning_options
-from partirvm.setup.metric import DIRECTIONS, EACH, along_directions, learn, turnable, with_family
 
 
 def ridge(n, d, seed=0, noise=0.1):
@@ -60,7 +60,7 @@ def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input
     found = along_directions(family(0.7), outer, covariance)
     np.testing.assert_allclose(np.abs(np.array(found.axes) @ axes.T), np.eye(3), atol=1e-12)
     variance = np.array([a @ covariance @ a for a in axes])
-    np.testing.assert_allclose(found.kernel.gamma, metric.FAMILIES[family.name] / (3 * variance), rtol=1e-10)
+    np.testing.assert_allclose(found.kernel.gamma, forms.FAMILIES[family.name] / (3 * variance), rtol=1e-10)
     assert not found.free
 
 
@@ -70,9 +70,9 @@ def test_a_rank_leaves_the_features_beside_the_directions():
     found = along_directions(Gaussian((0.1, 0.2, 0.3)), outer, np.eye(3), rank=1)
     assert found.features
     np.testing.assert_allclose(np.abs(found.axes), [[0.0, 1.0, 0.0]], atol=1e-15)
-    assert found.kernel.gamma == pytest.approx((metric.BESIDE / 3, 0.1, 0.2, 0.3))
+    assert found.kernel.gamma == pytest.approx((forms.BESIDE / 3, 0.1, 0.2, 0.3))
     many = along_directions(Gaussian(0.1), np.diag(np.arange(200.0)), np.eye(200))
-    assert len(many.axes) == metric.MOST_ENTRIES // 200
+    assert len(many.axes) == forms.MOST_ENTRIES // 200
     assert len(many.kernel.gamma) == len(many.axes) + 200
 
 
@@ -109,7 +109,7 @@ def test_directions_that_gain_nothing_are_left():
 
 def test_free_directions_must_pay_for_each_entry(monkeypatch):
     """Above ``FREE_ROWS`` entries move too, and are taken for a gain of half a log N each; else the fixed ones stay."""
-    monkeypatch.setattr(metric, "FREE_ROWS", 100)
+    monkeypatch.setattr(forms, "FREE_ROWS", 100)
     X, y = ridge(500, 3, noise=0.02)
     passes = Passes()
     line, kernel = learned(X, y, Gaussian((1 / 3,) * 3), "directions", passes)
@@ -119,23 +119,12 @@ def test_free_directions_must_pay_for_each_entry(monkeypatch):
     assert len({one.axes for one in fixed}) == 1
     assert len({one.axes for one in free}) > 1
     assert kernel.free in (True, False)
-    monkeypatch.setattr(metric, "FREE_ROWS", 10**6)
+    monkeypatch.setattr(forms, "FREE_ROWS", 10**6)
     before, still = learned(X, y, Gaussian((1 / 3,) * 3), "directions")
     assert not still.free
     gain = line.log_evidence - before.log_evidence
     assert kernel.free == (gain > 0.5 * 9 * np.log(500))
     assert gain >= 0
-
-
-def test_other_families_keep_the_form_of_a_kernel():
-    """Each radial part is replaced, at a typical gamma of its family; the directions of one stay."""
-    mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
-    found = with_family(mixed, "matern52", 3)
-    assert found.parts[0].kernel.gamma == pytest.approx((0.375, 0.075))
-    assert isinstance(found.parts[0].kernel, Matern52)
-    assert with_family(Directions(Gaussian(1.0), [[1.0, 2.0]]), "matern32", 2) == Directions(
-        Matern32(0.5), [[1.0, 2.0]]
-    )
 
 
 def test_better_directions_of_an_exact_process_are_taken(monkeypatch):
@@ -144,31 +133,15 @@ def test_better_directions_of_an_exact_process_are_taken(monkeypatch):
     axes = np.array([[1.0, 1, 0, 0], [1, -1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]) / [[2**0.5], [2**0.5], [1], [1]]
     true = Directions(Gaussian((2.0, 0.05, 1e-3, 1e-3)), tuple(map(tuple, axes.tolist())))
     own = tuple(map(tuple, np.eye(4)))
-    monkeypatch.setattr(metric, "along_directions", lambda kernel, *more: Directions(kernel, own))
+    monkeypatch.setattr(forms, "along_directions", lambda kernel, *more: Directions(kernel, own))
     options = learning_options(300, classes=False, metric="auto")
     found = []
     for turned in (None, true):
         with sample_of(X, y) as sample:
-            found.append(metric.learn_forms(sample, problem_of(X, y, Gaussian((0.25,) * 4)), options, 0, turned))
+            found.append(forms.learn_forms(sample, problem_of(X, y, Gaussian((0.25,) * 4)), options, 0, turned))
     assert found[1].gain > found[0].gain + 50
     first = np.array(found[1].directions.kernel.axes[0])
     np.testing.assert_allclose(first, axes[0])
-
-
-def test_rotated_inputs_are_predicted_as_well():
-    """Directions lose little; a width per feature loses more than a fifth (the cosine of one coordinate)."""
-    rng = np.random.default_rng(5)
-    X = rng.normal(size=(700, 5))
-    f = np.cos(3 * X[:, 0]) + 0.5 * np.sin(X[:, 1])
-    y, Q = f + 0.1 * rng.normal(size=700), ortho_group.rvs(5, random_state=5)
-
-    def error(inputs, kernel):
-        model = RVMRegressor(kernel=kernel, random_state=0).fit(inputs[:300], y[:300])
-        return float(np.sqrt(np.mean((model.predict(inputs[300:]) - f[300:]) ** 2)))
-
-    widths = [error(Z, GaussianOption(metric="widths")) for Z in (X, X @ Q)]
-    assert widths[1] > 1.2 * widths[0]
-    assert error(X @ Q, "gaussian") < 0.5 * widths[1]
 
 
 def test_the_estimator_and_the_history_state_what_was_chosen():

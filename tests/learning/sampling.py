@@ -12,9 +12,8 @@ from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
+from partirvm.learning.sample import Spent, gathered
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.setup.sample import gathered
-from partirvm.setup.spent import Spent
 from partirvm.strategies.problem import Problem
 from partirvm.types import Scaling
 
@@ -74,6 +73,7 @@ def sample_of(X, y, w=None, rows=None, tile_rows=100, threads=1, room=0, passes=
     executor.run = watched
     log, found = ([] if one is None else one for one in (lines, best))
     source = ArraySource(X, y, w, tile_rows=tile_rows)
-    with gathered(source, rows, executor, heard, Spent(), room, log.append, found.append) as sample:
+    hooks = {"room": room, "log": log.append, "best": found.append}
+    with gathered(source, rows, executor, heard, Spent(), **hooks) as sample:
         yield sample
     executor.close()

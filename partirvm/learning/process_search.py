@@ -8,12 +8,12 @@ that detail is explained before noise is believed. The candidates:
 - *widths*: from several widths of all features (``STARTS``), and from the features that tell something alone.
 - *families*: from the best Gaussian widths a few steps lead to those of the Matérn kernels. The family of the largest
   evidence is kept, since it adds no parameter.
-- *directions* (``setup.metric``): eigenvectors of the mean outer product of the gradient of the process' mean. They
+- *directions* (``learning.forms``): eigenvectors of the mean outer product of the gradient of the process' mean. They
   are computed ``TURNS`` times, since the gradient sees more once the kernel follows the directions. Their d² entries do
   not count in the evidence, so rows left out decide: the mean log density must rise by more than its standard error.
 
 With more rows than ``FEW``, widths and directions are where searches with the tied evidence of thousands of rows begin,
-which decides between the forms (``setup.metric``).
+which decides between the forms (``learning.forms``).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from partirvm.core.termination import Termination
 from partirvm.kernels import Directions, Kernel, Several
 from partirvm.kernels.radial import RadialKernel
 from partirvm.kernels.radial_parts import directions_of, radials, with_radial
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied_gain
+from partirvm.learning.forms import DIRECTIONS, EACH, MOST_ENTRIES, families_of, learn, turnable, with_family
+from partirvm.learning.sample import SampledRows
+from partirvm.learning.search import LearningOptions
 from partirvm.likelihoods.gaussian import noise
-from partirvm.setup.kernel_search import LearningOptions
-from partirvm.setup.metric import DIRECTIONS, EACH, MOST_ENTRIES, families_of, learn, turnable, with_family
-from partirvm.setup.process import ProcessFit, ProcessRows, climb, tied_gain
-from partirvm.setup.sample import SampledRows
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Problem
 from partirvm.strategies.relearning import with_kernel
@@ -107,14 +107,6 @@ FOLDS, LEFT_OUT = 5, 400
 
 DRAW = 7
 """Number that makes the random rows different from other draws with the same seed."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the request asks of the search: whether the family is open; ``columns`` is how many a dense fit may have."""
-
-    family: bool
-    columns: int
 
 
 @dataclass(frozen=True)
@@ -265,33 +257,38 @@ def left_out(
     else:
         folds = [order[k::FOLDS] for k in range(FOLDS)][: int(np.ceil(LEFT_OUT * FOLDS / len(order)))]
         splits = [(np.setdiff1d(order, fold, assume_unique=True)[:most], fold) for fold in folds]
-    gains, of_widths, of_directions = [np.empty(0)], [], [np.empty(0)]
+    gains, squares = [np.empty(0)], ([np.empty(0)], [np.empty(0)])
     for inside, outside in splits:
         rows, new = (ProcessRows.of(sample, problem, each) for each in (inside, outside))
         each = climb(rows, widths, STEPS // 2)
-        by_widths = rows.predicted(each, new)
-        of_widths.append((by_widths.errors**2).mean(axis=1) / new.inverse)
         way = directions(rows, each, TURNS - 1) if turned else None
+        found = [rows.predicted(fit, new) for fit in (each, way) if fit is not None]
+        for own, predicted in zip(squares, found, strict=False):
+            own.append((predicted.errors**2).mean(axis=1) / new.inverse)
         if way is not None:
-            by_directions = rows.predicted(way, new)
-            of_directions.append((by_directions.errors**2).mean(axis=1) / new.inverse)
-            gains.append(by_directions.log_densities - by_widths.log_densities)
+            gains.append(found[1].log_densities - found[0].log_densities)
     representative = (FOLDS - 1) * len(order) <= FOLDS * most
-    return LeftOutRows(np.concatenate(gains), np.concatenate(of_widths), np.concatenate(of_directions), representative)
+    of_widths, of_directions = map(np.concatenate, squares)
+    return LeftOutRows(np.concatenate(gains), of_widths, of_directions, representative)
 
 
-def learn_regression(sample: SampledRows, problem: Problem, learning: LearningOptions, asked: Asked, seed: int) -> None:
-    """Learn the kernel of a regression; the last record that is logged holds it."""
+def learn_regression(
+    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, family: bool, columns: int
+) -> None:
+    """Learn the kernel of a regression; the last record that is logged holds it.
+
+    ``family`` is True if the family is open, and ``columns`` is how many columns a dense fit may have.
+    """
     d, order = problem.empty.centres.shape[1], np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)
     weights = sample.rows.weights_of(order)
     order = order if weights is None else order[weights > 0]
-    turned, most = learning.metric in ("auto", "directions"), most_rows(d, asked.columns)
-    found = search(sample, problem, order, most, family=asked.family, turned=turned)
+    turned, most = learning.metric in ("auto", "directions"), most_rows(d, columns)
+    found = search(sample, problem, order, most, family=family, turned=turned)
     enough = most >= min(ROWS, len(order))
     if enough and len(order) <= FEW and learning.prior == "flat" and learning.metric != "low-rank":
-        _of_few(sample, problem, order, found, learning.metric, min(asked.columns, LAST_ROWS))
+        _of_few(sample, problem, order, found, learning.metric, min(columns, LAST_ROWS))
         return
-    facts = {"families": found.evidence, "family": found.family} if asked.family else {}
+    facts = {"families": found.evidence, "family": found.family} if family else {}
 
     def log(record: Record) -> None:
         sample.log(replace(record, choice=facts | (record.choice or {})))
@@ -307,14 +304,14 @@ def _of_few(sample: SampledRows, problem: Problem, order: Int, found: Searched, 
     """Choose between widths and directions, take the last steps on ``last_rows`` rows, and log the record."""
     choice: dict[str, Any] = {"families": found.evidence, "family": found.family, "rows": 0, "gain": 0.0, "error": 0.0}
     choice |= {} if metric == "widths" else {"form": EACH}
-    best = found.widths
-    left = left_out(sample, problem, best, order, found.rows, turned=found.directions is not None)
+    left = left_out(sample, problem, found.widths, order, found.rows, turned=found.directions is not None)
+    best, square = found.widths, left.of_widths
     if found.directions is not None and metric == "auto":
         choice["rows"], choice["gain"] = len(left.gains), float(left.gains.mean())
         choice["error"] = float(left.gains.std() / np.sqrt(len(left.gains)))
-    square = left.of_widths
     if found.directions is not None and (metric != "auto" or choice["gain"] > choice["error"]):
         best, choice["form"], square = found.directions, DIRECTIONS, left.of_directions
+    scale = problem.empty.scaling.t_scale
     if left.representative:
         choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
     rows = ProcessRows.of(sample, problem, order[: max(last_rows, found.rows)])
@@ -322,27 +319,23 @@ def _of_few(sample: SampledRows, problem: Problem, order: Int, found: Searched, 
         best = climb(rows, best, LAST_STEPS)
     sample.best(best.kernel)
     first = rows.evaluate(replace(best, kernel=cast(Kernel, problem.empty.kernel)))
-    gain = 0.0 if first is None else best.value - first[0].value
-    sample.log(_record(best, rows, gain, problem, choice))
-
-
-def _record(found: ProcessFit, on: ProcessRows, gain: float, problem: Problem, choice: dict[str, Any]) -> Record:
-    """Make the history record of a search that ended on the rows ``on``."""
-    scale, rows, variance = problem.empty.scaling.t_scale, len(on.X), on.noise_of(found)
-    return Record(
-        kind="kernel",
-        number=1,
-        rows=rows,
-        candidates=rows,
-        vectors=rows,
-        iterations=found.evaluations,
-        termination=Termination.CONVERGED,
-        log_evidence=found.value - rows * float(np.log(scale).sum()),
-        selection="random",
-        fit_rows="sample",
-        kernel=found.kernel.spec(),
-        gain=gain,
-        choice=choice,
-        train_rmse=float(scale[0]) * float(np.sqrt(variance)),
-        **noise(variance, scale),
+    n, variance = len(rows.X), rows.noise_of(best)
+    sample.log(
+        Record(
+            kind="kernel",
+            number=1,
+            rows=n,
+            candidates=n,
+            vectors=n,
+            iterations=best.evaluations,
+            termination=Termination.CONVERGED,
+            log_evidence=best.value - n * float(np.log(scale).sum()),
+            selection="random",
+            fit_rows="sample",
+            kernel=best.kernel.spec(),
+            gain=0.0 if first is None else best.value - first[0].value,
+            choice=choice,
+            train_rmse=float(scale[0]) * float(np.sqrt(variance)),
+            **noise(variance, scale),
+        )
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from partirvm import ingest, jobs
 from partirvm.core.termination import Termination
 from partirvm.errors import UsageError
 from partirvm.options import Request
-from partirvm.setup.parameters import check_parameters, resolve_fit_rows, resolve_partition_size, resolve_strategy
+from partirvm.setup.automatic import resolve_fit_rows, resolve_partition_size, resolve_strategy
+from partirvm.setup.parameters import check_parameters
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Record
 
@@ -88,16 +87,3 @@ def test_only_split_merge_refuses_rounds(strategy):
     assert check_parameters(Request(strategy=strategy, max_rounds=3)).max_rounds == 3
     with pytest.raises(UsageError, match="max_rounds is 3, but split-merge has no rounds"):
         check_parameters(Request(strategy="split-merge", max_rounds=3))
-
-
-def test_a_plan_resolves_what_a_fit_does(tmp_path, monkeypatch):
-    """Through the service: the sample where its flops are beyond the bound, and its rows in the plan."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(500, 2))
-    data = ingest((X, X[:, 0] + 0.1 * rng.normal(size=500)), tmp_path / "d.zarr").url
-    asked = Request(gamma=1.0, strategy="incremental", partition_size=20)
-    assert jobs.plan(data, asked).fit_rows == "full"
-    monkeypatch.setattr("partirvm.strategies.fit_rows.FULL_FLOPS", 2.0 * 500**2 * 20 - 1)
-    plan = jobs.plan(data, asked)
-    assert (plan.fit_rows, plan.sample_rows) == ("sample", 400)
-    assert "likelihood sample of 400 rows" in str(plan)

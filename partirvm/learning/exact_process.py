@@ -1,4 +1,10 @@
-"""The rows of an exact Gaussian process, and the ascent of its evidence in the parameters of a kernel.
+"""An exact Gaussian process of a few hundred rows, and the ascent of its evidence in the parameters of a kernel.
+
+    L = −½ Σ_t [ tᵀK⁻¹t + log|K| + n log 2π ],    ∂L/∂K = ½ (AAᵀ − T K⁻¹),    A = K⁻¹t
+
+for T targets t (n,) with mean 0 that share the covariance K (n, n) (Rasmussen & Williams 2006, *Gaussian Processes for
+Machine Learning*, eqs. 5.8 and 5.9). All rows are centres, so that the evidence sees detail that a few hundred columns
+cannot express. One evaluation is one Cholesky factor and its inverse.
 
 The covariance is s² k(X, X) + σ² W⁻¹ + Σ_l v φ_l φ_lᵀ, with signal variance s², noise variance σ², row weights W, and
 a large variance v of the weight of each leading column φ_l.
@@ -16,14 +22,14 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import minimize
 
-from partirvm.core.gaussian_process import Predicted, ProcessEvidence, predicted, process_evidence
 from partirvm.core.updates import NOISE_FLOOR
 from partirvm.kernels import Kernel
 from partirvm.kernels.base import PreparedSmooth
 from partirvm.kernels.design import NONE
-from partirvm.setup.sample import SampledRows
+from partirvm.learning.sample import SampledRows
 from partirvm.strategies.problem import Problem
 
 Float = NDArray[np.float64]
@@ -55,6 +61,60 @@ TIED_SHARES = 10.0 ** np.arange(-6, 3)
 
 FAILED = 1e10
 """Value of a covariance that is not positive definite; L-BFGS then takes a smaller step."""
+
+
+@dataclass(frozen=True)
+class ProcessEvidence:
+    """The evidence ``value`` in nats, its derivative ``slopes`` (n, n) in the covariance, and ``weights`` A (n, T)."""
+
+    value: float
+    slopes: Float
+    weights: Float
+
+
+def process_evidence(covariance: Float, targets: Float) -> ProcessEvidence | None:
+    """Return the evidence of targets (n, T), or None if the covariance (n, n) is not positive definite."""
+    n, T = targets.shape
+    factor, failed = lapack.dpotrf(covariance, lower=1)
+    if failed:
+        return None
+    weights = lapack.dpotrs(factor, targets, lower=1)[0]
+    log_determinant = 2.0 * float(np.log(factor.diagonal()).sum())
+    value = -0.5 * (float((targets * weights).sum()) + T * (log_determinant + n * np.log(2 * np.pi)))
+    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    slopes = np.tril(inverse, -1)
+    slopes += slopes.T
+    slopes[np.diag_indices(n)] = inverse.diagonal()
+    slopes *= -0.5 * T
+    slopes += 0.5 * weights @ weights.T
+    return ProcessEvidence(value, slopes, weights)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Errors (m, T) of predictions of T targets, and their variance (m,), noise included."""
+
+    errors: Float
+    variances: Float
+
+    @property
+    def log_densities(self) -> Float:
+        """The log density of the targets, summed over the T targets, (m,)."""
+        normal = np.log(2 * np.pi * self.variances)
+        density: Float = -0.5 * (self.errors.shape[1] * normal + (self.errors**2).sum(axis=1) / self.variances)
+        return density
+
+
+def predicted(covariance: Float, targets: Float, cross: Float, variance: Float, new: Float) -> Predicted:
+    """Predict new targets (m, T) from targets (n, T).
+
+    ``cross`` (m, n) is the covariance of new rows and rows, and ``variance`` (m,) that of new rows, noise included
+    (ibid. eqs. 2.23 and 2.24). Raises ``LinAlgError`` if the covariance is not positive definite.
+    """
+    factor = np.linalg.cholesky(covariance)
+    half = solve_triangular(factor, cross.T, lower=True)
+    errors = new - half.T @ solve_triangular(factor, targets, lower=True)
+    return Predicted(errors, variance - (half**2).sum(axis=0))
 
 
 @dataclass(frozen=True)

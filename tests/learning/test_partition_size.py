@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sampling import Passes, Stopped, arm, problem_of, sample_of
+from sampling import Passes, arm, problem_of, sample_of
 
 from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
-from partirvm.setup.partition_size import probe_rows, sparseness
+from partirvm.learning.basic_fits import sparseness
 from partirvm.strategies.incremental import BasicRound
 from partirvm.strategies.problem import Options
 from partirvm.types import Columns
@@ -54,30 +54,3 @@ def test_a_target_without_noise_is_measured_again_by_its_residual():
         found = sparseness(sample, problem_of(X, y, Gaussian(0.5), bias=False), 1e-7)
     assert found.train_rmse < 1e-4
     assert found.vectors < 40
-
-
-def test_rows_of_no_weight_and_equal_ones_are_no_candidates():
-    """Rows on a grid, some of no weight; and where none has any weight nothing is left but the bias."""
-    rng = np.random.default_rng(7)
-    X = rng.integers(0, 3, size=(60, 2)).astype(float)
-    y = X[:, 0] + 0.1 * rng.normal(size=60)
-    w = np.where(X[:, 0] == 2, 0.0, 1.0)
-    with sample_of(X, y, w) as sample:
-        found = sparseness(sample, problem_of(X, y - y.mean(), Gaussian(0.5)), 1e-7)
-    assert (found.rows, found.candidates, found.duplicates) == ((w > 0).sum(), 6, (w > 0).sum() - 6)
-
-
-def test_a_stop_ends_it():
-    """Before the first pass, and after it."""
-    X, y = arm(60, 2)
-    for most in (-1, 0):
-        with pytest.raises(Stopped), sample_of(X, y, passes=Passes(most)) as sample:
-            sparseness(sample, problem_of(X, y), 1e-7)
-
-
-@pytest.mark.parametrize(
-    ("n", "d", "cap", "expected"), [(6144, 8, 2000, 222), (10**8, 16, 2000, 2000), (5, 100, 50, 5)]
-)
-def test_how_many_rows_the_probe_takes(n, d, cap, expected):
-    """⌈√(N·d)⌉, at most the cap, at most all rows."""
-    assert probe_rows(n, d, cap) == expected

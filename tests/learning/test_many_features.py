@@ -6,17 +6,8 @@ import numpy as np
 import pytest
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
+from partirvm.learning import evidence, folds, search
 from partirvm.planning.cost import learning_seconds
-from partirvm.setup import choosing, evaluation, kernel_search
-from partirvm.setup.kernel_search import WORK, within_work
-
-
-@pytest.mark.parametrize("n_features", [1, 50, 51, 2_000, 100_000])
-def test_an_evaluation_costs_at_most_the_allowed_work(n_features):
-    """Up to 50 features the numbers stay as they are."""
-    rows, centres, evaluations = within_work(8_000, 500, n_features)
-    assert rows * centres * n_features <= WORK
-    assert ((rows, centres, evaluations) == (8_000, 500, 150)) == (n_features <= 50)
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
@@ -30,20 +21,20 @@ def test_all_learning_stays_within_a_bound(monkeypatch, kind, classes):
     X = rng.normal(size=(200, 20))
     y = 0.3 * X[:, 0] + rng.normal(size=200)
     share, spent = 16, []
-    monkeypatch.setattr(kernel_search, "WORK", 200 * 20 * (50 if classes else 80) / share)
-    real = evaluation.evaluate
+    monkeypatch.setattr(search, "WORK", 200 * 20 * (50 if classes else 80) / share)
+    real = evidence.evaluate
 
     def counted(sample, problem, design, last, *, fresh):
         spent.append(sample.rows.n_rows * len(design.labels))
         return real(sample, problem, design, last, fresh=fresh)
 
-    monkeypatch.setattr(kernel_search, "evaluate", counted)
-    monkeypatch.setattr(choosing, "evaluate", counted)
+    monkeypatch.setattr(search, "evaluate", counted)
+    monkeypatch.setattr(folds, "evaluate", counted)
     found = kind(random_state=0, max_rounds=1).fit(X, np.digitize(y, [-0.5, 0.5][: classes - 1]) if classes else y)
     assert any("because of 20 features" in note for note in found.plan_.notes)
     single = 5 * 14
     assert len(spent) <= 14 * 150 / share**0.5 + single
-    assert sum(spent) * 20 <= (14 * 150 / share**0.5 + single) * kernel_search.WORK
+    assert sum(spent) * 20 <= (14 * 150 / share**0.5 + single) * search.WORK
 
 
 def test_the_seconds_of_learning_are_announced_before_it(tmp_path):
@@ -68,17 +59,3 @@ def test_the_seconds_grow_with_the_work():
     assert learning_seconds(1e10, 316, 158, 2_000, 47, directions=False, folds=True) == pytest.approx(few / 2)
     assert learning_seconds(1e10, 632, 158, 2_000, 20, directions=False, folds=True) == pytest.approx(few * 20 / 47)
     assert learning_seconds(1e10, 632, 158, 2_000, 47, directions=True, folds=True) > few
-
-
-@pytest.mark.slow
-def test_the_note_of_a_plan_states_rows_and_centres():
-    """2,000 features, of which two matter: the history's search has the rows that the note of the plan states."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(2_000, 2_000))
-    found = RVMRegressor(random_state=0).fit(X, X[:, 0] + 0.1 * rng.normal(size=2_000))
-    (search,) = [entry for entry in found.history_ if entry["kind"] == "kernel"][:1]
-    assert (search["rows"], search["candidates"] <= 158) == (632, True)
-    assert (
-        "kernel learned from 632 rows and at most 158 centres, of one family, in searches of at most 47 evaluations, "
-        "because of 2,000 features" in found.plan_.notes
-    )

@@ -7,39 +7,31 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from partirvm.backends import Executor
-from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.kernels import Kernel, Several, kernel_from_spec
+from partirvm.learning.basic_fits import probe_rows, sparseness
+from partirvm.learning.folds import MANY, WIDTHS, choose
+from partirvm.learning.forms import MOST_TURNED, learn, per_feature
+from partirvm.learning.learned_text import kernel_texts
+from partirvm.learning.process_search import FEW, LAST_ROWS, learn_regression, most_rows, searchable
+from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
+from partirvm.learning.search import LearningOptions, learning_options, within_work
 from partirvm.options import Request
 from partirvm.planning.cost import learning_seconds, process_seconds
 from partirvm.planning.make_plan import affordable
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine
 from partirvm.planning.units import counted, format_duration
-from partirvm.setup.choosing import MANY, WIDTHS, choose, per_feature
 from partirvm.setup.kernel import chooses, chooses_family, metric_of
-from partirvm.setup.kernel_search import LearningOptions, learning_options, within_work
-from partirvm.setup.learned_text import kernel_texts
-from partirvm.setup.metric import MOST_TURNED, learn
-from partirvm.setup.partition_size import probe_rows, sparseness
-from partirvm.setup.process_search import FEW, LAST_ROWS, Asked, learn_regression, most_rows, searchable
 from partirvm.setup.rates import product_rate
-from partirvm.setup.sample import SampledRows, gathered
-from partirvm.setup.spent import Entry, Spent, line
+from partirvm.setup.timer import Interrupted, check_aborted
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
 from partirvm.types import LEARNING_ROWS
-
-Interrupted: TypeAlias = Callable[[], Termination | None]
-"""Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
-
-
-class StoppedError(Exception):
-    """Raised if an abort is requested while a fit is planned; the caller decides which files to keep."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +56,13 @@ class _TimeIsUp(Exception):
 
 @dataclass(frozen=True)
 class _Scope:
-    """What kernel learning may use: ``rows`` of the sample, of which ``learned`` exist, ``columns`` of a dense fit.
+    """What kernel learning may use: ``rows`` of the sample, and ``columns`` of a dense fit.
 
     ``room`` is the number of bytes for kernel blocks. ``whole`` is False if work was reduced because of many features.
     """
 
+    learning: LearningOptions
     rows: int
-    learned: int
     columns: int
     room: int
     whole: bool
@@ -114,32 +106,32 @@ class Measuring:
 
     def kernel(self, problem: Problem, *, all_rows: bool) -> Learned:
         """Learn a kernel from an initial kernel; ``all_rows`` is True if all rows are candidates of a single fit."""
-        parameters = self.parameters
+        parameters, chosen = self.parameters, chooses(self.parameters)
         problem = replace(problem, likelihood=problem.likelihood.measured_by)
-        learning, scope = self._scope(problem)
-        self._announce(problem, learning, scope)
-        whole = chooses(parameters) and all_rows and scope.whole and self._memory_allows_all_candidates()
-        options = Options(learning.max_centres, "random", seed=parameters.seed)
-        lines = _Lines(self, problem.empty.kernel)
+        scope, lines = self._scope(problem), _Lines(self, problem.empty.kernel)
+        learning, seed = scope.learning, parameters.seed
+        self._announce(problem, scope)
+        every = chosen and all_rows and scope.whole and self._memory_allows_all_candidates()
+        start = per_feature(problem) if chosen else problem
         try:
-            with self._sample(problem, scope.rows, lines, scope.room) as sample:
+            with self._sample(problem, LEARNING_ROWS if scope.whole else scope.rows, lines, scope.room) as sample:
                 if searchable(problem):
-                    asked = Asked(chooses_family(parameters), scope.columns)
-                    start = per_feature(problem) if chooses(parameters) else problem
-                    learn_regression(sample, start, learning, asked, parameters.seed)
-                elif problem.classifies and chooses(parameters):
-                    choose(sample, problem, learning, options, all_candidates=whole)
+                    family, columns = chooses_family(parameters), scope.columns
+                    learn_regression(sample, start, learning, seed, family=family, columns=columns)
+                elif problem.classifies and chosen:
+                    options = Options(learning.max_centres, "random", seed=seed)
+                    choose(sample, problem, learning, options, all_candidates=every)
                 else:
-                    start = per_feature(problem) if chooses(parameters) else problem
-                    learn(sample, start, learning, parameters.seed)
+                    learn(sample, start, learning, seed)
         except _TimeIsUp:
             return Learned(lines.best, 0, tuple(lines.entries), "not finished because of time_limit", scope.notes)
-        last, kernel = lines.entries[-1], kernel_from_spec(lines.entries[-1]["kernel"])
+        last = lines.entries[-1]
         centres = min(last["candidates"], learning.max_centres)
         square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
+        kernel = kernel_from_spec(last["kernel"])
         return Learned(kernel, centres, tuple(lines.entries), last["text"], scope.notes, square)
 
-    def _scope(self, problem: Problem) -> tuple[LearningOptions, _Scope]:
+    def _scope(self, problem: Problem) -> _Scope:
         """Return the options of kernel learning, and the rows, columns and bytes that work and memory allow."""
         n_rows, d = self.source.n_rows, self.source.n_features
         learning = learning_options(
@@ -169,42 +161,37 @@ class Measuring:
             evaluations=evaluations,
             metric="widths" if learning.metric == "auto" and d > MOST_TURNED else learning.metric,
         )
-        whole = worth == wanted
-        return learning, _Scope(LEARNING_ROWS if whole else rows, rows, columns, room, whole, notes)
+        return _Scope(learning, rows, columns, room, worth == wanted, notes)
 
-    def _announce(self, problem: Problem, learning: LearningOptions, scope: _Scope) -> None:
+    def _announce(self, problem: Problem, scope: _Scope) -> None:
         """Announce the expected seconds of kernel learning."""
-        n_rows, d = self.source.n_rows, self.source.n_features
-        product, seconds = product_rate(), 0.0
-        process = searchable(problem)
+        n_rows, d, learning, product = self.source.n_rows, self.source.n_features, scope.learning, product_rate()
+        process, seconds = searchable(problem), 0.0
         if process:
             seconds += process_seconds(product, min(most_rows(d, scope.columns), n_rows), d)
         if not process or n_rows > FEW:
             seconds += learning_seconds(
                 product,
-                scope.learned,
+                scope.rows,
                 learning.centres,
                 d,
                 learning.evaluations,
                 directions=learning.metric != "widths",
                 folds=problem.classifies and chooses(self.parameters) and n_rows <= MANY,
             )
-        what = f"{scope.learned:,} rows × {learning.centres:,} centres × {counted(d, 'feature')}"
+        what = f"{scope.rows:,} rows × {learning.centres:,} centres × {counted(d, 'feature')}"
         self.announce(f"kernel learning ({what}): about {format_duration(seconds)} of one thread")
 
     def _sample(self, problem: Problem, rows: int, lines: _Lines, room: int = 0) -> AbstractContextManager[SampledRows]:
         """Gather up to ``rows`` random rows; the time of passes over them is recorded in ``lines``."""
         options = Options(rows, "random", sample_rows=rows, seed=self.parameters.seed)
         numbers = posterior_rows(problem, options, "sample")
-        return gathered(
-            self.source, numbers, self.executor, self._check_interrupted, lines.spent, room, lines.add, lines.is_best
-        )
+        hooks = {"room": room, "log": lines.add, "best": lines.is_best}
+        return gathered(self.source, numbers, self.executor, self._check_interrupted, lines.spent, **hooks)
 
     def _check_interrupted(self, *passes: Any) -> None:
-        reason = self.interrupted()
-        if reason is Termination.ABORTED:
-            raise StoppedError
-        if reason is not None:
+        check_aborted(self.interrupted)
+        if self.interrupted() is not None:
             raise _TimeIsUp
 
     def _memory_allows_all_candidates(self) -> bool:

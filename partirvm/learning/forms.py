@@ -5,10 +5,10 @@ fitted mean f can: the eigenvectors of its mean outer product, N⁻¹ Σ_n ∇f(
 changes most and least (Trivedi et al. 2014, "A consistent estimator of the expected gradient outer product"; the step
 behind recursive feature machines, Radhakrishnan et al. 2024). A new search starts at these directions, each with the
 width of a standardised input, and raises the evidence in the widths. With more than ``FREE_ROWS`` rows it then moves
-the directions themselves, whose entries have a normal prior around their start (``kernel_search.AXES_SD``).
+the directions themselves, whose entries have a normal prior around their start (``learning.search.AXES_SD``).
 
-A regression has the directions of an exact process (``setup.process_search``) as a further candidate: that process sees
-waves which the tied RVM takes for noise.
+A regression has the directions of an exact process (``learning.process_search``) as a further candidate: that process
+sees waves which the tied RVM takes for noise.
 
 With many features the metric would have too many entries: then the features keep their own widths, and the directions
 of the largest eigenvalues stand beside them (``MOST_ENTRIES``).
@@ -22,13 +22,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.rprop import FIRST_STEP, LATER_STEP, begin
+from partirvm.core.rprop import FIRST_STEP, LATER_STEP
 from partirvm.kernels import WITH_GAMMA, Directions, Kernel, Several
 from partirvm.kernels.radial import RadialKernel
 from partirvm.kernels.radial_parts import radials, with_directions, with_radial
+from partirvm.learning.sample import SampledRows
+from partirvm.learning.search import SHORT_WINDOW, LearningOptions, Stage, axes_of, first_stage, grow
 from partirvm.likelihoods.slope_passes import InputGradientPass
-from partirvm.setup.kernel_search import SHORT_WINDOW, LearningOptions, Stage, axes_of, first_stage, grow
-from partirvm.setup.sample import SampledRows
 from partirvm.strategies.problem import Problem
 from partirvm.strategies.relearning import with_kernel
 
@@ -85,10 +85,16 @@ def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
     return with_radial(kernel, np.arange(n_features), make)
 
 
+def per_feature(problem: Problem) -> Problem:
+    """Return the problem with a kernel that has one gamma per feature."""
+    return with_kernel(problem, problem.empty.kernel.per_feature(problem.empty.centres.shape[1]))
+
+
 @dataclass(frozen=True)
 class LearnedForms:
     """The stages with a width per feature and with a width per direction (None if not searched), after all growth."""
 
+    problem: Problem
     widths: Stage
     directions: Stage | None
 
@@ -111,14 +117,14 @@ class LearnedForms:
 
     def take(self, form: str, choice: dict[str, Any]) -> Kernel | Several:
         """Log a record of the chosen form, with ``choice`` in the history, and return its kernel."""
-        chosen, number = self.widths, self.widths.number + 1
-        if form == DIRECTIONS:
-            assert self.directions is not None
-            chosen = self.directions
-        facts = {"form": form} if self.directions is None else {"form": form, "directions": self.gain}
-        evaluations = 0 if self.directions is None else self.directions.evaluations
-        chosen = replace(chosen, number=number, evaluations=evaluations, choice=choice | facts)
-        chosen.sample.log(chosen.record())
+        facts: dict[str, Any] = {"form": form}
+        evaluations = 0
+        chosen = self.widths if form == EACH else self.directions
+        if self.directions is not None:
+            facts["directions"], evaluations = self.gain, self.directions.evaluations
+        assert chosen is not None
+        chosen = replace(chosen, number=self.widths.number + 1, evaluations=evaluations, choice=choice | facts)
+        chosen.sample.log(chosen.record(self.problem))
         return chosen.kernel
 
 
@@ -143,20 +149,29 @@ def learn_forms(
     """Learn the widths over all stages, then the directions unless the metric is "widths"; log the widths.
 
     The better directions are kept: those of the fitted mean, or those at which the search from ``turned`` ends. That
-    search goes on only if it begins above the end of the other one.
+    search goes on only if it begins above the end of the other one. With more than ``FREE_ROWS`` rows the directions
+    are moved, too, if that raises the evidence by half a log N for each of their entries (Schwarz 1978).
     """
-    stage = grow(first_stage(sample, problem, learning, seed), learning.max_centres)
-    found = None if learning.metric == "widths" else directed(stage, low_rank=learning.metric == "low-rank")
-    if found is not None and turned is not None:
-        other = candidate(stage, turned, turned.logs, LATER_STEP)
+    stage = grow(first_stage(sample, problem, learning, seed), problem, learning.max_centres)
+    if learning.metric == "widths" or not turnable(stage.kernel, stage.pool.centres.shape[1]):
+        return LearnedForms(problem, stage, None)
+    found = stage.candidate(directed(stage, RANK if learning.metric == "low-rank" else None), FIRST_STEP)
+    found.climb(found.evaluate_next(stage.best, fresh=True))
+    if turned is not None:
+        other = stage.candidate(turned, LATER_STEP)
         point = other.evaluate_next(stage.best, fresh=True)
         if point.value > found.value:
             other.climb(point, SHORT_WINDOW)
         evaluations = found.evaluations + other.evaluations
         found = replace(max(found, other, key=lambda each: each.value), evaluations=evaluations)
-    if found is not None and problem.n_rows > FREE_ROWS:
-        found = freed(found)
-    return LearnedForms(stage, found)
+    if problem.n_rows > FREE_ROWS:
+        kernel = with_directions(cast(Kernel, found.kernel), lambda old: replace(old, free=True))
+        entries = axes_of(kernel.parameters)
+        free = found.candidate(kernel, np.where(entries, AXES_STEP * FIRST_STEP, LATER_STEP))
+        free.climb(free.evaluate_next(found.best, fresh=True), SHORT_WINDOW)
+        gained = free.value - found.value > 0.5 * entries.sum() * np.log(sample.rows.n_rows)
+        found = replace(free if gained else found, evaluations=found.evaluations + free.evaluations)
+    return LearnedForms(problem, stage, found)
 
 
 def turnable(kernel: Kernel | Several, n_features: int) -> bool:
@@ -164,50 +179,14 @@ def turnable(kernel: Kernel | Several, n_features: int) -> bool:
     return any(len(columns) > 1 for _, columns in radials(kernel, n_features))
 
 
-def candidate(stage: Stage, kernel: Kernel | Several, start: Float, step: float | Float) -> Stage:
-    """Return a stage with the same rows and centres that begins at another kernel; ``start`` (p,) bounds its search."""
-    search = begin(start, kernel.logs, step)
-    problem = with_kernel(stage.problem, kernel)
-    return replace(stage, problem=problem, search=search, evaluations=0, best=None, reason=None)
-
-
-def directed(stage: Stage, *, low_rank: bool = False) -> Stage | None:
-    """Search the directions of the fitted mean and their widths on the same rows and centres.
-
-    With ``low_rank`` at most ``RANK`` directions stand beside the features. Returns None if no radial kernel of the
-    stage sees more than one feature.
-    """
-    problem, sample, d = stage.problem, stage.sample, stage.pool.centres.shape[1]
+def directed(stage: Stage, rank: int | None) -> Kernel:
+    """Return the kernel of a stage with the directions of its fitted mean, at most ``rank`` beside the features."""
+    sample, scaling = stage.sample, stage.pool.scaling
     assert stage.best is not None
-    if not turnable(stage.kernel, d):
-        return None
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
-    X = problem.empty.scaling.inputs(sample.rows.gather(sample.rows.rows))
+    X = scaling.inputs(sample.rows.gather(sample.rows.rows))
     X = X - np.where(X.min(axis=0) == X.max(axis=0), X[0], 0.0)  # the mean of a constant is rounded, and may be huge
-    covariance = np.cov(X, rowvar=False).reshape(d, d)
-    kernel = along_directions(cast(Kernel, stage.kernel), outer, covariance, RANK if low_rank else None)
-    found = candidate(stage, kernel, kernel.logs, FIRST_STEP)
-    found.climb(found.evaluate_next(stage.best, fresh=True))
-    return found
-
-
-def freed(stage: Stage) -> Stage:
-    """Move the directions themselves, too, and return the better stage.
-
-    The entries must raise the evidence by half a log N each (Schwarz 1978).
-    """
-    assert stage.best is not None
-
-    def make(old: Directions) -> Directions:
-        return replace(old, free=True)
-
-    kernel = with_directions(cast(Kernel, stage.kernel), make)
-    entries = axes_of(kernel.parameters)
-    found = candidate(stage, kernel, kernel.logs, np.where(entries, AXES_STEP * FIRST_STEP, LATER_STEP))
-    found.climb(found.evaluate_next(stage.best, fresh=True), SHORT_WINDOW)
-    found.evaluations += stage.evaluations
-    gained = found.value - stage.value > 0.5 * entries.sum() * np.log(stage.sample.rows.n_rows)
-    return found if gained else replace(stage, evaluations=found.evaluations)
+    return along_directions(cast(Kernel, stage.kernel), outer, np.cov(X, rowvar=False).reshape(outer.shape), rank)
 
 
 def along_directions(kernel: Kernel, outer: Float, covariance: Float, rank: int | None = None) -> Kernel:

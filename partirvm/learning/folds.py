@@ -4,7 +4,7 @@ A width per feature can model more, but it needs enough rows for its many parame
 whether there are enough. Two classes with more than ``MANY`` rows always get a width per feature. Otherwise
 cross-validation with ``FOLDS`` folds decides. For each fold:
 
-1. A width per feature is learned from the rows outside the fold (the first stage of ``setup.kernel_search``).
+1. A width per feature is learned from the rows outside the fold (the first stage of ``learning.search``).
 2. The tied fit of class indicators (``core.tied_indicators``) is made with the same centres at single widths:
    ``WIDTHS`` × the initial width.
 3. One pass over the fold measures the error of each fit.
@@ -13,8 +13,8 @@ If the final fit of two classes has every row as a candidate, step 2 fits basic 
 row, and it overfits at some widths at which a tied RVM of a few centres does not. On pima, german and cancer the best
 width of the tied RVM increased the log loss of the basic RVM by 5 to 20 %.
 
-A width per direction (``setup.metric``) is learned from all rows first for two classes of more than ``MANY`` rows, and
-taken if its evidence is far above that of widths. Folds rejected it wherever they were asked.
+A width per direction (``learning.forms``) is learned from all rows first for two classes of more than ``MANY`` rows,
+and taken if its evidence is far above that of widths. Folds rejected it wherever they were asked.
 
 Fits of class indicators take little time, so that folds are compared for any number of rows. With more than two
 classes, one width is also tried for unscaled features (``one_widths``), the search for a width per feature starts at
@@ -25,23 +25,23 @@ The form with the smaller summed error is chosen. A width per feature must be be
 over the folds, because a wrong choice of this form costs more than a wrong choice of one width. If one width is chosen,
 the best of ``WIDTHS`` is used. If a width per feature is chosen, its widths are learned again from all rows.
 
-The kernel of a regression is chosen by ``setup.process_search``.
+The kernel of a regression is chosen by ``learning.process_search``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels import Kernel, Several
-from partirvm.setup.basic_fits import fits_at
-from partirvm.setup.evaluation import evaluate, losses
-from partirvm.setup.kernel_search import LearningOptions, Stage, begin_stage, first_stage
-from partirvm.setup.metric import DIRECTIONS, EACH, LearnedForms, learn, learn_forms, turnable
-from partirvm.setup.sample import SampledRows
+from partirvm.learning.basic_fits import fits_at
+from partirvm.learning.evidence import evaluate, losses
+from partirvm.learning.forms import DIRECTIONS, EACH, LearnedForms, learn, learn_forms, per_feature, turnable
+from partirvm.learning.sample import SampledRows
+from partirvm.learning.search import LearningOptions, begin_stage, first_stage
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import with_kernel
@@ -96,19 +96,18 @@ def choose(
     row is a candidate of the final fit and memory allows fits of this size; the folds then fit basic RVMs.
     """
     choice: dict[str, Any] = {"form": EACH, "rows": problem.n_rows}
-    several, few = problem.n_classes > 2 or not all_candidates, problem.n_rows <= MANY
+    basic, few = all_candidates and problem.n_classes == 2, problem.n_rows <= MANY
     if learning.metric == "auto" and (problem.n_classes > 2 or few):
         learning = replace(learning, metric="widths")
     forms: LearnedForms | None = None
     if learning.metric != "widths" and turnable(problem.empty.kernel, problem.empty.centres.shape[1]):
         forms = learn_forms(sample, per_feature(problem), learning, options.seed)
         turned = learning.metric != "auto" or forms.gain > forms.sure_gain
-        if turned or not several:
+        if turned or basic:
             return forms.take(DIRECTIONS if turned else EACH, choice)
-    kernels = one_widths(sample, problem)
-    if few or several:
-        choice = _by_folds(sample, problem, learning, options, kernels, all_candidates=all_candidates)
-    best, evaluated = choice.pop("best", 0), choice.pop("evaluations", 0)
+    kernels, best, evaluated = one_widths(sample, problem), 0, 0
+    if few or not basic:
+        choice, best, evaluated = Comparison(sample, problem, learning, options, kernels, basic).run()
     if forms is not None and choice["form"] == EACH:
         return forms.take(EACH, choice)
 
@@ -116,46 +115,23 @@ def choose(
         before = evaluated if record.number == 1 else 0
         sample.log(replace(record, choice=choice, iterations=record.iterations + before))
 
+    chosen = with_kernel(problem, kernels[best])
     if choice["form"] == EACH:
         learning = replace(learning, metric="widths")
-        begun = with_kernel(problem, kernels[best]) if several else problem
+        begun = problem if basic else chosen
         return learn(replace(sample, log=log), per_feature(begun), learning, options.seed)
-    stage = begin_stage(sample, with_kernel(problem, kernels[best]), learning, options.seed)
+    stage = begin_stage(sample, chosen, learning, options.seed)
     stage.evaluate_next(fresh=True)
-    log(stage.record())
+    log(stage.record(problem))
     return stage.kernel
 
 
-def _by_folds(
-    sample: SampledRows,
-    problem: Problem,
-    learning: LearningOptions,
-    options: Options,
-    kernels: list[Kernel | Several],
-    *,
-    all_candidates: bool,
-) -> dict[str, Any]:
-    """Return the choice of the form by cross-validation (``choice_of``), with the number of evaluations."""
-    sums: list[list[float]] = []
-    evaluated, held = 0, 0
-    folds = stratified_folds(problem, options.seed, sample.rows.rows)
-    while len(sums) < FOLDS and held < HELD_OUT:
-        fold = folds[len(sums)]
-        if problem.n_classes > 2 or not all_candidates:
-            errors, evaluations = _fold_losses_of_classes(sample, problem, learning, options, kernels, fold)
-        else:
-            errors, evaluations = _fold_losses(sample, problem, learning, options, fold, still_running(sums))
-        errors = with_ratios(errors, sums)
-        evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, errors]
-    return choice_of(problem, np.array(sums), held) | {"evaluations": evaluated}
-
-
-def choice_of(problem: Problem, losses: Float, held: int) -> dict[str, Any]:
+def choice_of(problem: Problem, losses: Float, held: int) -> tuple[dict[str, Any], int]:
     """Choose the form with the smaller error; return it with the error of each form: RMSE of indicators, or nats a row.
 
     ``losses`` (folds, columns) are the summed losses of each fold: one column per kernel of ``one_widths``, and one for
     a width per feature. ``held`` is the number of rows in all these folds. A width per feature must be better by more
-    than one standard error. The item ``best`` is the number of the best kernel of ``one_widths``.
+    than one standard error. Also returns the number of the best kernel of ``one_widths``.
     """
     sums = losses.sum(axis=0)
     best = int(np.argmin(sums[:-1]))
@@ -169,7 +145,7 @@ def choice_of(problem: Problem, losses: Float, held: int) -> dict[str, Any]:
         errors = np.sqrt(errors / problem.n_classes)
     by_form = dict(zip(forms, errors.tolist(), strict=True))
     width, chosen = float(WIDTHS[best % len(WIDTHS)]), forms[int(gain.mean() > least)]
-    return {"form": chosen, "rows": held, "width": width, "errors": by_form, "best": best}
+    return {"form": chosen, "rows": held, "width": width, "errors": by_form}, best
 
 
 def still_running(sums: list[list[float]]) -> list[bool]:
@@ -217,11 +193,6 @@ def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel | Several]:
     return found + [unscaled.rescaled(width) for width in WIDTHS]
 
 
-def per_feature(problem: Problem) -> Problem:
-    """Return the problem with a kernel that has one gamma per feature."""
-    return with_kernel(problem, problem.empty.kernel.per_feature(problem.empty.centres.shape[1]))
-
-
 def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tuple[Int, ...]:
     """Split the rows at random into ``FOLDS`` folds, stratified by class; each fold is sorted by row number.
 
@@ -234,52 +205,54 @@ def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tu
     return tuple(np.sort(order[fold::FOLDS]) for fold in range(FOLDS))
 
 
-def _fold_losses(
-    sample: SampledRows, problem: Problem, learning: LearningOptions, options: Options, fold: Int, running: list[bool]
-) -> tuple[list[float], int]:
-    """Fit basic RVMs of two classes without a fold; return the losses on the fold and the number of evaluations.
+@dataclass(frozen=True)
+class Comparison:
+    """Cross-validation of ``kernels`` and of a width per feature; ``basic`` RVMs of two classes, or indicators.
 
-    Kernels that are not ``running`` have an infinite loss.
+    The search for a width per feature has few centres and no revival stage, which does not change the choice; of
+    indicators it begins at the kernel with the best evidence.
     """
-    kept = sample.only(np.setdiff1d(sample.rows.rows, fold))
-    kernels: list[Kernel | Several] = [problem.empty.kernel.rescaled(width) for width in WIDTHS]
-    evaluations = 0
-    if running[-1]:
-        stage = _searched(kept, per_feature(problem), learning, options.seed)
-        kernels, evaluations = [*kernels, stage.kernel], stage.evaluations
-    left = [kernel for kernel, each in zip(kernels, running, strict=False) if each]
-    found = iter(losses(sample.only(fold), problem, fits_at(kept, problem, options, left)))
-    return [next(found) if each else np.inf for each in running], evaluations + len(left)
 
+    sample: SampledRows
+    problem: Problem
+    learning: LearningOptions
+    options: Options
+    kernels: list[Kernel | Several]
+    basic: bool
 
-def _searched(kept: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> Stage:
-    """Learn a width per feature with few centres, without the revival stage, which does not change the choice."""
-    few = min(learning.centres, CENTRES)
-    small = replace(learning, centres=few, max_centres=few, metric="widths", warm=None)
-    return first_stage(kept, problem, small, seed, revive=False)
+    def run(self) -> tuple[dict[str, Any], int, int]:
+        """Compare the kernels on the folds; return ``choice_of`` and the number of evaluations."""
+        sums: list[list[float]] = []
+        evaluated, held = 0, 0
+        for fold in stratified_folds(self.problem, self.options.seed, self.sample.rows.rows):
+            running = still_running(sums) if self.basic else [True] * (len(self.kernels) + 1)
+            errors, evaluations = self.losses(fold, running)
+            evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, with_ratios(errors, sums)]
+            if held >= HELD_OUT:
+                break
+        return *choice_of(self.problem, np.array(sums), held), evaluated
 
+    def losses(self, fold: Int, running: list[bool]) -> tuple[list[float], int]:
+        """Fit what is ``running`` without a fold.
 
-def _fold_losses_of_classes(
-    sample: SampledRows,
-    problem: Problem,
-    learning: LearningOptions,
-    options: Options,
-    kernels: list[Kernel | Several],
-    fold: Int,
-) -> tuple[list[float], int]:
-    """Fit each kernel to the class indicators without a fold; return the losses on the fold, and evaluations.
-
-    The search for a width per feature begins at the kernel with the best evidence outside the fold.
-    """
-    kept, few = sample.only(np.setdiff1d(sample.rows.rows, fold)), min(learning.centres, CENTRES)
-    small = replace(learning, centres=few, max_centres=few)
-    centres = begin_stage(kept, problem, small, options.seed)
-    designs = [centres.design(kernel) for kernel in kernels]
-    points = [evaluate(kept, problem, design, None, fresh=True) for design in designs]
-    fits = [(design, point.weights) for design, point in zip(designs, points, strict=True)]
-    best = int(np.argmax([point.value for point in points]))
-    begun = per_feature(with_kernel(problem, kernels[best]))
-    stage = _searched(kept, begun, learning, options.seed)
-    assert stage.best is not None
-    fits.append((stage.design(stage.kernel), stage.best.weights))
-    return losses(sample.only(fold), problem, fits), stage.evaluations + len(kernels)
+        Returns the losses on the fold, infinite for the others, and the number of evaluations.
+        """
+        problem, options, few = self.problem, self.options, min(self.learning.centres, CENTRES)
+        kept = self.sample.only(np.setdiff1d(self.sample.rows.rows, fold))
+        small = replace(self.learning, centres=few, max_centres=few, metric="widths", warm=None)
+        left = [kernel for kernel, each in zip(self.kernels, running, strict=False) if each]
+        begun, fits, evaluations = problem, [], len(left)
+        if not self.basic:
+            centres = begin_stage(kept, problem, small, options.seed)
+            designs = [centres.design(kernel) for kernel in left]
+            points = [evaluate(kept, problem, design, None, fresh=True) for design in designs]
+            fits = [(design, point.weights) for design, point in zip(designs, points, strict=True)]
+            begun = with_kernel(problem, left[int(np.argmax([point.value for point in points]))])
+        if running[-1]:
+            stage = first_stage(kept, per_feature(begun), small, options.seed, revive=False)
+            assert stage.best is not None
+            left, evaluations = [*left, stage.kernel], evaluations + stage.evaluations
+            fits.append((stage.design(stage.kernel), stage.best.weights))
+        fits = fits_at(kept, problem, options, left) if self.basic else fits
+        found = iter(losses(self.sample.only(fold), problem, fits))
+        return [next(found) if each else np.inf for each in running], evaluations

@@ -1,4 +1,4 @@
-"""Evaluate a kernel on a sample: the evidence and its slopes in the kernel's log parameters.
+"""How a kernel is scored on a sample: the evidence and its slopes in the kernel's log parameters, or a held-out loss.
 
 The evidence is that of a tied RVM (``core.tied``; for classes that of their indicators, ``core.tied_indicators``), or
 that of a given fit with its α and β held constant. An evaluation takes two passes: Gram and slopes. Both use the same
@@ -13,19 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core import tied_indicators
-from partirvm.core.posterior import AnyPosterior, any_posterior
+from partirvm.core.posterior import any_posterior
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import NoiseBounds, Tied, updates
-from partirvm.core.tied_indicators import Indicators
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
+from partirvm.learning.sample import SampledRows
 from partirvm.likelihoods.columns import labels_of
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.likelihoods.indicator_passes import IndicatorGramPass, IndicatorLossPass, IndicatorSlopePass
 from partirvm.likelihoods.laplace_passes import LogisticPass
 from partirvm.likelihoods.slope_passes import SlopePass
-from partirvm.setup.sample import SampledRows
 from partirvm.strategies.problem import Problem
 
 Float = NDArray[np.float64]
@@ -41,18 +40,18 @@ INDICATOR_VARIANCE = 0.1
 class EvidencePoint:
     """The result of one evaluation over ``rows`` rows of positive weight.
 
-    ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``weights`` (M, C) are the
-    posterior mean. ``tied`` holds α and β for a warm start of the next
-    evaluation. ``determined`` is the mean γ of the kernel columns over all outputs. ``residual`` (T,) is ‖t − Φμ‖²,
-    for classes (1,) summed over their indicators, and ``wrong`` is the number of misclassified rows.
+    ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``tied`` holds α and β for a
+    warm start of the next evaluation, and ``weights`` (M, C) are the posterior mean. ``determined`` is the mean γ of
+    the kernel columns over all outputs. ``residual`` (T,) is ‖t − Φμ‖², for classes (1,) summed over their indicators,
+    and ``wrong`` is the number of misclassified rows. At a given α and β only the first three are known.
     """
 
     value: float
     slope: Float
-    tied: Tied
     rows: int
-    determined: float
-    weights: Float
+    tied: Tied | None = None
+    weights: Float = field(default_factory=lambda: np.zeros((0, 1)))
+    determined: float = 0.0
     residual: Float = field(default_factory=lambda: np.zeros(1))
     wrong: int = 0
 
@@ -66,28 +65,34 @@ def evaluate(
     at the end of the design.
     """
     sample.keep(design)
+    tied = first_tied(problem) if last is None or last.tied is None else last.tied
+    count = FIRST_UPDATES if fresh else UPDATES
     if problem.classifies:
-        tied, statistics, shared = _indicators(sample, problem, design, last, fresh=fresh)
+        statistics = _statistics(sample, design, IndicatorGramPass(design, problem.n_classes), problem.n_classes)
+        tied, shared = tied_indicators.updates(statistics, tied, count)
         slopes, errors = IndicatorSlopePass(design, shared, float(tied.beta)), IndicatorLossPass(design, shared.mean)
         slope, sums = sample.run(slopes, errors)
-        labels = statistics.labels
-        determined = float(shared.determinedness(tied.alphas(labels))[labels >= 0].mean())
-        value, wrong = shared.log_evidence, int(sums[1])
-        return EvidencePoint(value, slope, tied, statistics.n, determined, shared.mean, residual=sums[:1], wrong=wrong)
-    tied, statistics, found = _tied_fit(sample, problem, design, last, fresh=fresh)
-    (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta))
-    determined = float(found.determinedness[statistics.labels >= 0].mean())
-    residual = np.atleast_1d(found.residual)
-    return EvidencePoint(found.log_evidence, slope, tied, statistics.n, determined, found.means, residual=residual)
+        value, mean, residual, wrong = shared.log_evidence, shared.mean, sums[:1], int(sums[1])
+        gamma = shared.determinedness(tied.alphas(statistics.labels))
+    else:
+        statistics = _statistics(sample, design, _gram(design), problem.n_targets)
+        target_variance = problem.target_variance if problem.target_variances is None else problem.target_variances
+        fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
+        tied, found = updates(statistics, tied, count, NoiseBounds(target_variance, fixed))
+        (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta))
+        value, mean, residual, wrong = found.log_evidence, found.means, np.atleast_1d(found.residual), 0
+        gamma = found.determinedness
+    determined = float(gamma[statistics.labels >= 0].mean())
+    return EvidencePoint(value, slope, statistics.n, tied, mean, determined, residual, wrong)
 
 
-def evaluate_fit(sample: SampledRows, design: Design, fit: HyperState) -> tuple[float, Float, int]:
-    """Compute evidence, slopes and number of rows for ``design`` at the constant α and β of ``fit``."""
+def evaluate_fit(sample: SampledRows, design: Design, fit: HyperState) -> EvidencePoint:
+    """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``."""
     sample.keep(design)
-    statistics = _gram(sample, design, len(design.scaling.t_shift))
+    statistics = _statistics(sample, design, _gram(design), len(design.scaling.t_shift))
     found = any_posterior(statistics, fit.alpha, fit.beta)
     (slope,) = sample.run(SlopePass(design, found.means, found.covariances, fit.beta))
-    return found.log_evidence, slope, statistics.n
+    return EvidencePoint(found.log_evidence, slope, statistics.n)
 
 
 def losses(held_out: SampledRows, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
@@ -111,34 +116,12 @@ def first_tied(problem: Problem) -> Tied:
     return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)
 
 
-def _gram(sample: SampledRows, design: Design, n_targets: int) -> GramStatistics:
-    offset = np.zeros((0, len(design.scaling.t_shift)))
-    (block,) = sample.run(GramPass(design.take(NONE, leading=NONE), design, offset))
+def _gram(design: Design) -> GramPass:
+    return GramPass(design.take(NONE, leading=NONE), design, np.zeros((0, len(design.scaling.t_shift))))
+
+
+def _statistics(
+    sample: SampledRows, design: Design, request: GramPass | IndicatorGramPass, n_targets: int
+) -> GramStatistics:
+    (block,) = sample.run(request)
     return GramStatistics.empty(design.basis, n_targets).extend(labels_of(design), block, design.basis)
-
-
-def _tied_fit(
-    sample: SampledRows, problem: Problem, design: Design, last: EvidencePoint | None, *, fresh: bool
-) -> tuple[Tied, GramStatistics, AnyPosterior]:
-    """Update α and β of a regression; return them with the Gram statistics and the posterior."""
-    statistics = _gram(sample, design, problem.n_targets)
-    target_variance, variance = (
-        problem.target_variance if problem.target_variances is None else problem.target_variances,
-        problem.noise_variance,
-    )
-    noise = NoiseBounds(target_variance, None if variance is None else 1 / variance)
-    tied = first_tied(problem) if last is None else last.tied
-    tied, found = updates(statistics, tied, FIRST_UPDATES if fresh else UPDATES, noise)
-    return tied, statistics, found
-
-
-def _indicators(
-    sample: SampledRows, problem: Problem, design: Design, last: EvidencePoint | None, *, fresh: bool
-) -> tuple[Tied, GramStatistics, Indicators]:
-    """Update α and β of the class indicators; return them with the Gram statistics and the posterior."""
-    (block,) = sample.run(IndicatorGramPass(design, problem.n_classes))
-    empty = GramStatistics.empty(design.basis, problem.n_classes)
-    statistics = empty.extend(labels_of(design), block, design.basis)
-    tied = first_tied(problem) if last is None else last.tied
-    tied, found = tied_indicators.updates(statistics, tied, FIRST_UPDATES if fresh else UPDATES)
-    return tied, statistics, found

@@ -1,8 +1,8 @@
 """Kernel learning: maximise the evidence of a sample, before the fit and between the rounds of the fit.
 
-**Before the fit** the evidence is that of a tied RVM; a regression begins where ``setup.process_search`` ended. Some
+**Before the fit** the evidence is that of a tied RVM; a regression begins where ``learning.process_search`` ended. Some
 rows of the sample are centres. iRprop⁻ (``core.rprop``) moves all log parameters of the kernel at once, with one
-evaluation of evidence and slopes per step (``setup.evaluation``). There are three stages:
+evaluation of evidence and slopes per step (``learning.evidence``). There are three stages:
 
 1. *Search* from the initial kernel to the best evidence. A kernel with a single width starts from the best of several
    widths (``STARTS``): the evidence may have one maximum for the trend and another one for the detail.
@@ -25,7 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,22 +44,21 @@ from partirvm.core.rprop import (
     begin,
     groups,
     off,
+    raised,
+    revived,
 )
-from partirvm.core.rprop import raised as raised_by
-from partirvm.core.rprop import revived as revived_by
 from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
+from partirvm.learning.evidence import EvidencePoint, evaluate, evaluate_fit
+from partirvm.learning.sample import SampledRows
 from partirvm.likelihoods.gaussian import noise, root_mean
-from partirvm.setup.evaluation import EvidencePoint, evaluate, evaluate_fit
-from partirvm.setup.sample import SampledRows
 from partirvm.strategies.instructions import KernelLearned, LearnKernel, Record
 from partirvm.strategies.problem import Problem
 from partirvm.strategies.relearning import SHARE
 from partirvm.types import LEARNING_ROWS
 
 Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 CENTRES = 300
 """Maximum number of centres in the first stage."""
@@ -121,9 +121,9 @@ class LearningOptions:
 
     ``prior`` is "flat" (uniform in log gamma) or one of ``core.half_normal``, with estimated precisions. "half-normal"
     costs half a nat per unit of log gamma, and it switches irrelevant features off. ``metric`` is
-    "widths", "directions", "low-rank", or "auto", which chooses between the first two (``setup.metric``). ``warm`` (p,)
-    are log parameters at which the first search begins, if they were learned before. ``evaluations`` is the maximum
-    number of evaluations of each search.
+    "widths", "directions", "low-rank", or "auto", which chooses between the first two (``learning.forms``). ``warm``
+    (p,) are log parameters at which the first search begins, if they were learned before. ``evaluations`` is the
+    maximum number of evaluations of each search.
     """
 
     centres: int
@@ -159,20 +159,28 @@ def within_work(rows: int, centres: int, n_features: int) -> tuple[int, int, int
     return max(int(share * rows), 2), max(int(share * centres), 1), max(int(share * MOST_ROUNDS), LEAST_EVALUATIONS)
 
 
+class Score(Protocol):
+    """Evaluates a design; α and β start from the evaluation ``last``, with more updates if ``fresh``."""
+
+    def __call__(self, design: Design, last: EvidencePoint | None, *, fresh: bool) -> EvidencePoint: ...
+
+
 @dataclass
 class Stage:
     """A search with constant rows and centres; the centres are the first ``count`` columns of ``pool``.
 
+    ``start`` is the kernel whose log parameters are searched. ``score`` evaluates a design, from the last evaluation.
     With several kernels, each centre has several columns. ``first`` is the evidence of the first evaluation, ``best``
     is the evaluation with the best evidence, and ``reason`` is the reason for the end of the search. ``choice`` states
     what was compared, for the history. Each search takes at most ``most`` evaluations.
     """
 
     sample: SampledRows
-    problem: Problem
+    start: Kernel | Several
     prior: str
     pool: Design
     count: int
+    score: Score
     search: RpropSearch
     number: int = 1
     evaluations: int = 0
@@ -180,13 +188,12 @@ class Stage:
     best: EvidencePoint | None = None
     choice: dict[str, Any] | None = None
     reason: Termination | None = None
-    window: int = WINDOW
     most: int = MOST_ROUNDS
 
     @property
     def kernel(self) -> Kernel | Several:
         """The kernel with the best evidence so far."""
-        return self.problem.empty.kernel.with_logs(self.search.best)
+        return self.start.with_logs(self.search.best)
 
     @property
     def value(self) -> float:
@@ -197,15 +204,20 @@ class Stage:
         """Return the design of this stage's centres with another kernel."""
         return replace(self.pool.take(np.arange(self.count)), kernel=kernel)
 
-    def evaluate_next(self, last: EvidencePoint | None = None, *, fresh: bool = False) -> EvidencePoint:
+    def candidate(self, kernel: Kernel | Several, step: float | Float) -> Stage:
+        """Return a stage with the same rows and centres that begins at another kernel."""
+        search = begin(kernel.logs, kernel.logs, step)
+        return replace(self, start=kernel, search=search, evaluations=0, best=None, reason=None)
+
+    def evaluate_next(
+        self, last: EvidencePoint | None = None, *, fresh: bool = False, window: int = WINDOW
+    ) -> EvidencePoint:
         """Evaluate the current kernel of the search and take one step; α and β start from the evaluation ``last``."""
         if self.best is None:
             self.sample.best(self.kernel)
-        kernel = self.problem.empty.kernel
-        design = self.design(kernel.with_logs(self.search.logs))
-        point = evaluate(self.sample, self.problem, design, last, fresh=fresh)
-        value, slope = with_prior(self.prior, kernel.parameters, self.search, point.value, point.slope)
-        self.search, self.reason = advance(self.search, value, slope, point.rows, self.window, self.most)
+        point = self.score(self.design(self.start.with_logs(self.search.logs)), last, fresh=fresh)
+        value, slope = with_prior(self.prior, self.start.parameters, self.search, point.value, point.slope)
+        self.search, self.reason = advance(self.search, value, slope, point.rows, window, self.most)
         self.evaluations += 1
         if self.best is None:
             self.first = point.value
@@ -221,21 +233,21 @@ class Stage:
 
     def climb(self, point: EvidencePoint, window: int = WINDOW) -> None:
         """Repeat steps from the evaluation ``point`` until the best evidence stops rising within ``window`` of them."""
-        self.window = window
         while self.reason is None:
-            point = self.evaluate_next(point)
+            point = self.evaluate_next(point, window=window)
 
-    def record(self) -> Record:
+    def record(self, problem: Problem) -> Record:
         """Make the history record of the stage from its best evaluation."""
-        best, problem = self.best, self.problem
+        best, scale = self.best, problem.empty.scaling.t_scale
         assert best is not None
-        scale = problem.empty.scaling.t_scale
-        shift = 0.0 if problem.classifies else best.rows * float(np.log(scale).sum())
+        assert best.tied is not None
         numbers: dict[str, Any] = {"noise_variance": None, "noise_sd": None, "train_rmse": None}
+        shift = 0.0
         if problem.classifies:
             numbers["train_rmse"] = float(np.sqrt(best.residual[0] / (best.rows * problem.n_classes)))
             numbers["train_error"] = best.wrong / best.rows
         else:
+            shift = best.rows * float(np.log(scale).sum())
             numbers |= noise(1 / best.tied.beta, scale)
             numbers["train_rmse"] = root_mean(scale * np.sqrt(best.residual / best.rows))
         return Record(
@@ -260,9 +272,9 @@ def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions
     """Make the first stage without evaluating it; draw its centres at random from the rows of the sample."""
     chosen = np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
     _, pool = sample.candidates(problem, chosen)
-    count = min(learning.centres, len(pool.labels))
-    search = begin(problem.empty.kernel.logs)
-    return Stage(sample, problem, learning.prior, pool, count, search, most=learning.evaluations)
+    count, kernel = min(learning.centres, len(pool.labels)), problem.empty.kernel
+    score = partial(evaluate, sample, problem)
+    return Stage(sample, kernel, learning.prior, pool, count, score, begin(kernel.logs), most=learning.evaluations)
 
 
 def first_stage(
@@ -273,58 +285,56 @@ def first_stage(
     If a search has been made before (``LearningOptions.warm``), this one begins where that ended.
     """
     stage, features = begin_stage(sample, problem, learning, seed), groups(problem.empty.kernel.parameters)
-    warm = learning.warm is not None
+    window = WINDOW
     if learning.warm is not None:
-        stage.search = begin(stage.search.start, learning.warm, LATER_STEP)
+        stage.search, window = begin(stage.search.start, learning.warm, LATER_STEP), SHORT_WINDOW
     point = stage.evaluate_next(fresh=True)
-    if len(stage.search.logs) == 1 and not warm:
+    if len(stage.search.logs) == 1 and learning.warm is None:
         for move in STARTS:
             stage.restart(stage.search.start + move, FIRST_STEP)
         point = stage.restart(stage.search.best, FIRST_STEP)
-    stage.climb(point, SHORT_WINDOW if warm else WINDOW)
+    stage.climb(point, window)
     if revive and len(off(stage.search.best, features)):
-        stage.climb(stage.restart(revived_by(stage.search, features), FIRST_STEP))
+        stage.climb(stage.restart(revived(stage.search, features), FIRST_STEP))
     return stage
 
 
-def grow(stage: Stage, most: int) -> Stage:
+def grow(stage: Stage, problem: Problem, most: int) -> Stage:
     """Double the number of centres, up to ``most``, while the data determine most weights; log each stage."""
-    features = groups(stage.problem.empty.kernel.parameters)
+    features = groups(stage.start.parameters)
     while True:
-        stage.sample.log(stage.record())
+        stage.sample.log(stage.record(problem))
         last, count = stage.best, min(2 * stage.count, most, len(stage.pool.labels))
         assert last is not None
         if last.determined < GROWS or count <= stage.count:
             return stage
         search = begin(stage.search.start, stage.search.best, LATER_STEP)
-        number, pool = stage.number + 1, stage.pool
-        stage = Stage(stage.sample, stage.problem, stage.prior, pool, count, search, number, most=stage.most)
+        number = stage.number + 1
+        stage = replace(stage, count=count, search=search, number=number, evaluations=0, best=None, reason=None)
         point = stage.evaluate_next(last, fresh=True)
         if len(off(stage.search.best, features)):
-            point = stage.restart(raised_by(stage.search, features), LATER_STEP, point)
+            point = stage.restart(raised(stage.search, features), LATER_STEP, point)
         stage.climb(point, SHORT_WINDOW)
 
 
 def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     """Learn a kernel for the columns of a fit at constant α and β; the strategy then checks the kernel on all rows."""
-    start, fit = instruction.design.kernel, instruction.fit
-    features = groups(start.parameters)
-    search, design = begin(start.logs, None, LATER_STEP), instruction.design
-    evaluations, raised_before = 0, False
-    while True:
-        value, slope, rows = evaluate_fit(sample, design, fit)
-        value, slope = with_prior(instruction.prior, start.parameters, search, value, slope)
-        search, reason = advance(search, value, slope, rows, LATER_WINDOW)
-        evaluations += 1
-        if reason is not None:
-            raised = awakened(search.best, features)
-            if raised_before or np.array_equal(raised, search.best):
-                better = not np.array_equal(search.best, start.logs)
-                return KernelLearned(start.with_logs(search.best), better, rows, evaluations)
-            # the bounds of the search are relative to its start
-            search = replace(again(search, raised, LATER_STEP), start=raised)
-            raised_before = True
-        design = replace(instruction.design, kernel=start.with_logs(search.logs))
+    design, fit, start = instruction.design, instruction.fit, instruction.design.kernel
+
+    def score(design: Design, last: EvidencePoint | None, *, fresh: bool) -> EvidencePoint:
+        return evaluate_fit(sample, design, fit)
+
+    search = begin(start.logs, None, LATER_STEP)
+    stage = Stage(sample, start, instruction.prior, design, len(design.labels), score, search)
+    stage.climb(stage.evaluate_next(), LATER_WINDOW)
+    wider = awakened(stage.search.best, groups(start.parameters))
+    if not np.array_equal(wider, stage.search.best):
+        # the bounds of the search are relative to its start
+        stage.search, stage.reason = replace(again(stage.search, wider, LATER_STEP), start=wider), None
+        stage.climb(stage.evaluate_next(), LATER_WINDOW)
+    assert stage.best is not None
+    better = not np.array_equal(stage.search.best, start.logs)
+    return KernelLearned(stage.kernel, better, stage.best.rows, stage.evaluations)
 
 
 def with_prior(

@@ -10,19 +10,19 @@ from sampling import Stopped, problem_of, sample_of
 from scipy.stats import ortho_group
 
 from partirvm import RVMRegressor
-from partirvm.kernels import Directions, Gaussian, Laplacian, Matern32, Several
-from partirvm.setup import process_search
-from partirvm.setup.kernel_search import learning_options
-from partirvm.setup.metric import DIRECTIONS, EACH, FAMILIES
-from partirvm.setup.process_search import Asked, left_out, most_rows, search, searchable
+from partirvm.kernels import Directions, Gaussian, Matern32
+from partirvm.learning import process_search
+from partirvm.learning.forms import DIRECTIONS, FAMILIES
+from partirvm.learning.process_search import left_out, most_rows, search
+from partirvm.learning.search import learning_options
 
 
 def learned(X, y, kernel=None, *, metric="auto", family=False, columns=1000, most=np.inf, best=None, **options):
     """The last line of history of ``learn_regression`` for standard inputs."""
     lines, learning = [], learning_options(len(X), classes=False, metric=metric, **options)
     with sample_of(X, y, lines=lines, best=best) as sample:
-        asked = Asked(family, columns)
-        process_search.learn_regression(sample, problem_of(X, y, kernel), learning, asked, 0)
+        problem = problem_of(X, y, kernel)
+        process_search.learn_regression(sample, problem, learning, 0, family=family, columns=columns)
     return lines[-1]
 
 
@@ -43,16 +43,6 @@ def test_a_product_of_waves_is_found():
     assert line.noise_sd == pytest.approx(0.1, rel=0.35)
 
 
-def test_a_fast_wave_among_many_features_is_found():
-    """One of 30 features, of which short widths of all see nothing."""
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(150, 30))
-    y = np.sin(5 * X[:, 7]) + 0.1 * rng.normal(size=150)
-    gamma = np.array(learned(X, y - y.mean(), metric="widths").kernel["gamma"])
-    assert int(np.argmax(gamma)) == 7
-    assert np.delete(gamma, 7).max() < 0.05 * gamma[7]
-
-
 @pytest.mark.parametrize(("name", "twin"), [("gaussian", Gaussian(4.0)), ("matern32", Matern32(4.0))])
 def test_the_family_of_the_process_that_made_the_target_is_found(name, twin):
     """Draws of Gaussian processes of one input, smooth and rough; the history states the evidence of each family."""
@@ -65,15 +55,6 @@ def test_the_family_of_the_process_that_made_the_target_is_found(name, twin):
     assert set(line.choice["families"]) == set(FAMILIES)
     assert line.choice["family"] == line.kernel["name"] == name
     assert line.choice["families"][name] == max(line.choice["families"].values())
-
-
-def test_a_family_that_is_not_radial_stays():
-    """No families and no directions; its widths are learned."""
-    X, y = waves(80, 2)
-    line = learned(X, y - y.mean(), Laplacian((0.5, 0.5)), family=True)
-    assert line.kernel["name"] == "laplacian"
-    assert line.choice["families"] == {}
-    assert line.choice["form"] == EACH
 
 
 def test_directions_are_taken_where_rows_left_out_gain():
@@ -132,14 +113,6 @@ def test_memory_and_features_limit_the_rows_of_the_process():
     assert line.candidates == learning_options(300, classes=False).max_centres
 
 
-def test_which_kernels_are_searched():
-    """Regressions with one kernel that has parameters."""
-    X, y = waves(20, 2)
-    assert searchable(problem_of(X, y))
-    assert not searchable(problem_of(X, (y > 0).astype(float), K=2))
-    assert not searchable(problem_of(X, y, Several((Gaussian(0.5), Gaussian(2.0)))))
-
-
 def test_a_stop_leaves_the_best_so_far():
     """The time limit is asked before each evaluation; the widths are told before directions are searched."""
     X, y = waves(60, 2)
@@ -150,9 +123,9 @@ def test_a_stop_leaves_the_best_so_far():
             raise Stopped
 
     with sample_of(X, y, best=best) as sample:
-        watched, asked = replace(sample, on_progress=stop), Asked(family=False, columns=1000)
+        watched = replace(sample, on_progress=stop)
         with pytest.raises(Stopped):
-            process_search.learn_regression(watched, problem_of(X, y), learning, asked, 0)
+            process_search.learn_regression(watched, problem_of(X, y), learning, 0, family=False, columns=1000)
     assert isinstance(best[-1], Gaussian)
 
 
