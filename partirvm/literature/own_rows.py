@@ -11,8 +11,8 @@ themselves, which passes its relevance vectors on. ``own_rows`` does this with c
 ``working-set``
     The vectors so far and the P rows of largest error of the last model are fitted together.
 
-Few rows, chosen for their large errors, are no sample of the data: on Friedman's first set errors are four to nine times
-those of fits that use all rows, which have the errors that the paper prints.
+Few rows, chosen for their large errors, are no sample of the data: on Friedman's first set errors are four to nine
+times those of fits that use all rows, which have the errors that the paper prints.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class _Fits:
         return OwnRows(fitted, rows[fitted.model_.design.rows], self.count)
 
     def merged(self, models: list[OwnRows]) -> OwnRows:
-        """Fit the vectors of these models together; a single model, or models without vectors, stay as they are."""
+        """Fit the vectors of these models together; a single model, or those of one vector, stay as they are."""
         rows = np.unique(np.concatenate([model.rows for model in models]))
-        return self.fit(rows) if len(models) > 1 and len(rows) else models[0]
+        return self.fit(rows) if len(models) > 1 and len(rows) > 1 else models[0]
 
 
 def own_rows(

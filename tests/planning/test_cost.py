@@ -60,12 +60,10 @@ def test_the_cost_of_a_gram_pass(rows, kept, new, threads):
     [
         pytest.param(RowsUsed(10**6), 10**6, 30, 50, 1, id="full"),
         pytest.param(RowsUsed(1000), 1000, 30, 50, 0, id="sample"),
-        pytest.param(RowsUsed(None, 10**6), 10**6 + 80, 0, 80, 1, id="partition, noise of all"),
-        pytest.param(RowsUsed(None, 700), 780, 0, 80, 0, id="partition, noise of a sample"),
     ],
 )
 def test_an_intermediate_fit_by_likelihood(rows_used, rows, kept, new, passes):
-    """30 kept, 50 new: an extension over the rows used; all columns over their own rows and those of the noise."""
+    """30 kept, 50 new: an extension over the rows used."""
     cost = fit_cost(work(rows_used=rows_used), 30, 50)
     products, seconds = gram(rows, kept, new)
     assert (cost.kept, cost.candidates, cost.passes) == (30, 50, passes)
@@ -124,11 +122,10 @@ def test_rounds_look_but_for_the_first_and_settle_at_the_end():
     assert sum(cost.passes for cost in rounds_cost(work(n), 100, 3, 0.5)) == 5
 
 
-@pytest.mark.parametrize("rows_used", [RowsUsed(500), RowsUsed(None, 0), RowsUsed(None, 500)])
-def test_the_last_round_sees_all_rows(rows_used):
+def test_the_last_round_sees_all_rows():
     """Its columns, those that were kept too, come in one pass over all rows, and a residual pass follows."""
     n = 10**4
-    costs = rounds_cost(work(n, rows_used=rows_used), 100, 3, 0.5)
+    costs = rounds_cost(work(n, rows_used=RowsUsed(500)), 100, 3, 0.5)
     assert [cost.passes for cost in costs] == [0, 0, 3]
     assert (costs[-1].kept, costs[-1].candidates) == (76, 100)
     assert costs[-1].pass_seconds == pytest.approx(gram(n, 0, 176)[1] + settling(n, 88))
