@@ -1,4 +1,4 @@
-"""Small fits during planning: measure the sparseness of the problem, and learn the kernel."""
+"""Measurements during planning: learn the kernel, the sparseness of the problem, and the speed of this machine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
+import numpy as np
+
 from partirvm.backends import Executor
+from partirvm.blas_threads import one_blas_thread
 from partirvm.data import Source
 from partirvm.kernels import Kernel, Several, kernel_from_spec
 from partirvm.learning.basic_fits import probe_rows, sparseness
@@ -20,13 +24,12 @@ from partirvm.learning.process_search import FEW, LAST_ROWS, learn_regression, m
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import LearningOptions, learning_options, within_work
 from partirvm.options import Request
-from partirvm.planning.cost import learning_seconds, process_seconds
+from partirvm.planning.cost import Rates, learning_seconds, process_seconds
 from partirvm.planning.make_plan import affordable
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine
 from partirvm.planning.units import counted, format_duration
 from partirvm.setup.kernel import chooses, chooses_family, metric_of
-from partirvm.setup.rates import product_rate
 from partirvm.setup.timer import Interrupted, check_aborted
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Record
@@ -231,3 +234,42 @@ class _Lines:
         entry = line(record, spent.all(), self._measuring.began, self._epoch, saved=False)
         self.entries.append(entry | kernel_texts(self._measuring.source.columns.features)(entry))
         self._since = now
+
+
+CALIBRATION_ROWS = 256
+"""Number of rows, and of centres, of the kernel block that is timed."""
+
+
+def calibrate(source: Source, problem: Problem) -> Rates:
+    """Measure the rates of one thread on the first tile; without a kernel, leading columns are timed as elements."""
+    with one_blas_thread():
+        began = time.perf_counter()
+        tile = source.tile(0)
+        read = (time.perf_counter() - began) / len(tile.X)
+        X = tile.X[:CALIBRATION_ROWS]
+        centres = X[:256]
+        design = problem.empty.with_centres(centres, np.arange(len(centres)))
+        design = design if problem.n_kernels else design.led_by(problem.leading)
+        block = design.block(X)
+        element = _least_seconds(lambda: design.block(X, block)) / block.size
+        kept, places = block.T.copy(), np.arange(block.shape[1])
+        copy = _least_seconds(lambda: np.take(kept, places, axis=0, out=block.T, mode="clip")) / block.size
+    return Rates(read, element, product_rate(), copy)
+
+
+@cache
+def product_rate() -> float:
+    """Measure the flops per second of one thread in matrix products, once per process."""
+    square = np.ones((512, 512))
+    with one_blas_thread():
+        return 2 * 512**3 / _least_seconds(lambda: square @ square)
+
+
+def _least_seconds(work: Callable[[], Any], times: int = 3) -> float:
+    """Run the function several times; return the shortest time, which other processes slowed down least."""
+    spans = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        spans.append(time.perf_counter() - began)
+    return min(spans)

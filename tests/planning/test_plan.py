@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning.cost import RANDOM_SEARCH, CandidateSearch, Rates
-from partirvm.planning.keeping import choose
 from partirvm.planning.make_plan import Method, affordable, make_plan
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
-from partirvm.planning.plan import Machine, Sparseness
+from partirvm.planning.plan import Machine, Sparseness, choose
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS
