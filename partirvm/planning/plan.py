@@ -135,34 +135,27 @@ class Plan:
 
     def to_json(self) -> dict[str, object]:
         """Convert the plan to plain JSON."""
+        own = "strategy fit_rows sample_rows selection partition_size partitions passes threads"
+        limits = "max_rounds max_vectors max_columns"
+        shape, heuristic, store = self.shape, self.sparseness, self.kernel_store
         return {
-            "rows": self.shape.n_rows,
-            "features": self.shape.n_features,
-            "tile_rows": self.shape.tile_rows,
-            "tiles": self.shape.n_tiles,
-            "strategy": self.strategy,
-            "fit_rows": self.fit_rows,
-            "sample_rows": self.sample_rows,
-            "selection": self.selection,
-            "partition_size": self.partition_size,
-            "partitions": self.partitions,
-            "rho": None if self.sparseness is None else round(self.sparseness.rho, 4),
-            "rho_rows": None if self.sparseness is None else self.sparseness.rows,
+            "rows": shape.n_rows,
+            "features": shape.n_features,
+            "tile_rows": shape.tile_rows,
+            "tiles": shape.n_tiles,
+            **{name: getattr(self, name) for name in f"{own} {limits}".split()},
+            "rho": None if heuristic is None else round(heuristic.rho, 4),
+            "rho_rows": None if heuristic is None else heuristic.rows,
             "rounds": len(self.rounds),
-            "max_rounds": self.max_rounds,
-            "max_vectors": self.max_vectors,
-            "max_columns": self.max_columns,
-            "passes": self.passes,
-            "rows_per_task": self.shape.tile_rows,
-            "threads": self.threads,
+            "rows_per_task": shape.tile_rows,
             "workers": self.machine.workers,
             **({} if self.outputs is None else {"outputs": self.outputs}),
             "seconds": round(self.seconds, 2),
             "memory_limit": self.machine.limit,
             "memory_peak": self.peak,
-            "kernel_store": None if self.kernel_store is None else self.kernel_store.where,
-            "kernel_store_bytes": None if self.kernel_store is None else self.kernel_store.bytes,
-            "kernel_store_reason": None if self.kernel_store is None else self.kernel_store.reason,
+            "kernel_store": None if store is None else store.where,
+            "kernel_store_bytes": None if store is None else store.bytes,
+            "kernel_store_reason": None if store is None else store.reason,
             **({} if self.learned is None else {"learned": self.learned}),
             "notes": list(self.notes),
         }

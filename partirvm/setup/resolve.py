@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from partirvm.backends import Executor
@@ -13,23 +13,20 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.checks import check_range
 from partirvm.data.weighted import ClassWeighted
-from partirvm.learning.sample import Entry
 from partirvm.likelihoods.local_noise import CONSTANT, rows_of_fit
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import Machine, Plan, Sparseness
+from partirvm.planning.plan import Machine, Plan
 from partirvm.planning.schedule import Schedule
 from partirvm.setup.automatic import (
-    AUTO_PARTITION,
     resolve_fit_rows,
     resolve_moderate,
-    resolve_partition_size,
     resolve_selection,
     resolve_strategy,
 )
 from partirvm.setup.classes import class_weights_of, codes_of
 from partirvm.setup.kernel import learns
-from partirvm.setup.measuring import Learned, Measuring, calibrate
+from partirvm.setup.measuring import Measuring, Size, calibrate
 from partirvm.setup.new_problem import new_problem
 from partirvm.setup.parameters import check_multi_output, check_solver, check_sources, checked_moments
 from partirvm.setup.relevance import input_variance
@@ -91,7 +88,11 @@ def resolve(
         learned = measuring.kernel(problem, all_rows=schedule.one_fit)
         empty = replace(problem.empty, kernel=learned.kernel)
         problem = replace(problem, empty=empty, left_out_square=learned.left_out_square)
-    size = _partition_size(request, schedule, problem, shape, measuring, learned)
+    size = Size(shape.n_candidates)
+    if not schedule.one_fit and request.partition_size != "auto":
+        size = Size(min(int(request.partition_size), shape.n_candidates))
+    elif not schedule.one_fit:
+        size = measuring.partition_size(problem, 0 if learned is None else learned.centres)
     resolved = _resolved(request, problem, schedule, size.size)
     notes = () if learned is None else learned.notes
     notes += size.notes
@@ -121,49 +122,6 @@ def resolve(
         measured=measured,
         notes=notes,
     )
-
-
-@dataclass(frozen=True)
-class _Size:
-    """The partition size and the measurements that it is based on.
-
-    With ``left_open`` the plan may lower the partition size if memory is short. ``lines`` are the history entries of
-    the heuristic's fit. ``notes`` list the bounds that changed the partition size.
-    """
-
-    size: int
-    left_open: bool = False
-    sparseness: Sparseness | None = None
-    lines: tuple[Entry, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def lines_with(self, plan: Plan) -> tuple[Entry, ...]:
-        """Return the history entries; add the partition size of the plan and the plan's notes to the last entry."""
-        if self.sparseness is None:
-            return self.lines
-        chosen = {"partition_size": plan.partition_size, "heuristic_size": self.sparseness.partition_size}
-        return (*self.lines[:-1], {**self.lines[-1], **chosen, "notes": list(plan.notes)})
-
-
-def _partition_size(
-    request: Request,
-    schedule: Schedule,
-    problem: Problem,
-    shape: DataShape,
-    measuring: Measuring,
-    learned: Learned | None,
-) -> _Size:
-    """Resolve the partition size: all candidates for a single fit, the given number, or the heuristic's result."""
-    if schedule.one_fit:
-        return _Size(shape.n_candidates)
-    if request.partition_size != "auto":
-        return _Size(min(int(request.partition_size), shape.n_candidates))
-    record, lines, capped = measuring.sparseness(problem) if problem.target_variance else (None, (), ())
-    if record is None:
-        return _Size(min(AUTO_PARTITION[0], shape.n_candidates), left_open=True)
-    centres = 0 if learned is None else learned.centres
-    found, size, held = resolve_partition_size(shape.n_rows, shape.n_features, record, centres)
-    return _Size(size, True, found, lines, capped + held)
 
 
 def resume_spec(spec: FitSpec, asked: Request, source: Source, executor: Executor) -> FitSpec:

@@ -63,17 +63,6 @@ def test_a_plan_says_it_all():
     assert "3 workers × 2 threads" in str(plan_of(machine=Machine(2, 150 << 20, 1 << 30, workers=3)))
 
 
-def test_a_plan_is_json():
-    """Plain values that say the same."""
-    plan = plan_of(max_vectors=1200)
-    found = json.loads(json.dumps(plan.to_json()))
-    assert found["rows"] == 1_000_000
-    assert found["max_vectors"] == 1200
-    assert found["memory_peak"] == plan.peak <= found["memory_limit"] == 1 << 30
-    assert found["passes"] == plan.passes
-    assert found["seconds"] == pytest.approx(plan.seconds, abs=0.01)
-
-
 def test_what_cannot_fit_is_refused_with_need_have_and_advice():
     """The need is the formula's, and raising the limit to it is enough."""
     machine = Machine(threads=2, base=150 << 20, limit=220 << 20)
