@@ -164,6 +164,7 @@ THIRD_PARTIES = {
     "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "sklearn"},
     "setup.basis": {"sklearn"},
+    "setup.remarks": {"scipy"},
     "cli.terrain": {"numpy", "zarr", "matplotlib"},
     "cli": {"click", "distributed"},
     "__main__": set(),

@@ -19,8 +19,8 @@ from partirvm.jobs.update import is_growable, with_new_rows
 from partirvm.options import Request
 from partirvm.options.table import TABLE
 from partirvm.options.values import written
-from partirvm.setup.growth import grow
 from partirvm.setup.parameters import check_parameters
+from partirvm.setup.resolve import grow
 from partirvm.setup.spec import LIMITS, FitSpec
 from partirvm.setup.timer import timer_of
 from partirvm.types import Columns

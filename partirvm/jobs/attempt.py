@@ -39,9 +39,8 @@ from partirvm.jobs.update import is_resumable, with_new_rows
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.setup.growth import grow
 from partirvm.setup.parameters import check_parameters
-from partirvm.setup.resolve import resolve, resume_spec
+from partirvm.setup.resolve import grow, resolve, resume_spec
 from partirvm.setup.spec import LIMITS, FitSpec
 from partirvm.setup.timer import Interrupted, StoppedError, Timer, check_aborted, timer_of
 from partirvm.storage.process_identity import Process

@@ -58,7 +58,7 @@ from partirvm.kernels.local_noise import LocalNoise
 from partirvm.kernels.registry import one_kernel
 from partirvm.likelihoods import AnyLikelihood
 from partirvm.likelihoods.packing import Packed, named, picked
-from partirvm.setup.field_types import require_types
+from partirvm.setup.spec import require_types
 from partirvm.storage import reading
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import with_kernel

@@ -30,8 +30,8 @@ from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.jobs.update import require_growable
 from partirvm.options import Request
-from partirvm.setup.growth import in_order
 from partirvm.setup.parameters import check_parameters
+from partirvm.setup.resolve import in_order
 from partirvm.setup.spec import LIMITS, FitSpec
 from partirvm.storage.schema import require
 from partirvm.strategies.effort import LEAST_GAIN

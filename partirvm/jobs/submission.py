@@ -19,8 +19,7 @@ from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.setup.parameters import check_parameters, portable
-from partirvm.setup.refusals import check_multi_output, check_sources
+from partirvm.setup.parameters import check_multi_output, check_parameters, check_sources, portable
 from partirvm.setup.resolve import resolve
 from partirvm.setup.timer import StoppedError, timer_of
 

@@ -1,4 +1,4 @@
-"""Continue a job from a checkpoint after rows were appended to its DATA (``setup.growth``)."""
+"""Continue a job from a checkpoint after rows were appended to its DATA (``setup.resolve``)."""
 
 from __future__ import annotations
 

@@ -91,33 +91,6 @@ def process_evidence(covariance: Float, targets: Float) -> ProcessEvidence | Non
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """Errors (m, T) of predictions of T targets, and their variance (m,), noise included."""
-
-    errors: Float
-    variances: Float
-
-    @property
-    def log_densities(self) -> Float:
-        """The log density of the targets, summed over the T targets, (m,)."""
-        normal = np.log(2 * np.pi * self.variances)
-        density: Float = -0.5 * (self.errors.shape[1] * normal + (self.errors**2).sum(axis=1) / self.variances)
-        return density
-
-
-def predicted(covariance: Float, targets: Float, cross: Float, variance: Float, new: Float) -> Predicted:
-    """Predict new targets (m, T) from targets (n, T).
-
-    ``cross`` (m, n) is the covariance of new rows and rows, and ``variance`` (m,) that of new rows, noise included
-    (ibid. eqs. 2.23 and 2.24). Raises ``LinAlgError`` if the covariance is not positive definite.
-    """
-    factor = np.linalg.cholesky(covariance)
-    half = solve_triangular(factor, cross.T, lower=True)
-    errors = new - half.T @ solve_triangular(factor, targets, lower=True)
-    return Predicted(errors, variance - (half**2).sum(axis=0))
-
-
-@dataclass(frozen=True)
 class ProcessFit:
     """A kernel with log s² and log σ², and the log posterior, evidence and prior, in nats; −∞ before it is known.
 
@@ -220,15 +193,24 @@ class ProcessRows:
             total += slope.T @ slope
         return total
 
-    def predicted(self, fit: ProcessFit, new: ProcessRows) -> Predicted:
-        """Predict the scaled targets of m new rows from these rows."""
+    def predicted(self, fit: ProcessFit, new: ProcessRows) -> tuple[Float, Float]:
+        """Predict m new rows from these rows; return the errors (m, T), and the log density of the targets (m,).
+
+        The density includes the noise and is summed over the targets (ibid. eqs. 2.23 and 2.24). Raises ``LinAlgError``
+        if the covariance is not positive definite.
+        """
         prepared, values = self.values(fit)
         cross = np.empty((len(new.X), len(self.X)), order="F")
         prepared(new.X, cross)
         cross = np.exp(fit.signal) * cross + new.columns @ self.columns.T
         variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X) + (new.columns**2).sum(axis=1)
         variance += self.noise_of(fit) * new.inverse
-        return predicted(self.covariance(values, fit), self.t, cross, variance, new.t)
+        factor = np.linalg.cholesky(self.covariance(values, fit))
+        half = solve_triangular(factor, cross.T, lower=True)
+        errors = new.t - half.T @ solve_triangular(factor, self.t, lower=True)
+        variance = variance - (half**2).sum(axis=0)
+        normal = np.log(2 * np.pi * variance)
+        return errors, -0.5 * (errors.shape[1] * normal + (errors**2).sum(axis=1) / variance)
 
 
 def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:

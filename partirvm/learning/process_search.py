@@ -18,7 +18,7 @@ which decides between the forms (``learning.forms``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -113,15 +113,17 @@ DRAW = 7
 class Searched:
     """The result: ``widths`` with the features as they are, and ``directions`` or None.
 
-    ``rows`` is the number of rows of the searches. ``evidence`` holds the nats of each family on these rows, and
-    ``family`` the name of the best; both are empty if the family is given.
+    ``evidence`` holds the nats of each family; it is empty if the family is given.
     """
 
     widths: ProcessFit
     directions: ProcessFit | None
-    rows: int
-    evidence: dict[str, float] = field(default_factory=dict)
-    family: str = ""
+    evidence: dict[str, float]
+
+    @property
+    def family(self) -> str:
+        """Name of the family of the largest evidence; empty if the family is given."""
+        return max(self.evidence, key=self.evidence.__getitem__, default="")
 
 
 def searchable(problem: Problem) -> bool:
@@ -149,11 +151,10 @@ def search(sample: SampledRows, problem: Problem, order: Int, most: int, *, fami
     for name in families_of(first[0].kernel, d) if own else ():
         others = [climb(rows, replace(each, kernel=with_family(each.kernel, name, d)), STEPS) for each in first[:KEPT]]
         tried[name] = max(others, key=lambda each: each.value)
-    chosen = max(tried, key=lambda name: tried[name].value)
-    best = tried[chosen]
+    best = max(tried.values(), key=lambda each: each.value)
     sample.best(best.kernel)
     way = directions(rows, best) if turned else None
-    return Searched(best, way, len(rows.X), {key: float(fit.value) for key, fit in tried.items() if key}, chosen)
+    return Searched(best, way, {key: float(fit.value) for key, fit in tried.items() if key})
 
 
 def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> list[ProcessFit]:
@@ -230,46 +231,32 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
     return replace(current, kernel=with_radial(widths.kernel, np.arange(d), make))
 
 
-@dataclass(frozen=True)
-class LeftOutRows:
-    """Rows left out of kernel learning, n in all: the ``gains`` (n,) in log density by directions instead of widths, in
-    nats, empty without directions; and the squared errors (n,) of both, times the row weight, in scaled targets.
-
-    ``representative`` is true if almost as many rows were not left out as there are: then the errors are those of a
-    model of all rows.
-    """
-
-    gains: Float
-    of_widths: Float
-    of_directions: Float
-    representative: bool
-
-
 def left_out(
     sample: SampledRows, problem: Problem, widths: ProcessFit, order: Int, most: int, *, turned: bool
-) -> LeftOutRows:
-    """Predict rows that are left out, by widths and, if ``turned``, by directions.
+) -> tuple[Float, Float, Float]:
+    """Predict n rows that are left out, by widths and, if ``turned``, by directions.
 
     Both are learned again from the rows that are not left out, at most ``most``: one split of many rows, folds of few.
+    Returns the gains (n,) in log density by directions instead of widths, in nats, and the squared errors (n,) of both,
+    times the row weight, in scaled targets; those with directions are empty if there are none.
     """
     if len(order) >= most + LEFT_OUT:
         splits = [(order[:most], order[most : 3 * most])]
     else:
         folds = [order[k::FOLDS] for k in range(FOLDS)][: int(np.ceil(LEFT_OUT * FOLDS / len(order)))]
         splits = [(np.setdiff1d(order, fold, assume_unique=True)[:most], fold) for fold in folds]
-    gains, squares = [np.empty(0)], ([np.empty(0)], [np.empty(0)])
+    gains, of_widths, of_directions = [np.empty(0)], [np.empty(0)], [np.empty(0)]
     for inside, outside in splits:
         rows, new = (ProcessRows.of(sample, problem, each) for each in (inside, outside))
         each = climb(rows, widths, STEPS // 2)
+        errors, density = rows.predicted(each, new)
+        of_widths.append((errors**2).mean(axis=1) / new.inverse)
         way = directions(rows, each, TURNS - 1) if turned else None
-        found = [rows.predicted(fit, new) for fit in (each, way) if fit is not None]
-        for own, predicted in zip(squares, found, strict=False):
-            own.append((predicted.errors**2).mean(axis=1) / new.inverse)
         if way is not None:
-            gains.append(found[1].log_densities - found[0].log_densities)
-    representative = (FOLDS - 1) * len(order) <= FOLDS * most
-    of_widths, of_directions = map(np.concatenate, squares)
-    return LeftOutRows(np.concatenate(gains), of_widths, of_directions, representative)
+            errors, turned_density = rows.predicted(way, new)
+            of_directions.append((errors**2).mean(axis=1) / new.inverse)
+            gains.append(turned_density - density)
+    return np.concatenate(gains), np.concatenate(of_widths), np.concatenate(of_directions)
 
 
 def learn_regression(
@@ -286,7 +273,7 @@ def learn_regression(
     found = search(sample, problem, order, most, family=family, turned=turned)
     enough = most >= min(ROWS, len(order))
     if enough and len(order) <= FEW and learning.prior == "flat" and learning.metric != "low-rank":
-        _of_few(sample, problem, order, found, learning.metric, min(columns, LAST_ROWS))
+        _of_few(sample, problem, order, found, learning.metric, min(most, len(order)), min(columns, LAST_ROWS))
         return
     facts = {"families": found.evidence, "family": found.family} if family else {}
 
@@ -300,22 +287,25 @@ def learn_regression(
     learn(replace(sample, log=log), with_kernel(problem, kernel), warm, seed, directed)
 
 
-def _of_few(sample: SampledRows, problem: Problem, order: Int, found: Searched, metric: str, last_rows: int) -> None:
+def _of_few(
+    sample: SampledRows, problem: Problem, order: Int, found: Searched, metric: str, most: int, last_rows: int
+) -> None:
     """Choose between widths and directions, take the last steps on ``last_rows`` rows, and log the record."""
     choice: dict[str, Any] = {"families": found.evidence, "family": found.family, "rows": 0, "gain": 0.0, "error": 0.0}
     choice |= {} if metric == "widths" else {"form": EACH}
-    left = left_out(sample, problem, found.widths, order, found.rows, turned=found.directions is not None)
-    best, square = found.widths, left.of_widths
-    if found.directions is not None and metric == "auto":
-        choice["rows"], choice["gain"] = len(left.gains), float(left.gains.mean())
-        choice["error"] = float(left.gains.std() / np.sqrt(len(left.gains)))
-    if found.directions is not None and (metric != "auto" or choice["gain"] > choice["error"]):
-        best, choice["form"], square = found.directions, DIRECTIONS, left.of_directions
+    turned = found.directions
+    gains, square, of_directions = left_out(sample, problem, found.widths, order, most, turned=turned is not None)
+    best = found.widths
+    if turned is not None and metric == "auto":
+        choice["rows"], choice["gain"] = len(gains), float(gains.mean())
+        choice["error"] = float(gains.std() / np.sqrt(len(gains)))
+    if turned is not None and (metric != "auto" or choice["gain"] > choice["error"]):
+        best, choice["form"], square = turned, DIRECTIONS, of_directions
     scale = problem.empty.scaling.t_scale
-    if left.representative:
+    if (FOLDS - 1) * len(order) <= FOLDS * most:  # almost as many rows were not left out as there are
         choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
-    rows = ProcessRows.of(sample, problem, order[: max(last_rows, found.rows)])
-    if len(rows.X) > found.rows:
+    rows = ProcessRows.of(sample, problem, order[: max(last_rows, most)])
+    if len(rows.X) > most:
         best = climb(rows, best, LAST_STEPS)
     sample.best(best.kernel)
     first = rows.evaluate(replace(best, kernel=cast(Kernel, problem.empty.kernel)))

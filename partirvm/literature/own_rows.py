@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 Float = NDArray[np.float64]
@@ -47,7 +48,8 @@ class _Fits:
         """Fit a clone to these rows, all of them candidates."""
         self.count += 1
         fitted = clone(self.estimator).set_params(strategy="basic").fit(self.X[rows], self.y[rows])
-        return OwnRows(fitted, rows[fitted.model_.design.rows], self.count)
+        nearest = cdist(fitted.relevance_vectors_, self.X[rows]).argmin(axis=1)  # a vector is one of these rows
+        return OwnRows(fitted, np.unique(rows[nearest]), self.count)
 
     def merged(self, models: list[OwnRows]) -> OwnRows:
         """Fit the vectors of these models together; a single model, or those of one vector, stay as they are."""

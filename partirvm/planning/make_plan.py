@@ -29,12 +29,9 @@ def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_th
 
     The result is at least 2 candidates. If memory does not suffice for these, ``make_plan`` raises an error later.
     """
-    budget = machine.limit - machine.base - ALLOWANCE
-    for threads in range(machine.threads, 0 if shrink_threads else machine.threads - 1, -1):
-        most = max_columns_within(shape, 1, threads, budget, whole=True) - shape.n_leading
-        if most >= candidates:
-            break
-    return threads, min(candidates, max(most, 2))
+    limit = _Limit(shape, machine, 0, False, True, 1 if shrink_threads else machine.threads)
+    threads, columns = limit.fitting(1, candidates + shape.n_leading)
+    return threads, min(candidates, max(columns - shape.n_leading, 2))
 
 
 @dataclass(frozen=True)
@@ -71,8 +68,8 @@ class _Limit:
         """Return the columns that must fit: ``candidates`` new ones, as many kept ones, and the leading columns."""
         return min(2 * candidates, self.shape.n_candidates) + self.shape.n_leading
 
-    def fitting(self, candidates: int) -> tuple[int, int]:
-        """Return the number of threads, and the maximum number of columns with these threads."""
+    def fitting(self, candidates: int, least: int) -> tuple[int, int]:
+        """Return the largest number of threads for which ``least`` columns fit, and how many fit with these threads."""
         for threads in range(self.machine.threads, self.least_threads - 1, -1):
             columns = max_columns_within(
                 self.shape,
@@ -83,7 +80,7 @@ class _Limit:
                 held_out=self.held_out,
                 whole=self.whole,
             )
-            if columns >= self.least_columns(candidates):
+            if columns >= least:
                 break
         return threads, columns
 
@@ -183,10 +180,10 @@ def _columns(limit: _Limit, request: Request, schedule: Schedule, *, shrink: boo
     held: tuple[str, ...] = ()
     if candidates < min(asked, n_candidates):
         held = (f"partition size lowered to {candidates} because of max_vectors",)
-    notes, (threads, columns) = held, limit.fitting(candidates)
+    notes, (threads, columns) = held, limit.fitting(candidates, limit.least_columns(candidates))
     while shrink and columns < limit.least_columns(candidates) and candidates > LEAST_PARTITION:
         candidates = max(candidates // 2, LEAST_PARTITION)
-        threads, columns = limit.fitting(candidates)
+        threads, columns = limit.fitting(candidates, limit.least_columns(candidates))
         notes = (*held, f"partition size lowered to {candidates} because of the memory limit")
     if not columns:
         raise limit.refusal(candidates, schedule)

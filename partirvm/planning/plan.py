@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from partirvm.planning.cost import RoundCost, n_partitions
-from partirvm.planning.keeping import KernelStore
+from partirvm.planning.cost import Rates, RoundCost, n_partitions
 from partirvm.planning.memory import (
     ALLOWANCE,
+    FLOAT,
     DataShape,
     StepBytes,
     kept_bytes,
@@ -135,34 +135,27 @@ class Plan:
 
     def to_json(self) -> dict[str, object]:
         """Convert the plan to plain JSON."""
+        own = "strategy fit_rows sample_rows selection partition_size partitions passes threads"
+        limits = "max_rounds max_vectors max_columns"
+        shape, heuristic, store = self.shape, self.sparseness, self.kernel_store
         return {
-            "rows": self.shape.n_rows,
-            "features": self.shape.n_features,
-            "tile_rows": self.shape.tile_rows,
-            "tiles": self.shape.n_tiles,
-            "strategy": self.strategy,
-            "fit_rows": self.fit_rows,
-            "sample_rows": self.sample_rows,
-            "selection": self.selection,
-            "partition_size": self.partition_size,
-            "partitions": self.partitions,
-            "rho": None if self.sparseness is None else round(self.sparseness.rho, 4),
-            "rho_rows": None if self.sparseness is None else self.sparseness.rows,
+            "rows": shape.n_rows,
+            "features": shape.n_features,
+            "tile_rows": shape.tile_rows,
+            "tiles": shape.n_tiles,
+            **{name: getattr(self, name) for name in f"{own} {limits}".split()},
+            "rho": None if heuristic is None else round(heuristic.rho, 4),
+            "rho_rows": None if heuristic is None else heuristic.rows,
             "rounds": len(self.rounds),
-            "max_rounds": self.max_rounds,
-            "max_vectors": self.max_vectors,
-            "max_columns": self.max_columns,
-            "passes": self.passes,
-            "rows_per_task": self.shape.tile_rows,
-            "threads": self.threads,
+            "rows_per_task": shape.tile_rows,
             "workers": self.machine.workers,
             **({} if self.outputs is None else {"outputs": self.outputs}),
             "seconds": round(self.seconds, 2),
             "memory_limit": self.machine.limit,
             "memory_peak": self.peak,
-            "kernel_store": None if self.kernel_store is None else self.kernel_store.where,
-            "kernel_store_bytes": None if self.kernel_store is None else self.kernel_store.bytes,
-            "kernel_store_reason": None if self.kernel_store is None else self.kernel_store.reason,
+            "kernel_store": None if store is None else store.where,
+            "kernel_store_bytes": None if store is None else store.bytes,
+            "kernel_store_reason": None if store is None else store.reason,
             **({} if self.learned is None else {"learned": self.learned}),
             "notes": list(self.notes),
         }
@@ -211,3 +204,67 @@ class Plan:
         if self.schedule.open_ended(self.max_rounds):
             text += f"; the estimates assume {counted(len(self.rounds), 'round')}"
         return text
+
+
+WORTH = 0.5
+"""Blocks are kept if fetching an element takes less than this fraction of the time to evaluate the element."""
+
+ENOUGH = 0.25
+"""Fraction of all blocks that must fit in memory; with less memory, the disk is an alternative."""
+
+STORE_FRACTION = 0.25
+"""Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and ``kernel_store`` are "auto"."""
+
+DISK = 0.5
+"""Maximum fraction of the free bytes on disk that blocks may take."""
+
+DISK_SECONDS = 5e-9
+"""Assumed seconds to fetch an element from disk, its share of the writing included: about 2 GB/s."""
+
+
+@dataclass(frozen=True)
+class KernelStore:
+    """The chosen place of kernel blocks ("memory", "zarr" or "none"), the bytes per process, and the reason."""
+
+    where: str
+    bytes: int
+    reason: str
+
+    @property
+    def resident(self) -> int:
+        """Bytes of the store that are resident memory."""
+        return self.bytes if self.where == "memory" else 0
+
+    def __str__(self) -> str:
+        if self.where == "none":
+            return f"evaluated in every pass ({self.reason})"
+        place = "in memory" if self.where == "memory" else "in Zarr"
+        return f"kept {place}, about {format_bytes(self.bytes)} ({self.reason})"
+
+
+def choose(
+    asked: str, rates: Rates, rows: int, columns: int, workers: int, spare: int, free: int, *, repeats: bool
+) -> KernelStore:
+    """Choose where the blocks of ``rows`` × ``columns`` elements are kept; ``asked`` is the option ``kernel_store``.
+
+    ``spare`` is the number of free bytes in each process, and ``free`` that of the disk. ``repeats`` is True if passes
+    repeat their columns.
+    """
+    wanted, disk = FLOAT * rows * columns // workers, int(DISK * free / workers)
+    spare = min(max(spare, 0), wanted)
+    if asked == "auto" and not repeats:
+        return KernelStore("none", 0, "each pass of a regression has new columns")
+    if asked == "memory":
+        return KernelStore("memory", spare, "as requested" if spare else "as requested, but the fit leaves no memory")
+    if asked != "auto":
+        return KernelStore(asked, min(wanted, disk) if asked == "zarr" else 0, "as requested")
+    element, copy = rates.element, rates.copy
+    costs = f"an element takes {1e9 * element:.2g} ns to evaluate, {1e9 * copy:.2g} ns to copy"
+    worth = copy < WORTH * element
+    if worth and spare >= ENOUGH * wanted:
+        return KernelStore("memory", spare, costs)
+    if WORTH * element > DISK_SECONDS and disk >= wanted:
+        return KernelStore("zarr", wanted, f"{costs}, {1e9 * DISK_SECONDS:.2g} ns from disk")
+    if worth and spare:
+        return KernelStore("memory", spare, costs)
+    return KernelStore("none", 0, costs if spare else costs + ", and the fit leaves no memory")

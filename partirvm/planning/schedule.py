@@ -100,15 +100,17 @@ class Schedule:
 
     def text(self, plan: Mapping[str, Any]) -> str:
         """Describe how candidates join, from the JSON of a plan, for plans and reports."""
-        most, levels = plan["max_rounds"], plan["rounds"] - 1
+        most = plan["max_rounds"]
         if self.one_fit:
             return "all rows at once" if plan["partition_size"] else "basis functions alone"
         if not self.whole_partitions:
-            rounds = f"up to {counted(most or plan['rounds'], 'round')}"
-            rounds = "until the evidence stops rising" if self.open_ended(most) else rounds
+            rounds = "until the evidence stops rising"
+            if not self.open_ended(most):
+                rounds = f"up to {counted(most or plan['rounds'], 'round')}"
             return f"{plan['partition_size']:,} candidates per round, {rounds}"
         found = f"{counted(plan['partitions'], 'partition')} of {counted(plan['partition_size'], 'candidate')}"
         if self.merges:
+            levels = plan["rounds"] - 1
             return found + (f", merged on {counted(levels, 'level')}" if levels > 0 else "")
         return f"{found} in order" + (f", at most {most:,} of them" if most is not None else "")
 

@@ -36,7 +36,7 @@ from partirvm.model import FAR, AnyModel, Model
 from partirvm.model.augmented import augmented_moments, extra_design
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
 from partirvm.planning.units import format_bytes, parse_bytes
-from partirvm.setup.refusals import checked_moments
+from partirvm.setup.parameters import checked_moments
 from partirvm.types import EXTRA_COLUMNS
 
 Float = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Small fits during planning: measure the sparseness of the problem, and learn the kernel."""
+"""Measurements during planning: learn the kernel, the sparseness of the problem, and the speed of this machine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
+import numpy as np
+
 from partirvm.backends import Executor
+from partirvm.blas_threads import one_blas_thread
 from partirvm.data import Source
 from partirvm.kernels import Kernel, Several, kernel_from_spec
 from partirvm.learning.basic_fits import probe_rows, sparseness
@@ -20,13 +24,13 @@ from partirvm.learning.process_search import FEW, LAST_ROWS, learn_regression, m
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import LearningOptions, learning_options, within_work
 from partirvm.options import Request
-from partirvm.planning.cost import learning_seconds, process_seconds
+from partirvm.planning.cost import Rates, learning_seconds, process_seconds
 from partirvm.planning.make_plan import affordable
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
-from partirvm.planning.plan import Machine
+from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.planning.units import counted, format_duration
+from partirvm.setup.automatic import AUTO_PARTITION, resolve_partition_size
 from partirvm.setup.kernel import chooses, chooses_family, metric_of
-from partirvm.setup.rates import product_rate
 from partirvm.setup.timer import Interrupted, check_aborted
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Record
@@ -48,6 +52,28 @@ class Learned:
     text: str
     notes: tuple[str, ...] = ()
     left_out_square: float = 0.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """The partition size and the measurements that it is based on.
+
+    With ``left_open`` the plan may lower the partition size if memory is short. ``lines`` are the history entries of
+    the heuristic's fit. ``notes`` list the bounds that changed the partition size.
+    """
+
+    size: int
+    left_open: bool = False
+    sparseness: Sparseness | None = None
+    lines: tuple[Entry, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def lines_with(self, plan: Plan) -> tuple[Entry, ...]:
+        """Return the history entries; add the partition size of the plan and the plan's notes to the last entry."""
+        if self.sparseness is None:
+            return self.lines
+        chosen = {"partition_size": plan.partition_size, "heuristic_size": self.sparseness.partition_size}
+        return (*self.lines[:-1], {**self.lines[-1], **chosen, "notes": list(plan.notes)})
 
 
 class _TimeIsUp(Exception):
@@ -86,23 +112,29 @@ class Measuring:
     announce: Callable[[str], None] = lambda text: None
     began: float = field(default_factory=time.perf_counter)
 
-    def sparseness(self, problem: Problem) -> tuple[Record | None, tuple[Entry, ...], tuple[str, ...]]:
-        """Run the heuristic's fit; return its record (None after a timeout), its history entries and its notes."""
-        n_rows, parameters = self.source.n_rows, self.parameters
+    def partition_size(self, problem: Problem, centres: int) -> Size:
+        """Choose the partition size by the heuristic's fit; after kernel learning at least ``centres``.
+
+        The size is the minimum for a constant target, and after a timeout.
+        """
+        n_rows, d, parameters = self.source.n_rows, self.source.n_features, self.parameters
         problem = replace(problem, likelihood=problem.likelihood.measured_by)
-        wanted = probe_rows(n_rows, self.source.n_features, n_rows)
-        most = min(wanted, parameters.heuristic_rows)
+        wanted = probe_rows(n_rows, d, n_rows)
+        most, least = min(wanted, parameters.heuristic_rows), min(AUTO_PARTITION[0], self.shape.n_candidates)
+        if not problem.target_variance:
+            return Size(least, left_open=True)
         rows = max(self._affordable(most * problem.n_kernels, most)[0] // problem.n_kernels, 1)
         cap = "heuristic_rows" if rows == most else "the memory limit"
         notes = (f"ρ measured on {rows:,} rows instead of {wanted:,} because of {cap}",) if rows < wanted else ()
         lines = _Lines(self, problem.empty.kernel)
         try:
             with self._sample(problem, rows, lines) as sample:
-                found = sparseness(sample, problem, parameters.tol)
+                record = sparseness(sample, problem, parameters.tol)
         except _TimeIsUp:
-            return None, (), notes
-        lines.add(found)
-        return found, tuple(lines.entries), notes
+            return Size(least, left_open=True, notes=notes)
+        lines.add(record)
+        found, size, bounds = resolve_partition_size(n_rows, d, record, centres)
+        return Size(size, True, found, tuple(lines.entries), notes + bounds)
 
     def kernel(self, problem: Problem, *, all_rows: bool) -> Learned:
         """Learn a kernel from an initial kernel; ``all_rows`` is True if all rows are candidates of a single fit."""
@@ -231,3 +263,42 @@ class _Lines:
         entry = line(record, spent.all(), self._measuring.began, self._epoch, saved=False)
         self.entries.append(entry | kernel_texts(self._measuring.source.columns.features)(entry))
         self._since = now
+
+
+CALIBRATION_ROWS = 256
+"""Number of rows, and of centres, of the kernel block that is timed."""
+
+
+def calibrate(source: Source, problem: Problem) -> Rates:
+    """Measure the rates of one thread on the first tile; without a kernel, leading columns are timed as elements."""
+    with one_blas_thread():
+        began = time.perf_counter()
+        tile = source.tile(0)
+        read = (time.perf_counter() - began) / len(tile.X)
+        X = tile.X[:CALIBRATION_ROWS]
+        centres = X[:256]
+        design = problem.empty.with_centres(centres, np.arange(len(centres)))
+        design = design if problem.n_kernels else design.led_by(problem.leading)
+        block = design.block(X)
+        element = _least_seconds(lambda: design.block(X, block)) / block.size
+        kept, places = block.T.copy(), np.arange(block.shape[1])
+        copy = _least_seconds(lambda: np.take(kept, places, axis=0, out=block.T, mode="clip")) / block.size
+    return Rates(read, element, product_rate(), copy)
+
+
+@cache
+def product_rate() -> float:
+    """Measure the flops per second of one thread in matrix products, once per process."""
+    square = np.ones((512, 512))
+    with one_blas_thread():
+        return 2 * 512**3 / _least_seconds(lambda: square @ square)
+
+
+def _least_seconds(work: Callable[[], Any], times: int = 3) -> float:
+    """Run the function several times; return the shortest time, which other processes slowed down least."""
+    spans = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        spans.append(time.perf_counter() - began)
+    return min(spans)

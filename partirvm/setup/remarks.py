@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import fdtrc
 
-from partirvm.core.levels import disorder
 from partirvm.core.moments import Moments
 from partirvm.core.rprop import groups
 from partirvm.data import Source
@@ -30,7 +30,7 @@ ROWS_PER_LEVEL = 5
 """Minimum of the mean number of rows per level."""
 
 UNORDERED = 0.5
-"""Minimum of ``core.levels.disorder`` for codes: it is near 1 for levels in random order."""
+"""Minimum of ``setup.remarks.disorder`` for codes: it is near 1 for levels in random order."""
 
 
 def remarks_of(
@@ -120,3 +120,30 @@ def looks_coded(x: Float, t: Float) -> bool:
     levels, codes = np.unique(x, return_inverse=True)
     few = LEVELS[0] <= len(levels) <= min(LEVELS[1], len(x) // ROWS_PER_LEVEL)
     return bool(few) and disorder(codes, t) > UNORDERED
+
+
+Int = NDArray[np.int64]
+
+SIGNIFICANT = 1e-6
+"""The p-value of the test of equal means below which the levels differ."""
+
+
+def disorder(codes: Int, t: Float) -> float:
+    """Return the mean squared difference of neighbouring levels' mean targets, relative to twice their variance.
+
+    ``codes`` (n,) number the levels from 0, and t (n,) is the target. The result is near 1 for levels in random order,
+    and near 0 if neighbouring levels have similar means. Both mean squares are weighted by the rows of the levels, and
+    the sampling variance of the means is subtracted from both. The result is 0 if the levels do not differ
+    significantly (F test of equal means).
+    """
+    t = t - t.mean()
+    counts = np.bincount(codes)
+    means = np.bincount(codes, weights=t) / counts
+    others, freedom = len(counts) - 1, len(t) - len(counts)
+    noise = float(np.sum((t - means[codes]) ** 2)) / freedom
+    among = float(counts @ means**2)
+    if not noise or fdtrc(others, freedom, among / others / noise) > SIGNIFICANT:
+        return 0.0
+    pairs = 1 / (1 / counts[1:] + 1 / counts[:-1])
+    neighbours = (float(pairs @ np.diff(means) ** 2) - others * noise) / float(pairs.sum())
+    return neighbours / (2 * (among - others * noise) / len(t))

@@ -1,10 +1,11 @@
-"""Make the spec of a fit from a source and a request: check the data and the options, resolve "auto", and plan."""
+"""Make the spec of a fit from a source and a request, of a resumed fit, and of one whose data have grown."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
+from typing import Any
 
 from partirvm.backends import Executor
 from partirvm.backends.allocator import return_freed_memory
@@ -12,32 +13,30 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.checks import check_range
 from partirvm.data.weighted import ClassWeighted
-from partirvm.learning.sample import Entry
 from partirvm.likelihoods.local_noise import CONSTANT, rows_of_fit
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import Machine, Plan, Sparseness
+from partirvm.planning.plan import Machine, Plan
 from partirvm.planning.schedule import Schedule
 from partirvm.setup.automatic import (
-    AUTO_PARTITION,
     resolve_fit_rows,
     resolve_moderate,
-    resolve_partition_size,
     resolve_selection,
     resolve_strategy,
 )
 from partirvm.setup.classes import class_weights_of, codes_of
 from partirvm.setup.kernel import learns
-from partirvm.setup.measuring import Learned, Measuring
+from partirvm.setup.measuring import Measuring, Size, calibrate
 from partirvm.setup.new_problem import new_problem
-from partirvm.setup.rates import calibrate
-from partirvm.setup.refusals import check_multi_output, check_solver, check_sources, checked_moments
+from partirvm.setup.parameters import check_multi_output, check_solver, check_sources, checked_moments
 from partirvm.setup.relevance import input_variance
 from partirvm.setup.remarks import enough_to_learn, remarks_of
 from partirvm.setup.spec import FitSpec, memory_limits, planned
 from partirvm.setup.timer import Interrupted, check_aborted
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import first_sample
+from partirvm.strategies.appended import joined
+from partirvm.strategies.fit_rows import FIT_ROWS, automatic, first_sample, grows
+from partirvm.strategies.incremental import IncrementalRounds
 from partirvm.strategies.problem import Options, Problem
 
 LABEL_COPIES = 4
@@ -89,7 +88,11 @@ def resolve(
         learned = measuring.kernel(problem, all_rows=schedule.one_fit)
         empty = replace(problem.empty, kernel=learned.kernel)
         problem = replace(problem, empty=empty, left_out_square=learned.left_out_square)
-    size = _partition_size(request, schedule, problem, shape, measuring, learned)
+    size = Size(shape.n_candidates)
+    if not schedule.one_fit and request.partition_size != "auto":
+        size = Size(min(int(request.partition_size), shape.n_candidates))
+    elif not schedule.one_fit:
+        size = measuring.partition_size(problem, 0 if learned is None else learned.centres)
     resolved = _resolved(request, problem, schedule, size.size)
     notes = () if learned is None else learned.notes
     notes += size.notes
@@ -119,49 +122,6 @@ def resolve(
         measured=measured,
         notes=notes,
     )
-
-
-@dataclass(frozen=True)
-class _Size:
-    """The partition size and the measurements that it is based on.
-
-    With ``left_open`` the plan may lower the partition size if memory is short. ``lines`` are the history entries of
-    the heuristic's fit. ``notes`` list the bounds that changed the partition size.
-    """
-
-    size: int
-    left_open: bool = False
-    sparseness: Sparseness | None = None
-    lines: tuple[Entry, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def lines_with(self, plan: Plan) -> tuple[Entry, ...]:
-        """Return the history entries; add the partition size of the plan and the plan's notes to the last entry."""
-        if self.sparseness is None:
-            return self.lines
-        chosen = {"partition_size": plan.partition_size, "heuristic_size": self.sparseness.partition_size}
-        return (*self.lines[:-1], {**self.lines[-1], **chosen, "notes": list(plan.notes)})
-
-
-def _partition_size(
-    request: Request,
-    schedule: Schedule,
-    problem: Problem,
-    shape: DataShape,
-    measuring: Measuring,
-    learned: Learned | None,
-) -> _Size:
-    """Resolve the partition size: all candidates for a single fit, the given number, or the heuristic's result."""
-    if schedule.one_fit:
-        return _Size(shape.n_candidates)
-    if request.partition_size != "auto":
-        return _Size(min(int(request.partition_size), shape.n_candidates))
-    record, lines, capped = measuring.sparseness(problem) if problem.target_variance else (None, (), ())
-    if record is None:
-        return _Size(min(AUTO_PARTITION[0], shape.n_candidates), left_open=True)
-    centres = 0 if learned is None else learned.centres
-    found, size, held = resolve_partition_size(shape.n_rows, shape.n_features, record, centres)
-    return _Size(size, True, found, lines, capped + held)
 
 
 def resume_spec(spec: FitSpec, asked: Request, source: Source, executor: Executor) -> FitSpec:
@@ -229,3 +189,69 @@ def _options(request: Request, plan: Plan, centres: int) -> Options:
     options["max_passes"] = request.max_iterations
     given = {name: value for name, value in options.items() if value is not None}
     return Options(**{**given, **memory_limits(plan), "centres": centres})
+
+
+def in_order(spec: FitSpec) -> bool:
+    """True if the new rows become candidates in order, partition by partition.
+
+    This holds for all strategies but the working set, and only with a kernel: without a kernel there are no candidates.
+    """
+    return bool(spec.problem.n_kernels) and spec.plan.schedule.every_row_joins
+
+
+def grow(
+    spec: FitSpec,
+    source: Source,
+    asked: Request,
+    executor: Executor,
+    held_out: Source | None = None,
+    interrupted: Interrupted = lambda: None,
+) -> FitSpec:
+    """Make the spec that continues a fit on a source with new rows; ``asked`` is the current request.
+
+    Scaling, kernel and all resolved options stay unchanged.
+
+    If the new rows join in order (``in_order``), the strategy is ``incremental`` with the partition size of the
+    earlier fit, and ``fit_rows="auto"`` is resolved for the new rows. After a fit of all rows at once, the partition
+    size is at most the number of new rows. The limits of ``asked`` then apply, because the earlier fit had no limits.
+    Raises the errors of ``resolve``.
+    """
+    before, schedule, options = spec.problem, spec.plan.schedule, spec.options
+    new, at_once = source.n_rows - before.n_rows, not schedule.has_rounds
+    # the statistics of the earlier fit refer to all rows, and only those of the new rows are needed
+    fit_rows = "full" if grows(options.fit_rows) else options.fit_rows
+    resolved: dict[str, Any] = {"strategy": schedule.name, "fit_rows": fit_rows}
+    resolved["partition_size"] = size = options.partition_size
+    if FIT_ROWS[fit_rows].sampled:
+        resolved["sample_rows"] = options.sample_rows
+    if schedule.selects:
+        resolved["selection"] = options.selection
+    if learns(asked):
+        resolved |= {
+            "kernel": before.empty.kernel,
+            "gamma": "auto",
+            "gamma_multiples": (1.0,),
+            "gamma_prior": "flat",
+            "metric": "auto",
+        }
+    if in_order(spec):
+        size = min(size, new * before.n_kernels) if at_once else size
+        resolved |= {"strategy": IncrementalRounds.name, "partition_size": size}
+        if asked.fit_rows == "auto":
+            resolved["fit_rows"] = automatic(IncrementalRounds.schedule, source.n_rows, size, before.n_kernels, new)
+    request = replace(asked, **resolved)
+    joining = new if in_order(spec) else None
+    found = resolve(source, request, executor, held_out, interrupted, known=before, joining=joining)
+    if at_once:
+        taken, options = found.options, replace(options, partition_size=before.n_rows * before.n_kernels)
+    else:
+        taken = replace(
+            options,
+            fit_rows=found.options.fit_rows,
+            max_rounds=found.options.max_rounds,
+            max_vectors=found.options.max_vectors,
+        )
+        if found.plan.machine.limit != spec.plan.machine.limit:
+            taken = replace(taken, **memory_limits(found.plan))
+    problem = joined(before, options, found.problem, taken.partition_size)
+    return replace(found, problem=problem, options=replace(taken, centres=0), before=replace(spec, before=None))

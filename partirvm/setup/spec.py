@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from functools import cache
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +26,14 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.planning.cost import Rates, RoundCost
-from partirvm.planning.keeping import SHARE, KernelStore, choose
 from partirvm.planning.make_plan import Method, make_plan
 from partirvm.planning.memory import DataShape, StepBytes
-from partirvm.planning.plan import Machine, Plan, Sparseness
+from partirvm.planning.plan import STORE_FRACTION, KernelStore, Machine, Plan, Sparseness, choose
 from partirvm.setup.basis import checked_basis
-from partirvm.setup.field_types import require_types
 from partirvm.setup.kernel import checked_kernel
 from partirvm.setup.parameters import portable
 from partirvm.storage import reading
+from partirvm.storage.schema import MOST
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import rows_used
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
@@ -55,7 +56,7 @@ class FitSpec:
     of positive weight.
 
     ``measured`` are the history entries of kernel learning and of the heuristic's fit. ``notes`` are the notes of the
-    plan that were found before planning. ``before`` is the spec before rows were appended (``setup.growth``), or None.
+    plan that were found before planning. ``before`` is the spec before rows were appended (``setup.resolve``), or None.
     """
 
     request: Request
@@ -183,7 +184,7 @@ def _kernel_store(plan: Plan, rates: Rates, request: Request) -> KernelStore:
         return KernelStore("none", 0, "there is no kernel")
     spare = plan.room(plan.columns)
     if request.kernel_store == request.memory_limit == "auto":
-        spare = min(spare, int(SHARE * plan.machine.limit))
+        spare = min(spare, int(STORE_FRACTION * plan.machine.limit))
     return choose(
         request.kernel_store,
         rates,
@@ -249,3 +250,50 @@ def _unpack_plan(packed: dict[str, Any]) -> Plan:
         "kernel_store": KernelStore(**packed["kernel_store"]),
     }
     return Plan(**{**packed, **parts})
+
+
+declared = cache(get_type_hints)
+
+
+def require_types(value: Any) -> Any:
+    """Return a dataclass instance whose fields were read from a file.
+
+    Raises ``TypeError`` if a field, also in other dataclasses inside it, has not its declared type. Only numbers,
+    texts, None, arrays, tuples and unions of them are checked.
+    """
+    hints = declared(type(value))  # type: ignore[arg-type,unused-ignore]
+    for each in fields(value):
+        found, name = getattr(value, each.name), f"{type(value).__name__}.{each.name}"
+        if not _has_type(found, hints[each.name]):
+            raise TypeError(f"{name} is {type(found).__name__} {found!r:.40}, expected {each.type}")
+        for part in found if isinstance(found, tuple) else (found,):
+            if is_dataclass(part) and not isinstance(part, type):
+                require_types(part)
+    return value
+
+
+PLAIN: dict[Any, tuple[type, ...]] = {
+    bool: (bool, np.bool_),
+    int: (int, np.integer),
+    float: (int, float, np.number),
+    str: (str,),
+    type(None): (type(None),),
+    np.ndarray: (np.ndarray,),
+}
+"""The types of values that each declared type accepts; values of other declared types are not checked."""
+
+
+def _has_type(value: Any, hint: Any) -> bool:
+    origin, parts = get_origin(hint) or hint, get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_has_type(value, part) for part in parts)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        wanted = parts[:1] * len(value) if parts[1:] == (...,) else parts
+        return len(value) == len(wanted) and all(map(_has_type, value, wanted))
+    if isinstance(value, bool) and origin in (int, float):
+        return False
+    if isinstance(value, int) and abs(value) >= MOST:
+        return origin not in PLAIN
+    return origin not in PLAIN or isinstance(value, PLAIN[origin])

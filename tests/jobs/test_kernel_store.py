@@ -22,8 +22,8 @@ from partirvm.jobs.run import run
 from partirvm.jobs.state import Status
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
-from partirvm.planning.keeping import choose
 from partirvm.planning.memory import ALLOWANCE
+from partirvm.planning.plan import choose
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import resolve
 from partirvm.types import Columns

@@ -93,7 +93,7 @@ def test_densities_of_new_rows_are_those_of_the_joint_normal():
     X, y = arm(14, 2)
     problem = problem_of(X, y)
     rows, new = (rows_of(problem, X, y, numbers=np.arange(*each)) for each in ((0, 10), (10, 14)))
-    found = rows.predicted(FIT, new).log_densities
+    found = rows.predicted(FIT, new)[1]
     K = dense(X, np.ones(14), FIT.kernel, problem, FIT)
     for row in range(4):
         some = [*range(10), 10 + row]

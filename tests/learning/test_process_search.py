@@ -88,8 +88,7 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
         order = np.random.default_rng(0).permutation(n)
         widths = search(sample, problem, order, 60, family=False, turned=False).widths
         found = left_out(sample, problem, widths, order, min(n, 500), turned=True)
-    assert len(found.gains) == len(found.of_widths) == len(found.of_directions) == expected
-    assert found.representative == (n <= 625)
+    assert [len(each) for each in found] == [expected] * 3
     assert all(not inside & outside for inside, outside in seen)
     assert len(set().union(*(outside for _, outside in seen))) == expected
 

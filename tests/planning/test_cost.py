@@ -144,25 +144,6 @@ def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
     assert more == pytest.approx(dense(88, 25) + rows * 1e7 / PRODUCT)
 
 
-def levels_of(parts):
-    """Numbers of fits: each level merges pairs, an odd part waits, the last two are the last fit."""
-    fits = [parts]
-    while parts > 2:
-        fits.append(parts // 2)
-        parts -= parts // 2
-    return fits if parts == 2 and fits != [1] else []
-
-
-@given(st.integers(2, 5000), st.integers(1, 300))
-def test_the_fits_of_every_level(n, partition_size):
-    """As many as there are pairs; P candidates on each level with stop_fraction ½; one last fit of all rows."""
-    assume(partition_size % 2 == 0 and partition_size <= n)
-    costs = levels_cost(work(n, rows_used=RowsUsed(n)), partition_size, 0.5)
-    assert [cost.fits for cost in costs] == [*levels_of(-(-n // partition_size)), 1]
-    assert {cost.candidates for cost in costs} == {partition_size}
-    assert costs[-1].kept == 0
-
-
 def test_levels_cost_what_their_fits_cost():
     """Four partitions of 100 rows on two threads: 4 fits, 2 merges, and the last with its residual pass."""
     n = 400

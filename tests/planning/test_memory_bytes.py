@@ -107,19 +107,6 @@ def test_the_batch_that_fits(shape, candidates, threads, spare):
         assert step_bytes(shape, 0, 1, threads, elements=found + 1).batch > spare
 
 
-def test_a_batch_is_no_larger_than_all_fits_together():
-    """Three partitions of 100 candidates and the bias: 3 · 101² squared columns, whatever memory there is."""
-    assert batch_elements(DataShape(300, 4, 1, 2048), 100, 2, 1 << 40, 3) == 3 * 101**2
-
-
-@pytest.mark.parametrize("held_out", [False, True])
-def test_a_whole_pass_needs_more(held_out):
-    """All columns at once: statistics of (M + P)² instead of (M + P)·P on their way up the sum."""
-    shape = DataShape(10**6, 4, 1, 8192)
-    most = [max_columns_within(shape, 100, 2, 200 << 20, held_out=held_out, whole=whole) for whole in (False, True)]
-    assert most[1] < most[0]
-
-
 @pytest.mark.parametrize("outputs", [1, 10])
 def test_a_pool_stands_beside_the_kept_columns_though_a_pass_brings_all(outputs):
     """The panels of a pool's pass hold M + Q columns; its statistic is smaller than that of all columns."""

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning.cost import RANDOM_SEARCH, CandidateSearch, Rates
-from partirvm.planning.keeping import choose
 from partirvm.planning.make_plan import Method, affordable, make_plan
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
-from partirvm.planning.plan import Machine, Sparseness
+from partirvm.planning.plan import Machine, Sparseness, choose
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import rows_used
@@ -59,17 +58,6 @@ def test_a_plan_says_it_all():
     assert "assume" not in text
     assert "until the evidence stops rising; the estimates assume 12 rounds" in str(plan_of(max_rounds=None))
     assert "3 workers × 2 threads" in str(plan_of(machine=Machine(2, 150 << 20, 1 << 30, workers=3)))
-
-
-def test_a_plan_is_json():
-    """Plain values that say the same."""
-    plan = plan_of(max_vectors=1200)
-    found = json.loads(json.dumps(plan.to_json()))
-    assert found["rows"] == 1_000_000
-    assert found["max_vectors"] == 1200
-    assert found["memory_peak"] == plan.peak <= found["memory_limit"] == 1 << 30
-    assert found["passes"] == plan.passes
-    assert found["seconds"] == pytest.approx(plan.seconds, abs=0.01)
 
 
 def test_what_cannot_fit_is_refused_with_need_have_and_advice():

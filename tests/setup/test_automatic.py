@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from partirvm import ingest
 from partirvm.core.termination import Termination
 from partirvm.errors import UsageError
 from partirvm.options import Request
@@ -85,3 +87,11 @@ def test_only_split_merge_refuses_rounds(strategy):
     assert check_parameters(Request(strategy=strategy, max_rounds=3)).max_rounds == 3
     with pytest.raises(UsageError, match="max_rounds is 3, but split-merge has no rounds"):
         check_parameters(Request(strategy="split-merge", max_rounds=3))
+
+
+def test_a_memory_limit_of_ingest_may_be_a_text(tmp_path):
+    X = np.arange(20.0).reshape(10, 2)
+    with pytest.raises(UsageError, match="memory_limit 'lots'"):
+        ingest((X, X[:, 0]), tmp_path / "d.zarr", memory_limit="lots")
+    assert not list(tmp_path.iterdir())
+    assert ingest((X, X[:, 0]), tmp_path / "d.zarr", memory_limit="8GiB").n_rows == 10

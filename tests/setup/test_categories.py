@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, load_model, open_job
+from partirvm import RVMRegressor
 from partirvm.core.moments import Moments
 from partirvm.data import Columns, as_source
-from partirvm.errors import UsageError
+from partirvm.errors import DataError, UsageError
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product
 from partirvm.options import Request
 from partirvm.setup.kernel import resolve_kernel
@@ -90,63 +90,44 @@ def test_kernels_that_stay_as_they_are():
         resolved(gamma=[0.1, 0.2])
 
 
-def test_a_frame_is_its_codes_and_levels():
-    """The same bits as codes with named levels, for numbers and classes; an unseen label is one code more."""
-    X, y = rows()
-    asked = {"gamma": 0.5, "random_state": 0, "partition_size": 40, "max_rounds": 2}
-    fitted = RVMRegressor(**asked).fit(X, y)
-    by_hand = RVMRegressor(**asked).fit(as_source(coded(X), y, seed=0, columns=COLUMNS))
-    np.testing.assert_array_equal(fitted.weights_, by_hand.weights_)
-    assert fitted.model_.columns.categories == {"zone": LEVELS}
-    new, expected = X.head(4).copy(), coded(X.head(4))
-    new["zone"] = ["north", "south", "west", "south"]
-    expected[:, 1] = [1, 3, 2, 3]
-    of_codes = by_hand.predict(expected)
-    np.testing.assert_array_equal(fitted.predict(new), of_codes)
-    np.testing.assert_array_equal(fitted.model_.predict(new), of_codes)
-    new["zone"] = pd.Categorical(new["zone"])
-    np.testing.assert_array_equal(fitted.predict(new), of_codes)
-    classifier = RVMClassifier(gamma=0.5, random_state=0, max_rounds=1).fit(X, y > 0, validation=(X, y > 0))
-    np.testing.assert_array_equal(classifier.predict_proba(new), classifier.model_.predict_proba(expected))
-
-
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_what_is_learned_is_told_by_names(tmp_path):
-    """In plan and history of a job; the model that it leaves; relevance gamma·v beside gamma·variance."""
-    X, y = rows(400)
-    ingest(X.assign(y=y), tmp_path / "rows.zarr", target="y", categorical=["zone"])
-    asked = Request(kernel="gaussian", gamma="learn-per-feature", partition_size=60, max_rounds=2)
-    fitted = jobs.fit(str(tmp_path / "rows.zarr"), str(tmp_path / "job"), asked)
-    text = fitted.history[0]["text"]
-    for part in (" × categorical, gamma of ", "gamma of x ", "gamma of zone ", "switched off: noise"):
-        assert part in text
-    assert text in str(fitted.plan)
-    assert (
-        "gaussian gamma"
-        in jobs.fit(
-            str(tmp_path / "rows.zarr"), str(tmp_path / "one"), Request(kernel="gaussian", gamma="learn", max_rounds=1)
-        ).history[0]["text"]
-    )
-    model = load_model(tmp_path / "job")
-    assert model.columns.categories == {"zone": LEVELS}
-    resumed = open_job(tmp_path / "job").resume(max_rounds=3)
-    resumed.wait()
-    assert resumed.model().design.kernel == model.design.kernel
-    estimator = RVMRegressor(
-        kernel="gaussian", gamma="learn-per-feature", partition_size=60, max_rounds=2, random_state=0
-    )
-    estimator.fit(str(tmp_path / "rows.zarr"))
-    (of_noise, of_x), (of_zone,) = (part.kernel.gamma for part in model.design.kernel.parts)
-    assert estimator.gamma_.tolist() == [of_noise, of_zone, of_x]
-    relevance = np.array([of_noise, of_zone * 0.5 * (1 - 1 / 3), of_x])
-    np.testing.assert_allclose(estimator.feature_relevance_, relevance / relevance.max(), rtol=1e-9)
-    assert estimator.get_support().tolist() == [False, True, True]
-    assert estimator.score(coded(X), y) > 0.99
-
-
 def test_kernels_that_see_codes_as_numbers_say_so():
     """Linear ones, which have no gamma."""
     X, y = rows(60)
     plan = RVMRegressor(kernel="linear").fit(X, y).plan_
     assert "the linear kernel treats the codes of categorical columns as numbers: zone" in plan.notes
     assert not any("codes" in note for note in RVMRegressor(gamma=0.5).fit(X, y).plan_.notes)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_what_is_learned_is_told_by_names():
+    """In plan and history; relevance gamma·v beside gamma·variance, and the features that it selects."""
+    X, y = rows(400)
+    asked = {"gamma": "learn-per-feature", "partition_size": 60, "max_rounds": 2, "random_state": 0}
+    fitted = RVMRegressor(kernel="gaussian", **asked).fit(X, y)
+    text = next(entry["text"] for entry in fitted.history_ if entry["kind"] == "kernel")
+    for part in (" × categorical, gamma of ", "gamma of x ", "gamma of zone ", "switched off: noise"):
+        assert part in text
+    assert text in str(fitted.plan_)
+    (of_noise, of_x), (of_zone,) = (part.kernel.gamma for part in fitted.kernel_.parts)
+    assert fitted.gamma_.tolist() == [of_noise, of_zone, of_x]
+    relevance = np.array([of_noise, of_zone * 0.5 * (1 - 1 / 3), of_x])
+    np.testing.assert_allclose(fitted.feature_relevance_, relevance / relevance.max(), rtol=1e-9)
+    assert fitted.get_support().tolist() == [False, True, True]
+    assert fitted.score(X, y) > 0.99
+
+
+def test_frames_are_coded_by_their_levels():
+    """The bits of a fit of codes; an unseen label is one code more; a missing label, or another kind, is refused."""
+    X, y = rows()
+    asked = {"gamma": 0.5, "random_state": 0, "partition_size": 40, "max_rounds": 2}
+    fitted = RVMRegressor(**asked).fit(X, y)
+    by_hand = RVMRegressor(**asked).fit(as_source(coded(X), y, seed=0, columns=COLUMNS))
+    assert fitted.model_.columns.categories == {"zone": LEVELS}
+    new, expected = X.head(4).copy(), coded(X.head(4))
+    new["zone"], expected[:, 1] = ["north", "south", "west", "south"], [1, 3, 2, 3]
+    np.testing.assert_array_equal(fitted.predict(new), by_hand.predict(expected))
+    with pytest.raises(DataError, match="'noise' is categorical, but the model was trained on it as numbers"):
+        fitted.predict(X.head(2).astype({"noise": "category"}))
+    X.loc[3, "zone"] = None
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.predict(X)

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.core.levels import disorder
 from partirvm.setup.remarks import looks_coded
 
 LEVELS, ROWS = 20, 2000
@@ -26,23 +25,13 @@ def table(kind: str, seed: int = 0):
     return codes.astype(float), x, effects[codes] + x + 0.5 * random.normal(size=ROWS)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_order_counts_and_noise(seed):
     found = {}
     for kind in ("random", "smooth", "none"):
         codes, x, y = table(kind, seed)
         found[kind] = looks_coded(codes, y), looks_coded(x, y), looks_coded(codes + 0.5, y)
     assert found == {"random": (True, False, False), "smooth": (False,) * 3, "none": (False,) * 3}
-
-
-def test_disorder_of_independent_levels_is_one():
-    """The expected value over levels with independent effects is 1: E(m − m')² = 2 var m."""
-    random = np.random.default_rng(1)
-    found = []
-    for _ in range(200):
-        codes = np.r_[np.arange(50), random.integers(50, size=1950)]
-        found.append(disorder(codes, random.normal(size=50)[codes] + 0.5 * random.normal(size=2000)))
-    assert np.mean(found) == pytest.approx(1.0, abs=4 * np.std(found) / np.sqrt(len(found)))
 
 
 @pytest.mark.parametrize("levels", [5, 500], ids=["few levels", "few rows a level"])
