@@ -12,13 +12,8 @@ from partirvm.backends import Executor
 from partirvm.backends.tile_passes import MomentsPass
 from partirvm.core.moments import Moments
 from partirvm.core.solvers import SOLVERS
-<<<<<<< HEAD
-from partirvm.errors import UsageError
-=======
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
-from partirvm.kernels import NoKernel
->>>>>>> main
 from partirvm.likelihoods import words_of
 from partirvm.options import Request, check
 from partirvm.options.constraints import OneOf
