@@ -110,16 +110,6 @@ class _Limit:
         )
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Numbers of candidates, threads and columns that fit in memory, with notes about reductions."""
-
-    candidates: int
-    threads: int
-    columns: int
-    notes: tuple[str, ...]
-
-
 def make_plan(
     shape: DataShape,
     machine: Machine,
@@ -142,39 +132,45 @@ def make_plan(
     schedule, candidate_search = method.schedule, method.candidate_search
     whole = not (schedule.has_rounds and method.all_rows) or shape.classes
     limit = _Limit(shape, machine, candidate_search.pool, held_out, whole, 1 if shrink_threads else machine.threads)
-    found = _columns(limit, request, schedule, shrink=shrink_partition)
-    work = Work(shape, method.rows_used, candidate_search, rates, found.threads * machine.workers)
-    costs = schedule.costs(work, found.candidates, request.stop_fraction, request.max_rounds, joining or shape.n_rows)
-    columns = schedule.columns(costs, request.stop_fraction, found.columns)
-    step, elements = limit.step(columns, found.candidates, found.threads), 0
-    if schedule.merges:
-        many, elements = _side_by_side(limit, found, joining or shape.n_rows)
-        step = max(step, many, key=lambda each: each.peak)
+    candidates, threads, most, notes = _columns(limit, request, schedule, shrink=shrink_partition)
+    rows, stop = joining or shape.n_rows, request.stop_fraction
+    work = Work(shape, method.rows_used, candidate_search, rates, threads * machine.workers)
+    costs = schedule.costs(work, candidates, stop, request.max_rounds, rows)
+    columns = schedule.columns(costs, stop, most)
+    step, elements = limit.step(columns, candidates, threads), 0
+    if schedule.merges:  # the parallel fits get half of the bytes that a step of one of them leaves
+        one = limit.step(candidates + shape.n_leading, candidates, threads)
+        together = n_partitions(rows, candidates, shape.n_kernels)
+        elements = batch_elements(shape, candidates, threads, (limit.budget - one.peak) // 2, together)
+        batch = step_bytes(shape, 0, 1, threads, elements=elements).batch
+        step = max(step, replace(one, batch=batch), key=lambda each: each.peak)
     return Plan(
         shape=shape,
         machine=machine,
         schedule=schedule,
         selection=request.selection,
         fit_rows=request.fit_rows,
-        partition_size=found.candidates,
+        partition_size=candidates,
         max_rounds=request.max_rounds,
         max_vectors=request.max_vectors,
-        max_columns=found.columns,
-        threads=found.threads,
+        max_columns=most,
+        threads=threads,
         bytes=step,
         rounds=tuple(costs),
         sample_rows=int(request.sample_rows) if method.rows_used.sampled else None,
         batch_elements=elements,
         pool=candidate_search.pool,
         outputs=shape.n_outputs if shape.classes else None,
-        notes=found.notes,
+        notes=notes,
         joining=joining,
         columns=columns,
     )
 
 
-def _columns(limit: _Limit, request: Request, schedule: Schedule, *, shrink: bool) -> _Columns:
-    """Compute candidates, threads and columns within the limit; ``shrink`` permits fewer candidates."""
+def _columns(
+    limit: _Limit, request: Request, schedule: Schedule, *, shrink: bool
+) -> tuple[int, int, int, tuple[str, ...]]:
+    """Compute candidates, threads and columns within the limit, and notes; ``shrink`` permits fewer candidates."""
     asked, n_candidates = int(request.partition_size), limit.shape.n_candidates
     candidates = schedule.candidates(asked, request.max_vectors, n_candidates)
     held: tuple[str, ...] = ()
@@ -190,16 +186,4 @@ def _columns(limit: _Limit, request: Request, schedule: Schedule, *, shrink: boo
     most = limit.machine.threads
     if threads < most:
         notes += (f"{threads} of {most} threads are used because of the memory limit",)
-    return _Columns(candidates, threads, columns, notes)
-
-
-def _side_by_side(limit: _Limit, found: _Columns, joining: int) -> tuple[StepBytes, int]:
-    """Compute the bytes of a step with parallel fits of one partition each, and the sum of their squared columns.
-
-    The parallel fits get half of the bytes that a step of one of them leaves.
-    """
-    step = limit.step(found.candidates + limit.shape.n_leading, found.candidates, found.threads)
-    together = n_partitions(joining, found.candidates, limit.shape.n_kernels)
-    elements = batch_elements(limit.shape, found.candidates, found.threads, (limit.budget - step.peak) // 2, together)
-    batch = step_bytes(limit.shape, 0, 1, found.threads, elements=elements).batch
-    return replace(step, batch=batch), elements
+    return candidates, threads, columns, notes

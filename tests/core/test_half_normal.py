@@ -29,13 +29,6 @@ def test_density_and_slopes(spread):
     assert abs(slope.sum()) < 1e-12
 
 
-def test_a_feature_that_is_off_has_nothing_more_to_gain():
-    """Half a nat for each unit of log γ while it is on, nothing once it is far below the bound."""
-    on, less, off, gone = (half_normal(np.array([0.0, 0.0, log]))[0] for log in (-3.0, -4.0, -20.0, -30.0))
-    assert 0.4 < less - on < 0.5
-    assert abs(gone - off) < 1e-3
-
-
 def test_pfcvm_has_the_prior_on_gamma_itself():
     """Σ max over β ≤ ν of log(√β exp(−½βγ²)), by search; slopes against differences; a common factor counts."""
     rng = np.random.default_rng(1)

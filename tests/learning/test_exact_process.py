@@ -147,30 +147,6 @@ def test_the_gain_of_a_tied_rvm_is_that_of_its_covariance(w):
     assert tied_gain(rows, kernel) == pytest.approx(expected / 40, rel=1e-5)
 
 
-def covariances(n, seed=0):
-    """A covariance of n values, and a symmetric matrix in whose direction it is moved."""
-    rng = np.random.default_rng(seed)
-    root, move = rng.normal(size=(n, n)), rng.normal(size=(n, n))
-    return root @ root.T + np.eye(n), move + move.T
-
-
-def test_the_evidence_is_the_density_of_a_normal_and_its_slopes_are_differences():
-    """Two targets that share the covariance: the sum of their log densities, and central differences of it."""
-    K, move = covariances(7)
-    t = np.random.default_rng(1).normal(size=(7, 2))
-
-    def density(covariance):
-        return sum(multivariate_normal(np.zeros(7), covariance).logpdf(each) for each in t.T)
-
-    found = process_evidence(K, t)
-    assert found.value == pytest.approx(density(K), rel=1e-12)
-    np.testing.assert_allclose(K @ found.weights, t, atol=1e-12)
-    step = 1e-5
-    slope = (density(K + step * move) - density(K - step * move)) / (2 * step)
-    assert (found.slopes * move).sum() == pytest.approx(slope, rel=1e-7)
-    np.testing.assert_array_equal(found.slopes, found.slopes.T)
-
-
 def test_a_covariance_that_is_not_definite_has_no_evidence():
     """None instead of an error, so that a search can take a smaller step."""
     assert process_evidence(np.array([[1.0, 2.0], [2.0, 1.0]]), np.ones((2, 1))) is None

@@ -130,16 +130,6 @@ def test_any_kernel_with_parameters(kernel, parameters):
         assert line["gain"] > 5
 
 
-def test_equal_rows_are_one_centre_and_absent_ones_none():
-    """Rows on a grid of 3 × 3 points, some of no weight."""
-    rng = np.random.default_rng(7)
-    X = rng.integers(0, 3, size=(300, 2)).astype(float)
-    w = np.where(X[:, 0] == 2, 0.0, 1.0)
-    (line, *_) = learned(X, X[:, 0] + 0.1 * rng.normal(size=300), w)
-    assert line["candidates"] == 6
-    assert line["rows"] == (w > 0).sum()
-
-
 def test_a_seed_decides():
     """Where rows kept their order a sample is drawn: the same bits again, other rows for another seed."""
     X, y = arm(600, 3)

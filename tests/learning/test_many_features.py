@@ -7,7 +7,6 @@ import pytest
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.learning import evidence, folds, search
-from partirvm.planning.cost import learning_seconds
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
@@ -50,12 +49,3 @@ def test_the_seconds_of_learning_are_announced_before_it(tmp_path):
 
     with pytest.raises(Heard, match=r"kernel learning \(60 rows × 24 centres × 3 features\): about .* of one thread"):
         jobs.plan(str(tmp_path / "data.zarr"), RVMRegressor().parameters(), announce=announce)
-
-
-def test_the_seconds_grow_with_the_work():
-    """Ten times the rate, or half the rows: by these factors less; never more evaluations than a search may take."""
-    few = learning_seconds(1e10, 632, 158, 2_000, 47, directions=False, folds=True)
-    assert learning_seconds(1e11, 632, 158, 2_000, 47, directions=False, folds=True) == pytest.approx(few / 10)
-    assert learning_seconds(1e10, 316, 158, 2_000, 47, directions=False, folds=True) == pytest.approx(few / 2)
-    assert learning_seconds(1e10, 632, 158, 2_000, 20, directions=False, folds=True) == pytest.approx(few * 20 / 47)
-    assert learning_seconds(1e10, 632, 158, 2_000, 47, directions=True, folds=True) > few

@@ -127,23 +127,6 @@ def test_free_directions_must_pay_for_each_entry(monkeypatch):
     assert gain >= 0
 
 
-def test_better_directions_of_an_exact_process_are_taken(monkeypatch):
-    """A search from the true axes begins above the end of the other one, which began at the features themselves."""
-    X, y = ridge(300, 4)
-    axes = np.array([[1.0, 1, 0, 0], [1, -1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]) / [[2**0.5], [2**0.5], [1], [1]]
-    true = Directions(Gaussian((2.0, 0.05, 1e-3, 1e-3)), tuple(map(tuple, axes.tolist())))
-    own = tuple(map(tuple, np.eye(4)))
-    monkeypatch.setattr(forms, "along_directions", lambda kernel, *more: Directions(kernel, own))
-    options = learning_options(300, classes=False, metric="auto")
-    found = []
-    for turned in (None, true):
-        with sample_of(X, y) as sample:
-            found.append(forms.learn_forms(sample, problem_of(X, y, Gaussian((0.25,) * 4)), options, 0, turned))
-    assert found[1].gain > found[0].gain + 50
-    first = np.array(found[1].directions.kernel.axes[0])
-    np.testing.assert_allclose(first, axes[0])
-
-
 def test_the_estimator_and_the_history_state_what_was_chosen():
     """``kernel_``, ``feature_relevance_`` as the diagonal of the metric, and the text of the plan."""
     X, y = ridge(300, 3, noise=0.05)

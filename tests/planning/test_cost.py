@@ -14,7 +14,6 @@ from partirvm.planning.cost import (
     Rates,
     RowsUsed,
     Work,
-    fit_cost,
     gram_cost,
     levels_cost,
     rounds_cost,
@@ -53,23 +52,6 @@ def test_the_cost_of_a_gram_pass(rows, kept, new, threads):
     assert cost.solve_seconds == pytest.approx(dense(kept + new)), "one fit is one thread's"
     assert (cost.passes, cost.fits) == (int(rows == 10**6), 1)
     assert (cost.kept, cost.candidates) == (kept, new)
-
-
-@pytest.mark.parametrize(
-    ("rows_used", "rows", "kept", "new", "passes"),
-    [
-        pytest.param(RowsUsed(10**6), 10**6, 30, 50, 1, id="full"),
-        pytest.param(RowsUsed(1000), 1000, 30, 50, 0, id="sample"),
-    ],
-)
-def test_an_intermediate_fit_by_likelihood(rows_used, rows, kept, new, passes):
-    """30 kept, 50 new: an extension over the rows used."""
-    cost = fit_cost(work(rows_used=rows_used), 30, 50)
-    products, seconds = gram(rows, kept, new)
-    assert (cost.kept, cost.candidates, cost.passes) == (30, 50, passes)
-    assert cost.gram_flops == products
-    assert cost.pass_seconds == pytest.approx(seconds)
-    assert cost.solve_seconds == pytest.approx(dense(80))
 
 
 @given(st.integers(2, 10**6), st.integers(0, 500), st.integers(1, 500), st.sampled_from("eEg"), st.integers(1, 16))

@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm.errors import UsageError
-from partirvm.planning.units import format_bytes, format_duration, parse_bytes, parse_duration
-
-
-@given(st.integers(1, 10**15))
-def test_plain_bytes_are_bytes(number):
-    """A number and its text."""
-    assert parse_bytes(number) == parse_bytes(str(number)) == parse_bytes(f" {number} B ") == number
+from partirvm.planning.units import format_bytes, parse_bytes, parse_duration
 
 
 @given(st.integers(1, 999), st.sampled_from(["KiB", "MiB", "GiB", "TiB"]), st.sampled_from(["", " "]), st.booleans())
@@ -38,22 +32,6 @@ def test_durations(seconds):
     assert parse_duration(seconds) == pytest.approx(seconds, rel=1e-12)
     for suffix, factor in [("s", 1), ("m", 60), ("min", 60), ("h", 3600), ("d", 86400)]:
         assert parse_duration(f"{seconds!r}{suffix}") == pytest.approx(seconds * factor, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.04, "0.0 s"),
-        (59.94, "59.9 s"),
-        (60, "1 min 0 s"),
-        (3599.4, "59 min 59 s"),
-        (3600, "1 h 0 min"),
-        (90061, "25 h 1 min"),
-    ],
-)
-def test_durations_for_people(seconds, text):
-    """Seconds below a minute, minutes and seconds below an hour, hours and minutes from there."""
-    assert format_duration(seconds) == text
 
 
 @pytest.mark.parametrize("parse", [parse_bytes, parse_duration])
