@@ -67,7 +67,7 @@ from partirvm.strategies.split_merge import Part, SplitMergeState
 from partirvm.strategies.working_set import Best, WorkingSetState
 
 KIND = "partirvm-checkpoint"
-FORMAT = 8
+FORMAT = 9
 
 ROUNDS, WORKING_SET, SPLIT_MERGE = "rounds", "working-set", "split-merge"
 """The kinds of states of strategies."""
