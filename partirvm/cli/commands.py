@@ -81,7 +81,10 @@ def completion(shell: str) -> None:
     help="Folder for the data, the model and the picture; files of an earlier demo are replaced.",
 )
 @click.option(
-    "--memory-limit", default="512MiB", type=options.SizeType(auto=False), help="Maximum resident memory of the whole demo."
+    "--memory-limit",
+    default="512MiB",
+    type=options.SizeType(auto=False),
+    help="Maximum resident memory of the whole demo.",
 )
 @options.quiet
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
