@@ -16,14 +16,12 @@ from partirvm.options.values import (
     Auto,
     Gaussian,
     Noise,
-    Partition,
     Sample,
     WorkingSet,
 )
 
 _PLACES: dict[str, tuple[tuple[type[Value], ...], type[Value] | None]] = {
-    "fit_rows": ((Sample, Partition), None),
-    "last_rows": ((Sample, Partition), None),
+    "fit_rows": ((Sample,), None),
     "strategy": (STRATEGIES, WorkingSet),
     "solver": (SOLVERS, Auto),
     "noise_variance": ((Noise,), Noise),

@@ -110,8 +110,6 @@ SETTINGS = (
     Setting("incremental, all rows", SOME, 256, rounds(300, 4, 30.0, strategy="incremental", fit_rows="full")),
     Setting("split-merge, all rows", LESS, 384,
             {"gamma": 30.0, "partition_size": 300, "strategy": "split-merge"}),
-    Setting("split-merge, own rows", LESS, 256,
-            {"gamma": 2.0, "partition_size": 150, "strategy": "split-merge", "fit_rows": "partition"}),
     Setting("basic, auto, all columns kept", FEW, 320, {"gamma": 3000.0, "strategy": "basic"}),
     Setting("basic, fast, all columns kept", FEW, 320, {"gamma": 3000.0, "strategy": "basic", "solver": "fast"}),
     Setting("basic, fixed point, all kept", FEW, 320,

@@ -95,7 +95,7 @@ def _aside(
 
     stopped, ended = threading.Event(), threading.Event()
 
-    class Driver(WorkerPlugin):
+    class ClusterDriver(WorkerPlugin):
         async def teardown(self, worker: Any) -> None:
             """Let the driver record its end before the worker closes its client."""
             stopped.set()
@@ -104,7 +104,7 @@ def _aside(
     client, worker, name = get_client(), get_worker(), f"partirvm-{uuid.uuid4().hex}"  # type: ignore[no-untyped-call,unused-ignore]
     allow_protocols(*protocols)
     secede()  # type: ignore[no-untyped-call,unused-ignore]
-    client.sync(worker.plugin_add, Driver(), name=name, callback_timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
+    client.sync(worker.plugin_add, ClusterDriver(), name=name, callback_timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
     STOPPED.set(stopped)
     try:
         function(*args, **options, client=client)

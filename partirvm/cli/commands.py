@@ -81,7 +81,10 @@ def completion(shell: str) -> None:
     help="Folder for the data, the model and the picture; files of an earlier demo are replaced.",
 )
 @click.option(
-    "--memory-limit", default="512MiB", type=options.Size(auto=False), help="Maximum resident memory of the whole demo."
+    "--memory-limit",
+    default="512MiB",
+    type=options.SizeType(auto=False),
+    help="Maximum resident memory of the whole demo.",
 )
 @options.quiet
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
@@ -128,7 +131,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @click.option(
     "--memory-limit",
     default="auto",
-    type=options.Size(),
+    type=options.SizeType(),
     help="Maximum resident memory of the process; auto is 512MiB.",
 )
 @options.overwrite

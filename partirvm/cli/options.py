@@ -18,7 +18,7 @@ from partirvm.planning.units import parse_bytes, parse_duration
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+class SizeType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """Bytes, as in ``512MiB``; also ``auto`` where that is allowed."""
 
     name = "SIZE"
@@ -197,7 +197,7 @@ def _type(option: Option) -> Any:
         case constraints.Seconds():
             return Duration()
         case constraints.Bytes():
-            return Size()
+            return SizeType()
     return NAMED.get(option.name, click.STRING)
 
 
@@ -331,7 +331,7 @@ def moved(command: Command) -> Command:
 def limits(command: Command) -> Command:
     """The options that a resume may change."""
     for option in (
-        click.option("--memory-limit", type=Size(), help="Maximum resident memory of each process."),
+        click.option("--memory-limit", type=SizeType(), help="Maximum resident memory of each process."),
         click.option(
             "--time-limit", type=Duration(), help="Time from now after which the job ends and keeps its model."
         ),

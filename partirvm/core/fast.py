@@ -207,15 +207,14 @@ class Greedy:
         return self.since % LOOKS == LOOKS - 1 and self.active.drift() > DRIFT
 
     def rests(self, info: StepInfo, done: int, least: float) -> bool:
-        """True if the refresh after ``done`` actions estimated σ² and changed the evidence by at most ``least``."""
-        estimated = self._state.fixed_noise or (self.iteration - 1) % self._state.noise_every == 0
+        """True if the refresh after ``done`` actions changed the evidence by at most ``least``."""
         rounding = 0.5 * self.active.beta * self.active.posterior.rounding
-        return not done and estimated and abs(info.change) <= max(least, rounding)
+        return not done and abs(info.change) <= max(least, rounding)
 
     def refresh(self) -> StepInfo:
         """Estimate σ² again unless it is fixed, then all quantities; ``change`` is the change of evidence by that."""
         before, active, beta = self.log_evidence, self.active, self.active.beta
-        if not self._state.fixed_noise and self.iteration % self._state.noise_every == 0:
+        if not self._state.fixed_noise:
             beta, self.floored = self._precision()
         self.log_evidence = active.refresh(beta).log_evidence
         M = active.M
@@ -232,23 +231,22 @@ class Greedy:
         order = np.argsort(self.active.columns)
         columns, alpha = self.active.columns[order], self.active.alpha[order]
         statistics = self.active.statistics.take(columns)
-        fit = self._taken(columns, posterior(statistics, alpha, self.active.beta))
+        fit = self._taken(posterior(statistics, alpha, self.active.beta))
         return replace(fit, statistics=statistics, alpha=alpha)
 
     def _precision(self) -> tuple[float, bool]:
         """The current estimate of β, and whether it is limited by the noise floor."""
-        beta, floored = noise_precision(self._taken(self.active.columns, self.active.now()))
+        beta, floored = noise_precision(self._taken(self.active.now()))
         return float(beta), floored
 
-    def _taken(self, columns: NDArray[np.int64], found: Posterior) -> HyperState:
-        """The state with this posterior of these columns, except for its statistics and α."""
+    def _taken(self, found: Posterior) -> HyperState:
+        """The state with this posterior, except for its statistics and α."""
         return replace(
             self._state,
             beta=self.active.beta,
             found=found,
             iteration=self.iteration,
             floored=self.floored,
-            noise=None if self._state.noise is None else self._state.noise.take(columns),
             entered=None,
         )
 

@@ -47,7 +47,7 @@ QUANTILE = 0.6744897501960817
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ReferenceErrors:
     """The result: root mean square errors on ``rows`` rows in units of the target, of the model and of other methods.
 
     ``better`` are the methods that are better by more than ``BETTER`` and ``STANDARD_ERRORS``, on usual rows, too.
@@ -65,7 +65,7 @@ class Comparison:
     carried: float
 
     @classmethod
-    def of(cls, errors: Float, others: Mapping[str, Float], noise: float, near_noise: float) -> Comparison:
+    def of(cls, errors: Float, others: Mapping[str, Float], noise: float, near_noise: float) -> ReferenceErrors:
         """Compare errors (n,) of the model with those of other methods on the same rows."""
         square = errors**2
         better = []

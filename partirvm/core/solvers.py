@@ -194,8 +194,7 @@ class _End:
         """Return the fit with its columns of ``whole``."""
         kept = np.flatnonzero(np.isin(whole.labels, self.labels))
         statistics = whole.statistics.take(kept)
-        noise = None if whole.noise is None else whole.noise.take(kept)
-        found = replace(whole, statistics=statistics, noise=noise, alpha=self.alpha, beta=self.beta, found=None)
+        found = replace(whole, statistics=statistics, alpha=self.alpha, beta=self.beta, found=None)
         found = replace(found, floored=self.floored, iteration=iteration, entered=None)
         return replace(found, found=found.posterior)
 
@@ -254,7 +253,6 @@ def _rejoined(fit: HyperState, whole: HyperState) -> HyperState:
         found=None,
         floored=fit.floored,
         iteration=fit.iteration,
-        noise=None if whole.noise is None else whole.noise.take(kept),
         entered=None,
     )
 

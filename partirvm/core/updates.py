@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.entering import joint_gain, sparsity_quality
 from partirvm.core.left_out import Calibration
-from partirvm.core.posterior import AnyPosterior, JointPosterior, any_posterior, residuals, weakly_correlated
+from partirvm.core.posterior import AnyPosterior, JointPosterior, any_posterior, weakly_correlated
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.shared_alpha import fails, fixed_point
 from partirvm.core.statistics import GramStatistics
@@ -75,10 +75,8 @@ class HyperState:
     ``found`` stores the posterior: code that changes the statistics, α or β must set it to the new one, or to None if
     it is not needed, as for the full set of candidates at the start of a fit by actions.
     ``target_variance``, the target's mean square, defines the noise floor, and σ² is at least ``least_noise``, too, if
-    something is known about it; ``fixed_noise`` keeps β unchanged. β is
-    estimated every ``noise_every`` steps, from the residual over the rows of ``statistics``, or over those of ``noise``
-    if given: statistics of the same columns over a ``noise_share`` of all rows. ``prior`` has the priors of α and β and
-    the fixed α. ``entered`` (M,) marks columns that have joined since the last step, so that no step has updated their
+    something is known about it; ``fixed_noise`` keeps β unchanged. ``prior`` has the priors of α and β and the fixed α.
+    ``entered`` (M,) marks columns that have joined since the last step, so that no step has updated their
     α; None if there are none. ``calibration`` is the uncertainty of predictions by rows left out, once computed,
     and ``left_out`` are the diagnostics of these rows, which no checkpoint stores.
     """
@@ -90,9 +88,6 @@ class HyperState:
     fixed_noise: bool
     iteration: int = 0
     floored: bool = False
-    noise: GramStatistics | None = None
-    noise_share: float = 1.0
-    noise_every: int = 1
     prior: Prior = FLAT
     entered: NDArray[np.bool_] | None = None
     calibration: Calibration | None = None
@@ -184,11 +179,10 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     old, prior, before = state.posterior, state.prior, state.log_evidence
     gamma = _most(old.determinedness)
     alpha = _alpha_update(prior, old)
-    refresh = not state.fixed_noise and state.iteration % state.noise_every == 0
-    beta, floored = noise_precision(state) if refresh else (state.beta, state.floored)
+    beta, floored = (state.beta, state.floored) if state.fixed_noise else noise_precision(state)
     gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     kept = np.flatnonzero(~gone | prior.held(state.labels))
-    statistics, noise = _columns(state, kept)
+    statistics = _columns(state, kept)
     floor = ALPHA_FLOOR * np.max(beta) * np.diagonal(statistics.gram)
     alpha = prior.fix(statistics.labels, np.maximum(alpha[kept], floor))
     new = any_posterior(statistics, alpha, beta)
@@ -200,7 +194,6 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
         found=new,
         iteration=state.iteration + 1,
         floored=floored,
-        noise=noise,
         entered=None,
         calibration=None,
         left_out=None,
@@ -237,14 +230,10 @@ def _most(values: Float) -> Float:
 def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
     """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and True if the noise floor limited (any of) it.
 
-    The limit by ``least_noise`` does not count as the noise floor. With separate noise rows, the residual and N − Σγ
-    refer to a ``noise_share`` of all rows.
+    The limit by ``least_noise`` does not count as the noise floor.
     """
-    n, residual, share = state.statistics.n, np.atleast_1d(state.posterior.residual), 1.0
-    if state.noise is not None:
-        n, share = state.noise.n, state.noise_share
-        residual = residuals(state.noise, state.posterior.means)
-    determined = share * np.atleast_1d(state.posterior.determinedness.sum(axis=0))
+    n, residual = state.statistics.n, np.atleast_1d(state.posterior.residual)
+    determined = np.atleast_1d(state.posterior.determinedness.sum(axis=0))
     freedom, residual = state.prior.noise_update(n, determined, residual, np.atleast_1d(state.beta))
     floor = NOISE_FLOOR * np.atleast_1d(state.target_variance)
     ceiling = 1.0 / np.maximum(floor, state.least_noise)
@@ -285,21 +274,19 @@ def thin(state: HyperState) -> HyperState:
         return state
     each = old.each if isinstance(old, JointPosterior) else (old,)
     kept = np.setdiff1d(np.arange(len(state.alpha)), weakly_correlated(each, failing))
-    statistics, noise = _columns(state, kept)
-    alpha = state.alpha[kept]
-    new = any_posterior(statistics, alpha, state.beta)
-    return replace(state, statistics=statistics, alpha=alpha, found=new, noise=noise)
+    statistics, alpha = _columns(state, kept), state.alpha[kept]
+    return replace(state, statistics=statistics, alpha=alpha, found=any_posterior(statistics, alpha, state.beta))
 
 
-def _columns(state: HyperState, kept: NDArray[np.int64]) -> tuple[GramStatistics, GramStatistics | None]:
-    """Statistics of the columns at these positions, and the noise statistics."""
+def _columns(state: HyperState, kept: NDArray[np.int64]) -> GramStatistics:
+    """Statistics of the columns at these positions."""
     statistics = state.statistics
     if len(kept) == len(state.alpha):
-        return statistics, state.noise
+        return statistics
     if statistics.offset.any():
         # a column about to be deleted has almost no weight, but its offset may be from when it had
         statistics = statistics.shift(state.posterior.means - statistics.offset)
-    return statistics.take(kept), None if state.noise is None else state.noise.take(kept)
+    return statistics.take(kept)
 
 
 def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:
@@ -308,8 +295,7 @@ def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | 
         return Termination.CANCELLED
     if rule.vectors is not None and state.n_vectors <= rule.vectors:
         return Termination.HALVED
-    refreshed = (state.iteration - 1) % state.noise_every == 0
-    if refreshed and info.pruned == 0 and _rests(state, info, rule):
+    if info.pruned == 0 and _rests(state, info, rule):
         return Termination.CONVERGED
     if state.iteration >= rule.max_iterations:
         return Termination.ITERATIONS

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from partirvm.data.budget import ALONE, Process
+from partirvm.data.budget import ALONE, IngestProcess
 from partirvm.data.ingestion import Progress, written
 from partirvm.data.layout import (
     DataAttributes,
@@ -53,7 +53,7 @@ def append(
     again: bool = False,
     memory_limit: int | None = None,
     progress: Progress | None = None,
-    process: Process = ALONE,
+    process: IngestProcess = ALONE,
 ) -> ZarrSource:
     """Append one or more rows of a table or of arrays to DATA on this machine. Returns the opened DATA.
 

@@ -43,7 +43,7 @@ USUAL_ROOM = 256 << 20
 """
 
 
-class Process(Protocol):
+class IngestProcess(Protocol):
     """An interface to the memory of the current process."""
 
     def resident(self) -> int:
@@ -78,10 +78,10 @@ class Budget:
 
     limit: int
     base: int
-    process: Process
+    process: IngestProcess
 
     @classmethod
-    def of(cls, limit: int | None, process: Process) -> Budget:
+    def of(cls, limit: int | None, process: IngestProcess) -> Budget:
         """Return the budget for the given limit, or for the default limit if ``limit`` is None. Call this method after
         the libraries are imported.
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.core.reduction import TreeSum
-from partirvm.data.budget import ALONE, Budget, Process
+from partirvm.data.budget import ALONE, Budget, IngestProcess
 from partirvm.data.checks import check_row_count
 from partirvm.data.duplicates import DuplicateCounter
 from partirvm.data.encode import Encoder, Roles, assign_roles
@@ -55,7 +55,7 @@ def ingest(
     tile_rows: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
-    process: Process = ALONE,
+    process: IngestProcess = ALONE,
 ) -> ZarrSource:
     """Convert a table or arrays to DATA, a Zarr group of shuffled rows in tiles. The source is streamed. An error
     leaves no partial output.
@@ -101,7 +101,7 @@ def ingest(
         If True, existing DATA are replaced.
     progress : callable, optional
         A function that is called with (phase, rows done, total rows or None); phases are "read" and "write".
-    process : data.budget.Process
+    process : data.budget.IngestProcess
         An object that measures the memory of this process. By default the limit applies to the memory of the ingest
         alone.
 
@@ -162,7 +162,7 @@ def written(
     tile_rows: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
-    process: Process = ALONE,
+    process: IngestProcess = ALONE,
     least: int = 2,
 ) -> tuple[DataAttributes, DuplicateCounter]:
     """Write DATA as ``ingest`` does, with at least ``least`` rows. Returns the attributes and the duplicate counter.
@@ -211,7 +211,7 @@ def _read(
     rows: ExternalSorter,
     seed: int | None,
     batch_bytes: int,
-    process: Process,
+    process: IngestProcess,
     report: Progress,
     least: int,
 ) -> None:

@@ -22,7 +22,7 @@ schema contains no names of classes of this package, so that the classes may be 
     design         ``centres`` (m, d), ``labels`` (m,), ``bias``, ``active``: the columns; ``noise``: None, or
                    ``kernel``, ``centres``, ``weights``, ``shift`` of the noise factor
     fit            regression: ``statistics``, ``noise`` (statistics or None), ``alpha`` (M,), ``beta``, ``iteration``,
-                   ``floored``, ``noise_share``, ``noise_every``, ``entered``, ``calibration`` (``n``,
+                   ``floored``, ``entered``, ``calibration`` (``n``,
                    ``noise_variance``, ``overconfidence``, ``top``, ``quantiles``, or None) and ``posteriors``, one for
                    each target;
                    classification: ``labels``, ``alpha`` and ``weights`` (M, C), ``passes``, ``posteriors``, one for
@@ -67,7 +67,7 @@ from partirvm.strategies.split_merge import Part, SplitMergeState
 from partirvm.strategies.working_set import Best, WorkingSetState
 
 KIND = "partirvm-checkpoint"
-FORMAT = 8
+FORMAT = 9
 
 ROUNDS, WORKING_SET, SPLIT_MERGE = "rounds", "working-set", "split-merge"
 """The kinds of states of strategies."""

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.reference import Comparison, by_near_rows, noise_of_near_rows
+from partirvm.core.reference import ReferenceErrors, by_near_rows, noise_of_near_rows
 from partirvm.jobs.driver import Driver
 from partirvm.learning.sample import Entry, Spent, gathered
 from partirvm.setup.spec import FitSpec
@@ -77,7 +77,7 @@ def compare(driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
         BOOSTING: y[left_out] - _boosted(known, y[~left_out], w[~left_out], new),
         NEAR: y[left_out] - by_near_rows(known, y[~left_out], new),
     }
-    return Comparison.of(own, others, entry["noise_sd"], noise_of_near_rows(X, y)).to_json()
+    return ReferenceErrors.of(own, others, entry["noise_sd"], noise_of_near_rows(X, y)).to_json()
 
 
 def _boosted(X: Float, y: Float, w: Float, new: Float) -> Float:

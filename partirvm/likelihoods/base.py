@@ -86,10 +86,6 @@ class FitOptions(Protocol):
     @property
     def max_passes(self) -> int: ...
     @property
-    def noise_rows(self) -> int | None: ...
-    @property
-    def noise_every(self) -> int: ...
-    @property
     def moderate(self) -> bool: ...
 
 
@@ -176,7 +172,6 @@ class Likelihood(Protocol[F, W]):
     """True for classification."""
     words: ClassVar[tuple[str, ...]]
     """Option values that select this likelihood: of ``multi_class`` in classification, else of ``noise_variance``."""
-    has_noise: ClassVar[bool] = False
     """True if fits have a noise variance, which may be estimated from other rows than the posterior."""
     draws_pools: ClassVar[bool] = False
     """True if ``errors`` draws the pools of candidates for ``gains``; otherwise pools are random rows."""

@@ -18,7 +18,7 @@ from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.entering import HOPE, joint_entry, joint_gain
 from partirvm.core.left_out import LeftOut, sampled_rows
 from partirvm.core.on_demand import DesignRows, Pool
-from partirvm.core.posterior import AnyPosterior, any_posterior, residuals
+from partirvm.core.posterior import AnyPosterior, any_posterior
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.residuals import LargestResiduals, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
@@ -129,7 +129,6 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
 
     name: ClassVar[str] = "gaussian"
     words: ClassVar[tuple[str, ...]] = ("estimate",)
-    has_noise: ClassVar[bool] = True
     relearns: ClassVar[bool] = True
 
     def serves(self, n_classes: int, word: float | str) -> bool:
@@ -194,23 +193,15 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         design: Design,
         *statistics: GramBlock,
     ) -> HyperState:
-        """Return a fit started at the α and β of ``warm``; σ² is estimated from the second block, if there is one."""
-        block, *noise = statistics
+        """Return a fit started at the α and β of ``warm``."""
+        (block,) = statistics
         empty, labels = GramStatistics.empty(design.basis, problem.n_targets), labels_of(design)
         old = warm.labels
         order = positions(np.concatenate([old, np.setdiff1d(labels, old)]), labels)
         ordered = empty.extend(labels, block, design.basis).take(order)
         start = ordered.take(np.arange(len(old)))
         alpha = np.maximum(warm.alpha, ALPHA_FLOOR * np.max(warm.beta) * np.diagonal(start.gram))
-        entered = _enter(replace(warm, alpha=alpha).begun(start), ordered, labels)
-        if not noise:
-            return entered
-        return replace(
-            entered,
-            noise=empty.extend(labels, noise[0], design.basis),
-            noise_share=min((options.noise_rows or problem.n_rows) / problem.n_rows, 1.0),
-            noise_every=options.noise_every,
-        )
+        return _enter(replace(warm, alpha=alpha).begun(start), ordered, labels)
 
     def first_design(self, problem: FitProblem, options: FitOptions, new: Design, rows: Int | None) -> tuple[Pass, ...]:
         """Return a pass for the design, if ``solver`` is "fast" or "auto" and supports this problem.
@@ -230,9 +221,8 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         return fit, Pool(design.basis, labels_of(design), rows.joined())
 
     def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: HyperState, begin: Begin) -> Solve:
-        """Return a dense fit; its guard against cancellation is off if σ² is estimated from other rows."""
-        rule = begin.rule if fit.noise is None else replace(begin.rule, guard=False)
-        return Solve(fit, rule, begin.candidates, options.solver, begin.pool)
+        """Return a dense fit."""
+        return Solve(fit, begin.rule, begin.candidates, options.solver, begin.pool)
 
     def again(self, fit: HyperState) -> HyperState:
         """Return the fit with its count of iterations reset to zero."""
@@ -248,9 +238,9 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         """
         found = fit.posterior
         residual: tuple[Pass, ...] = (ResidualPass(design, found.means, rows=rows),)
-        if last and fit.noise is None and problem.n_rows > LEFT_OUT_ROWS and _is_precise(found):
+        if last and problem.n_rows > LEFT_OUT_ROWS and _is_precise(found):
             residual = ()
-        if not (last and whole) or fit.noise is not None or fit.fixed_noise or problem.n_targets > 1:
+        if not (last and whole) or fit.fixed_noise or problem.n_targets > 1:
             return residual
         sample = sampled_rows(problem.n_rows if rows is None else len(rows), shuffled=problem.shuffled)
         sample = sample if rows is None else rows if sample is None else rows[sample]
@@ -382,13 +372,8 @@ def settle(fit: HyperState, found: ResidualStatistics | None, left_out: LeftOut 
         calibration = left_out.calibration(float(fit.beta), float(fit.target_variance))
         diagnostics = None if calibration is None else left_out.diagnostics(calibration)
     fit = replace(fit, calibration=calibration, left_out=diagnostics)
-    if found is None:
-        pass
-    elif fit.noise is None:
+    if found is not None:
         fit = rebase(fit, found)
-    else:
-        noise = fit.noise.rebase(fit.posterior.means, found.projection, found.sum_squares)
-        fit = replace(fit, noise=noise)
     if fit.fixed_noise:
         return fit
     beta, floored = noise_precision(fit)
@@ -432,10 +417,8 @@ def _larger(beta: float | Float, other: float | Float) -> float | Float:
 
 
 def _train_rmse(fit: HyperState, scale: Float) -> float:
-    """Return the root mean square residual over targets and the rows for σ², in units of the targets."""
+    """Return the root mean square residual over targets, in units of the targets."""
     n, residual = fit.statistics.n, np.atleast_1d(fit.posterior.residual)
-    if fit.noise is not None:
-        n, residual = fit.noise.n, residuals(fit.noise, fit.posterior.means)
     return float(root_mean(scale * np.sqrt(residual / max(n, 1))))
 
 

@@ -24,7 +24,7 @@ POSTERIOR = (
 BLOCK = ("log_likelihood", "gradient", "curvature", "wrong", "n", "nll")
 CALIBRATION = ("n", "noise_variance", "overconfidence", "top", "quantiles")
 SCORES = ("n", "square", "absolute", "nll", "crps", "interval_score", "covered", "unit")
-DENSE = ("alpha", "beta", "iteration", "floored", "noise_share", "noise_every", "entered")
+DENSE = ("alpha", "beta", "iteration", "floored", "entered")
 LAPLACE = ("labels", "alpha", "weights", "passes")
 
 
@@ -44,7 +44,6 @@ def pack_dense(fit: HyperState) -> Packed:
     each = found.each if isinstance(found, JointPosterior) else (found,)
     return {
         "statistics": named(fit.statistics, STATISTICS),
-        "noise": None if fit.noise is None else named(fit.noise, STATISTICS),
         "calibration": None if fit.calibration is None else named(fit.calibration, CALIBRATION),
         "posteriors": [named(one, POSTERIOR) for one in each],
         **named(fit, DENSE),
@@ -54,11 +53,10 @@ def pack_dense(fit: HyperState) -> Packed:
 def unpack_dense(packed: Packed, start: HyperState, design: Design, *, several: bool) -> HyperState:
     """Return the fit of the design's columns; ``start`` gives all fields that are not packed."""
     posteriors = tuple(Posterior(**each) for each in packed["posteriors"])
-    noise, calibration = packed["noise"], packed["calibration"]
+    calibration = packed["calibration"]
     return replace(
         start,
         statistics=GramStatistics(design.basis, **packed["statistics"]),
-        noise=None if noise is None else GramStatistics(design.basis, **noise),
         calibration=None if calibration is None else Calibration(**calibration),
         found=JointPosterior(posteriors) if several else posteriors[0],
         **picked(packed, DENSE),

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain"]
-FitRows: TypeAlias = Literal["auto", "full", "growing", "sample", "partition"]
-LastRows: TypeAlias = Literal["full", "sample", "partition"]
-StopRule: TypeAlias = Literal["candidates", "partition"]
+FitRows: TypeAlias = Literal["auto", "full", "growing", "sample"]
 SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]
 Actions: TypeAlias = Literal["best", "random"]
 GammaRule: TypeAlias = Literal["auto", "scale", "learn", "learn-per-feature"]

@@ -211,18 +211,8 @@ class Request:
         flag_name="likelihood",
         applies={"strategy": (SEVERAL_FITS,)},
         help='Rows that all fits before the last one use: "full" (all rows), "growing" (a random sample that grows '
-        'with the number of columns, for "working-set"), "sample" (one random sample), '
-        '"partition" (only the rows that are its candidates; the noise variance comes from other rows), or '
+        'with the number of columns, for "working-set"), "sample" (one random sample), or '
         '"auto" ("full"; of many rows "growing", or "sample" for "split-merge" and "incremental").',
-    )
-    last_rows: str = option(
-        "full",
-        one_of(names.LastRows),
-        group="strategy",
-        metavar="L",
-        flag_name="final-likelihood",
-        help='Rows that the last fit uses, as for fit_rows; other values than "full" serve comparisons with the '
-        "literature.",
     )
     sample_rows: int | str = option(
         "auto",
@@ -234,39 +224,13 @@ class Request:
         help='Number of rows of the random sample of fit_rows="sample", or of the first sample of "growing"; "auto" is '
         "20·P or 100·P.",
     )
-    noise_rows: int | None = option(
-        None,
-        Whole(1, optional=True),
-        group="strategy",
-        metavar="R",
-        applies={"fit_rows": ("partition",), "target": (NUMBERS,)},
-        help='Number of rows from which fits of fit_rows="partition" estimate the noise.  [default: all]',
-    )
-    noise_every: int = option(
-        1,
-        Whole(1),
-        group="strategy",
-        metavar="K",
-        applies={"fit_rows": ("partition",), "target": (NUMBERS,)},
-        help='Number of iterations between two such estimates of the noise with fit_rows="partition".',
-    )
     stop_fraction: float = option(
         0.5,
         Real(least=0.0, below=1.0),
         group="strategy",
         metavar="F",
         applies={"strategy": (SEVERAL_FITS,)},
-        help="Fits before the last one end when the number of vectors falls to this fraction of the number given by "
-        "stop_rule.",
-    )
-    stop_rule: str = option(
-        "candidates",
-        one_of(names.StopRule),
-        group="strategy",
-        metavar="RULE",
-        applies={"strategy": (SEVERAL_FITS,)},
-        help='What stop_fraction is a fraction of: "candidates" (the number of candidates at the start of the fit) '
-        'or "partition" (P).',
+        help="Fits before the last one end when the number of vectors falls to this fraction of their candidates.",
     )
     heuristic_rows: int = option(
         2000,
@@ -416,7 +380,7 @@ def idle(request: Request, chosen: Mapping[str, Collection[str]]) -> list[str]:
 
     Keys are those of ``Option.applies``: "target", "strategy", "fit_rows", "kernel", "noise_variance".
 
-    >>> idle(Request(selection="gain", noise_rows=7), {"strategy": [ROUNDS], "fit_rows": ["full"]})
-    ['selection', 'noise_rows']
+    >>> idle(Request(selection="gain", sample_rows=7), {"strategy": [ROUNDS], "fit_rows": ["full"]})
+    ['selection', 'sample_rows']
     """
     return _idle(request, TABLE, chosen)

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
-from partirvm.errors import UsageError
 from partirvm.options import names
 from partirvm.options.table import TABLE
 from partirvm.options.value import Value, held
@@ -35,7 +34,7 @@ class Sample(Value):
     """
 
     name = "sample"
-    of = ("fit_rows", "last_rows")
+    of = ("fit_rows",)
     rows: int | names.Auto = held("sample_rows")
 
 
@@ -63,60 +62,15 @@ class Growing(Value):
 
 
 @dataclass(eq=False)
-class Partition(Value):
-    """Intermediate fits use only the rows of their candidates (Ben-Shimon & Shmilovici 2006, §2).
-
-    The noise is estimated from the residuals of ``noise_rows`` other rows (None means all rows), every ``noise_every``
-    iterations. A classification has no noise to estimate.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from partirvm import Partition, RVMRegressor, SplitMerge
-    >>> X = np.linspace(-5, 5, 200)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> literal = SplitMerge(fit_rows=Partition(noise_rows=None))
-    >>> model = RVMRegressor(gamma=2.0, strategy=literal, partition_size=50).fit(X, y)
-    >>> model.score(X, y) > 0.9
-    True
-    """
-
-    name = "partition"
-    of = ("fit_rows", "last_rows")
-    noise_rows: int | None = held("noise_rows")
-    noise_every: int = held("noise_every")
-
-
-@dataclass(eq=False)
 class Strategy(Value):
-    """Base of the strategies.
-
-    ``last_rows`` are the rows of the last fit; values other than all rows serve comparisons.
-    """
+    """Base of the strategies."""
 
     of = ("strategy",)
-
-    def flat(self, given_for: str) -> dict[str, Any]:
-        """Return the options as a dict. Raises ``UsageError`` for two different samples, because a fit has only one."""
-        samples = [getattr(self, name, None) for name in ("fit_rows", "last_rows")]
-        kinds = {type(sample) for sample in samples}
-        if len(kinds) == 1 and isinstance(samples[0], Value) and samples[0] != samples[1]:
-            title = type(self).__name__
-            raise UsageError(
-                f"{title}.fit_rows is {samples[0]!r} and {title}.last_rows is {samples[1]!r}: a fit has one of them, "
-                "so they must be equal"
-            )
-        return super().flat(given_for)
 
 
 @dataclass(eq=False)
 class Basic(Strategy):
     """One fit with every row as a candidate, for some thousand rows; the reference.
-
-    Parameters
-    ----------
-    last_rows : {"full", "sample", "partition"}, Sample or Partition
-        Rows that this fit sees; anything but "full" is for comparisons.
 
     Examples
     --------
@@ -130,7 +84,6 @@ class Basic(Strategy):
     """
 
     name = "basic"
-    last_rows: names.LastRows | Sample | Partition = held("last_rows")
 
 
 @dataclass(eq=False)
@@ -139,16 +92,12 @@ class SplitMerge(Strategy):
 
     Parameters
     ----------
-    fit_rows : {"auto", "full", "growing", "sample", "partition"}, Growing, Sample or Partition
+    fit_rows : {"auto", "full", "growing", "sample"}, Growing or Sample
         Rows that the posterior of an intermediate fit uses: all; a random sample that grows with the number of columns
-        (not of split-merge); one random sample; or only the rows of its candidates. "auto" is "full", or of many rows
+        (not of split-merge); or one random sample. "auto" is "full", or of many rows
         "growing" for the working set and "sample" for split-merge and incremental.
-    last_rows : {"full", "sample", "partition"}, Sample or Partition
-        The same for the last fit; anything but "full" is for comparisons.
     stop_fraction : float in [0, 1)
         Intermediate fits end when the vectors fall to this fraction of the candidates.
-    stop_rule : {"candidates", "partition"}
-        What it is a fraction of: the candidates that the fit began with, or P.
     heuristic_rows : int
         Most rows on which ``partition_size="auto"`` measures.
 
@@ -164,10 +113,8 @@ class SplitMerge(Strategy):
     """
 
     name = "split-merge"
-    fit_rows: names.FitRows | Sample | Partition = held("fit_rows")
-    last_rows: names.LastRows | Sample | Partition = held("last_rows")
+    fit_rows: names.FitRows | Sample = held("fit_rows")
     stop_fraction: float = held("stop_fraction")
-    stop_rule: names.StopRule = held("stop_rule")
     heuristic_rows: int = held("heuristic_rows")
 
 
@@ -189,10 +136,8 @@ class Incremental(Strategy):
     """
 
     name = "incremental"
-    fit_rows: names.FitRows | Growing | Sample | Partition = held("fit_rows")
-    last_rows: names.LastRows | Sample | Partition = held("last_rows")
+    fit_rows: names.FitRows | Growing | Sample = held("fit_rows")
     stop_fraction: float = held("stop_fraction")
-    stop_rule: names.StopRule = held("stop_rule")
     heuristic_rows: int = held("heuristic_rows")
 
 
@@ -206,7 +151,7 @@ class WorkingSet(Strategy):
         Next candidates: the rows of largest error among 20·P random rows or among all, random ones, those of largest
         evidence gain in a random pool. Mislabelled rows have the largest errors. "auto" is "error", and "gain" for
         classes.
-    fit_rows, last_rows, stop_fraction, stop_rule, heuristic_rows
+    fit_rows, stop_fraction, heuristic_rows
         As of ``SplitMerge``.
 
     Examples
@@ -223,10 +168,8 @@ class WorkingSet(Strategy):
 
     name = "working-set"
     selection: names.Selection = held("selection")
-    fit_rows: names.FitRows | Growing | Sample | Partition = held("fit_rows")
-    last_rows: names.LastRows | Sample | Partition = held("last_rows")
+    fit_rows: names.FitRows | Growing | Sample = held("fit_rows")
     stop_fraction: float = held("stop_fraction")
-    stop_rule: names.StopRule = held("stop_rule")
     heuristic_rows: int = held("heuristic_rows")
 
 
@@ -555,7 +498,6 @@ VALUES: tuple[type[Value], ...] = (
     *STRATEGIES,
     Growing,
     Sample,
-    Partition,
     *SOLVERS,
     Noise,
     AlphaPrior,

@@ -96,13 +96,11 @@ class CandidateSearch:
 class RowsUsed:
     """Number of rows that an intermediate fit uses.
 
-    ``rows`` is None if the fit uses only the rows of its own candidates. ``noise`` is the number of further rows for
-    σ². ``sampled`` is True if intermediate fits use a random sample. The sample grows to at least ``per_column`` rows
-    per column.
+    ``sampled`` is True if intermediate fits use a random sample. The sample grows to at least ``per_column`` rows per
+    column.
     """
 
-    rows: int | None
-    noise: int = 0
+    rows: int
     sampled: bool = False
     per_column: int = 0
 
@@ -158,7 +156,7 @@ class Work:
     @property
     def full(self) -> bool:
         """True if every fit uses all rows."""
-        return self.rows_used.rows is not None and self.rows_used.rows >= self.shape.n_rows
+        return self.rows_used.rows >= self.shape.n_rows
 
     def pass_seconds(self, rows: float, elements: float, flops: float) -> float:
         """Estimate the seconds to read rows, evaluate kernel elements and multiply, on all threads."""
@@ -194,14 +192,10 @@ def gram_cost(
 def fit_cost(
     work: Work, kept: int, candidates: int, *, fits: int = 1, threads: int = 1, iterations: int = ITERATIONS
 ) -> RoundCost:
-    """Estimate ``fits`` intermediate fits, with extended statistics or with all columns over the candidates' rows."""
-    columns, rows, old = kept + candidates, work.rows_used.rows, kept
-    if rows is None:
-        rows, old = columns + work.rows_used.noise, 0
-    else:
-        rows = min(max(rows, work.rows_used.per_column * columns), work.shape.n_rows)
-    cost = gram_cost(work, rows, old, columns - old, fits=fits, threads=threads, iterations=iterations)
-    return replace(cost, kept=kept, candidates=candidates)
+    """Estimate ``fits`` intermediate fits with extended statistics."""
+    columns, used = kept + candidates, work.rows_used
+    rows = min(max(used.rows, used.per_column * columns), work.shape.n_rows)
+    return gram_cost(work, rows, kept, candidates, fits=fits, threads=threads, iterations=iterations)
 
 
 def search_cost(work: Work, kept: int) -> tuple[float, int]:

@@ -266,8 +266,7 @@ def _check_rows(model: Model, moments: Moments, *, grown: bool) -> None:
     rows, deviation = moments.targets.n, float(moments.targets.deviation[0])
     if rows != model.n_rows and deviation:  # a model of a constant target was fitted to no rows
         raise DataError(
-            f"the model was fitted to {model.n_rows:,} rows, but augment has {rows:,} rows: give all rows of the fit; "
-            "the fit must have last_rows='full'"
+            f"the model was fitted to {model.n_rows:,} rows, but augment has {rows:,} rows: give all rows of the fit"
         )
     mean, expected = float(moments.targets.mean[0]), float(model.design.scaling.t_shift[0])
     if not grown and abs(mean - expected) > 1e-9 * deviation + 1e-12 * abs(expected):

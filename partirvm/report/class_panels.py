@@ -16,7 +16,7 @@ from partirvm.report.panels import (
     CLASSES,
     CONTRAST,
     OBSERVED,
-    Panel,
+    Chart,
     Row,
     Table,
     binomial_interval,
@@ -36,7 +36,7 @@ FEWEST = 5
 """Minimum number of rows of a bin that is drawn as a point."""
 
 
-def class_panels(found: ClassDiagnostics, classes: Sequence[str] = ()) -> list[Panel]:
+def class_panels(found: ClassDiagnostics, classes: Sequence[str] = ()) -> list[Chart]:
     """Return the panels of a classification; without names ``classes`` are numbered."""
     if not found.n:
         return []
@@ -53,7 +53,7 @@ def _names(found: ClassDiagnostics, classes: Sequence[str]) -> list[str]:
     return names if not others else [*names[: counted_classes - 1], f"{others + 1:,} others"]
 
 
-def _reliability(found: ClassDiagnostics, names: Sequence[str]) -> Panel:
+def _reliability(found: ClassDiagnostics, names: Sequence[str]) -> Chart:
     """Return observed frequencies for bins of stated probabilities: of the second of two classes, or of each class.
 
     Three to six classes have a line each, through bins with enough rows.
@@ -83,10 +83,10 @@ def _reliability(found: ClassDiagnostics, names: Sequence[str]) -> Panel:
     texts = [counted(int(count), "row" if two else "value") for count in rows[shown]]
     tips = [f"stated {p:.1%}, observed {part:.1%} of {text}" for p, part, text in zip(x, y, texts, strict=True)]
     remark = counted(found.n, "row") + ("" if two else "; points: all classes" + ", lines: each" * several)
-    return Panel("Reliability of probabilities", remark, draw, tips)
+    return Chart("Reliability of probabilities", remark, draw, tips)
 
 
-def _confusion(found: ClassDiagnostics, names: Sequence[str]) -> Panel:
+def _confusion(found: ClassDiagnostics, names: Sequence[str]) -> Chart:
     """Return the matrix of fractions, first row at the top; up to ten classes have percentages in the cells."""
     shares = found.confusion / np.maximum(found.confusion.sum(axis=1, keepdims=True), 1)
     K = len(names)
@@ -112,10 +112,10 @@ def _confusion(found: ClassDiagnostics, names: Sequence[str]) -> Panel:
     ]
     remark = "% of the rows of each true class"
     size = 4.2, max(2.5, 1.6 + 0.2 * K)
-    return Panel("Confusion", remark, draw, table=Table(("true class", *names), rows), size=size)
+    return Chart("Confusion", remark, draw, table=Table(("true class", *names), rows), size=size)
 
 
-def _curves(found: ThresholdCurve, name: str) -> list[Panel]:
+def _curves(found: ThresholdCurve, name: str) -> list[Chart]:
     """Return the ROC curve and the precision-recall curve of the second of two classes."""
     false, recall = found.rates
     share = float(found.positive[-1] / (found.positive[-1] + found.negative[-1]))
@@ -135,10 +135,10 @@ def _curves(found: ThresholdCurve, name: str) -> list[Panel]:
     precise = curve(recall[1:], found.precision, (share, share), f"recall of {of}", f"precision of {of}")
     area = f"area {found.auc:.4f}; dashed: by chance"
     average = f"average precision {found.average_precision:.4f}; dashed: by chance"
-    return [Panel("ROC curve", area, roc), Panel("Precision and recall", average, precise)]
+    return [Chart("ROC curve", area, roc), Chart("Precision and recall", average, precise)]
 
 
-def _largest(found: ClassDiagnostics) -> Panel:
+def _largest(found: ClassDiagnostics) -> Chart:
     """Return the distribution of the largest probability, of correct and of wrong rows."""
     rows, hits = found.top_rows / found.n, found.top_hits / found.n
     first = int(np.flatnonzero(found.top_rows)[0])
@@ -154,10 +154,10 @@ def _largest(found: ClassDiagnostics) -> Panel:
 
     bins = list(zip(EDGES, EDGES[1:], found.top_rows, found.top_hits, strict=False))[first:]
     tips = [f"{low:.0%} to {high:.0%}: {counted(int(n), 'row')}, {k:,} correct" for low, high, n, k in bins]
-    return Panel("Largest probability", "correct rows, and wrong rows on top", draw, tips)
+    return Chart("Largest probability", "correct rows, and wrong rows on top", draw, tips)
 
 
-def _loss(found: ClassDiagnostics) -> Panel:
+def _loss(found: ClassDiagnostics) -> Chart:
     """Return the mean log loss for bins of the largest probability, beside its expectation."""
     shown = found.top_rows >= FEWEST
     if not shown.any():
@@ -177,7 +177,7 @@ def _loss(found: ClassDiagnostics) -> Panel:
         f"probability about {centre:.0%}: {value:.3f} nats, expected {own:.3f}"
         for centre, value, own in zip(centres, loss, expected, strict=True)
     ]
-    return Panel("Log loss", "above the line: probabilities are too sure", draw, tips)
+    return Chart("Log loss", "above the line: probabilities are too sure", draw, tips)
 
 
 def class_errors(found: LargestErrors, classes: Sequence[str]) -> Table | None:

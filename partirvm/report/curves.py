@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from partirvm.planning.units import counted, format_bytes, format_duration
-from partirvm.report.panels import CONTRAST, EVIDENCE, OBSERVED, VECTORS, Panel, bars, dress, styled
+from partirvm.report.panels import CONTRAST, EVIDENCE, OBSERVED, VECTORS, Chart, bars, dress, styled
 from partirvm.report.quantities import SIDES, Entry, Kind, Measure, Quantity, format_share
-from partirvm.report.stages import Range, Stage, comparable
+from partirvm.report.stages import FitStage, Range, comparable
 from partirvm.types import OFF
 
 DECADES = 20.0
@@ -29,17 +29,17 @@ SHOWN, LISTED = 20, 60
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """A line of a chart: its name, colour, form, stages, and the value of each."""
 
     name: str
     colour: str
     form: str
-    stages: Sequence[Stage]
+    stages: Sequence[FitStage]
     values: Sequence[Range]
 
 
-def curves(found: Sequence[Stage], kind: Kind) -> list[Panel]:
+def curves(found: Sequence[FitStage], kind: Kind) -> list[Chart]:
     """Return the charts of errors, vectors and evidence, over rounds or levels and over time."""
     if len(found) < 2:
         return []
@@ -47,7 +47,7 @@ def curves(found: Sequence[Stage], kind: Kind) -> list[Panel]:
     same = comparable(found)
     charts = [(measure.title, measure.unit, _errors(found, measure)) for measure in kind.curves]
     numbers = [Range(stage.vectors, stage.vectors, stage.vectors) for stage in found]
-    charts += [("Relevance vectors", "all of a level" * levels, [Line("vectors", VECTORS, "o-", found, numbers)])]
+    charts += [("Relevance vectors", "all of a level" * levels, [Curve("vectors", VECTORS, "o-", found, numbers)])]
     rows = f"nats, over {same[0].rows:,} rows" if same else "nats"
     charts += [("Log evidence", rows, [_line("evidence", EVIDENCE, "o-", same, "log_evidence")])]
     drawn = [(title, unit, [line for line in lines if line.values]) for title, unit, lines in charts]
@@ -56,7 +56,7 @@ def curves(found: Sequence[Stage], kind: Kind) -> list[Panel]:
     return [_chart(*each, step, timed=timed) for each in shown for timed in (False, True)]
 
 
-def _errors(found: Sequence[Stage], measure: Measure) -> list[Line]:
+def _errors(found: Sequence[FitStage], measure: Measure) -> list[Curve]:
     keys = [Quantity(rows, measure).key for rows in SIDES]
     return [
         _line("training", OBSERVED, "o-", found, keys[0], measure.scale),
@@ -64,15 +64,15 @@ def _errors(found: Sequence[Stage], measure: Measure) -> list[Line]:
     ]
 
 
-def _line(name: str, colour: str, form: str, found: Sequence[Stage], key: str, scale: float = 1.0) -> Line:
+def _line(name: str, colour: str, form: str, found: Sequence[FitStage], key: str, scale: float = 1.0) -> Curve:
     """Return the line of a quantity through the stages that have a finite value of it."""
     pairs = [(stage, stage.values[key]) for stage in found if key in stage.values]
     pairs = [pair for pair in pairs if math.isfinite(pair[1].low) and math.isfinite(pair[1].high)]
     values = [Range(scale * each.low, scale * each.middle, scale * each.high) for _, each in pairs]
-    return Line(name, colour, form, [stage for stage, _ in pairs], values)
+    return Curve(name, colour, form, [stage for stage, _ in pairs], values)
 
 
-def _chart(title: str, unit: str, lines: Sequence[Line], step: str, *, timed: bool) -> Panel:
+def _chart(title: str, unit: str, lines: Sequence[Curve], step: str, *, timed: bool) -> Chart:
     last = max((line.stages[-1] for line in lines), key=lambda stage: stage.seconds)
     name, size = next((one for one in UNITS if last.seconds >= 2 * one[1]), UNITS[-1])
 
@@ -106,7 +106,7 @@ def _chart(title: str, unit: str, lines: Sequence[Line], step: str, *, timed: bo
     texts = [
         f"{line.name}: {line.values[0].middle:,.4g} at first, {line.values[-1].middle:,.4g} at last" for line in lines
     ]
-    return Panel(f"{title} over {'time' if timed else step + 's'}", unit, draw, texts)
+    return Chart(f"{title} over {'time' if timed else step + 's'}", unit, draw, texts)
 
 
 def phases(history: Sequence[Entry], seconds: float | None) -> dict[str, float]:
@@ -131,7 +131,7 @@ def phases(history: Sequence[Entry], seconds: float | None) -> dict[str, float]:
     return {name: value for name, value in sums.items() if value > 0}
 
 
-def time_and_memory(history: Sequence[Entry], seconds: float | None, plan: dict[str, Any] | None) -> list[Panel]:
+def time_and_memory(history: Sequence[Entry], seconds: float | None, plan: dict[str, Any] | None) -> list[Chart]:
     """Return the panels of the time by phase and of the peak memory beside the limit."""
     panels = []
     spent = phases(history, seconds)
@@ -151,7 +151,7 @@ def time_and_memory(history: Sequence[Entry], seconds: float | None, plan: dict[
 
 
 @dataclass(frozen=True)
-class Ranking:
+class RankedFeatures:
     """Features by decreasing relevance: γ_j·var_j as a fraction of the largest.
 
     ``shown`` are the features with bars, ``more`` is the number of less relevant features without a bar, and ``off``
@@ -163,7 +163,7 @@ class Ranking:
     off: tuple[str, ...]
 
     @property
-    def panel(self) -> Panel:
+    def panel(self) -> Chart:
         """The bars of the shown features."""
         texts = [_figure(value) for value in self.shown.values()]
         return bars("Relevance", "gamma × variance, the largest = 1", self.shown, texts)
@@ -175,15 +175,15 @@ class Ranking:
         return " and ".join(parts + [f"{counted(len(self.off), 'feature')} switched off"] * bool(self.off))
 
 
-def ranking(relevance: Mapping[str, float]) -> Ranking:
+def ranking(relevance: Mapping[str, float]) -> RankedFeatures:
     """Rank features by relevance. Features of equal relevance keep their order.
 
     >>> ranking({"age": 0.2, "height": 1.0, "shoe": 1e-4})
-    Ranking(shown={'height': 1.0, 'age': 0.2}, more=0, off=('shoe',))
+    RankedFeatures(shown={'height': 1.0, 'age': 0.2}, more=0, off=('shoe',))
     """
     on = sorted(((name, value) for name, value in relevance.items() if value >= OFF), key=lambda pair: -pair[1])
     off = tuple(name for name, value in relevance.items() if value < OFF)
-    return Ranking(dict(on[:SHOWN]), max(len(on) - SHOWN, 0), off)
+    return RankedFeatures(dict(on[:SHOWN]), max(len(on) - SHOWN, 0), off)
 
 
 def informative(relevance: Mapping[str, float]) -> bool:

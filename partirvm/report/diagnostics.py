@@ -13,7 +13,7 @@ from partirvm.core.scores import ClassScores
 from partirvm.errors import DataError, FormatError, UsageError
 from partirvm.report.class_panels import class_errors, class_panels
 from partirvm.report.number_panels import number_errors, number_panels
-from partirvm.report.panels import Panel, Table, styled
+from partirvm.report.panels import Chart, Table, styled
 
 Diagnostics: TypeAlias = NumberDiagnostics | ClassDiagnostics
 
@@ -30,7 +30,7 @@ class Group:
     """
 
     name: str
-    panels: Sequence[Panel]
+    panels: Sequence[Chart]
     left_out: bool = False
     largest: Table | None = None
 
@@ -169,9 +169,9 @@ class DiagnosticsDisplay:
         return self
 
 
-def _rows(drawn: Sequence[Group]) -> list[Sequence[Panel]]:
+def _rows(drawn: Sequence[Group]) -> list[Sequence[Chart]]:
     """Return rows of panels: of one target at most three in each row, of several targets four, each in its own rows."""
-    rows: list[Sequence[Panel]] = []
+    rows: list[Sequence[Chart]] = []
     for group in drawn:
         panels = group.panels
         across = 4 if len(drawn) > 1 else 2 if len(panels) <= 4 else 3

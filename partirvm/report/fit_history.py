@@ -8,7 +8,7 @@ from typing import Any
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.report.panels import Row, Table
 from partirvm.report.quantities import MISSING, Entry, Kind, Quantity, format_error, format_evidence, minus
-from partirvm.report.stages import Range, Stage, planned_fits
+from partirvm.report.stages import FitStage, Range, planned_fits
 from partirvm.report.text import NAMED, format_rate, rows_per_second
 
 SHORT, EACH = 14, 6
@@ -16,7 +16,7 @@ SHORT, EACH = 14, 6
 
 
 def history(
-    entries: Sequence[Entry], found: Sequence[Stage], plan: dict[str, Any] | None, kind: Kind, *, over: bool
+    entries: Sequence[Entry], found: Sequence[FitStage], plan: dict[str, Any] | None, kind: Kind, *, over: bool
 ) -> dict[str, Any] | None:
     """Return the table of rounds or levels, shortened in the middle if long, and a folded table of all fits."""
     if not entries:
@@ -94,7 +94,7 @@ def _fit_row(entry: Entry, columns: Sequence[Column]) -> Row:
 
 
 def _levels(
-    found: Sequence[Stage], plan: dict[str, Any] | None, quantities: Sequence[Quantity], *, over: bool
+    found: Sequence[FitStage], plan: dict[str, Any] | None, quantities: Sequence[Quantity], *, over: bool
 ) -> Table:
     """Return a table with one row per level."""
     header = ("level", "fits", "candidates", "vectors", *(quantity.label for quantity in quantities), "elapsed")

@@ -13,7 +13,7 @@ from partirvm.core.largest import LargestErrors
 from partirvm.planning.units import counted
 from partirvm.report.panels import (
     OBSERVED,
-    Panel,
+    Chart,
     Row,
     Table,
     Z,
@@ -47,7 +47,7 @@ VARIES = 1.1
 """Minimum ratio of the 95 % to the 5 % quantile of stated deviations for a panel that compares them with errors."""
 
 
-def number_panels(found: NumberDiagnostics, target: str = "target") -> list[Panel]:
+def number_panels(found: NumberDiagnostics, target: str = "target") -> list[Chart]:
     """Return the panels of one numeric target with this name."""
     if not found.n or not (np.abs(found.points) < LARGEST).all():
         return []
@@ -73,7 +73,7 @@ def _means(values: Float, groups: list[NDArray[np.int64]]) -> Float:
     return np.array([values[group].mean() for group in groups])
 
 
-def _predictions(found: NumberDiagnostics, target: str) -> Panel:
+def _predictions(found: NumberDiagnostics, target: str) -> Chart:
     actual, predicted, _ = found.points.T
     ends = span(actual, predicted)
 
@@ -84,10 +84,10 @@ def _predictions(found: NumberDiagnostics, target: str) -> Panel:
         dress(axis, f"predicted {target}", f"actual {target}")
         axis.legend()
 
-    return Panel("Predictions", _sampled(found), draw)
+    return Chart("Predictions", _sampled(found), draw)
 
 
-def _coverage(found: NumberDiagnostics) -> list[Panel]:
+def _coverage(found: NumberDiagnostics) -> list[Chart]:
     if not len(found.covered):
         return []
     levels, covered = np.array(STATED_LEVELS), found.covered.astype(np.float64)
@@ -102,10 +102,10 @@ def _coverage(found: NumberDiagnostics) -> list[Panel]:
         axis.legend()
 
     tips = [f"{level:.0%} interval: {part:.1%} of rows inside" for level, part in zip(levels, share, strict=True)]
-    return [Panel("Coverage of intervals", f"{counted(found.n, 'row')}; below the line: too narrow", draw, tips)]
+    return [Chart("Coverage of intervals", f"{counted(found.n, 'row')}; below the line: too narrow", draw, tips)]
 
 
-def _residuals(found: NumberDiagnostics, target: str) -> Panel:
+def _residuals(found: NumberDiagnostics, target: str) -> Chart:
     actual, predicted, std = found.points.T
     z = (actual - predicted) / std
     x, groups = span(predicted), _groups(predicted) if len(z) >= FEWEST else []
@@ -126,10 +126,10 @@ def _residuals(found: NumberDiagnostics, target: str) -> Panel:
         for at, value, wide in zip(middle, mean, half, strict=True)
     ]
     remark = "95 % between the outer lines if right; bars: means of tenths"
-    return Panel("Standardised residuals", remark, draw, tips)
+    return Chart("Standardised residuals", remark, draw, tips)
 
 
-def _quantiles(found: NumberDiagnostics) -> Panel:
+def _quantiles(found: NumberDiagnostics) -> Chart:
     """Return the ordered standardised residuals beside the quantiles of a standard normal."""
     actual, predicted, std = found.points.T
     z = np.sort((actual - predicted) / std)
@@ -144,10 +144,10 @@ def _quantiles(found: NumberDiagnostics) -> Panel:
         axis.legend()
 
     remark = f"{_sampled(found)}; steeper than the line: stated deviations are too small"
-    return Panel("Quantiles of residuals", remark, draw)
+    return Chart("Quantiles of residuals", remark, draw)
 
 
-def _transform(found: NumberDiagnostics) -> Panel:
+def _transform(found: NumberDiagnostics) -> Chart:
     bins = PIT_BINS if found.n >= MANY else PIT_BINS // 2
     share = found.pit.reshape(bins, -1).sum(axis=1) / found.n
     half = Z * np.sqrt((bins - 1) / found.n)
@@ -164,10 +164,10 @@ def _transform(found: NumberDiagnostics) -> Panel:
     texts = zip(edges, edges[1:], share, strict=False)
     tips = [f"{low:.0%} to {high:.0%}: {part:.1%} of rows, expected {1 / bins:.0%}" for low, high, part in texts]
     remark = "a hill: stated deviations are too large; a valley: too small"
-    return Panel("Position in the predicted distribution", remark, draw, tips)
+    return Chart("Position in the predicted distribution", remark, draw, tips)
 
 
-def _deviations(found: NumberDiagnostics, target: str) -> Panel:
+def _deviations(found: NumberDiagnostics, target: str) -> Chart:
     """Return root mean square errors of rows grouped by stated deviation, with 95 % intervals."""
     actual, predicted, std = found.points.T
     groups = _groups(std)
@@ -186,10 +186,10 @@ def _deviations(found: NumberDiagnostics, target: str) -> Panel:
         axis.legend()
 
     tips = [f"stated {at:.3g}, observed {error:.3g}" for at, error in zip(x, y, strict=True)]
-    return Panel("Errors against stated deviations", "each point: a tenth of the rows", draw, tips)
+    return Chart("Errors against stated deviations", "each point: a tenth of the rows", draw, tips)
 
 
-def _coverage_by_deviation(found: NumberDiagnostics, target: str) -> list[Panel]:
+def _coverage_by_deviation(found: NumberDiagnostics, target: str) -> list[Chart]:
     """Return the coverage of two intervals, of rows grouped by stated deviation."""
     if not len(found.covered):
         return []
@@ -214,7 +214,7 @@ def _coverage_by_deviation(found: NumberDiagnostics, target: str) -> list[Panel]
         for at, share in zip(x, inside / rows, strict=True)
     ]
     remark = "50 % and 90 % intervals; each point: a tenth of the rows"
-    return [Panel("Coverage by stated deviation", remark, draw, tips)]
+    return [Chart("Coverage by stated deviation", remark, draw, tips)]
 
 
 def number_errors(found: LargestErrors) -> Table | None:

@@ -19,7 +19,7 @@ from partirvm.quoting import printable
 from partirvm.report import diagnostics, fit_history
 from partirvm.report.curves import LISTED, curves, informative, ranking, time_and_memory
 from partirvm.report.model_tables import Direction, Function, directions_table, functions_table
-from partirvm.report.panels import Panel, Row, Table, drawable
+from partirvm.report.panels import Chart, Row, Table, drawable
 from partirvm.report.quantities import (
     MISSING,
     Entry,
@@ -31,7 +31,7 @@ from partirvm.report.quantities import (
     leaves_model,
     minus,
 )
-from partirvm.report.stages import Stage, stages
+from partirvm.report.stages import FitStage, stages
 from partirvm.report.text import heuristic_line, plan_line, size_text
 from partirvm.strategies import schedule_of
 
@@ -175,7 +175,7 @@ def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
     return cells + noise
 
 
-def _facts(job: JobFacts, found: Sequence[Stage]) -> list[tuple[str, str]]:
+def _facts(job: JobFacts, found: Sequence[FitStage]) -> list[tuple[str, str]]:
     """Return facts about the data and the strategy."""
     spec, plan = job.spec, job.plan
     facts = [("Data", str(spec.get("data", MISSING)))]
@@ -252,7 +252,7 @@ def _features(relevance: Mapping[str, float]) -> dict[str, Any] | None:
     }
 
 
-def _drawn(panel: Panel, group: str = "") -> dict[str, Any]:
+def _drawn(panel: Chart, group: str = "") -> dict[str, Any]:
     """Return a panel for the page; without matplotlib it has no drawing, and its values are shown."""
     from markupsafe import Markup
 

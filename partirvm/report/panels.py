@@ -62,7 +62,7 @@ class Table(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Panel:
+class Chart:
     """A panel: its title, a remark on how to read it, and the function that draws it into axes.
 
     ``values`` are texts that state what is drawn, and ``table`` is a table that does. ``size`` is in inches.
@@ -163,7 +163,7 @@ def estimates(axis: Any, x: Float, y: Float, low: Float, high: Float, name: str 
     axis.errorbar(x, y, ends, label=name or None, zorder=4, clip_on=False, **style)
 
 
-def bars(title: str, remark: str, lengths: Mapping[str, float], texts: Sequence[str]) -> Panel:
+def bars(title: str, remark: str, lengths: Mapping[str, float], texts: Sequence[str]) -> Chart:
     """Return a panel of horizontal bars of lengths in 0 … 1 with a text at each end."""
 
     def draw(axis: Any) -> None:
@@ -178,7 +178,7 @@ def bars(title: str, remark: str, lengths: Mapping[str, float], texts: Sequence[
         axis.spines[:].set_visible(False)
 
     values = [f"{name}: {text}" for name, text in zip(lengths, texts, strict=True)]
-    return Panel(title, remark, draw, values, size=(4.2, 0.3 + 0.24 * max(len(lengths), 3)))
+    return Chart(title, remark, draw, values, size=(4.2, 0.3 + 0.24 * max(len(lengths), 3)))
 
 
 def shortened(name: str) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from partirvm.report.quantities import KEYS, MEASURED, Entry
-from partirvm.strategies.fit_rows import FIT_ROWS
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Stage:
+class FitStage:
     """A round, a level, or the last fit.
 
     ``x`` is the number of the round or the level. ``seconds`` is the time at the end of the stage. ``candidates`` and
@@ -45,9 +44,9 @@ class Stage:
         return names.get(self.kind, f"round {self.x}")
 
 
-def stages(history: Iterable[Entry]) -> list[Stage]:
+def stages(history: Iterable[Entry]) -> list[FitStage]:
     """Return the stages in order of their start. The heuristic fit is not a stage."""
-    found: list[Stage] = []
+    found: list[FitStage] = []
     level: list[Entry] = []
     for entry in history:
         if level and (entry["kind"] != "part" or entry["level"] != level[0]["level"]):
@@ -60,16 +59,16 @@ def stages(history: Iterable[Entry]) -> list[Stage]:
     return found + ([_stage("level", level[0]["level"], level)] if level else [])
 
 
-def _place(entry: Entry, before: Sequence[Stage]) -> int:
+def _place(entry: Entry, before: Sequence[FitStage]) -> int:
     """Return the position of a final fit that is not a round, which is after all other stages."""
     if entry["kind"] != "final" or not before:
         return int(entry["number"])
     return max(before[-1].x + 1, int(entry["number"])) if before[-1].kind != "level" else before[-1].x + 1
 
 
-def _stage(kind: str, x: int, entries: Sequence[Entry]) -> Stage:
+def _stage(kind: str, x: int, entries: Sequence[Entry]) -> FitStage:
     last = entries[-1]
-    return Stage(
+    return FitStage(
         kind=kind,
         x=x,
         fits=len(entries),
@@ -87,10 +86,8 @@ def _spread(entries: Sequence[Entry], name: str) -> Range | None:
     return Range(min(values), statistics.median(values), max(values)) if values else None
 
 
-def comparable(found: Sequence[Stage]) -> list[Stage]:
-    """Return the stages with comparable evidence: fits over equal numbers of rows, or none if all numbers differ."""
-    if not found or not FIT_ROWS[found[0].fit_rows].shared:
-        return []
+def comparable(found: Sequence[FitStage]) -> list[FitStage]:
+    """Return the stages with comparable evidence: fits over equal numbers of rows."""
     return [stage for stage in found if stage.rows == found[0].rows]
 
 

@@ -21,7 +21,7 @@ from partirvm.report.quantities import (
     leaves_model,
 )
 from partirvm.strategies import schedule_of
-from partirvm.strategies.fit_rows import FIT_ROWS
+from partirvm.strategies.fit_rows import rows_text
 
 
 def format_rate(rows: float | None) -> str:
@@ -45,7 +45,7 @@ def rows_per_second(entry: Entry) -> float | None:
 
 
 @dataclass(frozen=True)
-class Column:
+class RoundColumn:
     """A column of the table of rounds."""
 
     title: str
@@ -57,21 +57,21 @@ NAMED = {"final": "last", "early": "early"}
 """Names of entries without a number; "early" is the model of a run that reached its time limit."""
 
 _BEFORE = (
-    Column("round", 5, lambda entry: NAMED.get(entry["kind"], str(entry["number"]))),
-    Column("candidates", 10, lambda entry: f"{entry['candidates']:,}"),
-    Column("vectors", 7, lambda entry: f"{entry['vectors']:,}"),
+    RoundColumn("round", 5, lambda entry: NAMED.get(entry["kind"], str(entry["number"]))),
+    RoundColumn("candidates", 10, lambda entry: f"{entry['candidates']:,}"),
+    RoundColumn("vectors", 7, lambda entry: f"{entry['vectors']:,}"),
 )
 _AFTER = (
-    Column("log evidence", 13, lambda entry: format_evidence(entry["log_evidence"])),
-    Column("rows/s", 7, lambda entry: format_rate(rows_per_second(entry))),
-    Column("elapsed", 12, lambda entry: format_duration(entry["seconds"])),
-    Column("memory", 9, lambda entry: format_bytes(entry["peak_memory"])),
+    RoundColumn("log evidence", 13, lambda entry: format_evidence(entry["log_evidence"])),
+    RoundColumn("rows/s", 7, lambda entry: format_rate(rows_per_second(entry))),
+    RoundColumn("elapsed", 12, lambda entry: format_duration(entry["seconds"])),
+    RoundColumn("memory", 9, lambda entry: format_bytes(entry["peak_memory"])),
 )
 
 
-def round_columns(entry: Entry) -> tuple[Column, ...]:
+def round_columns(entry: Entry) -> tuple[RoundColumn, ...]:
     """Return the columns of the table of rounds that starts with this entry, with held-out errors if present."""
-    errors = (Column(one.label, len(one.label), one.text) for one in kind_of(entry).brief([entry]))
+    errors = (RoundColumn(one.label, len(one.label), one.text) for one in kind_of(entry).brief([entry]))
     return (*_BEFORE, *errors, *_AFTER)
 
 
@@ -123,7 +123,7 @@ def size_text(plan: dict[str, Any]) -> str:
 
 def _likelihood(plan: dict[str, Any]) -> str:
     """Return a text about the rows of intermediate fits, unless these use all rows."""
-    return FIT_ROWS[plan["fit_rows"]].text(plan.get("sample_rows"))
+    return rows_text(plan["fit_rows"], plan.get("sample_rows"))
 
 
 def summary(facts: dict[str, Any]) -> str:

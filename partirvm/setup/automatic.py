@@ -93,8 +93,8 @@ def resolve_partition_size(
 def resolve_fit_rows(
     parameters: Request, schedule: Schedule, n_rows: int, size: int, n_kernels: int = 1, *, shuffled: bool = False
 ) -> tuple[str, int]:
-    """Resolve ``fit_rows`` and the number of rows of a sample; a single fit uses ``last_rows``."""
-    fit_rows = parameters.last_rows if schedule.one_fit else parameters.fit_rows
+    """Resolve ``fit_rows`` and the number of rows of a sample; a single fit uses all rows."""
+    fit_rows = "full" if schedule.one_fit else parameters.fit_rows
     if fit_rows == "auto":
         fit_rows = automatic(schedule, n_rows, size, n_kernels, shuffled=shuffled)
     rows = parameters.sample_rows

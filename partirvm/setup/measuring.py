@@ -217,7 +217,7 @@ class Measuring:
     def _sample(self, problem: Problem, rows: int, lines: _Lines, room: int = 0) -> AbstractContextManager[SampledRows]:
         """Gather up to ``rows`` random rows; the time of passes over them is recorded in ``lines``."""
         options = Options(rows, "random", sample_rows=rows, seed=self.parameters.seed)
-        numbers = posterior_rows(problem, options, "sample", problem.empty)
+        numbers = posterior_rows(problem, options, "sample")
         hooks = {"room": room, "log": lines.add, "best": lines.is_best}
         return gathered(self.source, numbers, self.executor, self._check_interrupted, lines.spent, **hooks)
 

@@ -14,7 +14,6 @@ from partirvm.core.moments import Moments
 from partirvm.core.solvers import SOLVERS
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
-from partirvm.kernels import NoKernel
 from partirvm.likelihoods import words_of
 from partirvm.options import Request, check
 from partirvm.options.constraints import OneOf
@@ -23,7 +22,7 @@ from partirvm.setup.basis import checked_basis, portable_basis, require_function
 from partirvm.setup.kernel import checked_kernel, portable_kernel
 from partirvm.setup.timer import Interrupted, check_aborted
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import FIT_ROWS, grows
+from partirvm.strategies.fit_rows import grows
 
 
 def check_parameters(parameters: Request) -> Request:
@@ -46,8 +45,6 @@ def check_parameters(parameters: Request) -> Request:
 
 def _check_together(p: Request) -> None:
     """Raise ``UsageError`` for options that exclude each other."""
-    if p.kernel == NoKernel.name and not FIT_ROWS[p.last_rows].whole:
-        raise UsageError("kernel=None gives a single fit of all rows: last_rows must be 'full'")
     merges = p.strategy in STRATEGIES and STRATEGIES[p.strategy].schedule.merges
     if merges and grows(p.fit_rows):
         raise UsageError(

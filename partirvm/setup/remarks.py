@@ -18,7 +18,6 @@ from partirvm.planning.schedule import Schedule
 from partirvm.quoting import listed
 from partirvm.setup.basis import codes_in_linear_basis
 from partirvm.setup.kernel import chooses, codes_as_numbers, learns
-from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS
 
@@ -48,7 +47,7 @@ def remarks_of(
     chosen = {
         "target": (_kind_of_target(problem),),
         "strategy": schedule.traits,
-        "fit_rows": (fit_rows, given.last_rows),
+        "fit_rows": (fit_rows,),
         "kernel": ("none" if given.kernel == NoKernel.name else "some",),
         "noise_variance": ("estimate" if problem.noise_variance is None else "given",),
     }
@@ -75,17 +74,10 @@ def remarks_of(
         remarks.append("no kernel was learned: the target is constant")
     elif learns(given) and not enough_to_learn(given, moments):
         remarks.append(f"no kernel was learned: gamma is 'scale', because {moments.targets.n:,} rows are too few")
-    if schedule.merges and not FIT_ROWS[fit_rows].shared and source.columns.classes is not None:
-        remarks.append(
-            f"fit_rows={fit_rows!r} prunes too many vectors in classification with split-merge, and the last fit "
-            "cannot recover them: use 'full' or 'sample' for smaller errors"
-        )
     if schedule.whole_partitions and new_rows is None and not source.shuffled:
         remarks.append(
             "the rows are not shuffled, so each partition is gathered from all tiles: shuffled data are faster"
         )
-    if not FIT_ROWS[given.last_rows].whole:
-        remarks.append(f"the last fit also uses only some of the rows: last_rows is {given.last_rows!r}")
     return tuple(remarks)
 
 

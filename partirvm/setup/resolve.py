@@ -35,7 +35,7 @@ from partirvm.setup.spec import FitSpec, memory_limits, planned
 from partirvm.setup.timer import Interrupted, check_aborted
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.appended import joined
-from partirvm.strategies.fit_rows import FIT_ROWS, automatic, first_sample, grows
+from partirvm.strategies.fit_rows import automatic, first_sample, grows
 from partirvm.strategies.incremental import IncrementalRounds
 from partirvm.strategies.problem import Options, Problem
 
@@ -222,7 +222,7 @@ def grow(
     fit_rows = "full" if grows(options.fit_rows) else options.fit_rows
     resolved: dict[str, Any] = {"strategy": schedule.name, "fit_rows": fit_rows}
     resolved["partition_size"] = size = options.partition_size
-    if FIT_ROWS[fit_rows].sampled:
+    if fit_rows == "sample":
         resolved["sample_rows"] = options.sample_rows
     if schedule.selects:
         resolved["selection"] = options.selection

@@ -35,7 +35,7 @@ from partirvm.setup.parameters import portable
 from partirvm.storage import reading
 from partirvm.storage.schema import MOST
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import FIT_ROWS
+from partirvm.strategies.fit_rows import rows_used
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.selection import RANDOM, SELECTIONS
 from partirvm.types import Scaling
@@ -167,11 +167,11 @@ def memory_limits(plan: Plan) -> dict[str, Any]:
 
 def _method(request: Request, shuffled: bool, shape: DataShape) -> Method:
     """Collect the properties of strategy, fit rows and selection that planning needs, from their registries."""
-    fit_rows, last_rows, P = FIT_ROWS[request.fit_rows], FIT_ROWS[request.last_rows], int(request.partition_size)
+    P = int(request.partition_size)
     return Method(
         STRATEGIES[request.strategy].schedule,
-        fit_rows.rows_used(request, shape.n_rows),
-        fit_rows.whole and last_rows.whole,
+        rows_used(request, shape.n_rows),
+        request.fit_rows == "full",
         SELECTIONS.get(request.selection, RANDOM).candidate_search(
             P, shape.n_rows, shape.n_candidates, shuffled=shuffled
         ),

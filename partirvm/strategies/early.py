@@ -70,7 +70,7 @@ class Early(BasicRound):
 
     def _propose(self, state: RoundsState, room: int) -> Answer[RoundsState]:
         problem = state.problem
-        rows = posterior_rows(problem, state.options, "sample", state.design)
+        rows = posterior_rows(problem, state.options, "sample")
         among = np.arange(problem.n_rows, dtype=np.int64) if rows is None else rows
         chosen = among[np.arange(room) * len(among) // room]
         return replace(state, phase=Phase.ROWS, chosen=chosen), (Gather(chosen),)

@@ -6,23 +6,15 @@
     All fits of a run use one random sample of rows. The time is linear in N, and evidences can be compared.
 ``growing``
     A random sample that grows with the number of columns (``strategies.growing``). Larger samples contain smaller ones.
-``partition``
-    The literal scheme of Ben-Shimon & Shmilovici (2006). The posterior uses only the rows of the fit's candidates, or
-    all rows if no candidate remains. σ² comes from the residual over all rows, or over a sample of them. The Gram
-    statistics of the rows for σ² give the residual of any mean, so that one pass is enough for all iterations.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.random_order import random_order
-from partirvm.kernels.design import Design
-from partirvm.likelihoods.passes import Pass, Rows
+from partirvm.likelihoods.passes import Rows
 from partirvm.options import Request
 from partirvm.planning.cost import RowsUsed
 from partirvm.planning.schedule import Schedule
@@ -57,121 +49,22 @@ LEAST = 10
 """Minimum number of rows of each class in a sample; a class with fewer rows is used whole."""
 
 
-@dataclass(frozen=True)
-class FitRows:
-    """One choice of ``fit_rows``; this base class uses all rows.
+FIT_ROWS = ("full", "sample", GROWING)
+"""Choices of ``fit_rows``."""
 
-    ``whole`` is true if a fit uses all rows, ``sampled`` if a fit uses a random sample. ``shared`` is true if
-    consecutive fits use the same rows: then statistics can be extended and evidences can be compared. ``grows`` is
-    true for a sample that is enlarged between fits.
-    """
 
-    name: str
-
-    whole: ClassVar[bool] = True
-    sampled: ClassVar[bool] = False
-    shared: ClassVar[bool] = True
-    grows: ClassVar[bool] = False
-
-    def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
-        """Return the rows that the posterior of these columns uses, in increasing order; None means all."""
-        return None
-
-    def noise(self, problem: Problem, options: Options) -> Int | None:
-        """Return the rows from which σ² is estimated, in increasing order; None means all."""
-        return None
-
-    def rows_used(self, request: Request, n_rows: int) -> RowsUsed:
-        """Return the numbers of rows that an intermediate fit uses, for planning."""
+def rows_used(request: Request, n_rows: int) -> RowsUsed:
+    """Return the numbers of rows that an intermediate fit uses, for planning."""
+    if request.fit_rows == "full":
         return RowsUsed(n_rows)
+    return RowsUsed(int(request.sample_rows), sampled=True, per_column=ROWS_PER_COLUMN * grows(request.fit_rows))
 
-    def text(self, sample: int | None) -> str:
-        """Return a report's text about these rows; ``sample`` is the sample size."""
+
+def rows_text(fit_rows: str, sample: int | None) -> str:
+    """Return a report's text about the rows of intermediate fits; ``sample`` is the (first) size of a sample."""
+    if fit_rows == "full":
         return ""
-
-
-@dataclass(frozen=True)
-class _Sample(FitRows):
-    """Random sample that all fits of a run use."""
-
-    whole: ClassVar[bool] = False
-    sampled: ClassVar[bool] = True
-
-    def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
-        """Return the rows of the sample."""
-        return _sample(problem, options, options.sample_rows)
-
-    def noise(self, problem: Problem, options: Options) -> Int | None:
-        """Return the rows of the sample."""
-        return _sample(problem, options, options.sample_rows)
-
-    def rows_used(self, request: Request, n_rows: int) -> RowsUsed:
-        """Return the number of rows of the sample."""
-        return RowsUsed(int(request.sample_rows), sampled=True)
-
-    def text(self, sample: int | None) -> str:
-        """Return the text with the sample size."""
-        return f", likelihood of a sample of {counted(sample or 0, 'row')}"
-
-
-@dataclass(frozen=True)
-class _Growing(_Sample):
-    """Random sample that is enlarged between fits; ``options.sample_rows`` is its current size."""
-
-    grows: ClassVar[bool] = True
-
-    def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
-        """Return the rows of the current sample."""
-        return _nested_sample(problem, options)
-
-    def noise(self, problem: Problem, options: Options) -> Int | None:
-        """Return the rows of the current sample."""
-        return _nested_sample(problem, options)
-
-    def rows_used(self, request: Request, n_rows: int) -> RowsUsed:
-        """Return the rows of the first sample, and how many each column needs."""
-        return RowsUsed(int(request.sample_rows), sampled=True, per_column=ROWS_PER_COLUMN)
-
-    def text(self, sample: int | None) -> str:
-        """Return the text with the first size of the sample."""
-        return f", likelihood of a sample that grows from {counted(sample or 0, 'row')}"
-
-
-@dataclass(frozen=True)
-class _Partition(FitRows):
-    """Rows of the fit's candidates; in regression, other rows give the noise variance."""
-
-    whole: ClassVar[bool] = False
-    shared: ClassVar[bool] = False
-
-    def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
-        """Return the rows of the candidates; all rows if no candidate remains."""
-        return np.unique(design.rows) if len(design.labels) else None
-
-    def noise(self, problem: Problem, options: Options) -> Int | None:
-        """Return ``options.noise_rows`` other rows, or None for all rows."""
-        if not problem.likelihood.has_noise or options.noise_rows is None:
-            return None
-        return _sample_for_noise(problem, options, options.noise_rows)
-
-    def rows_used(self, request: Request, n_rows: int) -> RowsUsed:
-        """Return the numbers of rows; None stands for the rows of the candidates, and σ² has separate rows."""
-        return RowsUsed(None, min(request.noise_rows or n_rows, n_rows))
-
-    def text(self, sample: int | None) -> str:
-        """Return the text for the rows of the fit's candidates."""
-        return ", likelihood of a fit's own rows"
-
-
-FIT_ROWS: dict[str, FitRows] = {
-    each.name: each for each in (FitRows("full"), _Sample("sample"), _Growing(GROWING), _Partition("partition"))
-}
-"""Choices of ``fit_rows`` by name."""
-
-
-def uses_all_rows(seen: str) -> bool:
-    """Return whether ``RoundsState.seen`` (empty before the first fit) stands for all rows."""
-    return bool(seen) and FIT_ROWS[seen].whole
+    return f", likelihood of a sample {'that grows from' if grows(fit_rows) else 'of'} {counted(sample or 0, 'row')}"
 
 
 def first_sample(fit_rows: str, partition_size: int) -> int:
@@ -181,7 +74,7 @@ def first_sample(fit_rows: str, partition_size: int) -> int:
 
 def grows(seen: str) -> bool:
     """Return whether ``fit_rows`` or ``RoundsState.seen`` (empty before the first fit) is a sample that grows."""
-    return seen in FIT_ROWS and FIT_ROWS[seen].grows
+    return seen == GROWING
 
 
 def intermediate_rows(problem: Problem, options: Options) -> str:
@@ -224,7 +117,7 @@ def automatic(
 ) -> str:
     """Return the meaning of ``fit_rows="auto"``: ``full`` if all rows are affordable, otherwise a sample.
 
-    The result is never ``partition``. The working set uses ``growing`` if the data are ``shuffled`` and have more than
+    The working set uses ``growing`` if the data are ``shuffled`` and have more than
     four times the rows of the first sample. In split-and-merge and incremental fits every row gives K = ``n_kernels``
     candidates, and the intermediate passes over all rows take about 2·K·N²·P flops, where P is the partition size. If
     ``new_rows`` is not 0, only this number of rows still has to join, and the flops fall in proportion. The rule counts
@@ -243,9 +136,11 @@ def automatic(
     return "full" if whole else "sample"
 
 
-def posterior_rows(problem: Problem, options: Options, fit_rows: str, design: Design) -> Int | None:
-    """Return the rows that the posterior of a fit of these columns uses, in increasing order; None means all."""
-    return FIT_ROWS[fit_rows].posterior(problem, options, design)
+def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:
+    """Return the rows that a fit uses, in increasing order; None means all, or no fit yet."""
+    if grows(fit_rows):
+        return _nested_sample(problem, options)
+    return _sample(problem, options, options.sample_rows) if fit_rows == "sample" else None
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
@@ -289,24 +184,6 @@ def _batch(problem: Problem, options: Options, number: int) -> tuple[int, Append
     return start, batches[-1], number
 
 
-def noise_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:
-    """Return the rows from which the residual and σ² are computed; None means all rows, or no fit yet."""
-    return FIT_ROWS[fit_rows].noise(problem, options) if fit_rows else None
-
-
-def measuring(problem: Problem, options: Options, fit_rows: str, design: Design) -> tuple[Pass, ...]:
-    """Return the passes that a fit of these columns needs before its first step, possibly none.
-
-    With ``partition``, a second pass over the rows for σ² follows.
-    """
-    likelihood = problem.likelihood
-    nothing, rows = likelihood.start(problem), posterior_rows(problem, options, fit_rows, design)
-    own = likelihood.measure(nothing, problem.empty, design, rows)
-    if FIT_ROWS[fit_rows].shared or not likelihood.has_noise:
-        return own
-    return own + likelihood.measure(nothing, problem.empty, design, noise_rows(problem, options, fit_rows))
-
-
 def _sample(problem: Problem, options: Options, count: int) -> Int | None:
     """Return the run's random sample of ``count`` rows; None if ``count`` covers all rows."""
     if count >= problem.n_rows:
@@ -330,16 +207,3 @@ def _nested_sample(problem: Problem, options: Options) -> Int | None:
     if problem.shuffled:
         return np.arange(count, dtype=np.int64)
     return np.sort(random_order(problem.n_rows, options.seed, np.arange(count)))
-
-
-def _sample_for_noise(problem: Problem, options: Options, count: int) -> Int | None:
-    """Return a random sample for σ²; None if ``count`` covers all rows.
-
-    If the data are shuffled, the sample is the last rows: it then differs from the partition of an early fit.
-    """
-    if count >= problem.n_rows:
-        return None
-    if problem.shuffled:
-        return np.arange(problem.n_rows - count, problem.n_rows, dtype=np.int64)
-    nothing = np.zeros(0, np.int64)
-    return random_rows(problem.n_rows, nothing, count, seed=options.seed, draw=1, shuffled=False)

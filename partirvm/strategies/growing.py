@@ -36,7 +36,7 @@ class GrowingRounds(Rounds[S]):
 
     def _conclude(self, state: S, reason: Termination) -> Answer[S]:
         """Begin the last fit; if it uses all rows, add those outside the sample first."""
-        if not grows(state.seen) or state.options.last_rows != "full":
+        if not grows(state.seen):
             return super()._conclude(state, reason)
         fit = state.problem.likelihood.again(state.fit)
         state = replace(state, concluding=reason, rebases=0, candidates=fit.n_vectors, fit=fit)

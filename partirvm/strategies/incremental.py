@@ -17,7 +17,7 @@ import numpy as np
 
 from partirvm.kernels.design import Design
 from partirvm.planning.schedule import Schedule
-from partirvm.strategies.fit_rows import FIT_ROWS, partition, partition_length, posterior_rows
+from partirvm.strategies.fit_rows import partition, partition_length, posterior_rows
 from partirvm.strategies.instructions import Gather, Passed
 from partirvm.strategies.local_noise import LocalNoiseRounds
 from partirvm.strategies.problem import Options, Problem
@@ -74,8 +74,8 @@ class BasicRound(LocalNoiseRounds[RoundsState]):
 
     def _measure(self, state: RoundsState, new: Design) -> Answer[RoundsState]:
         options, problem = state.options, state.problem
-        if state.warm is None and not state.fit.n_columns and FIT_ROWS[options.last_rows].shared:
-            rows = posterior_rows(problem, options, options.last_rows, new)
+        if state.warm is None and not state.fit.n_columns:
+            rows = posterior_rows(problem, options, options.last_rows)
             passes = problem.likelihood.first_design(problem, options, new, rows)
             if passes:
                 return replace(state, phase=Phase.DESIGN, incoming=new), passes

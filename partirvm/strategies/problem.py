@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,22 +104,13 @@ class Problem:
         return max(candidates // self.n_kernels, 1)
 
 
-STOP_RULES: dict[str, Callable[[int, int], int]] = {
-    "candidates": lambda candidates, partition_size: candidates,
-    "partition": lambda candidates, partition_size: partition_size,
-}
-"""Values of ``stop_rule``: whether ``stop_fraction`` refers to a fit's initial candidates or to the partition size."""
-
-
 @dataclass(frozen=True)
 class Options:
     """Resolved options of a fit.
 
     ``fit_rows`` determines the rows that the posterior of an intermediate fit uses, and ``last_rows`` the rows of the
-    last fit. ``"full"`` means all rows. ``"sample"`` means one random sample of ``sample_rows`` rows. ``"partition"``
-    means the rows of the fit's candidates: σ² is then estimated every ``noise_every`` iterations from ``noise_rows``
-    rows, or from all rows if ``noise_rows`` is None. ``stop_fraction`` is a fraction of the fit's initial candidates if
-    ``stop_rule`` is ``"candidates"``, and of the partition size if ``stop_rule`` is ``"partition"``.
+    last fit (all rows but in ``strategies.early``): ``"full"`` means all rows, ``"sample"`` one random sample of
+    ``sample_rows`` rows, ``"growing"`` a sample that grows. ``stop_fraction`` is a fraction of the fit's candidates.
 
     ``max_columns`` is the number of columns, including the candidates, for which there is memory. ``batch`` is the
     limit for fits that run side by side: the sum of their squared numbers of columns. ``tol`` is the convergence
@@ -140,10 +130,7 @@ class Options:
     fit_rows: str = "full"
     last_rows: str = "full"
     sample_rows: int = 0
-    noise_rows: int | None = None
-    noise_every: int = 1
     stop_fraction: float = 0.5
-    stop_rule: str = "candidates"
     max_rounds: int | None = None
     max_vectors: int | None = None
     max_columns: int | None = None

@@ -20,7 +20,7 @@ import numpy as np
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
 from partirvm.likelihoods.gaussian_passes import GramPass
-from partirvm.strategies.fit_rows import grows, posterior_rows, uses_all_rows
+from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Event, KernelLearned, LearnKernel, Log, Passed, Record, Save
 from partirvm.strategies.local_noise import LocalNoiseRounds
 from partirvm.strategies.problem import Options, Problem
@@ -70,12 +70,12 @@ class Relearning(LocalNoiseRounds[S]):
     def _on_saved(self, state: S, event: Event) -> Answer[S]:
         if (
             state.settled
-            or not (uses_all_rows(state.seen) or grows(state.seen))
+            or state.seen in ("", "sample")
             or not due(state.problem, state.options, state.fit, state.learned)
         ):
             return super()._on_saved(state, event)
         options = replace(state.options, sample_rows=learning_rows(state.design.centres.shape[1]))
-        rows = posterior_rows(state.problem, options, "sample", state.design)
+        rows = posterior_rows(state.problem, options, "sample")
         assert isinstance(state.fit, HyperState)
         search = LearnKernel(state.design, state.fit, rows, options.gamma_prior)
         return replace(state, learned=state.fit.n_vectors, phase=Phase.LEARN), (search,)
@@ -87,7 +87,7 @@ class Relearning(LocalNoiseRounds[S]):
             return self._reject(state, 0.0)
         problem = with_kernel(state.problem, event.kernel)
         design = replace(state.design, kernel=event.kernel)
-        rows = posterior_rows(problem, state.options, state.seen, design)
+        rows = posterior_rows(problem, state.options, state.seen)
         request = GramPass(problem.empty, design, np.zeros((0, len(problem.empty.scaling.t_shift))), rows=rows)
         return replace(state, problem=problem, design=design, phase=Phase.GRAM), (request,)
 

@@ -2,8 +2,8 @@
 
 In a *round*, rows become candidates, a Gram pass gives the statistics of their columns, a dense fit follows, and the
 model is saved. The model is usable after every round. An intermediate fit ends when the number of vectors falls to
-``stop_fraction``. The last fit converges, uses the rows of ``last_rows`` (by default all), and estimates the noise
-variance from a residual pass. Subclasses choose the next rows and decide when to end.
+``stop_fraction``. The last fit converges, uses all rows, and estimates the noise variance from a residual pass.
+Subclasses choose the next rows and decide when to end.
 """
 
 from __future__ import annotations
@@ -25,13 +25,9 @@ from partirvm.likelihoods.base import Begin, Fit
 from partirvm.likelihoods.columns import survivors
 from partirvm.likelihoods.local_noise import FittedNoise
 from partirvm.strategies.fit_rows import (
-    FIT_ROWS,
     grows,
     intermediate_rows,
-    measuring,
-    noise_rows,
     posterior_rows,
-    uses_all_rows,
 )
 from partirvm.strategies.instructions import (
     Event,
@@ -227,11 +223,11 @@ class Rounds(Generic[S]):
         """Request the statistics of the new columns, or of all columns if the rows of the fit change."""
         problem, options = state.problem, state.options
         fit_rows = options.last_rows if state.concluding else intermediate_rows(problem, options)
-        if fit_rows == state.seen and FIT_ROWS[fit_rows].shared:
-            rows = posterior_rows(problem, options, fit_rows, new)
-            passes = problem.likelihood.measure(state.fit, state.design, new, rows)
+        rows, likelihood = posterior_rows(problem, options, fit_rows), problem.likelihood
+        if fit_rows == state.seen:
+            passes = likelihood.measure(state.fit, state.design, new, rows)
         else:
-            passes = measuring(problem, options, fit_rows, state.design.join(new))
+            passes = likelihood.measure(likelihood.start(problem), problem.empty, state.design.join(new), rows)
             state = replace(state, seen="")
         state = replace(state, phase=Phase.GRAM, incoming=new)
         return (state, passes) if passes else self._on_gram(state)
@@ -260,7 +256,7 @@ class Rounds(Generic[S]):
         rule = rule or self._rule(state)
         if state.rebases >= REBASES:
             rule = replace(rule, guard=False)
-        rows = posterior_rows(problem, options, state.seen, state.design)
+        rows = posterior_rows(problem, options, state.seen)
         begin = Begin(rule, state.candidates, rows, state.warm, hold, pool)
         task = problem.likelihood.fit(problem, options, state.design, state.fit, begin)
         return replace(state, phase=Phase.FIT), (task,)
@@ -279,8 +275,8 @@ class Rounds(Generic[S]):
         return (state, passes) if passes else self._on_settle(state)
 
     def _settling(self, state: S, *, last: bool) -> tuple[Instruction, ...]:
-        problem, rows = state.problem, noise_rows(state.problem, state.options, state.seen)
-        whole = uses_all_rows(state.seen) or grows(state.seen)
+        problem, rows = state.problem, posterior_rows(state.problem, state.options, state.seen)
+        whole = state.seen != "sample"
         return problem.likelihood.settling(problem, state.design, state.fit, rows, whole=whole, last=last)
 
     def _on_rebase(self, state: S, *events: Passed) -> Answer[S]:
@@ -327,7 +323,7 @@ class Rounds(Generic[S]):
         return replace(state, phase=Phase.OVER), (Finish(reason),)
 
     def last_fit(self, state: S, design: Design, warm: object) -> Answer[S]:
-        """Begin a run's only round: a converging fit of these columns, over the rows of ``last_rows``."""
+        """Begin a run's only round: a converging fit of these columns."""
         state = replace(state, round=1, concluding=self.exhausted, candidates=len(design.labels), warm=warm)
         return self._measure(state, design)
 
@@ -350,7 +346,7 @@ class Rounds(Generic[S]):
             # first find the mode over all rows at fixed α: a quadratic approximation is valid for α only at the mode
             rule = StopRule(MODE, state.options.max_passes)
             return self._fit(replace(state, seen=state.options.fit_rows), rule=rule, hold=True)
-        if not uses_all_rows(state.seen):
+        if state.seen != "full":
             return self._next_round(replace(state, seen=""))
         return replace(state, phase=Phase.MERGE), passes
 

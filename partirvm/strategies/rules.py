@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from partirvm.core.stopping import StopRule
-from partirvm.strategies.problem import STOP_RULES, Options
+from partirvm.strategies.problem import Options
 
 INTERMEDIATE = 100.0
 """Tolerance of intermediate fits, as a multiple of ``tol``; only the last fit converges to ``tol``."""
@@ -15,9 +15,8 @@ REBASES = 2
 
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
-    """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates, or of the partition size."""
-    whole = STOP_RULES[options.stop_rule](candidates, options.partition_size)
-    return replace(_rule(options, INTERMEDIATE * options.tol), vectors=int(options.stop_fraction * whole))
+    """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates."""
+    return replace(_rule(options, INTERMEDIATE * options.tol), vectors=int(options.stop_fraction * candidates))
 
 
 def final_rule(options: Options) -> StopRule:

@@ -23,7 +23,7 @@ from partirvm.likelihoods import AnyLikelihood
 from partirvm.likelihoods.base import Begin
 from partirvm.likelihoods.columns import labels_of, survivors
 from partirvm.planning.schedule import Schedule
-from partirvm.strategies.fit_rows import measuring, partition, posterior_rows
+from partirvm.strategies.fit_rows import partition, posterior_rows
 from partirvm.strategies.incremental import BasicRound
 from partirvm.strategies.instructions import (
     Event,
@@ -155,9 +155,11 @@ def _on_rows(state: SplitMergeState, event: Gathered) -> Answer:
 
 def _measure(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[object]) -> Answer:
     """Request the statistics of these fits."""
+    problem, likelihood = state.problem, state.problem.likelihood
+    rows, nothing = posterior_rows(problem, state.options, state.options.fit_rows), likelihood.start(problem)
     passes: list[Instruction] = []
     for design in designs:
-        passes += measuring(state.problem, state.options, state.options.fit_rows, design)
+        passes += likelihood.measure(nothing, problem.empty, design, rows)
     state = replace(state, phase=Phase.GRAM, designs=tuple(designs), starts=tuple(starts))
     return (state, tuple(passes)) if passes else _on_gram(state)
 
@@ -166,11 +168,11 @@ def _on_gram(state: SplitMergeState, *events: Passed) -> Answer:
     """Request the fits of this batch; intermediate fits need no residual pass for full precision."""
     problem, options, likelihood = state.problem, state.options, state.problem.likelihood
     each, fits = len(events) // len(state.designs), []
+    rows = posterior_rows(problem, options, options.fit_rows)
     for k, (design, start) in enumerate(zip(state.designs, state.starts, strict=True)):
         blocks = [event.statistic for event in events[each * k : each * (k + 1)]]
         fit = likelihood.restart(problem, options, likelihood.start(problem), start, design, *blocks)
         count = len(design.labels)
-        rows = posterior_rows(problem, options, options.fit_rows, design)
         begin = Begin(replace(intermediate_rule(options, count), guard=False), count, rows, start)
         fits.append(likelihood.fit(problem, options, design, fit, begin))
     return replace(state, phase=Phase.FIT), tuple(fits)

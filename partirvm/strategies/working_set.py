@@ -20,7 +20,7 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Fit
 from partirvm.planning.schedule import Schedule
 from partirvm.strategies.effort import LEAST_WORK, SLOW_ROUNDS, is_slow, work_before_rounds, work_of_round
-from partirvm.strategies.fit_rows import FIT_ROWS, enlarged, grows, intermediate_rows, noise_rows
+from partirvm.strategies.fit_rows import enlarged, grows, intermediate_rows, posterior_rows
 from partirvm.strategies.instructions import Event, Gather, Gathered, Passed
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import Relearning, with_kernel
@@ -155,7 +155,7 @@ class WorkingSetRounds(Relearning[WorkingSetState]):
     def _try(self, state: WorkingSetState, pool: Design) -> Answer[WorkingSetState]:
         """Request the statistics that give the evidence gain of each column of a pool."""
         problem = state.problem
-        rows = noise_rows(problem, state.options, state.seen)
+        rows = posterior_rows(problem, state.options, state.seen)
         request = problem.likelihood.gain_pass(state.design, state.fit, pool, rows)
         return replace(state, phase=Phase.GAINS, incoming=pool), (request,)
 
@@ -187,7 +187,7 @@ class WorkingSetRounds(Relearning[WorkingSetState]):
     def _restore(self, state: WorkingSetState, best: Best) -> Answer[WorkingSetState]:
         """End with the model of the best round, unchanged: a further fit could be worse again.
 
-        If the best round used other rows than ``last_rows``, a last fit over ``last_rows`` follows.
+        If the best round used a sample, a last fit over all rows follows.
         """
         state = replace(
             state,
@@ -212,7 +212,7 @@ class WorkingSetRounds(Relearning[WorkingSetState]):
         if state.seen != intermediate_rows(state.problem, state.options):
             # no evidence to compare: all rows so far have weight 0, or the last fit used other rows than the next one
             return self._next_round(state)
-        evidence = fit.log_evidence if FIT_ROWS[state.seen].shared else np.inf
+        evidence = fit.log_evidence
         level = evidence - state.evidence < FLAT * tol * fit.n
         flat = level and state.reason is Termination.CONVERGED
         state = _counted(state, evidence)

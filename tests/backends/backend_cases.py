@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import naive
 import numpy as np
@@ -226,11 +225,8 @@ def statistics(M, seed, rows=1200):
 
 def fit(M, seed, steps=500, tol=1e-9, vectors=None):
     """The instruction of a dense fit of M columns."""
-    mine, others, target_variance = statistics(M, seed)
-    noise = others if seed % 3 == 0 else None
-    start = replace(
-        init(mine, np.full(M, 0.1), 5.0, target_variance=target_variance), noise=noise, noise_every=1 + seed % 2
-    )
+    mine, _, target_variance = statistics(M, seed)
+    start = init(mine, np.full(M, 0.1), 5.0, target_variance=target_variance)
     return Solve(start, StopRule(tol, steps, vectors, guard=False), M)
 
 

@@ -22,18 +22,16 @@ pytestmark = pytest.mark.bits
 TWICE = [
     ("split-merge", "full"),
     ("working-set", "sample"),
-    ("working-set", "partition"),
     ("incremental", "sample"),
     ("incremental", "full"),
     ("working-set", "full"),
-    ("split-merge", "partition"),
 ]
 """Cases of which each half is in another one."""
 
 CASES = [
     pytest.param(strategy, likelihood, marks=[pytest.mark.slow] if (strategy, likelihood) in TWICE else [])
     for strategy in ("split-merge", "incremental", "working-set")
-    for likelihood in ("full", "sample", "partition")
+    for likelihood in ("full", "sample")
 ]
 CASES.append(pytest.param("working-set", "growing"))
 
@@ -67,7 +65,6 @@ def parameters(strategy, likelihood, size):
         strategy=strategy,
         fit_rows=likelihood,
         sample_rows=1500,
-        noise_rows=1000,
         partition_size=size,
         max_rounds=None if strategy == "split-merge" else 5,
     )
@@ -101,8 +98,7 @@ def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy
 CLASSES = [
     pytest.param(2, "working-set", "full", "auto", marks=pytest.mark.slow),
     pytest.param(3, "working-set", "full", "auto", marks=pytest.mark.slow),
-    (3, "incremental", "partition", "ovr"),
-    pytest.param(2, "split-merge", "partition", "auto", marks=pytest.mark.slow),
+    (3, "incremental", "full", "ovr"),
 ]
 
 

@@ -43,8 +43,7 @@ FITS = {
     "incremental": ("numbers", "--strategy incremental --gamma 1 --likelihood sample --max-rounds 5"),
     "split-merge": (
         "numbers",
-        "--strategy split-merge --gamma 1 --partition-size 60 --likelihood partition --noise-rows 200 --noise-every 3 "
-        "--stop-rule partition",
+        "--strategy split-merge --gamma 1 --partition-size 60 --likelihood sample --likelihood-rows 200",
     ),
     "basic with priors": (
         "few",

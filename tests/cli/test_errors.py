@@ -75,14 +75,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("fit", "{train}", "{new}", "--likelihood", "half"),
         r"'half'; known: auto, full, growing, s",
     ),
-    "unknown last likelihood": (
-        ("plan", "{train}", "--final-likelihood", "auto"),
-        r"--final-likelihood is 'auto'; known: full, sample, partition",
-    ),
     "likelihood rows": (("plan", "{train}", "--likelihood-rows", "0"), r"'--likelihood-rows'.*number ≥ 1 or auto"),
-    "noise rows": (("fit", "{train}", "{new}", "--noise-rows", "few"), r"'--noise-rows'.*'few' is not .*number ≥ 1"),
-    "noise every": (("fit", "{train}", "{new}", "--noise-every", "0"), r"'--noise-every'.*'0' is not .*number ≥ 1"),
-    "stop rule": (("plan", "{train}", "--stop-rule", "half"), r"--stop-rule is 'half'; known: candidates, partition"),
     "heuristic rows": (("plan", "{train}", "--heuristic-rows", "auto"), r"'--heuristic-rows'.*whole number ≥ 1"),
     "rounds of split-merge": (
         ("fit", "{train}", "{new}", "--strategy", "split-merge", "--max-rounds", "3"),

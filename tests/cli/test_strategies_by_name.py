@@ -17,7 +17,6 @@ COURSE = {
 LIKELIHOOD = {
     "full": "",
     "sample": ", likelihood of a sample of 500 rows",
-    "partition": ", likelihood of a fit's own rows",
 }
 
 
@@ -25,7 +24,7 @@ LIKELIHOOD = {
     ("strategy", "likelihood"),
     some(
         list(product(COURSE, LIKELIHOOD)),
-        {("split-merge", "full"), ("incremental", "sample"), ("working-set", "partition"), ("working-set", "full")},
+        {("split-merge", "full"), ("incremental", "sample"), ("working-set", "full")},
     ),
 )
 def test_a_fit_by_every_strategy(strategy, likelihood, tour, cli, cli_json, tmp_path):
@@ -46,8 +45,7 @@ def test_a_fit_by_every_strategy(strategy, likelihood, tour, cli, cli_json, tmp_
     assert lines[-1].split()[0] == "last"
     assert f"strategy        {strategy}, " in out
     assert "of 3,000 rows" in out
-    if likelihood != "partition":
-        assert cli_json("evaluate", job, tour.test, "--quiet")["rmse"] < 0.13
+    assert cli_json("evaluate", job, tour.test, "--quiet")["rmse"] < 0.13
 
 
 @pytest.mark.parametrize(

@@ -248,8 +248,7 @@ def test_every_option_reaches_the_parameters():
         "--metric low-rank --gamma 0.1,2 "
         "--partition-size 7 --stop-fraction 0.25 --max-rounds 3 --max-vectors 9 --time-limit 1.5h --memory-limit 2GiB "
         "--no-standardize --no-intercept --tol 1e-5 --noise-variance 0.5 "
-        "--seed 5 --final-likelihood sample --likelihood-rows 70 --noise-rows 80 --noise-every 2 "
-        "--stop-rule partition --heuristic-rows 90"
+        "--seed 5 --likelihood-rows 70 --heuristic-rows 90"
     )
     context = group.commands["fit"].make_context("fit", arguments.split())
     names = {name for name in context.params if hasattr(Request(), name)}
@@ -258,11 +257,7 @@ def test_every_option_reaches_the_parameters():
         metric="low-rank",
         strategy="basic",
         fit_rows="full",
-        last_rows="sample",
         sample_rows=70,
-        noise_rows=80,
-        noise_every=2,
-        stop_rule="partition",
         heuristic_rows=90,
         selection="gain",
         solver="fixed-point",

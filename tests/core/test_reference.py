@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partirvm.core.reference import Comparison, by_near_rows, noise_of_near_rows
+from partirvm.core.reference import ReferenceErrors, by_near_rows, noise_of_near_rows
 
 
 def errors(scale, n=1000, seed=0):
@@ -13,7 +13,7 @@ def errors(scale, n=1000, seed=0):
 
 
 def compared(own, noise=1.0, near_noise=1.0, **others):
-    return Comparison.of(own, others, noise, near_noise)
+    return ReferenceErrors.of(own, others, noise, near_noise)
 
 
 def test_what_is_better_by_a_tenth_is_named():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from regressions import plane, sinc
 
-from partirvm import RVMClassifier, RVMRegressor, Sample, WorkingSet, ingest
+from partirvm import RVMClassifier, RVMRegressor, ingest
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, OverconfidenceWarning, UsageError
 from partirvm.kernels import Gaussian, LocalFunction, Several
 from partirvm.predict import rvm_star
@@ -179,12 +179,6 @@ def test_other_rows_than_the_fits_are_refused(monkeypatch):
             model.predict(X[:3], augment=again)
     with pytest.raises(ValueError, match=re.escape("X has 1 features, but RVMRegressor is expecting 2")):
         model.predict(X[:3, :1], augment=(X, y))
-    some = RVMRegressor(
-        gamma=0.3, strategy=WorkingSet(fit_rows=Sample(100), last_rows="sample"), partition_size=30, max_rounds=2,
-        random_state=0,
-    ).fit(X, y)  # fmt: skip
-    with pytest.raises(DataError, match=r"fitted to 100 rows.*last_rows"):
-        some.predict(X[:3], augment=(X, y))
     model.set_params(memory_limit="20MiB")
     with pytest.raises(MemoryLimitError, match=r"needs .*MiB.*the memory limit is 20 MiB"):
         model.predict(X[:3], augment=(X, y))

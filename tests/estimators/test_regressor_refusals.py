@@ -9,7 +9,7 @@ import pytest
 import zarr
 from regressions import plane
 
-from partirvm import Basic, Incremental, Partition, RVMRegressor, Sample, SplitMerge, WorkingSet, plan
+from partirvm import Incremental, RVMRegressor, Sample, SplitMerge, WorkingSet, plan
 from partirvm.errors import (
     DataError,
     MemoryLimitError,
@@ -63,18 +63,11 @@ def test_each_parameter_that_cannot_be_is_named(name, value, says):
 @pytest.mark.parametrize(
     ("strategy", "name", "says"),
     [
-        (SplitMerge(fit_rows="half"), "SplitMerge.fit_rows", "auto, full, growing, sample, partition"),
-        (WorkingSet(last_rows="auto"), "WorkingSet.last_rows", "full, sample, partition"),
-        (Basic(last_rows=None), "Basic.last_rows", "full, sample, partition"),
+        (SplitMerge(fit_rows="half"), "SplitMerge.fit_rows", "auto, full, growing, sample"),
         (Incremental(fit_rows=Sample(0)), "Sample.rows", "whole number ≥ 1"),
         (Incremental(fit_rows=Sample("many")), "Sample.rows", "whole number ≥ 1 or 'auto'"),
-        (SplitMerge(fit_rows=Partition(noise_rows=0)), "Partition.noise_rows", "whole number ≥ 1"),
-        (SplitMerge(fit_rows=Partition(noise_rows=0.5)), "Partition.noise_rows", "whole number ≥ 1"),
-        (SplitMerge(fit_rows=Partition(noise_every=0)), "Partition.noise_every", "whole number ≥ 1"),
-        (SplitMerge(fit_rows=Partition(noise_every=None)), "Partition.noise_every", "whole number ≥ 1"),
         (WorkingSet(heuristic_rows=0), "WorkingSet.heuristic_rows", "whole number ≥ 1"),
         (WorkingSet(heuristic_rows="auto"), "WorkingSet.heuristic_rows", "whole number ≥ 1"),
-        (SplitMerge(stop_rule="half"), "SplitMerge.stop_rule", "candidates, partition"),
         (WorkingSet(selection="best"), "WorkingSet.selection", "random"),
         (WorkingSet(stop_fraction=1.0), "WorkingSet.stop_fraction", "< 1"),
         (Incremental(stop_fraction=-0.1), "Incremental.stop_fraction", "≥ 0"),

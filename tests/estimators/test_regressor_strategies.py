@@ -18,7 +18,7 @@ from partirvm.learning.basic_fits import fraction
 
 KINDS = {kind.name: kind for kind in (SplitMerge, Incremental, WorkingSet)}
 PARTITIONED = tuple(KINDS)
-LIKELIHOODS = ("full", "sample", "partition")
+LIKELIHOODS = ("full", "sample")
 NOISE = 0.1
 
 
@@ -59,50 +59,19 @@ def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
     assert (last["kind"], last["fit_rows"], last["rows"]) == ("final", "full", 600)
     assert {entry["fit_rows"] for entry in before} == {likelihood}
     rows = {entry["rows"] for entry in before}
-    if likelihood == "partition":
-        assert all(entry["rows"] == entry["candidates"] for entry in before)
-    else:
-        assert rows == {600 if likelihood == "full" else 200}
+    assert rows == {600 if likelihood == "full" else 200}
 
 
 @pytest.mark.parametrize("strategy", PARTITIONED)
-@pytest.mark.parametrize("likelihood", ["sample", "partition"])
-def test_the_last_fit_may_see_as_little(strategy, likelihood):
-    """last_rows: for reproducing the literal scheme; a usable model, told in the history."""
-    kind, rows = KINDS[strategy], rows_of(likelihood)
-    X, y = plane(600)
-    model = RVMRegressor(
-        strategy=kind(fit_rows=rows, last_rows=rows), partition_size=60, gamma=0.1, random_state=0
-    ).fit(X, y)
-    assert {entry["fit_rows"] for entry in model.history_} == {likelihood}
-    assert model.history_[-1]["rows"] <= 200
-    assert np.isfinite(model.predict(X, return_std=True)).all()
-    assert model.score(X, y) > 0.8
-
-
-def test_noise_from_a_few_rows_now_and_then():
-    """noise_rows and noise_every of "partition" change the path, hardly the end."""
-    options = {"strategy": "incremental", "fit_rows": "partition", "partition_size": 60, "gamma": 0.1}
-    X, y = plane(600)
-    often = RVMRegressor(random_state=0, **grouped(options)).fit(X, y)
-    seldom = RVMRegressor(random_state=0, **grouped({"noise_rows": 150, "noise_every": 4, **options})).fit(X, y)
-    assert often.history_[0]["noise_variance"] != seldom.history_[0]["noise_variance"]
-    assert often.history_[0]["pass_rows"] == 60 + 600
-    assert seldom.history_[0]["pass_rows"] == 60 + 150
-    assert seldom.model_.evidence_noise == pytest.approx(often.model_.evidence_noise, rel=0.1)
-
-
-@pytest.mark.parametrize("strategy", PARTITIONED)
-@pytest.mark.parametrize("rule", ["candidates", "partition"])
-def test_the_stop_rule_of_every_intermediate_fit(strategy, rule):
-    """It ends when the vectors are half of its candidates, or of P, and for no other reason but convergence.
+def test_the_stop_rule_of_every_intermediate_fit(strategy):
+    """It ends when the vectors are half of its candidates, and for no other reason but convergence.
 
     Only the working set lets some converge beyond that: to see whether the evidence still rises.
     """
-    options = {"strategy": strategy, "partition_size": 60, "stop_rule": rule, "gamma": 0.2, "random_state": 0}
+    options = {"strategy": strategy, "partition_size": 60, "gamma": 0.2, "random_state": 0}
     *before, last = RVMRegressor(**grouped(options)).fit(*plane(600)).history_
     for entry in before:
-        bound = int(0.5 * (entry["candidates"] if rule == "candidates" else 60))
+        bound = entry["candidates"] // 2
         patient = strategy == "working-set" and entry["termination"] == "converged"
         assert entry["termination"] == ("halved" if entry["vectors"] <= bound and not patient else "converged")
     assert {"halved"} <= {entry["termination"] for entry in before}

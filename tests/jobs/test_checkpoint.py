@@ -25,7 +25,7 @@ from partirvm.strategies.problem import Options
 PROBLEMS = {
     "plain": {},
     "weights and held-out rows": {"w": True, "held_out": True},
-    "partition likelihood, no bias": {"bias": False, "fit_rows": "partition", "noise_every": 3},
+    "a sample, no bias": {"bias": False, "fit_rows": "sample", "sample_rows": 40},
     "nearly no noise": {"noise": 1e-7, "gamma": 0.05},
     "known noise, in order": {"noise_variance": 0.01, "shuffled": False},
 }
@@ -36,7 +36,7 @@ def simulated(asked):
     asked = dict(asked)
     X, y = wave(n=72, noise=asked.pop("noise", 0.2))
     rng = np.random.default_rng(3)
-    choices = {name: asked.pop(name) for name in ("fit_rows", "noise_every") if name in asked}
+    choices = {name: asked.pop(name) for name in ("fit_rows", "sample_rows") if name in asked}
     if asked.pop("w", None):
         asked["w"] = rng.uniform(0.5, 2, len(X)) * (rng.random(len(X)) > 0.1)
     if asked.pop("held_out", None):

@@ -54,14 +54,14 @@ def left(journal):
     ("strategy", "likelihood", "validated"),
     some(
         [
-            *product(["split-merge", "incremental", "working-set"], ["full", "sample", "partition"], [False, True]),
+            *product(["split-merge", "incremental", "working-set"], ["full", "sample"], [False, True]),
             *product(["incremental", "working-set"], ["growing"], [False, True]),
         ],
         {
             *(("working-set", "growing", False), ("working-set", "growing", True), ("incremental", "growing", False)),
             *(("split-merge", "full", True), ("split-merge", "sample", False)),
-            *(("incremental", "sample", True), ("incremental", "partition", False)),
-            *(("working-set", "partition", True), ("working-set", "full", False)),
+            *(("incremental", "sample", True)),
+            *(("working-set", "sample", True), ("working-set", "full", False)),
         },
     ),
 )

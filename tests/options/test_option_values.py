@@ -18,7 +18,6 @@ from benchmarks.estimator_parameters import grouped
 from partirvm import (
     AlphaPrior,
     Auto,
-    Basic,
     Fast,
     FixedPoint,
     Gaussian,
@@ -26,11 +25,9 @@ from partirvm import (
     Laplacian,
     Matern52,
     Noise,
-    Partition,
     RVMClassifier,
     RVMRegressor,
     Sample,
-    SplitMerge,
     WorkingSet,
     kernels,
 )
@@ -46,28 +43,13 @@ ASKED = {
         {"strategy": "working-set", "selection": "gain", "stop_fraction": 0.25},
     ),
     "sample": (
-        {"strategy": Incremental(fit_rows=Sample(rows=70), last_rows="sample", heuristic_rows=90)},
+        {"strategy": Incremental(fit_rows=Sample(rows=70), heuristic_rows=90)},
         {
             "strategy": "incremental",
             "fit_rows": "sample",
             "sample_rows": 70,
-            "last_rows": "sample",
             "heuristic_rows": 90,
         },
-    ),
-    "partition": (
-        {"strategy": SplitMerge(fit_rows=Partition(noise_rows=500, noise_every=10), stop_rule="partition")},
-        {
-            "strategy": "split-merge",
-            "fit_rows": "partition",
-            "noise_rows": 500,
-            "noise_every": 10,
-            "stop_rule": "partition",
-        },
-    ),
-    "basic": (
-        {"strategy": Basic(last_rows=Sample(50))},
-        {"strategy": "basic", "last_rows": "sample", "sample_rows": 50},
     ),
     "kernel": (
         {"kernel": Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8), metric="low-rank")},
@@ -152,10 +134,6 @@ def test_grid_search_over_nested_names():
         ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*which is a value of kernel"),
         ({"kernel": WorkingSet()}, "which is a value of strategy"),
         ({"strategy": WorkingSet(fit_rows=Noise())}, "WorkingSet.fit_rows is Noise.*a value of noise_variance"),
-        (
-            {"strategy": WorkingSet(fit_rows=Sample(5), last_rows=Sample(6))},
-            "fit_rows is Sample.rows=5. and WorkingSet.last_rows is Sample.rows=6.",
-        ),
         ({"kernel": Gaussian(0.5), "gamma": 2.0}, r"gamma is 2\.0, and the value Gaussian\(gamma=0\.5.* has its own"),
         ({"kernel": Gaussian(), "gamma": "learn"}, "gamma is 'learn', and the value Gaussian.*leave gamma out"),
         ({"kernel": kernels.Gaussian(0.5), "gamma": 2.0}, "gamma is 2.0, but the kernel has its own"),

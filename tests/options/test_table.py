@@ -26,7 +26,6 @@ from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
 from partirvm.options.values import VALUES, AlphaPrior, StrategyName
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS
-from partirvm.strategies.problem import STOP_RULES
 from partirvm.strategies.selection import SELECTIONS
 
 CHECKED = [name for name, row in TABLE.items() if not isinstance(row.check, Anything)]
@@ -109,8 +108,6 @@ def test_flags_that_are_no_options_of_the_table():
     [
         (StrategyName, ("auto", *STRATEGIES)),
         (names.FitRows, ("auto", *FIT_ROWS)),
-        (names.LastRows, set(FIT_ROWS) - {"growing"}),
-        (names.StopRule, STOP_RULES),
         (names.Selection, ("auto", *SELECTIONS)),
         (names.SolverName, SOLVERS),
         (names.MultiClass, words_of(classes=True)),
@@ -180,15 +177,9 @@ ALL = {
         ({"selection": "gain"}, {}, []),
         ({"selection": "gain", "stop_fraction": 0.1}, {"strategy": (SEVERAL_FITS, ROUNDS)}, ["selection"]),
         (
-            {"fit_rows": "sample", "sample_rows": 10, "heuristic_rows": 5, "max_rounds": 1, "noise_rows": 3},
+            {"fit_rows": "sample", "sample_rows": 10, "heuristic_rows": 5, "max_rounds": 1},
             {"strategy": ()},
-            ["max_rounds", "fit_rows", "sample_rows", "noise_rows", "heuristic_rows"],
-        ),
-        ({"noise_rows": 3, "noise_every": 2}, {"fit_rows": "partition"}, []),
-        (
-            {"noise_rows": 3, "noise_every": 2},
-            {"fit_rows": "partition", "target": TWO_CLASSES},
-            ["noise_rows", "noise_every"],
+            ["max_rounds", "fit_rows", "sample_rows", "heuristic_rows"],
         ),
         ({"noise_prior": (1, 1), "noise_variance": 0.1}, {"noise_variance": "given"}, ["noise_prior"]),
         ({"noise_variance": 0.1, "moderate": True}, {"target": TWO_CLASSES}, ["noise_variance"]),

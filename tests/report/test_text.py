@@ -125,7 +125,6 @@ def test_a_plan_in_two_lines():
         ),
         ({"strategy": "split-merge", "rounds": 1, "partitions": 1}, "split-merge, 1 partition of 500 candidates"),
         ({"fit_rows": "sample", "sample_rows": 10_000}, "9 rounds, likelihood of a sample of 10,000 rows"),
-        ({"fit_rows": "partition"}, "9 rounds, likelihood of a fit's own rows"),
     ],
 )
 def test_the_course_of_every_strategy(changes, says):

@@ -10,14 +10,14 @@ from simulator import Simulator, wave
 
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS
-from partirvm.strategies.problem import STOP_RULES, Options
+from partirvm.strategies.problem import Options
 
 NAMES = tuple(sorted(STRATEGIES))
 SELECTIONS = ("error", "random", "gain")
 
 
 @st.composite
-def runs(draw, names=NAMES, likelihoods=tuple(FIT_ROWS)):
+def runs(draw, names=NAMES, likelihoods=FIT_ROWS):
     """Any small problem with any options, for one of the strategies."""
     n = draw(st.integers(2, 70))
     X, y = wave(n, seed=draw(st.integers(0, 50)), noise=draw(st.sampled_from([0.5, 0.1, 1e-3])))
@@ -45,11 +45,7 @@ def runs(draw, names=NAMES, likelihoods=tuple(FIT_ROWS)):
         max_vectors=draw(st.sampled_from([None, 1, 10])),
         max_columns=draw(st.sampled_from([None, 60])),
         fit_rows=draw(st.sampled_from(likelihoods)),
-        last_rows=draw(st.sampled_from([rows for rows in likelihoods[:1] * 3 + likelihoods if rows != "growing"])),
         sample_rows=draw(st.integers(5, 80)),
-        noise_rows=draw(st.sampled_from([None, 20])),
-        noise_every=draw(st.sampled_from([1, 3])),
-        stop_rule=draw(st.sampled_from(tuple(STOP_RULES))),
         batch=draw(st.sampled_from([1, 1000, 1_000_000])),
         max_iterations=60,
         seed=draw(st.integers(0, 5)),

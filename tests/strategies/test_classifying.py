@@ -18,7 +18,7 @@ from partirvm.likelihoods.laplace_passes import GainPass, LogisticScorePass, Mis
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS, LEAST
 from partirvm.strategies.instructions import Finish, Gather, Save, Solved
-from partirvm.strategies.problem import STOP_RULES, Options
+from partirvm.strategies.problem import Options
 from partirvm.strategies.working_set import FLAT, FLAT_ROUNDS, PATIENCE
 
 KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "ovr"))
@@ -54,10 +54,8 @@ def runs(draw, names=NAMES):
         max_rounds=draw(st.sampled_from([None, 1, 3])),
         max_vectors=draw(st.sampled_from([None, 2, 10])),
         max_columns=draw(st.sampled_from([None, 60])),
-        fit_rows=draw(st.sampled_from(tuple(FIT_ROWS))),
-        last_rows=draw(st.sampled_from(["full"] * 3 + [rows for rows in FIT_ROWS if rows != "growing"])),
+        fit_rows=draw(st.sampled_from(FIT_ROWS)),
         sample_rows=draw(st.integers(5, 60)),
-        stop_rule=draw(st.sampled_from(tuple(STOP_RULES))),
         batch=draw(st.sampled_from([1, 1000, 1_000_000])),
         tol=1e-5,
         max_passes=30,
@@ -96,8 +94,7 @@ def test_the_rules_that_every_run_keeps(run):
         assert (save.record.noise_variance, save.record.train_rmse) == (None, None)
         assert (save.record.held_out_log_loss is None) == (simulator.held_out is None)
     last = simulator.saves[-1].record
-    if options.last_rows == "full":
-        assert last.rows == (simulator.weight(None) > 0).sum()
+    assert last.rows == (simulator.weight(None) > 0).sum()
     if options.max_rounds is not None and name in ("incremental", "working-set"):
         assert max(save.record.number for save in simulator.saves) <= options.max_rounds
     if options.max_vectors is not None and name in ("incremental", "working-set"):

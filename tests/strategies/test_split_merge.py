@@ -35,7 +35,7 @@ def test_pairs_are_merged_and_an_odd_part_waits_a_level(size, expected):
     assert [save.record.kind for save in simulator.saves].count("final") == 1
 
 
-@pytest.mark.parametrize("likelihood", ["full", "sample", "partition"])
+@pytest.mark.parametrize("likelihood", ["full", "sample"])
 def test_the_best_part_so_far_is_the_model(likelihood):
     """A part is saved where it has more evidence per row than all before it, on any level; the others are logged."""
     simulator = Simulator(*wave(120, noise=0.3))
@@ -78,7 +78,7 @@ def test_a_merge_has_the_survivors_of_both():
     assert merges == [kept[0] + kept[1], kept[2] + kept[3], kept[4] + kept[5]]
 
 
-@pytest.mark.parametrize("likelihood", ["full", "sample", "partition"])
+@pytest.mark.parametrize("likelihood", ["full", "sample"])
 def test_how_many_run_side_by_side_changes_no_bit(likelihood):
     """One fit at a time, a few, or all of a level."""
     found = []
@@ -156,12 +156,11 @@ def test_incremental_takes_the_partitions_in_order(shuffled):
         assert record.candidates == before.vectors + 22
 
 
-@pytest.mark.parametrize(("rule", "most"), [("candidates", None), ("partition", 10)])
-def test_what_the_stop_fraction_is_a_fraction_of(rule, most):
-    """A fit's own candidates, or by the literal rule P."""
+def test_what_the_stop_fraction_is_a_fraction_of():
+    """A fit's own candidates."""
     simulator = Simulator(*wave(120, noise=0.3))
-    simulator.run("incremental", Options(20, "order", stop_rule=rule))
+    simulator.run("incremental", Options(20, "order"))
     solves = simulator.passes(Solve)
     for solve in solves[:-1]:
-        assert solve.rule.vectors == (most or solve.candidates // 2)
+        assert solve.rule.vectors == solve.candidates // 2
     assert solves[-1].rule.vectors is None

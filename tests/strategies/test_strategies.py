@@ -124,9 +124,7 @@ def test_the_gram_is_extended_never_recomputed(selection):
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
-@pytest.mark.parametrize(
-    ("selection", "likelihood"), [*((s, "full") for s in SELECTIONS), ("random", "sample"), ("random", "partition")]
-)
+@pytest.mark.parametrize(("selection", "likelihood"), [*((s, "full") for s in SELECTIONS), ("random", "sample")])
 def test_the_evidence_of_the_last_model_is_tippings(name, selection, likelihood):
     """log N(t | 0, σ²I + ΦA⁻¹Φᵀ) over all rows at the saved α and σ², and its μ (eqs. 13 and 15)."""
     simulator = Simulator(*wave(120, noise=0.2))
@@ -277,15 +275,14 @@ def test_a_held_out_error_that_stops_falling_brings_the_best_round_back():
     assert records[-1].held_out_rmse == pytest.approx(curve[best], rel=1e-6)
 
 
-@pytest.mark.parametrize("likelihood", ["sample", "partition"])
-def test_a_round_that_comes_back_is_fitted_to_all_rows(likelihood):
+def test_a_round_that_comes_back_is_fitted_to_all_rows():
     """The best round saw some rows only: its columns are fitted to all of them, and the line of history says so."""
     rng = np.random.default_rng(4)
     X = rng.uniform(-3, 3, size=(60, 1))
     y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=60)
     test = np.linspace(-3, 3, 400)[:, None]
     simulator = Simulator(X, y, gamma=200.0, held_out=(test, np.sin(2 * test[:, 0])), noise_variance=1e-4)
-    options = Options(6, "error", likelihood, sample_rows=40, stop_fraction=0.0)
+    options = Options(6, "error", "sample", sample_rows=40, stop_fraction=0.0)
     assert simulator.run("working-set", options) is Termination.VALIDATION
     last, best = simulator.saves[-1].record, min(simulator.saves[:-1], key=lambda save: save.record.held_out_rmse)
     assert (last.number, last.candidates, last.rows, last.fit_rows) == (
