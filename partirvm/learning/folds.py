@@ -107,7 +107,7 @@ def choose(
             return forms.take(DIRECTIONS if turned else EACH, choice)
     kernels, best, evaluated = one_widths(sample, problem), 0, 0
     if few or not basic:
-        choice, best, evaluated = Comparison(sample, problem, learning, options, kernels, basic).run()
+        choice, best, evaluated = FoldComparison(sample, problem, learning, options, kernels, basic).run()
     if forms is not None and choice["form"] == EACH:
         return forms.take(EACH, choice)
 
@@ -206,7 +206,7 @@ def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tu
 
 
 @dataclass(frozen=True)
-class Comparison:
+class FoldComparison:
     """Cross-validation of ``kernels`` and of a width per feature; ``basic`` RVMs of two classes, or indicators.
 
     The search for a width per feature has few centres and no revival stage, which does not change the choice; of

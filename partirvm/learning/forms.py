@@ -27,7 +27,7 @@ from partirvm.kernels import WITH_GAMMA, Directions, Kernel, Several
 from partirvm.kernels.radial import RadialKernel
 from partirvm.kernels.radial_parts import radials, with_directions, with_radial
 from partirvm.learning.sample import SampledRows
-from partirvm.learning.search import SHORT_WINDOW, LearningOptions, Stage, axes_of, first_stage, grow
+from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, axes_of, first_stage, grow
 from partirvm.likelihoods.slope_passes import InputGradientPass
 from partirvm.strategies.problem import Problem
 from partirvm.strategies.relearning import with_kernel
@@ -95,8 +95,8 @@ class LearnedForms:
     """The stages with a width per feature and with a width per direction (None if not searched), after all growth."""
 
     problem: Problem
-    widths: Stage
-    directions: Stage | None
+    widths: KernelSearch
+    directions: KernelSearch | None
 
     @property
     def gain(self) -> float:
@@ -179,7 +179,7 @@ def turnable(kernel: Kernel | Several, n_features: int) -> bool:
     return any(len(columns) > 1 for _, columns in radials(kernel, n_features))
 
 
-def directed(stage: Stage, rank: int | None) -> Kernel:
+def directed(stage: KernelSearch, rank: int | None) -> Kernel:
     """Return the kernel of a stage with the directions of its fitted mean, at most ``rank`` beside the features."""
     sample, scaling = stage.sample, stage.pool.scaling
     assert stage.best is not None

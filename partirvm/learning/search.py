@@ -166,7 +166,7 @@ class Score(Protocol):
 
 
 @dataclass
-class Stage:
+class KernelSearch:
     """A search with constant rows and centres; the centres are the first ``count`` columns of ``pool``.
 
     ``start`` is the kernel whose log parameters are searched. ``score`` evaluates a design, from the last evaluation.
@@ -204,7 +204,7 @@ class Stage:
         """Return the design of this stage's centres with another kernel."""
         return replace(self.pool.take(np.arange(self.count)), kernel=kernel)
 
-    def candidate(self, kernel: Kernel | Several, step: float | Float) -> Stage:
+    def candidate(self, kernel: Kernel | Several, step: float | Float) -> KernelSearch:
         """Return a stage with the same rows and centres that begins at another kernel."""
         search = begin(kernel.logs, kernel.logs, step)
         return replace(self, start=kernel, search=search, evaluations=0, best=None, reason=None)
@@ -268,18 +268,20 @@ class Stage:
         )
 
 
-def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> Stage:
+def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
     """Make the first stage without evaluating it; draw its centres at random from the rows of the sample."""
     chosen = np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
     _, pool = sample.candidates(problem, chosen)
     count, kernel = min(learning.centres, len(pool.labels)), problem.empty.kernel
     score = partial(evaluate, sample, problem)
-    return Stage(sample, kernel, learning.prior, pool, count, score, begin(kernel.logs), most=learning.evaluations)
+    return KernelSearch(
+        sample, kernel, learning.prior, pool, count, score, begin(kernel.logs), most=learning.evaluations
+    )
 
 
 def first_stage(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, revive: bool = True
-) -> Stage:
+) -> KernelSearch:
     """Run the first stage: several starts if there is a single width, then the revival of switched-off features.
 
     If a search has been made before (``LearningOptions.warm``), this one begins where that ended.
@@ -299,7 +301,7 @@ def first_stage(
     return stage
 
 
-def grow(stage: Stage, problem: Problem, most: int) -> Stage:
+def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
     """Double the number of centres, up to ``most``, while the data determine most weights; log each stage."""
     features = groups(stage.start.parameters)
     while True:
@@ -325,7 +327,7 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
         return evaluate_fit(sample, design, fit)
 
     search = begin(start.logs, None, LATER_STEP)
-    stage = Stage(sample, start, instruction.prior, design, len(design.labels), score, search)
+    stage = KernelSearch(sample, start, instruction.prior, design, len(design.labels), score, search)
     stage.climb(stage.evaluate_next(), LATER_WINDOW)
     wider = awakened(stage.search.best, groups(start.parameters))
     if not np.array_equal(wider, stage.search.best):

@@ -55,7 +55,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Size:
+class PartitionSize:
     """The partition size and the measurements that it is based on.
 
     With ``left_open`` the plan may lower the partition size if memory is short. ``lines`` are the history entries of
@@ -112,7 +112,7 @@ class Measuring:
     announce: Callable[[str], None] = lambda text: None
     began: float = field(default_factory=time.perf_counter)
 
-    def partition_size(self, problem: Problem, centres: int) -> Size:
+    def partition_size(self, problem: Problem, centres: int) -> PartitionSize:
         """Choose the partition size by the heuristic's fit; after kernel learning at least ``centres``.
 
         The size is the minimum for a constant target, and after a timeout.
@@ -122,7 +122,7 @@ class Measuring:
         wanted = probe_rows(n_rows, d, n_rows)
         most, least = min(wanted, parameters.heuristic_rows), min(AUTO_PARTITION[0], self.shape.n_candidates)
         if not problem.target_variance:
-            return Size(least, left_open=True)
+            return PartitionSize(least, left_open=True)
         rows = max(self._affordable(most * problem.n_kernels, most)[0] // problem.n_kernels, 1)
         cap = "heuristic_rows" if rows == most else "the memory limit"
         notes = (f"ρ measured on {rows:,} rows instead of {wanted:,} because of {cap}",) if rows < wanted else ()
@@ -131,10 +131,10 @@ class Measuring:
             with self._sample(problem, rows, lines) as sample:
                 record = sparseness(sample, problem, parameters.tol)
         except _TimeIsUp:
-            return Size(least, left_open=True, notes=notes)
+            return PartitionSize(least, left_open=True, notes=notes)
         lines.add(record)
         found, size, bounds = resolve_partition_size(n_rows, d, record, centres)
-        return Size(size, True, found, tuple(lines.entries), notes + bounds)
+        return PartitionSize(size, True, found, tuple(lines.entries), notes + bounds)
 
     def kernel(self, problem: Problem, *, all_rows: bool) -> Learned:
         """Learn a kernel from an initial kernel; ``all_rows`` is True if all rows are candidates of a single fit."""

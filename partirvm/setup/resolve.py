@@ -26,7 +26,7 @@ from partirvm.setup.automatic import (
 )
 from partirvm.setup.classes import class_weights_of, codes_of
 from partirvm.setup.kernel import learns
-from partirvm.setup.measuring import Measuring, Size, calibrate
+from partirvm.setup.measuring import Measuring, PartitionSize, calibrate
 from partirvm.setup.new_problem import new_problem
 from partirvm.setup.parameters import check_multi_output, check_solver, check_sources, checked_moments
 from partirvm.setup.relevance import input_variance
@@ -88,9 +88,9 @@ def resolve(
         learned = measuring.kernel(problem, all_rows=schedule.one_fit)
         empty = replace(problem.empty, kernel=learned.kernel)
         problem = replace(problem, empty=empty, left_out_square=learned.left_out_square)
-    size = Size(shape.n_candidates)
+    size = PartitionSize(shape.n_candidates)
     if not schedule.one_fit and request.partition_size != "auto":
-        size = Size(min(int(request.partition_size), shape.n_candidates))
+        size = PartitionSize(min(int(request.partition_size), shape.n_candidates))
     elif not schedule.one_fit:
         size = measuring.partition_size(problem, 0 if learned is None else learned.centres)
     resolved = _resolved(request, problem, schedule, size.size)

@@ -12,7 +12,7 @@ from sampling import Passes, Stopped, arm, problem_of, sample_of
 from partirvm.core.rprop import OFF
 from partirvm.kernels import Gaussian, Matern32, Sum, kernel_from_spec
 from partirvm.learning.forms import learn
-from partirvm.learning.search import Stage, learning_options
+from partirvm.learning.search import KernelSearch, learning_options
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options
 
@@ -94,13 +94,13 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
     """A wavy function almost without noise: twice the centres each time; every stage ends no lower than it began, and
     its evidence is that of the dense formula."""
     bests = []
-    old = Stage.record
+    old = KernelSearch.record
 
     def spy(stage, problem):
         bests.append(stage)
         return old(stage, problem)
 
-    monkeypatch.setattr(Stage, "record", spy)
+    monkeypatch.setattr(KernelSearch, "record", spy)
     rng = np.random.default_rng(5)
     X, w = rng.uniform(-2, 2, size=(700, 2)), rng.choice([0.0, 0.5, 2.0], size=700)
     y = np.sin(4 * X[:, 0]) * np.cos(3 * X[:, 1]) + 0.02 * rng.normal(size=700)
