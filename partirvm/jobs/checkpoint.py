@@ -21,13 +21,12 @@ schema contains no names of classes of this package, so that the classes may be 
 
     design         ``centres`` (m, d), ``labels`` (m,), ``bias``, ``active``: the columns; ``noise``: None, or
                    ``kernel``, ``centres``, ``weights``, ``shift`` of the noise factor
-    fit            regression: ``statistics``, ``noise`` (statistics or None), ``alpha`` (M,), ``beta``, ``iteration``,
-                   ``floored``, ``entered``, ``calibration`` (``n``,
-                   ``noise_variance``, ``overconfidence``, ``top``, ``quantiles``, or None) and ``posteriors``, one for
-                   each target;
-                   classification: ``labels``, ``alpha`` and ``weights`` (M, C), ``passes``, ``posteriors``, one for
-                   each output, and ``block``: ``log_likelihood``, ``gradient``, ``curvature``, ``wrong``, ``n``,
-                   ``nll``
+    fit            regression: ``statistics``, ``alpha`` (M,), ``beta``, ``iteration``, ``floored``, ``entered``,
+                   ``calibration`` (``n``, ``noise_variance``, ``overconfidence``, ``top``, ``quantiles``, or None) and
+                   ``posteriors``, one for each target;
+                   classification: ``likelihood``, ``labels``, ``alpha`` and ``weights`` (M, C), ``passes``,
+                   ``posteriors``, one for each output, and ``block``: ``log_likelihood``, ``gradient``,
+                   ``curvature``, ``wrong``, ``n``, ``nll``
     statistics     ``labels`` (M,), ``gram`` (M, M), ``projection``, ``offset`` (M, T), ``sum_squares`` (T,), ``n``,
                    ``log_weight``
     posteriors     ``mean``, ``variance``, ``determinedness`` (M,), ``residual``, ``log_evidence``, ``factor`` (M, M),
@@ -35,9 +34,7 @@ schema contains no names of classes of this package, so that the classes may be 
                    computed
     start          regression: ``labels``, ``alpha``, ``beta``; classification: ``labels``, ``alpha``, ``weights``
 
-Reasons (``reason``, ``concluding``) are values of ``core.termination.Termination``. The likelihood defines the fields
-of a fit, a start and scores (``Likelihood.pack``, ``pack_warm``, ``pack_scores``). The fields above are those of the
-likelihoods in this package.
+Reasons (``reason``, ``concluding``) are values of ``core.termination.Termination``.
 """
 
 from __future__ import annotations
@@ -51,13 +48,22 @@ from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
 from partirvm.jobs.driver import Checkpoint
+from partirvm.jobs.packed_fits import (
+    Packed,
+    named,
+    pack_fit,
+    pack_scores,
+    pack_start,
+    picked,
+    unpack_fit,
+    unpack_scores,
+    unpack_start,
+)
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.kernels.local_noise import LocalNoise
 from partirvm.kernels.registry import one_kernel
-from partirvm.likelihoods import AnyLikelihood
-from partirvm.likelihoods.packing import Packed, named, picked
 from partirvm.setup.spec import require_types
 from partirvm.storage import reading
 from partirvm.strategies.problem import Options, Problem
@@ -113,13 +119,12 @@ def unpack(packed: Packed, problem: Problem, options: Options) -> Checkpoint:
 
 
 def _pack_rounds(state: RoundsState) -> Packed:
-    likelihood = state.problem.likelihood
     packed = {
         "kind": ROUNDS,
         "kernel": state.problem.empty.kernel.spec(),
         "design": _pack_design(state.design),
-        "fit": likelihood.pack(state.fit),
-        "scores": likelihood.pack_scores(state.scores),
+        "fit": pack_fit(state.fit),
+        "scores": pack_scores(state.scores),
         "reason": state.reason.value,
         "concluding": None if state.concluding is None else state.concluding.value,
         "sample_rows": state.options.sample_rows,
@@ -127,7 +132,7 @@ def _pack_rounds(state: RoundsState) -> Packed:
     }
     if not isinstance(state, WorkingSetState):
         return packed
-    return {**packed, "kind": WORKING_SET, **named(state, USED), "best": _pack_best(state.best, likelihood)}
+    return {**packed, "kind": WORKING_SET, **named(state, USED), "best": _pack_best(state.best)}
 
 
 def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> RoundsState:
@@ -138,9 +143,9 @@ def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> Rounds
         "problem": problem,
         "options": replace(options, sample_rows=packed["sample_rows"]),
         "design": design,
-        "fit": problem.likelihood.unpack(problem, design, _fitting(packed["fit"], problem, design)),
+        "fit": unpack_fit(_fitting(packed["fit"], problem, design), problem, design),
         "phase": Phase.SAVED,
-        "scores": problem.likelihood.unpack_scores(packed["scores"]),
+        "scores": unpack_scores(packed["scores"]),
         "reason": Termination(packed["reason"]),
         "concluding": None if concluding is None else Termination(concluding),
         **picked(packed, COUNTERS),
@@ -151,13 +156,13 @@ def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> Rounds
     return WorkingSetState(**own, **picked(packed, USED), best=_unpack_best(packed["best"], problem))
 
 
-def _pack_best(best: Best | None, likelihood: AnyLikelihood) -> Packed | None:
+def _pack_best(best: Best | None) -> Packed | None:
     if best is None:
         return None
     return {
         "kernel": best.design.kernel.spec(),
         "design": _pack_design(best.design),
-        "fit": likelihood.pack(best.fit),
+        "fit": pack_fit(best.fit),
         "reason": best.reason.value,
         **named(best, BEST),
     }
@@ -168,29 +173,24 @@ def _unpack_best(packed: Packed | None, problem: Problem) -> Best | None:
         return None
     problem = with_kernel(problem, kernel_from_spec(packed["kernel"]))
     design, reason = _unpack_design(packed["design"], problem), Termination(packed["reason"])
-    fit = problem.likelihood.unpack(problem, design, _fitting(packed["fit"], problem, design))
+    fit = unpack_fit(_fitting(packed["fit"], problem, design), problem, design)
     return Best(design=design, fit=fit, reason=reason, **picked(packed, BEST))
 
 
 def _pack_split_merge(state: SplitMergeState) -> Packed:
-    likelihood = state.problem.likelihood
-
     def each(parts: Iterable[Part]) -> list[Packed]:
         return [
-            {"design": _pack_design(part.design), "gain": part.gain, "start": likelihood.pack_warm(part.warm)}
-            for part in parts
+            {"design": _pack_design(part.design), "gain": part.gain, "start": pack_start(part.warm)} for part in parts
         ]
 
     return {"kind": SPLIT_MERGE, **named(state, LEVELS), "below": each(state.below), "parts": each(state.parts)}
 
 
 def _unpack_split_merge(packed: Packed, problem: Problem, options: Options) -> SplitMergeState:
-    unpack_warm = problem.likelihood.unpack_warm
-
     def one(part: Packed) -> Part:
         design = _unpack_design(part["design"], problem)
         _require_shape(part["gain"], design.labels.shape)
-        return Part(design, part["gain"], unpack_warm(problem, _fitting(part["start"], problem, design)))
+        return Part(design, part["gain"], unpack_start(_fitting(part["start"], problem, design), problem))
 
     def each(parts: Iterable[Packed]) -> tuple[Part, ...]:
         return tuple(map(one, parts))

@@ -172,7 +172,6 @@ class Likelihood(Protocol[F, W]):
     """True for classification."""
     words: ClassVar[tuple[str, ...]]
     """Option values that select this likelihood: of ``multi_class`` in classification, else of ``noise_variance``."""
-    """True if fits have a noise variance, which may be estimated from other rows than the posterior."""
     draws_pools: ClassVar[bool] = False
     """True if ``errors`` draws the pools of candidates for ``gains``; otherwise pools are random rows."""
     early_rows: ClassVar[int] = 4000
@@ -226,8 +225,7 @@ class Likelihood(Protocol[F, W]):
     def restart(self, problem: FitProblem, options: FitOptions, fit: F, warm: W, design: Design, *statistics: Any) -> F:
         """Return a fit of the columns of ``design`` over other rows than ``fit``, started at ``warm``.
 
-        The statistics are the results of ``measure`` without kept columns. If the noise variance is estimated from
-        other rows than the posterior, the statistics over these other rows follow.
+        The statistics are the results of ``measure`` without kept columns.
         """
         return fit
 
@@ -325,32 +323,3 @@ class Likelihood(Protocol[F, W]):
     def left_out_diagnostics(self, problem: FitProblem, fit: F) -> Sequence[NumberDiagnostics]:
         """Return the diagnostics of rows left out of a last fit, in the target's units; by default there are none."""
         return ()
-
-    # checkpoints: names, arrays and scalars from which the same bits are restored
-
-    @abstractmethod
-    def pack(self, fit: F) -> dict[str, Any]:
-        """Return the part of a fit that does not follow from the problem and the design."""
-
-    @abstractmethod
-    def unpack(self, problem: FitProblem, design: Design, packed: dict[str, Any]) -> F:
-        """Return the fit of the columns of ``design`` from the result of ``pack``.
-
-        ``KeyError``, ``TypeError`` or ``ValueError`` is raised for names or values that are invalid for a fit.
-        """
-
-    @abstractmethod
-    def pack_warm(self, warm: W) -> dict[str, Any]:
-        """Return a warm start as names, arrays and scalars."""
-
-    @abstractmethod
-    def unpack_warm(self, problem: FitProblem, packed: dict[str, Any]) -> W:
-        """Return the warm start from the result of ``pack_warm``; errors are those of ``unpack``."""
-
-    def pack_scores(self, scores: Any) -> dict[str, Any] | None:
-        """Return scores of held-out rows for a checkpoint; None if there are none or if they are not stored."""
-        return None
-
-    def unpack_scores(self, packed: dict[str, Any] | None) -> Any:
-        """Return the scores from the result of ``pack_scores``."""
-        return None

@@ -37,7 +37,6 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, DenseFit, FitOptions, FitProblem, Likelihood, OnStep
 from partirvm.likelihoods.columns import labels_of, positions
 from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
-from partirvm.likelihoods.packing import SCORES, Packed, named, pack_dense, unpack_dense
 from partirvm.likelihoods.passes import Pass, Rows
 from partirvm.model import Model
 from partirvm.types import LEFT_OUT_ROWS, Columns, power_of_two
@@ -325,30 +324,6 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         """Return the diagnostics, if leave-one-out errors were computed."""
         scaling = problem.empty.scaling
         return () if fit.left_out is None else (fit.left_out.scaled(scaling.t_shift[0], scaling.t_scale[0]),)
-
-    def pack(self, fit: HyperState) -> Packed:
-        """Return statistics, posteriors, α and β."""
-        return pack_dense(fit)
-
-    def unpack(self, problem: FitProblem, design: Design, packed: Packed) -> HyperState:
-        """Return the fit; the prior and the options of the noise variance come from the problem."""
-        return unpack_dense(packed, self.start(problem), design, several=problem.target_variances is not None)
-
-    def pack_warm(self, warm: Warm) -> Packed:
-        """Return labels, α and β."""
-        return named(warm, ("labels", "alpha", "beta"))
-
-    def unpack_warm(self, problem: FitProblem, packed: Packed) -> Warm:
-        """Return the start; all other fields come from the problem."""
-        return replace(Warm.of(self.start(problem)), **packed)
-
-    def pack_scores(self, scores: Scores | None) -> Packed | None:
-        """Return the sums of the scores."""
-        return None if scores is None else named(scores, SCORES)
-
-    def unpack_scores(self, packed: Packed | None) -> Scores | None:
-        """Return scores with these sums."""
-        return None if packed is None else Scores(**packed)
 
 
 def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:

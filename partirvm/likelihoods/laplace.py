@@ -29,7 +29,6 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, Likelihood, PassFit
 from partirvm.likelihoods.columns import labels_of, positions, survivors
 from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
-from partirvm.likelihoods.packing import Packed, named, pack_laplace, unpack_laplace
 from partirvm.likelihoods.passes import Pass
 from partirvm.model import ClassModel
 from partirvm.types import Columns
@@ -138,22 +137,6 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
             "noise_variance": None,
             "train_rmse": None,
         }
-
-    def pack(self, fit: LaplaceState) -> Packed:
-        """Return α, weights, the quadratic, and the posteriors at the mode."""
-        return pack_laplace(fit)
-
-    def unpack(self, problem: FitProblem, design: Design, packed: Packed) -> LaplaceState:
-        """Return the fit; the prior comes from the problem."""
-        return unpack_laplace(packed, self.name, problem.prior)
-
-    def pack_warm(self, warm: Start) -> Packed:
-        """Return labels, α and weights."""
-        return named(warm, ("labels", "alpha", "weights"))
-
-    def unpack_warm(self, problem: FitProblem, packed: Packed) -> Start:
-        """Return the start; the problem is not needed."""
-        return Start(**packed)
 
 
 class ClassLikelihood(LaplaceLikelihood):

@@ -34,7 +34,6 @@ from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, Likelihood,
 from partirvm.likelihoods.columns import survivors
 from partirvm.likelihoods.laplace import ClassLikelihood, Newton, RunningNewton
 from partirvm.likelihoods.laplace_passes import LogisticPass
-from partirvm.likelihoods.packing import Packed, pack_laplace, unpack_laplace
 from partirvm.likelihoods.passes import Pass
 from partirvm.likelihoods.softmax import OneVsRestLikelihood, SoftmaxLikelihood
 
@@ -78,14 +77,6 @@ class PooledLikelihood(ClassLikelihood):
         """Return an ``ovr`` fit; the last fit of a run is followed by the fit of the softmax."""
         choosing = CHOOSING.newton(problem, options, design, fit, begin)
         return Pooling(choosing) if begin.rule.thin else choosing
-
-    def pack(self, fit: LaplaceState) -> Packed:
-        """Return the fit, with its own likelihood."""
-        return {**pack_laplace(fit), "likelihood": fit.likelihood}
-
-    def unpack(self, problem: FitProblem, design: Design, packed: Packed) -> LaplaceState:
-        """Return the fit; the prior comes from the problem."""
-        return unpack_laplace(packed, packed["likelihood"], problem.prior)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,17 @@ from typing import Any, TypeAlias
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.left_out import Calibration
+from partirvm.core.link import LINKS
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.posterior import JointPosterior, Posterior
-from partirvm.core.priors import Prior
+from partirvm.core.residuals import Scores
+from partirvm.core.scores import ClassScores
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
+from partirvm.likelihoods.gaussian import Warm
+from partirvm.likelihoods.laplace import Start
+from partirvm.strategies.problem import Problem
 
 Packed: TypeAlias = dict[str, Any]
 
@@ -38,8 +43,12 @@ def picked(packed: Packed, names: Iterable[str]) -> Packed:
     return {name: packed[name] for name in names}
 
 
-def pack_dense(fit: HyperState) -> Packed:
-    """Return a fit of Gram statistics as names, arrays and scalars."""
+def pack_fit(fit: Any) -> Packed:
+    """Return a fit as names, arrays and scalars, without what follows from its problem and design."""
+    if isinstance(fit, LaplaceState):
+        posteriors = [named(each, POSTERIOR) for each in fit.posteriors]
+        own = {**named(fit, LAPLACE), "likelihood": fit.likelihood}
+        return {**own, "posteriors": posteriors, "block": named(fit.block, BLOCK)}
     found = fit.posterior
     each = found.each if isinstance(found, JointPosterior) else (found,)
     return {
@@ -50,10 +59,20 @@ def pack_dense(fit: HyperState) -> Packed:
     }
 
 
-def unpack_dense(packed: Packed, start: HyperState, design: Design, *, several: bool) -> HyperState:
-    """Return the fit of the design's columns; ``start`` gives all fields that are not packed."""
+def unpack_fit(packed: Packed, problem: Problem, design: Design) -> HyperState | LaplaceState:
+    """Return the fit of the columns of ``design`` from the result of ``pack_fit``.
+
+    Raises ``KeyError``, ``TypeError`` or ``ValueError`` for names or values that are invalid for a fit.
+    """
     posteriors = tuple(Posterior(**each) for each in packed["posteriors"])
+    if problem.classifies:
+        if packed["likelihood"] not in LINKS:
+            raise ValueError(f"the likelihood is {packed['likelihood']!r}; known: {', '.join(LINKS)}")
+        block, own = LogisticBlock(**packed["block"]), picked(packed, (*LAPLACE, "likelihood"))
+        return LaplaceState(block=block, posteriors=posteriors, prior=problem.prior, **own)
     calibration = packed["calibration"]
+    several = problem.target_variances is not None
+    start: HyperState = problem.likelihood.start(problem)
     return replace(
         start,
         statistics=GramStatistics(design.basis, **packed["statistics"]),
@@ -63,14 +82,23 @@ def unpack_dense(packed: Packed, start: HyperState, design: Design, *, several: 
     )
 
 
-def pack_laplace(fit: LaplaceState) -> Packed:
-    """Return a fit by Laplace's approximation as names, arrays and scalars."""
-    posteriors = [named(each, POSTERIOR) for each in fit.posteriors]
-    return {**named(fit, LAPLACE), "posteriors": posteriors, "block": named(fit.block, BLOCK)}
+def pack_start(start: Any) -> Packed:
+    """Return a start of a fit as names, arrays and scalars."""
+    return named(start, ("labels", "alpha", "beta" if isinstance(start, Warm) else "weights"))
 
 
-def unpack_laplace(packed: Packed, likelihood: str, prior: Prior) -> LaplaceState:
-    """Return the fit, for the likelihood of this name."""
-    posteriors = tuple(Posterior(**each) for each in packed["posteriors"])
-    block, own = LogisticBlock(**packed["block"]), picked(packed, LAPLACE)
-    return LaplaceState(likelihood, block=block, posteriors=posteriors, prior=prior, **own)
+def unpack_start(packed: Packed, problem: Problem) -> Warm | Start:
+    """Return the start from the result of ``pack_start``; raises as ``unpack_fit`` does."""
+    if problem.classifies:
+        return Start(**packed)
+    return replace(Warm.of(problem.likelihood.start(problem)), **packed)
+
+
+def pack_scores(scores: Scores | ClassScores | None) -> Packed | None:
+    """Return the sums of the scores of numbers; those of classes are not stored."""
+    return named(scores, SCORES) if isinstance(scores, Scores) else None
+
+
+def unpack_scores(packed: Packed | None) -> Scores | None:
+    """Return scores with these sums."""
+    return None if packed is None else Scores(**packed)
