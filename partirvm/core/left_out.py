@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -258,6 +259,11 @@ class LeftOut:
         std = calibration.scale * np.sqrt((variances + calibration.noise_variance) / weights)
         mean = targets - errors / np.sqrt(weights)
         return NumberDiagnostics.of(targets, mean, std, self.rows, ())
+
+
+def left_out_of(statistics: Iterable[Any]) -> LeftOut | None:
+    """Return the errors of rows left out among the statistics of some passes, or None."""
+    return next((each for each in statistics if isinstance(each, LeftOut)), None)
 
 
 def _pooled(z: Float, centres: Bool) -> Float:

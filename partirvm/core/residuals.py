@@ -39,6 +39,11 @@ class LargestResiduals:
     rows: Int
     points: Float
 
+    @property
+    def largest(self) -> LargestResiduals:
+        """These rows, as ``ResidualStatistics.largest``."""
+        return self
+
     @classmethod
     def of(cls, limit: int, errors: Float, rows: Int, points: Float) -> LargestResiduals:
         """The largest of these errors (n,), with their rows (n,) and points (n, d)."""

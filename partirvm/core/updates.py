@@ -139,6 +139,10 @@ class HyperState:
         """
         return 1 / self.beta if self.calibration is None else self.calibration.noise_variance
 
+    def again(self) -> HyperState:
+        """The fit with its count of iterations reset to zero."""
+        return replace(self, iteration=0)
+
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
         return joint_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha)

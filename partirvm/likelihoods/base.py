@@ -13,15 +13,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.left_out import LeftOut
 from partirvm.core.priors import Prior
-from partirvm.core.residuals import LargestResiduals
 from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
@@ -50,6 +48,18 @@ class Fit(Protocol):
     def log_evidence(self) -> float: ...
     def losses(self) -> Float:
         """Return, for each column, the decrease of the evidence if this column is deleted (M,), nats."""
+        ...
+
+    def again(self) -> Self:
+        """Return the fit with its count of iterations reset to zero."""
+        ...
+
+
+class FitStart(Protocol):
+    """Initial values of a fit."""
+
+    def merge(self, other: Any, labels: Int) -> Any:
+        """Return a start for the joined columns of two fits, restricted to the columns ``labels``."""
         ...
 
 
@@ -210,10 +220,6 @@ class Likelihood(Protocol[F, W]):
     def warm(self, fit: F) -> W:
         """Return the current α and β, or weights, as a start for a fit over other rows or of more columns."""
 
-    @abstractmethod
-    def merge(self, left: W, right: W, labels: Int) -> W:
-        """Return a start for the joined columns of two fits, restricted to the columns ``labels``."""
-
     def measure(self, fit: F, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
         """Return the passes over ``rows`` that extend the statistics of the columns ``kept`` by the columns ``new``."""
         return ()
@@ -245,10 +251,6 @@ class Likelihood(Protocol[F, W]):
     def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: F, begin: Begin) -> DenseFit | PassFit:
         """Return the instruction to fit the columns of ``design``, started at ``fit``."""
 
-    def again(self, fit: F) -> F:
-        """Return the fit with its count of iterations reset to zero."""
-        return fit
-
     def settling(
         self, problem: FitProblem, design: Design, fit: F, rows: Int | None, *, whole: bool, last: bool
     ) -> tuple[Pass, ...]:
@@ -262,10 +264,6 @@ class Likelihood(Protocol[F, W]):
     def settle(self, fit: F, *statistics: Any, last: bool) -> F:
         """Return the fit, updated with the statistics of ``settling``."""
         return fit
-
-    def left_out(self, *statistics: Any) -> LeftOut | None:
-        """Return the errors of rows left out among the statistics of ``settling``, or None."""
-        return None
 
     def grow(self, problem: FitProblem, design: Design, fit: F, rows: Rows) -> tuple[Pass, ...]:
         """Return the passes over the appended ``rows`` that extend the statistics of a fit to all rows.
@@ -297,10 +295,6 @@ class Likelihood(Protocol[F, W]):
         With a ``draw`` (a seed), rows are drawn with probabilities proportional to error + ``floor``. Only likelihoods
         with ``draws_pools`` support a ``draw``.
         """
-
-    @abstractmethod
-    def largest(self, statistic: Any) -> LargestResiduals:
-        """Return the rows from the statistic of ``errors``."""
 
     @abstractmethod
     def gain_pass(self, design: Design, fit: F, pool: Design, rows: Int | None) -> Pass:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.entering import HOPE, joint_entry, joint_gain
-from partirvm.core.left_out import LeftOut, sampled_rows
+from partirvm.core.left_out import LeftOut, left_out_of, sampled_rows
 from partirvm.core.on_demand import DesignRows, Pool
 from partirvm.core.posterior import AnyPosterior, any_posterior
 from partirvm.core.priors import FLAT, Prior
-from partirvm.core.residuals import LargestResiduals, ResidualStatistics, Scores
+from partirvm.core.residuals import ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
 from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
@@ -169,10 +169,6 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         """Return α and β of the fit."""
         return Warm.of(fit)
 
-    def merge(self, left: Warm, right: Warm, labels: Int) -> Warm:
-        """Return the merged start (``Warm.merge``)."""
-        return left.merge(right, labels)
-
     def measure(self, fit: HyperState, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
         """Return one pass for the Gram products of the new columns."""
         return (GramPass(kept, new, fit.statistics.offset, rows=rows),)
@@ -223,10 +219,6 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         """Return a dense fit."""
         return Solve(fit, begin.rule, begin.candidates, options.solver, begin.pool)
 
-    def again(self, fit: HyperState) -> HyperState:
-        """Return the fit with its count of iterations reset to zero."""
-        return replace(fit, iteration=0)
-
     def settling(
         self, problem: FitProblem, design: Design, fit: HyperState, rows: Int | None, *, whole: bool, last: bool
     ) -> tuple[Pass, ...]:
@@ -250,13 +242,9 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance."""
         residual = next((each for each in statistics if isinstance(each, ResidualStatistics)), None)
         if last:
-            return settle(fit, residual, self.left_out(*statistics))
+            return settle(fit, residual, left_out_of(statistics))
         assert residual is not None
         return rebase(fit, residual)
-
-    def left_out(self, *statistics: Any) -> LeftOut | None:
-        """Return the statistic of the pass for leave-one-out errors, if there is one."""
-        return next((each for each in statistics if isinstance(each, LeftOut)), None)
 
     def grow(self, problem: FitProblem, design: Design, fit: HyperState, rows: Rows) -> tuple[Pass, ...]:
         """Return a pass for the statistics of the new rows, which are added to those of the previous rows."""
@@ -281,10 +269,6 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
     ) -> Pass:
         """Return the pass that finds the rows of largest absolute residual."""
         return ResidualPass(design, fit.posterior.means, count, used, rows)
-
-    def largest(self, statistic: ResidualStatistics) -> LargestResiduals:
-        """Return the rows that the residual pass found."""
-        return statistic.largest
 
     def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> Pass:
         """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""

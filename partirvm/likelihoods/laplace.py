@@ -21,7 +21,6 @@ from partirvm.core.link import LINKS
 from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.newton import NewtonSearch, begin, receive, settle
 from partirvm.core.priors import FLAT, Prior
-from partirvm.core.residuals import LargestResiduals
 from partirvm.core.stopping import StopRule
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
@@ -100,10 +99,6 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
         """Return α and weights of the fit."""
         return Start.of(fit)
 
-    def merge(self, left: Start, right: Start, labels: Int) -> Start:
-        """Return the merged start (``Start.merge``)."""
-        return left.merge(right, labels)
-
     def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
         """Return a fit that needs a pass for each step; its iterations are passes."""
         return self.newton(problem, options, design, fit, begin)
@@ -169,10 +164,6 @@ class ClassLikelihood(LaplaceLikelihood):
     ) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
         return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, floor, rows)
-
-    def largest(self, statistic: LargestResiduals) -> LargestResiduals:
-        """Return the statistic itself: it is the list of rows with the largest errors."""
-        return statistic
 
     def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
         """Return a pass for products of the pool's and the fit's columns, weighted by the curvature."""

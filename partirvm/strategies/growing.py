@@ -38,7 +38,7 @@ class GrowingRounds(Rounds[S]):
         """Begin the last fit; if it uses all rows, add those outside the sample first."""
         if not grows(state.seen):
             return super()._conclude(state, reason)
-        fit = state.problem.likelihood.again(state.fit)
+        fit = state.fit.again()
         state = replace(state, concluding=reason, rebases=0, candidates=fit.n_vectors, fit=fit)
         return self._grow(state, state.problem.n_rows)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from partirvm.core.left_out import LeftOut
+from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE
@@ -52,7 +52,7 @@ class LocalNoiseRounds(GrowingRounds[S]):
 
     def _on_settle(self, state: S, *events: Passed) -> Answer[S]:
         statistics = [event.statistic for event in events]
-        left_out = state.problem.likelihood.left_out(*statistics)
+        left_out = left_out_of(statistics)
         if grows(state.seen):
             return self._on_sample_settled(state, left_out, statistics)
         if left_out is None or state.options.noise == CONSTANT:
@@ -95,6 +95,6 @@ class LocalNoiseRounds(GrowingRounds[S]):
             return super()._conclude(state, state.concluding)
         if found.noise is None:
             return self._score(replace(state, settled=True))
-        design, fit = replace(state.design, noise=found.noise), state.problem.likelihood.again(state.fit)
+        design, fit = replace(state.design, noise=found.noise), state.fit.again()
         state = replace(state, design=design, fit=fit, seen="", warm=None, rebases=0, candidates=fit.n_vectors)
         return super()._measure(state, design.take(NONE, leading=NONE))

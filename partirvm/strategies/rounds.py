@@ -329,7 +329,7 @@ class Rounds(Generic[S]):
 
     def _conclude(self, state: S, reason: Termination) -> Answer[S]:
         """Begin the last fit; if it uses other rows than the current fit, request their statistics first."""
-        fit = state.problem.likelihood.again(state.fit)
+        fit = state.fit.again()
         state = replace(state, concluding=reason, rebases=0, candidates=fit.n_vectors, fit=fit)
         if state.seen == state.options.last_rows:
             return self._fit(state)

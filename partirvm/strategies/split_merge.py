@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import AnyLikelihood
-from partirvm.likelihoods.base import Begin
+from partirvm.likelihoods.base import Begin, FitStart
 from partirvm.likelihoods.columns import labels_of, survivors
 from partirvm.planning.schedule import Schedule
 from partirvm.strategies.fit_rows import partition, posterior_rows
@@ -56,7 +56,7 @@ class Part:
 
     design: Design
     gain: Float
-    warm: object
+    warm: FitStart
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def _merge(state: SplitMergeState) -> Answer:
         if designs and elements > state.options.batch:
             break
         designs.append(design)
-        starts.append(state.problem.likelihood.merge(left.warm, right.warm, labels_of(design)))
+        starts.append(left.warm.merge(right.warm, labels_of(design)))
         state = replace(
             state,
             below=state.below[2:],
@@ -268,7 +268,7 @@ def _last(state: SplitMergeState) -> Answer:
     design, start, duplicates, dropped = left.design, left.warm, 0, 0
     for right in rest:
         design, duplicates, dropped = _joined(left, right, state)
-        start = state.problem.likelihood.merge(left.warm, right.warm, labels_of(design))
+        start = left.warm.merge(right.warm, labels_of(design))
     last = LAST.first(state.problem, state.options)
     last = replace(last, selection="order", duplicates=state.duplicates + duplicates, dropped=state.dropped + dropped)
     return LAST.last_fit(last, design, start)

@@ -128,7 +128,7 @@ class WorkingSetRounds(Relearning[WorkingSetState]):
 
     def _on_errors(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
         """Make the rows of largest error candidates, or a pool; if there are none, mark all examined rows as used."""
-        largest = state.problem.likelihood.largest(event.statistic).ranked()
+        largest = event.statistic.largest.ranked()
         if not len(largest.rows):
             examined = np.arange(state.problem.n_rows) if state.chosen is None else state.chosen
             state = replace(state, used=np.union1d(state.used, examined))

@@ -11,7 +11,7 @@ import pytest
 from partirvm.backends.tile_passes import MomentsPass
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import init
-from partirvm.likelihoods import GAUSSIAN, gaussian_passes, indicator_passes, laplace_passes, slope_passes
+from partirvm.likelihoods import gaussian_passes, indicator_passes, laplace_passes, slope_passes
 from partirvm.likelihoods.passes import Panel, Pass, between, eligible
 
 PASSES = [
@@ -73,4 +73,4 @@ def test_between_includes_both_ends(first):
 def test_again_counts_iterations_from_zero():
     """The last fit has the whole limit of iterations, whatever the rounds before it took."""
     fit = init(GramStatistics.empty("basis"), np.zeros(0), 1.0, target_variance=1.0)
-    assert GAUSSIAN.again(replace(fit, iteration=7)).iteration == 0
+    assert replace(fit, iteration=7).again().iteration == 0
