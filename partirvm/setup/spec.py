@@ -146,7 +146,6 @@ def planned(
     method = Method(
         STRATEGIES[request.strategy].schedule,
         rows_used(request, shape.n_rows),
-        request.fit_rows == "full",
         selection.candidate_search(P, shape.n_rows, shape.n_candidates, shuffled=problem.shuffled),
     )
     asked = {"held_out": problem.held_out, "shrink_threads": elastic, "shrink_partition": shrink_partition}
