@@ -96,8 +96,7 @@ class CandidateSearch:
 class RowsUsed:
     """Number of rows that an intermediate fit uses.
 
-    ``sampled`` is True if intermediate fits use a random sample. The sample grows to at least ``per_column`` rows per
-    column.
+    ``sampled`` is True if they are a random sample. The sample grows to at least ``per_column`` rows per column.
     """
 
     rows: int
@@ -193,8 +192,8 @@ def fit_cost(
     work: Work, kept: int, candidates: int, *, fits: int = 1, threads: int = 1, iterations: int = ITERATIONS
 ) -> RoundCost:
     """Estimate ``fits`` intermediate fits with extended statistics."""
-    columns, used = kept + candidates, work.rows_used
-    rows = min(max(used.rows, used.per_column * columns), work.shape.n_rows)
+    rows = max(work.rows_used.rows, work.rows_used.per_column * (kept + candidates))
+    rows = min(rows, work.shape.n_rows)
     return gram_cost(work, rows, kept, candidates, fits=fits, threads=threads, iterations=iterations)
 
 

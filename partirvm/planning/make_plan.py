@@ -38,13 +38,11 @@ def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_th
 class Method:
     """Properties of the strategy, the fit rows and the selection on which a plan depends.
 
-    ``rows_used`` describes the rows of intermediate fits. ``all_rows`` is True if all fits, including the last one, use
-    all rows. ``candidate_search`` describes the selection of candidates.
+    ``rows_used`` describes the rows of intermediate fits, and ``candidate_search`` the selection of candidates.
     """
 
     schedule: Schedule
     rows_used: RowsUsed
-    all_rows: bool
     candidate_search: CandidateSearch = RANDOM_SEARCH
 
 
@@ -130,7 +128,7 @@ def make_plan(
     if one round needs more memory than the limit.
     """
     schedule, candidate_search = method.schedule, method.candidate_search
-    whole = not (schedule.has_rounds and method.all_rows) or shape.classes
+    whole = not schedule.has_rounds or method.rows_used.sampled or shape.classes
     limit = _Limit(shape, machine, candidate_search.pool, held_out, whole, 1 if shrink_threads else machine.threads)
     candidates, threads, most, notes = _columns(limit, request, schedule, shrink=shrink_partition)
     rows, stop = joining or shape.n_rows, request.stop_fraction

@@ -222,8 +222,9 @@ class Measuring:
         return gathered(self.source, numbers, self.executor, self._check_interrupted, lines.spent, **hooks)
 
     def _check_interrupted(self, *passes: Any) -> None:
-        check_aborted(self.interrupted)
-        if self.interrupted() is not None:
+        reason = self.interrupted()
+        check_aborted(lambda: reason)
+        if reason is not None:
             raise _TimeIsUp
 
     def _memory_allows_all_candidates(self) -> bool:

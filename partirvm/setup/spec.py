@@ -142,17 +142,14 @@ def planned(
     joining: int | None = None,
 ) -> Plan:
     """Plan a resolved request by arithmetic only. Raises ``MemoryLimitError`` as ``make_plan`` does."""
-    plan = make_plan(
-        shape,
-        machine,
-        rates,
-        request,
-        _method(request, problem.shuffled, shape),
-        held_out=problem.held_out,
-        shrink_threads=elastic,
-        shrink_partition=shrink_partition,
-        joining=joining,
+    P, selection = int(request.partition_size), SELECTIONS.get(request.selection, RANDOM)
+    method = Method(
+        STRATEGIES[request.strategy].schedule,
+        rows_used(request, shape.n_rows),
+        selection.candidate_search(P, shape.n_rows, shape.n_candidates, shuffled=problem.shuffled),
     )
+    asked = {"held_out": problem.held_out, "shrink_threads": elastic, "shrink_partition": shrink_partition}
+    plan = make_plan(shape, machine, rates, request, method, **asked, joining=joining)
     return replace(plan, kernel_store=_kernel_store(plan, rates, request))
 
 
@@ -165,21 +162,8 @@ def memory_limits(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _method(request: Request, shuffled: bool, shape: DataShape) -> Method:
-    """Collect the properties of strategy, fit rows and selection that planning needs, from their registries."""
-    P = int(request.partition_size)
-    return Method(
-        STRATEGIES[request.strategy].schedule,
-        rows_used(request, shape.n_rows),
-        request.fit_rows == "full",
-        SELECTIONS.get(request.selection, RANDOM).candidate_search(
-            P, shape.n_rows, shape.n_candidates, shuffled=shuffled
-        ),
-    )
-
-
 def _kernel_store(plan: Plan, rates: Rates, request: Request) -> KernelStore:
-    """Choose where kernel blocks are kept; in memory, in Zarr or nowhere."""
+    """Choose where kernel blocks are kept: in memory, in Zarr or nowhere."""
     if not plan.shape.n_kernels:
         return KernelStore("none", 0, "there is no kernel")
     spare = plan.room(plan.columns)

@@ -24,7 +24,7 @@ def learned(X, y, w=None, rows=None, prior="flat", seed=0, centres=None, passes=
     if centres is not None:
         learning = replace(learning, centres=min(centres, learning.centres))
     options = Options(len(X), "random", sample_rows=rows or len(X), seed=seed)
-    numbers, heard = posterior_rows(problem, options, "sample", problem.empty), [] if told is None else told
+    numbers, heard = posterior_rows(problem, options, "sample"), [] if told is None else told
     with sample_of(X, y, w, numbers, tile_rows=300, passes=passes, lines=lines, best=heard) as sample:
         found = learn(sample, problem, learning, seed)
     assert found == heard[-1] == kernel_from_spec(lines[-1].kernel)

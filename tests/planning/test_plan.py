@@ -32,7 +32,7 @@ def plan_of(**changes):
     request = Request(strategy="working-set", selection="error", fit_rows="full", partition_size=500, max_rounds=5)
     request = replace(request, **changes)
     schedule = STRATEGIES[request.strategy].schedule
-    method = Method(schedule, rows_used(request, shape.n_rows), request.fit_rows == "full", candidate_search)
+    method = Method(schedule, rows_used(request, shape.n_rows), candidate_search)
     return make_plan(shape, machine, RATES, request, method, **rest)
 
 
