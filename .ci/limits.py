@@ -15,15 +15,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 LIMITS = {
-    "lines of partirvm": (46_000, 25_000),
-    "lines of code of partirvm": (28_300, 15_500),
-    "files of partirvm": (303, 150),
-    "lines of tests": (42_000, 26_000),
+    "lines of partirvm": (44_400, 25_000),
+    "lines of code of partirvm": (27_250, 15_500),
+    "files of partirvm": (286, 150),
+    "lines of tests": (41_000, 26_000),
     "lines of benchmarks": (6_500, 6_500),
-    "methods of the likelihood protocol": (33, 12),
+    "methods of the likelihood protocol": (23, 12),
     "depth of inheritance in strategies": (4, 1),
-    "class names that occur twice": (14, 0),
-    "names of files that occur twice": (10, 0),
+    "class names that occur twice": (7, 0),
+    "names of files that occur twice": (7, 0),
 }
 """Greatest count that is allowed, and the goal."""
 
