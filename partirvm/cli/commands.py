@@ -20,6 +20,7 @@ from partirvm.cli.sections import GroupedCommand, Sections
 from partirvm.cli.shared import cluster, in_foreground, place, show
 from partirvm.cli.terminal import echo
 from partirvm.errors import ClusterError
+from partirvm.options import TABLE
 from partirvm.quoting import listed, named
 
 SHOWN = 10
@@ -80,12 +81,7 @@ def completion(shell: str) -> None:
     metavar="FOLDER",
     help="Folder for the data, the model and the picture; files of an earlier demo are replaced.",
 )
-@click.option(
-    "--memory-limit",
-    default="512MiB",
-    type=options.SizeType(auto=False),
-    help="Maximum resident memory of the whole demo.",
-)
+@click.option("--memory-limit", default="512MiB", type=options.SIZE, help="Maximum resident memory of the whole demo.")
 @options.quiet
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
     """Run all steps on a landscape, and draw a picture.
@@ -113,8 +109,8 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     callback=options.one_target,
     help="Target column, or several with commas between them; required for tables without --like.",
 )
-@click.option("--features", type=options.Names(), help="Feature columns, in this order.  [default: all others]")
-@click.option("--categorical", type=options.Names(), help="Features whose values are labels, not numbers.")
+@click.option("--features", type=options.NAMES, help="Feature columns, in this order.  [default: all others]")
+@click.option("--categorical", type=options.NAMES, help="Features whose values are labels, not numbers.")
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
 @click.option("--noise", metavar="COLUMN", help="Column of relative noise instead of weights (1/noise²).")
 @click.option("--classes", is_flag=True, help="The target is a class, not a number.")
@@ -124,16 +120,11 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     help="Take columns, categories and classes from these DATA; test rows and rows for prediction need those "
     "of the training.",
 )
-@click.option("--shuffle", default=0, type=options.WholeType(0), metavar="SEED", help="Seed of the shuffle.")
+@click.option("--shuffle", default=0, type=click.IntRange(0), metavar="SEED", help="Seed of the shuffle.")
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
 @click.option("--append", is_flag=True, help="Append the rows to existing DATA.")
 @click.option("--again", is_flag=True, help="Append the rows even if DATA have the same rows already.")
-@click.option(
-    "--memory-limit",
-    default="auto",
-    type=options.SizeType(),
-    help="Maximum resident memory of the process; auto is 512MiB.",
-)
+@options.flag(TABLE["memory_limit"], help="Maximum resident memory of the process; auto is 512MiB.")
 @options.overwrite
 @options.quiet
 @options.as_json
@@ -143,7 +134,7 @@ def ingest(
     shuffle: int,
     no_shuffle: bool,
     categorical: tuple[str, ...] | None,
-    memory_limit: Any,
+    memory_limit: int | str,
     quiet: bool,
     as_json: bool,
     **choices: Any,

@@ -13,6 +13,7 @@ from partirvm.cli.flags import FLAGS, as_flags
 from partirvm.cli.shared import cluster, ended, in_foreground, place, show
 from partirvm.cli.terminal import echo
 from partirvm.errors import DoneError, JobFailedError, MissingDataError, PartirvmError
+from partirvm.options import TABLE
 
 
 def detached(job: str, scheduler: str | None, as_json: bool) -> int:
@@ -97,7 +98,7 @@ def jobs(folder: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("job")
-@click.option("--timeout", type=options.Duration(), help="Maximum time to wait, such as 90s or 8h.")
+@click.option("--timeout", type=options.DURATION, help="Maximum time to wait, such as 90s or 8h.")
 @options.as_json
 def wait(job: str, timeout: float | None, as_json: bool) -> int:
     """Wait until a job ends.
@@ -233,9 +234,7 @@ def resume(
 
 @click.command()
 @click.argument("job")
-@click.option(
-    "--max-rounds", type=options.WholeType(1), metavar="R", help="Maximum number of rounds with the new rows."
-)
+@options.flag(TABLE["max_rounds"], default=None, help="Maximum number of rounds with the new rows.")
 @options.allow_code
 @options.allow_data
 @options.moved

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, get_args
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
 
 import click
 
@@ -11,223 +13,115 @@ from partirvm.cli.flags import help_of
 from partirvm.cli.sections import GroupedOption
 from partirvm.errors import UsageError
 from partirvm.options import TABLE, Request, constraints
-from partirvm.options import names as option_names
 from partirvm.options.option import Option
 from partirvm.planning.units import parse_bytes, parse_duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class SizeType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Bytes, as in ``512MiB``; also ``auto`` where that is allowed."""
+class Text(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The text of a flag, read by a function that raises ``UsageError`` for one that cannot be."""
 
-    name = "SIZE"
-
-    def __init__(self, *, auto: bool = True) -> None:
-        self.auto = auto
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self.read = name, read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Bytes as a number; ``auto`` stays."""
-        if self.auto and value == "auto":
+        """What the text stands for; a default that is no text stays."""
+        if not isinstance(value, str):
             return value
         try:
-            return parse_bytes(value, "size")
+            return self.read(value)
         except UsageError as error:
             self.fail(f"{error}.", param, ctx)
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Seconds, as in ``1h``."""
-
-    name = "TIME"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds as a number."""
-        try:
-            return parse_duration(value, "time")
-        except UsageError as error:
-            self.fail(f"{error}.", param, ctx)
+SIZE = Text("SIZE", partial(parse_bytes, what="the value"))
+DURATION = Text("TIME", partial(parse_duration, what="the value"))
 
 
-class WholeType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A whole number from ``least`` up; also ``auto`` where that is allowed."""
-
-    name = "N"
-
-    def __init__(self, least: int, *, auto: bool = False) -> None:
-        self.least, self.auto = least, auto
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; ``auto`` stays."""
-        if self.auto and value == "auto":
-            return value
-        try:
-            number = int(value)
-        except ValueError:
-            number = self.least - 1
-        if number < self.least:
-            wanted = f"a whole number ≥ {self.least}" + " or auto" * self.auto
-            self.fail(f"{value!r} is not {wanted}.", param, ctx)
-        return number
+def names(text: str) -> tuple[str, ...]:
+    """The names between commas."""
+    found = tuple(name.strip() for name in text.split(","))
+    if not all(found):
+        raise UsageError(f"{text!r} has an empty name")
+    return found
 
 
-class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Column names with commas between them."""
-
-    name = "A,B,…"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """The names as a tuple."""
-        if isinstance(value, tuple):
-            return value
-        names = tuple(name.strip() for name in str(value).split(","))
-        if not all(names):
-            self.fail(f"{value!r} has an empty name.", param, ctx)
-        return names
+NAMES = Text("A,B,…", names)
 
 
-class BasisType(Names):
-    """Bases with commas between them; one alone is itself."""
-
-    name = "B"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The name, or several as a tuple."""
-        names = super().convert(value, param, ctx)
-        return names[0] if len(names) == 1 else names
+def number(text: str) -> Any:
+    """The text as a whole number, or as a number, if it is one."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
-class Numbers(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Numbers with commas between them."""
-
-    name = "A,B,…"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        """The numbers as a tuple."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            return tuple(float(part) for part in str(value).split(","))
-        except ValueError:
-            self.fail(f"{value!r} is not numbers with commas between them, such as 1,8,64.", param, ctx)
-
-
-class Pairs(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Numbers of names, such as ``bias=1e-6``; also certain words. ``kind`` says what the two are."""
-
-    name = "NAME=NUMBER,…"
-
-    def __init__(self, kind: str, example: str, *words: str) -> None:
-        self.kind, self.example, self.words = kind, example, words
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The word, or a dict of names and numbers; what stands before the last ``=`` of a part is the name."""
-        if not isinstance(value, str) or value in self.words:
-            return value
-        found: dict[str, float] = {}
-        for part in value.split(","):
-            name, there, text = part.rpartition("=")
-            name = name.strip()
-            try:
-                number = float(text)
-            except ValueError:
-                there = ""
-            if not (there and name):
-                words = "".join(f"{word}, or " for word in self.words)
-                self.fail(f"{part!r} is not {self.kind}: give {words}such as {self.example}.", param, ctx)
-            if name in found:
-                self.fail(f"{name!r} has two {self.kind.partition('=')[2].lower()}s.", param, ctx)
-            found[name] = number
-        return found
+def pairs(kind: str, example: str, text: str) -> dict[str, float]:
+    """Numbers by name, from such as ``bias=1e-6``: what stands before the last ``=`` of a part is the name."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, value = part.rpartition("=")
+        name = name.strip()
+        if not name or not isinstance(number(value), int | float):
+            raise UsageError(f"{part!r} is not {kind}: give such as {example}")
+        if name in found:
+            raise UsageError(f"{name!r} has two {kind.partition('=')[2].lower()}s")
+        found[name] = number(value)
+    return found
 
 
-class RealType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A number, or one of certain words; its bounds are checked with the request."""
-
-    name = "NUMBER"
-
-    def __init__(self, *words: str) -> None:
-        self.words = words
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; words stay."""
-        if value in self.words:
-            return value
-        try:
-            return float(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a number{''.join(f' or {word}' for word in self.words)}.", param, ctx)
+def _basis(text: str) -> str | tuple[str, ...]:
+    found = names(text)
+    return found[0] if len(found) == 1 else found
 
 
-class RealOrNameType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A number, or a name; both are checked with the request."""
-
-    name = "NUMBER"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number, or the text as it is."""
-        try:
-            return float(value)
-        except ValueError:
-            return value
+def _class_weight(text: str) -> str | dict[str, float]:
+    return text if text == "balanced" else pairs("LABEL=WEIGHT", "spam=5,ham=1", text)
 
 
 ORDER = ("everyday", "kernel", "strategy", "noise and priors", "resources", "cluster")
 """Groups of options as the help shows them."""
 
-NAMED: dict[str, Any] = {
-    "basis": BasisType(),
-    "fixed_alpha": Pairs("NAME=ALPHA", "bias=1e-6"),
-    "class_weight": Pairs("LABEL=WEIGHT", "spam=5,ham=1", "balanced"),
+NAMED: dict[str, Callable[[str], Any]] = {
+    "basis": _basis,
+    "fixed_alpha": partial(pairs, "NAME=ALPHA", "bias=1e-6"),
+    "class_weight": _class_weight,
 }
 """Options whose text is read in a way of its own."""
 
+METAVARS: dict[type, str] = {constraints.Seconds: "TIME", constraints.Bytes: "SIZE"}
+
 
 def _type(option: Option) -> Any:
-    """How the text of a flag is read; words are checked with the request."""
-    match option.check:
-        case constraints.Whole(least=least, words=words):
-            return WholeType(least, auto="auto" in words)
-        case constraints.Real(words=words):
-            return RealType(*words)
-        case constraints.RealOrName():
-            return RealOrNameType()
-        case constraints.Factors() | constraints.ShapeAndRate():
-            return Numbers()
-        case constraints.Seconds():
-            return Duration()
-        case constraints.Bytes():
-            return SizeType()
-    return NAMED.get(option.name, click.STRING)
+    """How the text of a flag is read: as numbers where it is some, then by the check of the option."""
+    if isinstance(option.check, constraints.Anything | constraints.OneOf):
+        read = NAMED.get(option.name)
+        return click.STRING if read is None else Text("TEXT", read)
+
+    def read_and_check(text: str) -> Any:
+        several = isinstance(option.check, constraints.Factors | constraints.ShapeAndRate)
+        value = tuple(map(number, text.split(","))) if several else NAMED.get(option.name, number)(text)
+        return option.check(option.flag, value)
+
+    return Text("TEXT", read_and_check)
 
 
-def _flag(option: Option) -> Callable[[Command], Command]:
-    """The flag of an option."""
+def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
+    """The flag of an option; ``other`` attributes of ``click.option`` replace those that follow from the row."""
+    default, names = option.default, [option.flag]
     if isinstance(option.check, constraints.Flag):
-        start = option.default if isinstance(option.default, bool) else None
-        pair = option.flag if option.check.optional else f"{option.flag}/--no-{option.flag[2:]}"
-        return click.option(
-            pair,
-            option.name,
-            is_flag=True,
-            default=start,
-            help=help_of(option.help),
-            cls=GroupedOption,
-            group=option.group,
-        )
-    default = option.default
-    if isinstance(default, tuple):
-        default = ",".join(f"{number:g}" for number in default)
-    return click.option(
-        option.flag,
-        option.name,
-        default=default,
-        type=_type(option),
-        metavar=option.metavar,
-        help=help_of(option.help),
-        cls=GroupedOption,
-        group=option.group,
-    )
+        if not option.check.optional:
+            names = [f"{option.flag}/--no-{option.flag[2:]}"]
+        kind: dict[str, Any] = {"is_flag": True, "default": default if isinstance(default, bool) else None}
+    else:
+        if isinstance(default, tuple):
+            default = ",".join(f"{each:g}" for each in default)
+        metavar = option.metavar or METAVARS.get(type(option.check))
+        kind = {"default": default, "type": _type(option), "metavar": metavar}
+    row = {"help": help_of(option.help), "cls": GroupedOption, "group": option.group, **kind}
+    return click.option(*names, option.name, **{**row, **other})
 
 
 scheduler = click.option(
@@ -249,10 +143,10 @@ validation = click.option(
 
 def _flags() -> list[Any]:
     """The flags of a fit: those of the table by group, the held-out data among the everyday ones, the cluster last."""
-    groups = {group: [_flag(option) for option in TABLE.values() if option.group == group] for group in ORDER}
+    groups = {group: [flag(option) for option in TABLE.values() if option.group == group] for group in ORDER}
     groups["everyday"].append(validation)
     groups["cluster"].append(scheduler)
-    return [flag for flags in groups.values() for flag in flags]
+    return [each for flags in groups.values() for each in flags]
 
 
 def fit_options(command: Command) -> Command:
@@ -328,24 +222,20 @@ def moved(command: Command) -> Command:
     return data(held_out(command))
 
 
+LIMITS = {
+    "effort": "Effort of the working set, larger than before.",
+    "max_rounds": "Maximum number of rounds, including those before.",
+    "max_vectors": "Maximum number of relevance vectors.",
+    "time_limit": "Time from now after which the job ends and keeps its model.",
+    "memory_limit": "Maximum resident memory of each process.",
+}
+"""Help of the options that a resume may change."""
+
+
 def limits(command: Command) -> Command:
     """The options that a resume may change."""
-    for option in (
-        click.option("--memory-limit", type=SizeType(), help="Maximum resident memory of each process."),
-        click.option(
-            "--time-limit", type=Duration(), help="Time from now after which the job ends and keeps its model."
-        ),
-        click.option("--max-vectors", type=WholeType(1), metavar="M", help="Maximum number of relevance vectors."),
-        click.option(
-            "--max-rounds", type=WholeType(1), metavar="R", help="Maximum number of rounds, including those before."
-        ),
-        click.option(
-            "--effort",
-            type=click.Choice(get_args(option_names.Effort)),
-            help="Effort of the working set, larger than before.",
-        ),
-    ):
-        command = option(command)
+    for name, text in LIMITS.items():
+        command = flag(TABLE[name], default=None, help=text)(command)
     return command
 
 

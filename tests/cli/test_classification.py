@@ -222,7 +222,7 @@ WRONG = {
     ),
     "weight that is none": ("fit {train} new --class-weight lots", r"'lots' is not LABEL=WEIGHT"),
     "two weights": ("fit {train} new --class-weight {name}=1,{name}=2", r"has two weights"),
-    "negative weight": ("fit {train} new --class-weight {name}=-1", r"is -1\.0: it must be a number ≥ 0"),
+    "negative weight": ("fit {train} new --class-weight {name}=-1", r"is -1: it must be a number ≥ 0"),
     "weights of a number": ("fit number.zarr new --class-weight balanced", r"number\.zarr: --class-weight .* classes"),
     "weights all zero": ("ingest w0.csv new --target kind --weights w --classes", r"w0\.csv: the weights.*all zero"),
     "one class of weight": ("fit one.zarr new", r"one class, 'x' in all rows of positive weight"),

@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("fit", "{train}", "{new}", "--likelihood", "half"),
         r"'half'; known: auto, full, growing, s",
     ),
-    "likelihood rows": (("plan", "{train}", "--likelihood-rows", "0"), r"'--likelihood-rows'.*number ≥ 1 or auto"),
+    "likelihood rows": (("plan", "{train}", "--likelihood-rows", "0"), r"'--likelihood-rows'.*number ≥ 1 or 'auto'"),
     "heuristic rows": (("plan", "{train}", "--heuristic-rows", "auto"), r"'--heuristic-rows'.*whole number ≥ 1"),
     "rounds of split-merge": (
         ("fit", "{train}", "{new}", "--strategy", "split-merge", "--max-rounds", "3"),
@@ -92,7 +92,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "too many gammas": (("fit", "{train}", "{new}", "--gamma", "1,2,3"), r"3 values.*2 features"),
     "fraction": (("fit", "{train}", "{new}", "--stop-fraction", "1.5"), r"--stop-fraction is 1\.5.*< 1"),
     "no rounds": (("fit", "{train}", "{new}", "--max-rounds", "0"), r"'--max-rounds'.*whole number ≥ 1"),
-    "partition": (("plan", "{train}", "--partition-size", "x"), r"'--partition-size'.*whole number ≥ 1 or auto"),
+    "partition": (("plan", "{train}", "--partition-size", "x"), r"'--partition-size'.*whole number ≥ 1 or 'auto'"),
     "size": (("fit", "{train}", "{new}", "--memory-limit", "lots"), r"'--memory-limit'.*'lots'.*512MiB"),
     "time": (("fit", "{train}", "{new}", "--time-limit", "soon"), r"'--time-limit'.*'soon'.*15m"),
     "too little memory": (

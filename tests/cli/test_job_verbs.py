@@ -129,7 +129,7 @@ def test_a_resumed_fit_shows_all_rounds_and_changes_no_bit(tour, stopped, cli, t
         (("--gamma", "3"), r"No such option:? '?--gamma"),
         (("--no-standardize",), r"No such option:? '?--no-standardize"),
         (("--validation", "x.zarr"), r"x\.zarr: the job began without held-out DATA: omit --validation"),
-        (("--max-rounds", "0"), r"'0' is not a whole number ≥ 1"),
+        (("--max-rounds", "0"), r"--max-rounds is 0: it must be a whole number ≥ 1"),
         (("--wdith", "3"), r"No such option"),
         (("--detach",), r"--detach needs --scheduler ADDRESS: without a cluster the fit"),
     ],

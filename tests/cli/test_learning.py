@@ -34,7 +34,7 @@ def test_what_is_refused(tour, cli, tmp_path):
     for asked, said in (
         (("--gamma", "learn", "--kernel", "linear"), "'linear' has no parameters that can be learned"),
         (("--gamma", "learn-per-feature", "--gamma-prior", "cauchy"), "--gamma-prior is 'cauchy'"),
-        (("--gamma-multiples", "1,wide"), "'1,wide' is not numbers"),
+        (("--gamma-multiples", "1,wide"), "each of --gamma-multiples is 'wide'"),
     ):
         status, _, err = cli("fit", tour.train, str(job), *asked)
         assert status == 2

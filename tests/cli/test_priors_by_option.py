@@ -36,8 +36,8 @@ def test_they_go_into_the_job_and_act(tour, cli, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--alpha-prior", "1"), "--alpha-prior is (1.0,): it must be two numbers"),
-        (("--noise-prior", "one,two"), "'one,two' is not numbers"),
+        (("--alpha-prior", "1"), "--alpha-prior is (1,): it must be two numbers"),
+        (("--noise-prior", "one,two"), "each of --noise-prior is 'one'"),
         (("--fixed-alpha", "slope=1"), "a name in --fixed-alpha is 'slope'; known: bias"),
         (("--fixed-alpha", "bias"), "'bias' is not NAME=ALPHA: give such as bias=1e-6"),
     ],
