@@ -91,7 +91,7 @@ NAMED: dict[str, Callable[[str], Any]] = {
 }
 """Options whose text is read in a way of its own."""
 
-METAVARS: dict[type, str] = {constraints.Seconds: "TIME", constraints.Bytes: "SIZE"}
+METAVARS: dict[type, str] = {constraints.Seconds: "TIME", constraints.Bytes: "SIZE", constraints.Whole: "N"}
 
 
 def _type(option: Option) -> Any:
@@ -223,7 +223,7 @@ def moved(command: Command) -> Command:
 
 
 LIMITS = {
-    "effort": "Effort of the working set, larger than before.",
+    "effort": "Effort of the working set, larger than before: quick, balanced or thorough.",
     "max_rounds": "Maximum number of rounds, including those before.",
     "max_vectors": "Maximum number of relevance vectors.",
     "time_limit": "Time from now after which the job ends and keeps its model.",
