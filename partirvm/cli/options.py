@@ -234,7 +234,7 @@ LIMITS = {
 
 def limits(command: Command) -> Command:
     """The options that a resume may change."""
-    for name, text in LIMITS.items():
+    for name, text in reversed(LIMITS.items()):  # decorators apply from the last to the first
         command = flag(TABLE[name], default=None, help=text)(command)
     return command
 
