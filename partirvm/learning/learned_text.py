@@ -89,7 +89,7 @@ def _form(entry: Entry, choice: dict[str, Any]) -> str:
 def described(kernel: Kernel | Several) -> str:
     """Describe the composition of a kernel in words.
 
-    >>> from partirvm.kernels import Gaussian
+    >>> from partirvm.kernels import Categorical, Gaussian
     >>> described(Product((OnColumns(Gaussian(0.5), (0, 1)), OnColumns(Categorical(1.0), (2,)))))
     'gaussian × categorical'
     """
@@ -110,7 +110,7 @@ def described(kernel: Kernel | Several) -> str:
 def parameter_names(kernel: Kernel | Several, features: Sequence[str]) -> list[str]:
     """Name the parameters of a kernel; the gamma of a single feature contains the name of the feature.
 
-    >>> from partirvm.kernels import Gaussian
+    >>> from partirvm.kernels import Categorical, Gaussian
     >>> mixed = Product((OnColumns(Gaussian((0.5, 1.0)), (0, 1)), OnColumns(Categorical(1.0), (2,))))
     >>> parameter_names(mixed, ("miles", "hour", "zone"))
     ['gamma of miles', 'gamma of hour', 'gamma of zone']

@@ -180,7 +180,7 @@ def test_a_plan_without_a_fit(tmp_path):
     estimator = RVMRegressor(strategy=WorkingSet(selection="random"), **options)
     made = plan(estimator, data.url)
     assert (made.shape.n_rows, made.partition_size, made.max_rounds) == (500, 60, 3)
-    assert "P = 60" in str(made)
+    assert "60 candidates per round, up to 3 rounds" in str(made)
     assert not hasattr(estimator, "model_")
     fitted = estimator.fit(data.url)
     assert fitted.plan_.partition_size == 60
