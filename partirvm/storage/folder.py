@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, Self, cast
 
 from partirvm.errors import (
+    ClusterError,
     CutShortError,
     ExistsError,
     FormatError,
@@ -239,7 +240,7 @@ def storing(place: str, advice: str = "make room or choose another place") -> It
     """Convert errors of a full, read-only, forbidden or silent store to a ``StorageError`` that names the place."""
     try:
         yield
-    except (ExistsError, StorageError, MissingDataError):
+    except (ClusterError, ExistsError, StorageError, MissingDataError):  # a cluster without workers is a TimeoutError
         raise
     except Exception as error:
         if not isinstance(error, OSError) and not _is_of_client(error):
