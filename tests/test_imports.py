@@ -156,7 +156,6 @@ THIRD_PARTIES = {
     "jobs.reference": {"sklearn"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2", "markupsafe"},
-    "report.panels": {"markupsafe"},
     "setup": {"numpy"},
     "learning": {"numpy"},
     "learning.exact_process": {"scipy"},

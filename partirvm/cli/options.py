@@ -20,13 +20,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Text(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The text of a flag, read by a function that raises ``UsageError`` for one that cannot be."""
+    """A flag whose text is converted by ``read``, which raises ``UsageError`` for an invalid text."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name, self.read = name, read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """What the text stands for; a default that is no text stays."""
+        """Return the value of the text; a default that is not text is returned unchanged."""
         if not isinstance(value, str):
             return value
         try:
@@ -40,7 +40,7 @@ DURATION = Text("TIME", partial(parse_duration, what="the value"))
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The names between commas."""
+    """Split names at commas. Raises ``UsageError`` for an empty name."""
     found = tuple(name.strip() for name in text.split(","))
     if not all(found):
         raise UsageError(f"{text!r} has an empty name")
@@ -51,7 +51,7 @@ NAMES = Text("A,B,…", names)
 
 
 def number(text: str) -> Any:
-    """The text as a whole number, or as a number, if it is one."""
+    """Convert a text to an int or a float if possible; any other text is returned unchanged."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)
@@ -59,7 +59,7 @@ def number(text: str) -> Any:
 
 
 def pairs(kind: str, example: str, text: str) -> dict[str, float]:
-    """Numbers by name, from such as ``bias=1e-6``: what stands before the last ``=`` of a part is the name."""
+    """Parse numbers by name, such as ``bias=1e-6``; a name ends at the last ``=`` of its part."""
     found: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = part.rpartition("=")
@@ -95,7 +95,7 @@ METAVARS: dict[type, str] = {constraints.Seconds: "TIME", constraints.Bytes: "SI
 
 
 def _type(option: Option) -> Any:
-    """How the text of a flag is read: as numbers where it is some, then by the check of the option."""
+    """Return the parameter type of a flag: it converts numbers, and calls the check of the option."""
     if isinstance(option.check, constraints.Anything | constraints.OneOf):
         read = NAMED.get(option.name)
         return click.STRING if read is None else Text("TEXT", read)
@@ -109,11 +109,11 @@ def _type(option: Option) -> Any:
 
 
 def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
-    """The flag of an option; ``other`` attributes of ``click.option`` replace those that follow from the row."""
-    default, names = option.default, [option.flag]
+    """Return the flag of an option; ``other`` arguments of ``click.option`` replace those that follow from the row."""
+    default, spellings = option.default, [option.flag]
     if isinstance(option.check, constraints.Flag):
         if not option.check.optional:
-            names = [f"{option.flag}/--no-{option.flag[2:]}"]
+            spellings = [f"{option.flag}/--no-{option.flag[2:]}"]
         kind: dict[str, Any] = {"is_flag": True, "default": default if isinstance(default, bool) else None}
     else:
         if isinstance(default, tuple):
@@ -121,7 +121,7 @@ def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
         metavar = option.metavar or METAVARS.get(type(option.check))
         kind = {"default": default, "type": _type(option), "metavar": metavar}
     row = {"help": help_of(option.help), "cls": GroupedOption, "group": option.group, **kind}
-    return click.option(*names, option.name, **{**row, **other})
+    return click.option(*spellings, option.name, **{**row, **other})
 
 
 scheduler = click.option(

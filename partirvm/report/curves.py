@@ -92,7 +92,7 @@ def _chart(title: str, unit: str, lines: Sequence[Curve], step: str, *, timed: b
                 spread = np.array([(at, value.low, value.high) for at, value in ranges]).T
                 axis.vlines(*spread, color=line.colour, alpha=0.3, linewidth=4)
         ends = [end for line in lines for value in line.values for end in (value.low, value.high)]
-        if line.name in SIDES:
+        if lines[0].name in SIDES:
             if 0 < DECADES * min(ends) < max(ends):
                 axis.set_yscale("log")
             else:
@@ -210,10 +210,11 @@ def draw_relevance(model: Any, path: str | os.PathLike[str], *, title: str | Non
         names = getattr(model, "feature_names_in_", [f"x{column}" for column in range(len(values))])
         model = dict(zip(map(str, names), values.tolist(), strict=True))
     found = ranking(model)
+    panel = found.panel
     with styled():
-        figure = Figure(figsize=(6.0, found.panel.size[1] + 0.8), dpi=160, layout="constrained")
+        figure = Figure(figsize=(6.0, panel.size[1] + 0.8), dpi=160, layout="constrained")
         axis = figure.add_subplot()
-        found.panel.draw(axis)
+        panel.draw(axis)
         rest = f"\n({found.rest})" if found.rest else ""
         axis.set(title=title or "", xlabel=f"relevance, as a fraction of the largest{rest}")
         figure.savefig(os.fspath(path))

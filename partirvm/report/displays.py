@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from partirvm.planning.units import format_duration
 from partirvm.report.lines import Line
-from partirvm.report.progress import Progress
+from partirvm.report.progress import Progress, View
 
 HEARTBEAT = 60.0
 """Interval in seconds at which plain progress prints the state of a long phase."""
@@ -38,7 +38,7 @@ def progress_for(stream: TextIO | None = None, *, quiet: bool = False, spell: Ca
     return Progress(LiveView(stream), spell=spell)
 
 
-class PlainView:
+class PlainView(View):
     """Lines, and the state of a long phase once a minute."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -52,14 +52,8 @@ class PlainView:
         if progress.count and time.monotonic() - self._said > HEARTBEAT:
             self.line(Line(f"{progress.title}: {progress.count}"))
 
-    def open(self, progress: Progress) -> None:
-        pass
 
-    def close(self, progress: Progress) -> None:
-        pass
-
-
-class NotebookView:
+class NotebookView(View):
     """HTML below the cell that is drawn again in one place: the phase with a bar, then all lines."""
 
     def __init__(self, shown: Callable[[str], Any] | None = None) -> None:

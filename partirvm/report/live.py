@@ -15,7 +15,7 @@ from rich.text import Text
 from partirvm.backends.process import peak_memory
 from partirvm.planning.units import format_bytes
 from partirvm.report.lines import Line
-from partirvm.report.progress import Progress
+from partirvm.report.progress import Progress, View
 from partirvm.report.quantities import MISSING, format_evidence, held_out, kind_of
 from partirvm.report.text import format_rate
 from partirvm.strategies import schedule_of
@@ -29,7 +29,7 @@ WIDEST = 120
 Facts = list[tuple[str, str]]
 
 
-class LiveView:
+class LiveView(View):
     """Live view of the latest state."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -49,9 +49,6 @@ class LiveView:
     def close(self, progress: Progress) -> None:
         if self._live is not None:
             self._live.stop()
-
-    def changed(self, progress: Progress) -> None:
-        pass
 
     def line(self, line: Line) -> None:
         """Print a line above the panel. Lines of a table are cut at the terminal's width: the panel has all facts."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,9 @@ STYLE |= {"text.parse_math": False, "axes.unicode_minus": True, "legend.frameon"
 
 Z = 1.959964
 """Half width of a 95 % interval, in standard errors."""
+
+SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+"""Names of the elements of a drawing, and of its links."""
 
 LETTERS = 18
 """Maximum number of characters of a name in a drawing."""
@@ -98,19 +102,28 @@ class Chart:
 
 
 def _for_page(text: str, label: str) -> str:
-    """Return matplotlib's SVG as an element of a page: with a label, the page's colours, and no style of its own."""
-    from markupsafe import escape
+    """Return matplotlib's SVG as an element of a page: with a label, the page's colours, and no style sheet of its own.
 
-    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-    used = set(re.findall(r"#([\w.]+)", text))
-    text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", text)
-    box = re.search(r'viewBox="[^"]*"', text)
-    links = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    head = f'<svg {links} {box[0] if box else ""} role="img" aria-label="{escape(printable(label))}">'
-    for colour, name in ON_PAGE.items():
-        text = text.replace(colour, f"var(--{name})")
-    return head + text[text.index(">") + 1 :]
+    Only attributes change, so that a name that looks like a colour stays as it is.
+    """
+    root = ElementTree.fromstring(text)
+    for definitions in root.iter(f"{{{SVG}}}defs"):
+        for sheet in definitions.findall(f"{{{SVG}}}style"):
+            definitions.remove(sheet)
+    links = " ".join(value for element in root.iter() for name, value in element.items() if name != "id")
+    used = set(re.findall(r"#([\w.]+)", links))
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+        if element.get("id") not in used:
+            element.attrib.pop("id", None)
+        if f"{{{XLINK}}}href" in element.attrib:
+            element.set("xlink:href", element.attrib.pop(f"{{{XLINK}}}href"))
+        if "style" in element.attrib:
+            own = element.attrib["style"]
+            element.set("style", re.sub("|".join(ON_PAGE), lambda found: f"var(--{ON_PAGE[found[0]]})", own))
+    spaces = {"xmlns": SVG, "xmlns:xlink": XLINK}
+    root.attrib = {**spaces, "viewBox": root.attrib["viewBox"], "role": "img", "aria-label": printable(label)}
+    return ElementTree.tostring(root, encoding="unicode", short_empty_elements=False)
 
 
 def styled(own: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
@@ -153,7 +166,8 @@ def dots(axis: Any, x: Float, y: Float) -> None:
 
 def stated(axis: Any, x: Any, y: Any, name: str = "") -> None:
     """Draw the line that the model states, or chance, through points (n,), (n,)."""
-    axis.plot(x, y, color=INK, linewidth=1.0, linestyle=(0, (5, 4)), label=name or None, zorder=3)
+    marker = "_" if np.size(x) == 1 else ""  # one point has no line
+    axis.plot(x, y, marker, color=INK, linewidth=1.0, linestyle=(0, (5, 4)), label=name or None, zorder=3)
 
 
 def estimates(axis: Any, x: Float, y: Float, low: Float, high: Float, name: str = "") -> None:

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
@@ -37,35 +37,31 @@ TITLES = {
 """Names of the phases in the output."""
 
 
-class View(Protocol):
-    """What a display does with lines, with a change of the state, and at the end."""
+class View:
+    """A display of progress; this one shows nothing."""
 
     def line(self, line: Line) -> None:
         """Show a line of text that stays."""
-        ...
 
     def changed(self, progress: Progress) -> None:
         """Notice that the state has changed. It must return at once."""
-        ...
 
     def open(self, progress: Progress) -> None:
         """Begin the display."""
-        ...
 
     def close(self, progress: Progress) -> None:
         """End the display."""
-        ...
 
 
 class Progress(Watcher):
-    """State of a running fit, ingest or prediction, and its display; without a ``view`` it is silent.
+    """State of a running fit, ingest or prediction, and its display ``view``, by default none.
 
     ``rounds`` counts the models saved so far, ``steps`` the Newton steps of the current classification fit.
     ``spell`` converts the names of Python parameters in messages, for example to command-line flags.
     """
 
     def __init__(self, view: View | None = None, *, spell: Callable[[str], str] = str) -> None:
-        self.view, self._spell = view, spell
+        self.view, self._spell = view or View(), spell
         self.began = self.phase_began = self._heard = time.monotonic()
         self.phase, self.done, self.total, self.rows, self.unit = "starting", 0, 0, 0, "tile"
         self.rounds = self.steps = 0
@@ -165,8 +161,7 @@ class Progress(Watcher):
             self.phase_began = self._heard  # this phase has worked since the last one was heard of
         self._heard = time.monotonic()
         self.phase, self.done, self.total, self.rows, self.unit = phase, done, total, rows, unit
-        if self.view is not None:
-            self.view.changed(self)
+        self.view.changed(self)
 
     def _end_rows(self) -> None:
         """Show a line for the rows of a phase that has ended."""
@@ -180,12 +175,10 @@ class Progress(Watcher):
 
     def _show(self, lines: list[Line]) -> None:
         for line in lines:
-            if self.view is not None:
-                self.view.line(line._replace(text=printable(line.text, keep="\n\t")))
+            self.view.line(line._replace(text=printable(line.text, keep="\n\t")))
 
     def __enter__(self) -> Progress:
-        if self.view is not None:
-            self.view.open(self)
+        self.view.open(self)
         return self
 
     def __exit__(
@@ -199,8 +192,7 @@ class Progress(Watcher):
             self.closed = True
             self._end_rows()
             self._show(self._lines.rest())
-            if self.view is not None:
-                self.view.close(self)
+            self.view.close(self)
 
 
 def _aligned(number: int, noun: str) -> str:

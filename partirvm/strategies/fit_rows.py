@@ -49,10 +49,6 @@ LEAST = 10
 """Minimum number of rows of each class in a sample; a class with fewer rows is used whole."""
 
 
-FIT_ROWS = ("full", "sample", GROWING)
-"""Choices of ``fit_rows``."""
-
-
 def rows_used(request: Request, n_rows: int) -> RowsUsed:
     """Return the numbers of rows that an intermediate fit uses, for planning."""
     if request.fit_rows == "full":

@@ -25,7 +25,6 @@ from partirvm.options.values import SOLVERS as SOLVER_VALUES
 from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
 from partirvm.options.values import VALUES, AlphaPrior, StrategyName
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.selection import SELECTIONS
 
 CHECKED = [name for name, row in TABLE.items() if not isinstance(row.check, Anything)]
@@ -107,7 +106,6 @@ def test_flags_that_are_no_options_of_the_table():
     ("words", "known"),
     [
         (StrategyName, ("auto", *STRATEGIES)),
-        (names.FitRows, ("auto", *FIT_ROWS)),
         (names.Selection, ("auto", *SELECTIONS)),
         (names.SolverName, SOLVERS),
         (names.MultiClass, words_of(classes=True)),

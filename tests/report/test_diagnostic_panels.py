@@ -21,7 +21,7 @@ from partirvm.report.diagnostics import DiagnosticsDisplay, from_json, groups
 from partirvm.report.number_panels import number_errors, number_panels
 from partirvm.report.page import JobFacts, page
 
-HOSTILE = "<script>alert(1)</script>\"'&$x_\\foo$\x1b"
+HOSTILE = '#2c66a8 id="x"<script>alert(1)</script>\'&$x_\\foo$\x1b'
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +143,9 @@ def test_few_rows_and_hostile_names_have_valid_panels(n):
     panels = number_panels(NumberDiagnostics.of(t, mean, std, np.arange(n)), HOSTILE)
     panels += class_panels(ClassDiagnostics.of(*classes(3, n)), [HOSTILE, "b", "c"])
     for panel in panels:
-        check(f"<html><style></style>{panel.svg()}</html>")
+        read = check(f"<html><style></style>{panel.svg()}</html>")
+        assert "var(" not in read.text
+    assert "#2c66a8 id=" in check(f"<html><style></style>{panels[0].svg()}</html>").text
     assert not number_panels(NumberDiagnostics.of(t[:0], mean[:0], std[:0], np.arange(0)))
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from simulator import Simulator, wave
 
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.problem import Options
 
+FIT_ROWS = ("full", "sample", "growing")
 NAMES = tuple(sorted(STRATEGIES))
 SELECTIONS = ("error", "random", "gain")
 

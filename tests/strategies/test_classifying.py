@@ -16,11 +16,12 @@ from partirvm.core.termination import Termination
 from partirvm.likelihoods.laplace import Newton
 from partirvm.likelihoods.laplace_passes import GainPass, LogisticScorePass, MisclassificationPass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import FIT_ROWS, LEAST
+from partirvm.strategies.fit_rows import LEAST
 from partirvm.strategies.instructions import Finish, Gather, Save, Solved
 from partirvm.strategies.problem import Options
 from partirvm.strategies.working_set import FLAT, FLAT_ROUNDS, PATIENCE
 
+FIT_ROWS = ("full", "sample", "growing")
 KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "ovr"))
 
 
