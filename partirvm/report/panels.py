@@ -166,8 +166,8 @@ def dots(axis: Any, x: Float, y: Float) -> None:
 
 def stated(axis: Any, x: Any, y: Any, name: str = "") -> None:
     """Draw the line that the model states, or chance, through points (n,), (n,)."""
-    marker = "_" if np.size(x) == 1 else ""  # one point has no line
-    axis.plot(x, y, marker, color=INK, linewidth=1.0, linestyle=(0, (5, 4)), label=name or None, zorder=3)
+    marker = "_" if np.size(x) == 1 else None  # one point has no line
+    axis.plot(x, y, marker=marker, color=INK, linewidth=1.0, linestyle=(0, (5, 4)), label=name or None, zorder=3)
 
 
 def estimates(axis: Any, x: Float, y: Float, low: Float, high: Float, name: str = "") -> None:
