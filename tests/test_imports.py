@@ -84,7 +84,7 @@ EXCEPTIONS = {
         "data.as_source",
         "data.labels.coded",
         "data.labels.find_classes",
-        "data.weighted.text_of_label",
+        "data.weights.text_of_label",
         "model.ClassModel",
         "model.bases_of",
         "model.label_array",
@@ -118,7 +118,7 @@ EXCEPTIONS = {
         "data.source.Source",
         "model.Model",
     },
-    "estimators.regression": {"data.noise.noise_weights", "model.Model", "model.bases_of"},
+    "estimators.regression": {"data.weights.noise_weights", "model.Model", "model.bases_of"},
     "estimators.updating": {
         "backends.executor_for",
         "data.ArraySource",

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from partirvm.core.link import probabilities
 from partirvm.data import as_source
 from partirvm.data.labels import coded, find_classes
-from partirvm.data.weighted import text_of_label
+from partirvm.data.weights import text_of_label
 from partirvm.estimators.base import Labels, array_of, in_memory, labels_of, told_by_name
 from partirvm.estimators.diagnosed import Diagnosed
 from partirvm.estimators.sklearn_bases import ClassifierMixin

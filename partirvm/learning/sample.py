@@ -18,7 +18,7 @@ from partirvm.backends.blocks import OneDesign
 from partirvm.backends.process import peak_memory
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.updates import StepInfo
-from partirvm.data.gathered import GatheredRows, rows_of_tile
+from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
