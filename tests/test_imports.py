@@ -36,37 +36,37 @@ ARROWS = {
     "data": VALUES | {"storage", "core", "kernels"},
     "model": VALUES | {"storage", "core", "kernels"},
     # Passes and the machine are value types that live with those who decide on them.
-    "backends": VALUES
+    "execution": VALUES
     | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"}
     | {"storage.address", "storage.chunks"},
     # Small fits on a sample of rows, before a fit and between its rounds.
-    "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "backends"},
+    "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "execution"},
     "setup": VALUES
-    | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "backends"}
+    | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "execution"}
     | {"learning"},
     "jobs": VALUES
-    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "learning"}
+    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "execution", "learning"}
     | {"setup"},
     "predict": VALUES
-    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "learning"}
+    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "execution", "learning"}
     | {"setup"}
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
-    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "backends.process", "storage.destination"},
+    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "execution.process", "storage.destination"},
     "estimators": VALUES | {"setup", "jobs", "predict", "report"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "setup"},
-    "cli": VALUES | {"storage.address", "setup", "jobs", "predict", "report", "planning.units", "backends.process"},
+    "cli": VALUES | {"storage.address", "setup", "jobs", "predict", "report", "planning.units", "execution.process"},
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""
 
 EXCEPTIONS = {
-    "cli.shared": {"backends"},
+    "cli.shared": {"execution"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
     "estimators": {"core.termination.Termination"},
     "estimators.base": {
-        "backends.executor_for",
+        "execution.executor_for",
         "core.exact.whole_numbers",
         "data.as_source",
         "data.checks.numeric_array",
@@ -105,7 +105,7 @@ EXCEPTIONS = {
         "storage.sealed.write_sealed",
     },
     "estimators.diagnosed": {
-        "backends.executor_for",
+        "execution.executor_for",
         "core.diagnostics.MOST_TARGETS",
         "data.require_target",
     },
@@ -120,7 +120,7 @@ EXCEPTIONS = {
     },
     "estimators.regression": {"data.noise.noise_weights", "model.Model", "model.bases_of"},
     "estimators.updating": {
-        "backends.executor_for",
+        "execution.executor_for",
         "data.ArraySource",
         "data.shuffled_rows",
     },
@@ -147,11 +147,11 @@ THIRD_PARTIES = {
     "strategies": {"numpy", "scipy"},
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "model": {"numpy", "zarr"},
-    "backends": {"numpy", "threadpoolctl", "scipy"},
-    "backends.block_store": {"numpy", "zarr"},
-    "backends.cluster": {"distributed"},
-    "backends.dask": {"numpy", "distributed", "threadpoolctl"},
-    "backends.detached": {"distributed"},
+    "execution": {"numpy", "threadpoolctl", "scipy"},
+    "execution.block_store": {"numpy", "zarr"},
+    "execution.cluster": {"distributed"},
+    "execution.dask": {"numpy", "distributed", "threadpoolctl"},
+    "execution.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},
     "jobs.reference": {"sklearn"},
     "report": {"numpy", "rich", "matplotlib"},

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from partirvm.backends.base import Blocks, Executor
-from partirvm.backends.block_store import Fetched
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
+from partirvm.execution.base import Blocks, Executor
+from partirvm.execution.block_store import Fetched
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line

@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends import Executor, executor_for
-from partirvm.backends.base import Progress
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.augment import ExtraColumns
 from partirvm.core.moments import Moments
@@ -27,6 +25,8 @@ from partirvm.core.residuals import LEVELS, Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
+from partirvm.execution import Executor, executor_for
+from partirvm.execution.base import Progress
 from partirvm.jobs.places import changes, current_request, difference, latest
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel

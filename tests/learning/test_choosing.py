@@ -10,8 +10,8 @@ from by_default import some
 from sampling import Passes, Stopped, arm, problem_of, sample_of
 from scipy.special import expit
 
-from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
+from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.learning import folds

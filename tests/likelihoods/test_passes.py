@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from partirvm.backends.tile_passes import MomentsPass
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import init
+from partirvm.execution.tile_passes import MomentsPass
 from partirvm.likelihoods import gaussian_passes, indicator_passes, laplace_passes, slope_passes
 from partirvm.likelihoods.passes import Panel, Pass, between, eligible
 

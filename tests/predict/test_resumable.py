@@ -21,7 +21,6 @@ from by_default import some
 from waiting import Clock, wait_for
 
 from partirvm import ingest, jobs
-from partirvm.backends.dask import DaskExecutor
 from partirvm.errors import (
     ClusterError,
     DataError,
@@ -31,6 +30,7 @@ from partirvm.errors import (
     MissingDataError,
     StorageError,
 )
+from partirvm.execution.dask import DaskExecutor
 from partirvm.options import Request
 from partirvm.predict import prediction
 from partirvm.storage import destination, open_folder

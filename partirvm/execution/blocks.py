@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.backends.block_store import BlockStore, Fetched, Float, Int, Keeping, store_of
+from partirvm.execution.block_store import BlockStore, Fetched, Float, Int, Keeping, store_of
 from partirvm.kernels.design import Design
 
 

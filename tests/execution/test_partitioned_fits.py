@@ -11,9 +11,9 @@ from backend_cases import bits
 from clusters import cluster
 
 from partirvm import jobs
-from partirvm.backends.process import resident_memory
 from partirvm.core import rprop
 from partirvm.data import ingest
+from partirvm.execution.process import resident_memory
 from partirvm.learning import folds, search
 from partirvm.options import Request
 

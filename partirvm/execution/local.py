@@ -10,16 +10,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from partirvm.backends.base import Blocks, Progress, Solution, solution
-from partirvm.backends.block_store import forget
-from partirvm.backends.blocks import OneDesign
-from partirvm.backends.process import available_memory, resident_memory
-from partirvm.backends.tile_passes import SeveralStatistics, grouped, tile_statistics, ungrouped
-from partirvm.backends.window import POLL, Window
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.reduction import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
+from partirvm.execution.base import Blocks, Progress, Solution, solution
+from partirvm.execution.block_store import forget
+from partirvm.execution.blocks import OneDesign
+from partirvm.execution.process import available_memory, resident_memory
+from partirvm.execution.tile_passes import SeveralStatistics, grouped, tile_statistics, ungrouped
+from partirvm.execution.window import POLL, Window
 from partirvm.likelihoods.base import DenseFit
 from partirvm.likelihoods.passes import Pass
 from partirvm.planning.plan import Machine

@@ -15,10 +15,10 @@ from backend_cases import EXCLUDED, PASSES, TILE, HeldSource, bits, first_row, f
 from clusters import cluster
 from waiting import Clock, wait_for
 
-from partirvm.backends import cluster as cluster_module
-from partirvm.backends import tasks
-from partirvm.backends.dask import DaskExecutor, connect
 from partirvm.errors import ClusterError, NoWorkersError
+from partirvm.execution import cluster as cluster_module
+from partirvm.execution import tasks
+from partirvm.execution.dask import DaskExecutor, connect
 
 
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from partirvm.backends.block_store import Fetched, Keeping
 from partirvm.core.termination import Termination
 from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
+from partirvm.execution.block_store import Fetched, Keeping
 from partirvm.likelihoods.base import DenseFit, Fit
 from partirvm.likelihoods.passes import Pass
 from partirvm.planning.plan import Machine

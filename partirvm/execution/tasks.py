@@ -12,13 +12,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from partirvm.backends.allocator import return_freed_memory
-from partirvm.backends.base import Solution, solution
-from partirvm.backends.block_store import Keeping
-from partirvm.backends.tile_passes import SeveralStatistics, tile_statistics
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.reduction import TreeSum
 from partirvm.data.source import Source
+from partirvm.execution.allocator import return_freed_memory
+from partirvm.execution.base import Solution, solution
+from partirvm.execution.block_store import Keeping
+from partirvm.execution.tile_passes import SeveralStatistics, tile_statistics
 from partirvm.likelihoods.base import DenseFit
 from partirvm.likelihoods.passes import Pass
 

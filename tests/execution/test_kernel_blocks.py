@@ -14,12 +14,12 @@ from backend_cases import PASSES, N, bits, design, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partirvm.backends import LocalExecutor
-from partirvm.backends.base import Blocks
-from partirvm.backends.block_store import DamagedError, DiskBlock, Fetched, Keeping, forget, store_of
-from partirvm.backends.blocks import TileBlocks, independent
-from partirvm.backends.tile_passes import MomentsPass
 from partirvm.blas_threads import one_blas_thread
+from partirvm.execution import LocalExecutor
+from partirvm.execution.base import Blocks
+from partirvm.execution.block_store import DamagedError, DiskBlock, Fetched, Keeping, forget, store_of
+from partirvm.execution.blocks import TileBlocks, independent
+from partirvm.execution.tile_passes import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass

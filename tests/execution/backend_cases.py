@@ -9,12 +9,12 @@ import numpy as np
 from scipy.stats import norm
 from waiting import wait_for
 
-from partirvm.backends.tile_passes import MomentsPass
 from partirvm.core.residuals import LEVELS
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.stopping import StopRule
 from partirvm.core.updates import init
 from partirvm.data import ZarrSource
+from partirvm.execution.tile_passes import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from partirvm.backends import tasks
-from partirvm.backends.window import POLL
 from partirvm.blas_threads import kernels
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmError, PartirvmWarning
+from partirvm.execution import tasks
+from partirvm.execution.window import POLL
 
 R = TypeVar("R")
 
@@ -41,7 +41,7 @@ ATTEMPTS = 5
 
 
 STOPPED: ContextVar[threading.Event | None] = ContextVar("STOPPED", default=None)
-"""For a driver on a worker: set when the worker begins to stop (``backends.detached``)."""
+"""For a driver on a worker: set when the worker begins to stop (``execution.detached``)."""
 
 
 def address_of(client: Any) -> str:

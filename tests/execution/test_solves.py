@@ -12,12 +12,12 @@ import pytest
 from backend_cases import PASSES, bits, fit, long_fit
 from clusters import cluster
 
-from partirvm.backends import LocalExecutor, dask, local
-from partirvm.backends.dask import DaskExecutor
-from partirvm.backends.tasks import run_solve
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.updates import maximise
 from partirvm.errors import NumericalError
+from partirvm.execution import LocalExecutor, dask, local
+from partirvm.execution.dask import DaskExecutor
+from partirvm.execution.tasks import run_solve
 
 
 @pytest.fixture(scope="module")

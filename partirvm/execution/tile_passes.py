@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends.block_store import Fetched, Keeping
-from partirvm.backends.blocks import OneDesign, TileBlocks
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source, Tile
+from partirvm.execution.block_store import Fetched, Keeping
+from partirvm.execution.blocks import OneDesign, TileBlocks
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import Panel, Pass, Rows, TileRows, between
 from partirvm.types import PANEL_ROWS

@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from partirvm.backends.cluster import STOPPED, WORKER_TIMEOUT, Cluster
 from partirvm.errors import ClusterError, PartirvmError
+from partirvm.execution.cluster import STOPPED, WORKER_TIMEOUT, Cluster
 from partirvm.storage.address import allow_protocols, allowed_protocols
 
 ANSWER = 60.0

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from backend_cases import KEPT, NEW, OFFSET, PASSES, TILE, N, bits, expected, field, first_row, rows
 
-from partirvm.backends.dask import DaskExecutor
-from partirvm.backends.tile_passes import tiles_of
 from partirvm.data import ingest
 from partirvm.errors import MissingDataError
+from partirvm.execution.dask import DaskExecutor
+from partirvm.execution.tile_passes import tiles_of
 from partirvm.likelihoods.gaussian_passes import GramPass
 
 

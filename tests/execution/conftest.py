@@ -1,4 +1,4 @@
-"""Rows on disk and in memory, and executors, for all tests of backends."""
+"""Rows on disk and in memory, and executors, for all tests of executors."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from backend_cases import PASSES, TILE, rows
 from by_default import some
 
-from partirvm.backends import LocalExecutor, executor_for
 from partirvm.data import ArraySource, ingest
+from partirvm.execution import LocalExecutor, executor_for
 
 
 @pytest.fixture(scope="module")

@@ -18,19 +18,19 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends.base import Blocks, Progress, Solution
-from partirvm.backends.block_store import Keeping, forget
-from partirvm.backends.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster, ClusterWatch, worker_left
-from partirvm.backends.local import usable_cores
-from partirvm.backends.process import resident_memory
-from partirvm.backends.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
-from partirvm.backends.tile_passes import PassGroup, grouped, ungrouped
-from partirvm.backends.tls import refusal
-from partirvm.backends.window import POLL, Window
 from partirvm.blas_threads import kernels
 from partirvm.core.reduction import TreeSum, aligned_runs
 from partirvm.data.source import Source
 from partirvm.errors import ClusterError, PartirvmError
+from partirvm.execution.base import Blocks, Progress, Solution
+from partirvm.execution.block_store import Keeping, forget
+from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster, ClusterWatch, worker_left
+from partirvm.execution.local import usable_cores
+from partirvm.execution.process import resident_memory
+from partirvm.execution.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
+from partirvm.execution.tile_passes import PassGroup, grouped, ungrouped
+from partirvm.execution.tls import refusal
+from partirvm.execution.window import POLL, Window
 from partirvm.likelihoods.base import DenseFit
 from partirvm.likelihoods.passes import Pass
 from partirvm.planning.plan import Machine

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from partirvm.backends.process import available_memory, peak_memory, resident_memory
+from partirvm.execution.process import available_memory, peak_memory, resident_memory
 
 GIB = 1 << 30
 UNLIMITED = "9223372036854771712"  # what version 1 shows where there is no limit

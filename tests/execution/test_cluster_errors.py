@@ -20,11 +20,11 @@ from distributed import Client
 from waiting import stopped, wait_for
 
 from partirvm import RVMRegressor, ingest, jobs, submit
-from partirvm.backends import cluster as cluster_module
-from partirvm.backends.dask import DaskExecutor
-from partirvm.backends.detached import start
 from partirvm.data import ZarrSource
 from partirvm.errors import ClusterError, PartirvmWarning
+from partirvm.execution import cluster as cluster_module
+from partirvm.execution.dask import DaskExecutor
+from partirvm.execution.detached import start
 from partirvm.jobs.state import Status, fold
 from partirvm.options import Request
 
@@ -120,8 +120,8 @@ from pathlib import Path
 sys.path[:0] = sys.argv[4:]
 from backend_cases import PASSES, HeldSource
 from distributed import Client
-from partirvm.backends import cluster
-from partirvm.backends.dask import DaskExecutor
+from partirvm.execution import cluster
+from partirvm.execution.dask import DaskExecutor
 client = Client(sys.argv[1], set_as_default=False)
 runner, loop = DaskExecutor(client), client.loop.asyncio_loop
 cluster.SILENCE, cluster.QUESTION = 1.0, 0.5

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from kernel_cases import CASES, Case, D
 
-from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
+from partirvm.execution import LocalExecutor
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product, Several
 from partirvm.kernels.design import Design
 from partirvm.learning.evidence import evaluate

@@ -10,7 +10,7 @@ from backend_cases import TILE, D, N, bits, rows
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from partirvm import RVMClassifier, RVMRegressor, WorkingSet, ingest, jobs, predict
-from partirvm.backends import LocalExecutor
+from partirvm.execution import LocalExecutor
 from partirvm.jobs import submission
 from partirvm.options import Request
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes

@@ -1,4 +1,4 @@
-"""Backends: executors that run passes in this process or on a Dask cluster."""
+"""Executors that run passes in this process or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from partirvm.backends.base import Executor
-from partirvm.backends.local import LocalExecutor, usable_cores
+from partirvm.execution.base import Executor
+from partirvm.execution.local import LocalExecutor, usable_cores
 
 __all__ = ["Executor", "LocalExecutor", "connect", "executor_for", "in_this_process"]
 
 
 def connect(address: str) -> Any:
     """Return a client of the Dask scheduler at this address. Raises ``ClusterError`` if there is no response."""
-    from partirvm.backends.dask import connect
+    from partirvm.execution.dask import connect
 
     return connect(address)
 
@@ -23,7 +23,7 @@ def executor_for(client: Any = None) -> Executor:
     """Return the executor for a ``distributed.Client``, or for this process if ``client`` is None."""
     if client is None:
         return LocalExecutor()
-    from partirvm.backends.dask import DaskExecutor
+    from partirvm.execution.dask import DaskExecutor
 
     return DaskExecutor(client)
 

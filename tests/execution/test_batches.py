@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from backend_cases import PASSES, TILE, bits, rows
 
-from partirvm.backends import LocalExecutor
-from partirvm.backends.dask import DaskExecutor
-from partirvm.backends.tile_passes import grouped
 from partirvm.data import ArraySource
+from partirvm.execution import LocalExecutor
+from partirvm.execution.dask import DaskExecutor
+from partirvm.execution.tile_passes import grouped
 
 BATCHES = {
     "of every kind": list(PASSES),
