@@ -22,8 +22,7 @@ from partirvm.execution.blocks import OneDesign
 from partirvm.execution.process import peak_memory
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DenseFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.new_columns import fresh
 from partirvm.strategies.problem import Problem

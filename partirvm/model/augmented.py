@@ -1,4 +1,4 @@
-"""RVM* predictions: one additional basis function at each test input (``core.augment``).
+"""RVM* predictions: one additional basis function at each test input (``core.predictive``).
 
 The additional function uses the model's kernel; if centres have several kernels, the first one.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.augment import ExtraColumns, augmentation
+from partirvm.core.predictive import ExtraColumns, augmentation
 from partirvm.kernels.design import Design
 from partirvm.model.fitted import Model
 

@@ -113,8 +113,8 @@ def predict(
     ``note``.
 
     ``augment`` is the DATA of the fit of JOB. Each row is then predicted with an additional basis function at this row,
-    so that ``std`` grows with the distance from the training rows (``core.augment``). ``augment`` needs passes over the
-    training rows, whose tiles are reported to ``progress``, and cannot be combined with ``interval``. It raises
+    so that ``std`` grows with the distance from the training rows (``core.predictive``). ``augment`` needs passes over
+    the training rows, whose tiles are reported to ``progress``, and cannot be combined with ``interval``. It raises
     ``UsageError`` for classification, ``ChangedDataError`` for DATA other than those of the fit, and
     ``MemoryLimitError`` if the smallest possible group of test rows exceeds the memory limit of JOB.
 

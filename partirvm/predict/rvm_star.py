@@ -1,4 +1,4 @@
-"""RVM* for large data: predictions with an extra basis function at each test row (``core.augment``), tile by tile.
+"""RVM* for large data: predictions with an extra basis function at each test row (``core.predictive``), tile by tile.
 
 The products of the extra columns with the columns of the model need a pass over the training rows. Each pass serves as
 many test rows as memory allows, from a part of a large tile or from several small tiles. All passes together need N·n·M
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.augment import ExtraColumns
 from partirvm.core.moments import Moments
+from partirvm.core.predictive import ExtraColumns
 from partirvm.core.reduction import TreeSum
 from partirvm.core.residuals import LEVELS, Scores
 from partirvm.data import ZarrSource, require_target
@@ -31,7 +31,7 @@ from partirvm.jobs.places import changes, current_request, difference, latest
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
 from partirvm.kernels.base import padded
-from partirvm.likelihoods.gaussian_passes import AugmentPass
+from partirvm.likelihoods.passes import AugmentPass
 from partirvm.model import FAR, AnyModel, Model
 from partirvm.model.augmented import augmented_moments, extra_design
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
