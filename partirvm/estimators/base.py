@@ -16,7 +16,6 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from partirvm.backends import executor_for
 from partirvm.callbacks import FitCallback
 from partirvm.core.exact import whole_numbers
 from partirvm.data import as_source, require_target
@@ -26,6 +25,7 @@ from partirvm.data.source import Source
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
 from partirvm.estimators.sklearn_bases import BaseEstimator
 from partirvm.estimators.watching import Watching, require_callbacks
+from partirvm.execution import executor_for
 from partirvm.frames import pandas_column, pandas_frame
 from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.jobs.run import run

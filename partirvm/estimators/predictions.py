@@ -75,7 +75,7 @@ class RegressionPredictions(Updatable):
             Where a new noisy target lies with this probability, or its mean.
         hyperparameters : bool
             True includes the uncertainty of the precisions α and of the noise: the weights' covariance grows by the
-            delta method (``core.uncertainty``), and the quantiles and the noise variance are those of the errors of
+            delta method (``core.predictive``), and the quantiles and the noise variance are those of the errors of
             training rows that are left out, each without the basis function centred at it (``core.left_out``).
             Credible intervals, and intervals of a fit whose noise was given or that has fewer than 20 rows, use
             quantiles of Student's t with the degrees of freedom of the noise. False gives the interval of the

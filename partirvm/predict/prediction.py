@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends import executor_for
-from partirvm.backends.base import Progress
 from partirvm.data import ZarrSource
 from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.publish import claimed
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning, UsageError
+from partirvm.execution import executor_for
+from partirvm.execution.base import Progress
 from partirvm.jobs.store import JobStore
 from partirvm.model import FAR, AnyModel
 from partirvm.predict.output import Column, check_output, open_output
@@ -79,8 +79,8 @@ def predict(
     a URL: on this machine), which the next call with this OUTPUT removes if a call was killed.
 
     ``augment`` is the DATA of the fit of JOB. Each row is then predicted with an additional basis function at this row,
-    so that ``std`` grows with the distance from the training rows (``core.augment``). ``augment`` needs passes over the
-    training rows, whose tiles are reported to ``progress``, and cannot be combined with ``interval``. It raises
+    so that ``std`` grows with the distance from the training rows (``core.predictive``). ``augment`` needs passes over
+    the training rows, whose tiles are reported to ``progress``, and cannot be combined with ``interval``. It raises
     ``UsageError`` for classification, ``ChangedDataError`` for DATA other than those of the fit, and
     ``MemoryLimitError`` if the smallest possible group of test rows exceeds the memory limit of JOB.
 

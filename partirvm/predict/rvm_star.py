@@ -1,4 +1,4 @@
-"""RVM* for large data: predictions with an extra basis function at each test row (``core.augment``), tile by tile.
+"""RVM* for large data: predictions with an extra basis function at each test row (``core.predictive``), tile by tile.
 
 The additional function uses the model's kernel; if centres have several kernels, the first one. The products of the
 extra columns with the columns of the model need a pass over the training rows. Each pass serves as many test rows as
@@ -18,22 +18,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends import Executor, executor_for
-from partirvm.backends.base import Progress
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.augment import ExtraColumns, augmentation
 from partirvm.core.moments import Moments
+from partirvm.core.predictive import ExtraColumns, augmentation
 from partirvm.core.reduction import TreeSum
 from partirvm.core.residuals import LEVELS, Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
+from partirvm.execution import Executor, executor_for
+from partirvm.execution.base import Progress
 from partirvm.jobs.places import changes, current_request, difference, latest
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
 from partirvm.kernels.base import padded
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.gaussian_passes import AugmentPass
+from partirvm.likelihoods.passes import AugmentPass
 from partirvm.model import FAR, AnyModel, Model
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
 from partirvm.planning.units import format_bytes, parse_bytes

@@ -160,8 +160,8 @@ def test_freed_memory_goes_back():
     """
     code = """
 import sys
-from partirvm.backends.allocator import return_freed_memory
-from partirvm.backends.process import resident_memory
+from partirvm.execution.allocator import return_freed_memory
+from partirvm.execution.process import resident_memory
 import numpy as np
 if sys.argv[1] == "fixed" and not return_freed_memory():
     print("other"), sys.exit()

@@ -19,10 +19,10 @@ import pytest
 from by_default import some
 
 from partirvm import ingest, jobs, load_model
-from partirvm.backends.block_store import DamagedError, DiskBlock
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, MissingDataError, PartirvmError
+from partirvm.execution.block_store import DamagedError, DiskBlock
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_model
-from partirvm.backends.process import peak_memory
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.data.layout import DataAttributes
 from partirvm.errors import ChangedDataError, ExistsError, FormatError, MissingDataError, PartirvmError
+from partirvm.execution.process import peak_memory
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint, unpack
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request

@@ -17,8 +17,8 @@ from by_default import some
 from waiting import wait_for
 
 from partirvm import ingest, jobs
-from partirvm.backends.dask import DaskExecutor
 from partirvm.errors import DataError, ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
+from partirvm.execution.dask import DaskExecutor
 from partirvm.options import Request
 from partirvm.predict import prediction
 from partirvm.predict.output import Column, open_output

@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import norm
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs
-from partirvm.backends import LocalExecutor
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, MemoryLimitError, UsageError
+from partirvm.execution import LocalExecutor
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape, augment_bytes
