@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.updates import StepInfo
-from partirvm.data.gathered import GatheredRows, rows_of_tile
+from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
 from partirvm.execution import Executor, LocalExecutor, in_this_process
 from partirvm.execution.blocks import OneDesign

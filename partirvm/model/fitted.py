@@ -184,6 +184,11 @@ class Model:
         assert variance is not None
         return np.column_stack([mean, self.deviation(variance)]), near
 
+    def means(self, X: Float) -> tuple[Float, Float]:
+        """Means (n, T) at raw inputs X (n, d), and nearness (n,)."""
+        mean, _, near = self.moments(X, variance=False)
+        return mean.reshape(len(X), -1), near
+
     def band(self, level: float) -> Interval:
         """The interval of this level that stands beside ``values``."""
         return self.interval(level)

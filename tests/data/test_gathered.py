@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partirvm.data import ArraySource
-from partirvm.data.gathered import GatheredRows, rows_of_tile
+from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.execution import LocalExecutor
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE, Design
