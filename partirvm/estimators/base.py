@@ -113,10 +113,9 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         "auto",
         '{"auto", "fixed-point", "fast"}, Auto, FixedPoint or Fast',
         'The fixed point is MacKay\'s (1992); "fast" is that of Tipping & Faul (2003). If all rows are candidates of a '
-        'regression, "auto" takes the better of both. A classification works on the quadratic approximation of each '
-        'Newton step, and "auto" is the fixed point: its passes become cheaper as it prunes, while "fast" keeps all '
-        'candidates in each pass. With priors, fixed α or several targets that share vectors "auto" is the fixed point '
-        'and "fast" is refused.',
+        'regression, "auto" takes the better of both. With priors, fixed α or several targets that share vectors '
+        '"auto" is the fixed point and "fast" is refused. For classification "auto" is the fixed point, on the '
+        'quadratic approximation of each Newton step, and "fast" is refused.',
     )
     alpha_prior: tuple[float, float] | AlphaPrior = parameter(
         (0.0, 0.0),
