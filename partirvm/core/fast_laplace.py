@@ -30,6 +30,7 @@ from partirvm.core.fast import TIE, Action, best_alpha, first
 from partirvm.core.gains import ABSENT, DEPENDENT, optimum, worth
 from partirvm.core.laplace import LaplaceState, moved_to
 from partirvm.core.rank_one import ActiveColumns
+from partirvm.core.sampling import Purpose, stream
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import ALPHA_FLOOR
 
@@ -146,7 +147,7 @@ def act(
     each action. If no action gains enough, the α of the state is returned. ``order`` is the seed of a random order of
     actions; None means the action of largest gain.
     """
-    draws = None if order is None else np.random.default_rng((order, state.passes))
+    draws = None if order is None else stream(order, Purpose.ACTIONS, state.passes)
     alpha, block, far = state.alpha.copy(), state.block, max(FAR, state.n / FAR_ROWS)
     for k in _groups(state) if len(alpha) else ():
         group = SharedQuadratics(
