@@ -18,7 +18,9 @@ def test_every_row_has_one_place(n, seed):
     """All places together hold every row once, and a part is the same part of the whole."""
     whole = random_order(n, np.random.default_rng(seed), np.arange(n))
     assert sorted(whole.tolist()) == list(range(n))
-    np.testing.assert_array_equal(random_order(n, np.random.default_rng(seed), np.arange(n // 3, n // 2)), whole[n // 3 : n // 2])
+    np.testing.assert_array_equal(
+        random_order(n, np.random.default_rng(seed), np.arange(n // 3, n // 2)), whole[n // 3 : n // 2]
+    )
 
 
 @pytest.mark.parametrize("n", [1000, 1024, 1025, 10**9])
