@@ -93,8 +93,8 @@ EXCEPTIONS = {
     "estimators.saving": {
         "core.termination.Termination",
         "kernels.KERNELS",
+        "kernels.WITH_GAMMA",
         "kernels.functions.require_no_code",
-        "kernels.Several",
         "model.ClassModel",
         "model.Model",
         "model.files.load_saved",

@@ -32,8 +32,7 @@ from partirvm.jobs.run import run
 from partirvm.model.basis_functions import Bases
 from partirvm.model.coded_frames import coded_frame, levels_of
 from partirvm.options import Request
-from partirvm.options.value import flat
-from partirvm.options.values import KernelFamily
+from partirvm.options.values import Value, flat
 from partirvm.predict.prediction import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
 from partirvm.quoting import listed_values
 from partirvm.report.displays import progress_for
@@ -180,7 +179,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         own = self.kernel_.relevances(len(variance))
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
-        elif own is not None and isinstance(self.kernel, str | KernelFamily) and not hasattr(self.kernel_, "kernels"):
+        elif own is not None and isinstance(self.kernel, str | Value) and not hasattr(self.kernel_, "kernels"):
             self.gamma_ = own
         relevance = relevances(self.kernel_, variance)
         if relevance is not None:

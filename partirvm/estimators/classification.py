@@ -44,7 +44,7 @@ class RVMClassifier(ClassifierMixin, Diagnosed):
         "module:function", a Python function of points (n, d) and centres (m, d) that returns k (n, m); every worker
         must be able to import it. Any callable of points and centres works if the fit runs in this process. An option
         value such as ``Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))`` has options of its
-        own; a kernel of ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a
+        own; with numbers it is a kernel, as are sums, products and kernels on some columns of ``partirvm.kernels``. With a
         list, each candidate row offers one basis function per kernel. None means "none".
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,), default="auto"
         Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A number,
@@ -53,7 +53,7 @@ class RVMClassifier(ClassifierMixin, Diagnosed):
         feature or, for a regression, per learned direction of the features; up to 2,000 rows, held-out rows decide
         which, and whether one width predicts as well). Not used by "linear", "linear-spline" and functions. In 1/unit²
         of the kernel's inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option value such as
-        ``Gaussian(...)``, which has its own gamma. For a kernel of ``partirvm.kernels`` "learn" and "learn-per-feature"
+        ``Gaussian("learn")``, which has its own gamma. For a kernel with numbers "learn" and "learn-per-feature"
         learn all its parameters from their values on. "auto" means "scale" below 20 rows. A categorical column has the
         factor exp(−gamma_j [x_j ≠ z_j]); "scale" treats it as a number of variance (1 − 1/levels)/2.
     basis : None, "linear", str, callable, transformer or list of these, default=None

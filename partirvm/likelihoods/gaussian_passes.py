@@ -16,8 +16,7 @@ from partirvm.core.on_demand import DesignRows
 from partirvm.core.residuals import LEVELS, NORMAL, LargestResiduals, ResidualStatistics, Scores, TargetScores
 from partirvm.core.rowwise import quadratic_forms
 from partirvm.core.statistics import CrossBlock, GramBlock
-from partirvm.kernels.design import Design
-from partirvm.kernels.local_noise import TEMPER
+from partirvm.kernels.design import TEMPER, Design
 from partirvm.likelihoods.passes import DesignedPass, Panel, Pass, Rows, TileRows, eligible
 from partirvm.model import Model
 from partirvm.types import PANEL_ROWS

@@ -21,8 +21,7 @@ from partirvm.core.rowwise import products, quadratic_forms
 from partirvm.core.uncertainty import quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
-from partirvm.kernels.design import Design
-from partirvm.kernels.local_noise import TEMPER
+from partirvm.kernels.design import TEMPER, Design
 from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
 from partirvm.quoting import html_table
 from partirvm.types import Columns
