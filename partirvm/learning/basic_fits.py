@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import SampledRows
-from partirvm.likelihoods.base import RunningFit
-from partirvm.likelihoods.columns import survivors
+from partirvm.likelihoods.base import RunningFit, survivors
+from partirvm.likelihoods.classes import Newton, Start
 from partirvm.likelihoods.gaussian import Solve, settle
-from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
-from partirvm.likelihoods.laplace import Newton, Start
+from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.new_columns import left_out
 from partirvm.strategies.problem import Options, Problem
@@ -41,9 +41,6 @@ CLASS_CANDIDATES = 100
 
 It was not compared with other values.
 """
-
-DRAW = 6
-"""Number that makes the random candidates different from other draws with the same seed."""
 
 
 def partition_size(n_rows: int, n_features: int, rho: float) -> int:
@@ -110,7 +107,7 @@ def fits_at(
     """
     rows = sample.rows.rows
     if len(rows) > CLASS_CANDIDATES:
-        rows = np.sort(np.random.default_rng((options.seed, DRAW)).permutation(rows)[:CLASS_CANDIDATES])
+        rows = np.sort(stream(options.seed, Purpose.BASIC_CANDIDATES).permutation(rows)[:CLASS_CANDIDATES])
     designs = [sample.candidates(with_kernel(problem, kernel), rows)[1] for kernel in kernels]
     loose = replace(options, tol=INTERMEDIATE * options.tol)
     found = [course.fit for course in _newton(sample, problem, designs, loose)]
