@@ -18,7 +18,7 @@ from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
-from partirvm.execution.base import Progress
+from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
 from partirvm.model import FAR, AnyModel, ClassInterval, Interval, Model
 from partirvm.predict.output import Column, check_output, open_output
