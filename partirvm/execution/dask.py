@@ -25,8 +25,7 @@ from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.execution.local import POLL, SHARE, usable_cores
 from partirvm.execution.process import resident_memory
 from partirvm.execution.tasks import PassGroup, Progress, Solution, grouped, map_tile, run_solve, run_tiles, ungrouped
-from partirvm.likelihoods.base import DenseFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.planning.plan import Machine
 
 R = TypeVar("R")

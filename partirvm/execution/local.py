@@ -24,8 +24,7 @@ from partirvm.execution.tasks import (
     tile_statistics,
     ungrouped,
 )
-from partirvm.likelihoods.base import DenseFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.planning.plan import Machine
 
 SHARE = 0.7

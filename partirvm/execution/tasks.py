@@ -30,8 +30,7 @@ from partirvm.data.source import Source, Tile
 from partirvm.execution.kernel_store import Fetched, Keeping, fill_block
 from partirvm.execution.process import return_freed_memory
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DenseFit, Fit
-from partirvm.likelihoods.passes import Panel, Pass, Rows, TileRows, between
+from partirvm.likelihoods.base import DenseFit, Fit, Panel, Pass, Rows, TileRows, between
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]

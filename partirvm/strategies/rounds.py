@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 from partirvm.core.left_out import LeftOut
 from partirvm.core.residuals import Scores
 from partirvm.core.scores import ClassScores
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Begin, Fit
-from partirvm.likelihoods.columns import survivors
-from partirvm.likelihoods.local_noise import FittedNoise
+from partirvm.likelihoods.base import Begin, Fit, survivors
+from partirvm.likelihoods.noise_fit import FittedNoise
 from partirvm.strategies.fit_rows import (
     grows,
     intermediate_rows,
@@ -65,7 +63,6 @@ class Phase(Enum):
     GAINS = "cross products of the pool"
     ERRORS = "rows of largest error"
     GRAM = "the gram pass"
-    DESIGN = "the design of all candidates"
     FIT = "the dense fit"
     REBASE = "the residual target"
     SETTLE = "the last residual"
@@ -250,14 +247,14 @@ class Rounds(Generic[S]):
             return final_rule(state.options)
         return intermediate_rule(state.options, state.candidates)
 
-    def _fit(self, state: S, *, rule: StopRule | None = None, hold: bool = False, pool: object = None) -> Answer[S]:
+    def _fit(self, state: S, *, rule: StopRule | None = None, hold: bool = False) -> Answer[S]:
         """Request a fit of the design's columns over the fit rows, started from the current fit."""
         problem, options = state.problem, state.options
         rule = rule or self._rule(state)
         if state.rebases >= REBASES:
             rule = replace(rule, guard=False)
         rows = posterior_rows(problem, options, state.seen)
-        begin = Begin(rule, state.candidates, rows, state.warm, hold, pool)
+        begin = Begin(rule, state.candidates, rows, state.warm, hold)
         task = problem.likelihood.fit(problem, options, state.design, state.fit, begin)
         return replace(state, phase=Phase.FIT), (task,)
 

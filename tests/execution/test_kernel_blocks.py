@@ -20,7 +20,7 @@ from partirvm.execution.kernel_store import Blocks, Fetched, Keeping, fill_block
 from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE
-from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.types import BIAS, PANEL_ROWS
 
 pytestmark = pytest.mark.bits

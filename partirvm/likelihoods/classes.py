@@ -2,6 +2,10 @@
 
 A fit needs a pass for each step, since the quadratic changes with the weights. The driver therefore performs a
 ``Newton`` instruction pass by pass. Each likelihood defines the passes for its quadratic, its errors and its gains.
+
+The Bernoulli likelihood of two classes: one linear predictor, p = 1 / (1 + e⁻ᶠ) (Tipping 2001, eq. 23).
+
+Likelihoods of K classes with one linear predictor per class: softmax, and one-vs-rest.
 """
 
 from __future__ import annotations
@@ -15,20 +19,26 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.entering import HOPE, evidence_gain
+from partirvm.core.gains import HOPE, evidence_gain
 from partirvm.core.laplace import LaplaceState, enter, init, trial_factors
-from partirvm.core.link import LINKS
-from partirvm.core.logistic import LogisticBlock, LogisticCross
+from partirvm.core.link import LINKS, LogisticBlock, LogisticCross
 from partirvm.core.newton import NewtonSearch, begin, receive, settle
 from partirvm.core.priors import FLAT, Prior
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, Likelihood, PassFit
-from partirvm.likelihoods.columns import labels_of, positions, survivors
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import (
+    Begin,
+    FitOptions,
+    FitProblem,
+    Likelihood,
+    Pass,
+    PassFit,
+    labels_of,
+    positions,
+    survivors,
+)
+from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.model import ClassModel
 from partirvm.types import Columns
 
@@ -77,7 +87,7 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
 
     @abstractmethod
     def quadratic(self, design: Design, weights: Float, rows: Int | None) -> Pass:
-        """Return the pass for the likelihood's quadratic at weights (M, C), a ``core.logistic.LogisticBlock``."""
+        """Return the pass for the likelihood's quadratic at weights (M, C), a ``core.link.LogisticBlock``."""
 
     def n_likelihoods(self, outputs: int) -> int:
         """Return L, the number of log likelihoods of a block: one, or one per output if outputs are independent."""
@@ -108,8 +118,8 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
     ) -> Newton:
         """Return the fit by Newton steps."""
         rule = replace(begin.rule, max_iterations=options.max_passes, guard=False)
-        start, solver = begin.warm or Start.of(fit), options.solver
-        return Newton(design, self, start, rule, begin.candidates, begin.rows, problem.prior, solver, begin.hold)
+        start = begin.warm or Start.of(fit)
+        return Newton(design, self, start, rule, begin.candidates, begin.rows, problem.prior, begin.hold)
 
     def gains(self, fit: LaplaceState, statistic: LogisticCross) -> Float:
         """Return gains summed over outputs (Tipping & Faul 2003, eq. 27).
@@ -190,8 +200,7 @@ class Newton(PassFit):
     """A fit of the columns of ``design``: passes and Newton steps until ``rule`` ends the fit.
 
     The passes read the rows ``rows`` (row numbers, increasing), or all rows if None. ``candidates`` is for progress
-    reports only. ``prior`` is the prior of each α. With the ``solver`` "fast", new columns are inactive at first and
-    are added step by step (``core.fast_laplace``). With ``hold`` α stays fixed, and only the mode is computed.
+    reports only. ``prior`` is the prior of each α. With ``hold`` α stays fixed, and only the mode is computed.
     """
 
     design: Design
@@ -201,7 +210,6 @@ class Newton(PassFit):
     candidates: int
     rows: Int | None = None
     prior: Prior = FLAT
-    solver: str = "fixed-point"
     hold: bool = False
 
     def begun(self) -> RunningNewton:
@@ -233,26 +241,14 @@ class RunningNewton:
         """
         task = self.task
         if self.search is not None:
-            search, reason = receive(self.search, block, self.rule, poll)
+            search, reason = receive(self.search, block, task.rule, poll)
             return replace(self, search=search, reason=reason)
         labels, start = labels_of(task.design), task.start
         kept = np.isin(start.labels, labels)
         known = start.labels[kept], start.alpha[kept], start.weights[kept]
-        first = enter(task.likelihood.name, labels, block, *known, task.prior, wait=self.fast)
+        first = enter(task.likelihood.name, labels, block, *known, task.prior)
         first = replace(first, passes=1)
-        return replace(self, search=settle(first) if task.hold else begin(first, self.rule, poll, fast=self.fast))
-
-    @property
-    def fast(self) -> bool:
-        """True for ``solver="fast"``; "auto" means the fixed point."""
-        return self.task.solver == "fast"
-
-    @property
-    def rule(self) -> StopRule:
-        """The rule that ends the fit. With "fast", a fit that begins with few vectors ignores ``stop_fraction``."""
-        rule, start = self.task.rule, self.task.start
-        begun = np.isin(self.task.design.labels, start.labels).sum()
-        return replace(rule, vectors=None) if self.fast and rule.vectors is not None and begun <= rule.vectors else rule
+        return replace(self, search=settle(first) if task.hold else begin(first, task.rule, poll))
 
     @property
     def info(self) -> StepInfo:
@@ -270,3 +266,35 @@ class RunningNewton:
 def _extended(values: Float, pool: Design, other: float) -> Float:
     """Return the values (M, C) of the fit's columns, followed by ``other`` for each column of the pool."""
     return np.concatenate([values, np.full((len(pool.labels), values.shape[1]), other)])
+
+
+@dataclass(frozen=True)
+class BernoulliLikelihood(ClassLikelihood):
+    """The likelihood of two classes, the same for every value of ``multi_class``."""
+
+    name: ClassVar[str] = "bernoulli"
+    words: ClassVar[tuple[str, ...]] = ("auto", "pooled", "multinomial", "ovr")
+
+    def serves(self, n_classes: int, word: float | str) -> bool:
+        """Return whether there are two classes; they need only one linear predictor."""
+        return n_classes == 2 and word in self.words
+
+
+@dataclass(frozen=True)
+class SoftmaxLikelihood(ClassLikelihood):
+    """p_k = exp f_k / Σ_l exp f_l (Tipping 2001, eq. 28); the K weights of a column share one α."""
+
+    name: ClassVar[str] = "multinomial"
+    words: ClassVar[tuple[str, ...]] = ("multinomial",)
+
+
+@dataclass(frozen=True)
+class OneVsRestLikelihood(ClassLikelihood):
+    """A Bernoulli likelihood of each class against the rest; each linear predictor has separate α."""
+
+    name: ClassVar[str] = "ovr"
+    words: ClassVar[tuple[str, ...]] = ("ovr",)
+
+    def n_likelihoods(self, outputs: int) -> int:
+        """Return one log likelihood per output."""
+        return outputs
