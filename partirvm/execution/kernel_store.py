@@ -1,6 +1,6 @@
 """Kernel blocks Φ[panel, :] that are kept between passes, in memory or as Zarr arrays, to be evaluated only once.
 
-A ``KernelStore`` holds columns of Φ for the panels of one fit in one process. Each request lists the columns that a
+A ``BlockStore`` holds columns of Φ for the panels of one fit in one process. Each request lists the columns that a
 pass needs. Kept columns are copied. The others are evaluated, and kept as one more block if the budget allows. Columns
 that were not requested in the current or the previous run of passes over a panel are deleted. Rows of a sample are kept
 from their second pass on, since most samples are used once.
@@ -168,7 +168,7 @@ class _Panel:
         return alive
 
 
-class KernelStore:
+class BlockStore:
     """Kept blocks of one fit in this process, limited to a number of bytes; thread-safe.
 
     ``used`` is the number of kept bytes.
@@ -300,17 +300,17 @@ def _written(block: _Block, folder: Path) -> bool:
     return True
 
 
-_stores: dict[str, KernelStore] = {}
+_stores: dict[str, BlockStore] = {}
 _stores_lock = threading.Lock()
 
 
-def store_of(keeping: Keeping) -> KernelStore:
+def store_of(keeping: Keeping) -> BlockStore:
     """Return this process's store of a fit, created if necessary, and register the run."""
     with _stores_lock:
         store, idle = _stores.get(keeping.token), []
         if store is None:
             idle = [token for token, other in _stores.items() if time.monotonic() - other.touched > IDLE]
-            store = _stores[keeping.token] = KernelStore(keeping.folder)
+            store = _stores[keeping.token] = BlockStore(keeping.folder)
     for token in idle:
         forget(token)
     store.begin(keeping)
