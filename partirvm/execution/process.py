@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Option numbers of glibc's malloc.h."""
+M_MMAP_THRESHOLD = -3
+"""Option number of glibc's malloc.h."""
 
 THRESHOLD = 256 << 10
 """Minimum bytes of a block that is returned to the system as soon as it is freed."""
@@ -76,12 +76,6 @@ def return_freed_memory() -> bool:
     slowly growing size, so the resident memory grows to 1.5 times the used memory.
     """
     return _glibc("mallopt", M_MMAP_THRESHOLD, THRESHOLD)
-
-
-def keep_freed_memory() -> None:
-    """Make glibc keep freed blocks from now on (the default), which is faster if equal sizes are allocated again."""
-    _glibc("mallopt", M_MMAP_THRESHOLD, 32 << 20)
-    _glibc("mallopt", M_TRIM_THRESHOLD, 64 << 20)
 
 
 def trim_freed_memory() -> None:
