@@ -19,7 +19,7 @@ from partirvm.data import Source
 from partirvm.errors import LeaseError, MissingDataError, StorageError
 from partirvm.execution import Executor, executor_for
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.checkpoint import pack, unpack
+from partirvm.jobs.checkpoint import attached
 from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.ending import Requests, end_as_requested, ending, history_of, kept_model, last_lines, take_over
 from partirvm.jobs.places import (
@@ -87,7 +87,7 @@ class JobJournal(MemoryJournal):
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         lines = len(self.history) - checkpoint.final  # an update from a final checkpoint drops the final line
         about = {"history": lines, "final": checkpoint.final, "rows": checkpoint.state.problem.n_rows}
-        self._store.checkpoint(pack(checkpoint), **about)
+        self._store.checkpoint(checkpoint, **about)
 
 
 def carry_out(
@@ -198,17 +198,16 @@ def decided(
                 f"{store.location}: the spec of the last checkpoint is missing: restore {store.location}/specs"
             )
         return resolve(source, request, executor, held_out, interrupted)
-    spec = FitSpec.unpack(stored)
-    if rows is None and any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS):
+    if rows is None and any(getattr(request, name) != getattr(stored.request, name) for name in LIMITS):
         return resolve(source, request, executor, held_out, interrupted)
-    if rows is not None and spec.problem.n_rows < source.n_rows:
-        return grow(spec.of_rows(rows), source, request, executor, held_out, interrupted)
-    return resume_spec(spec, request, source, executor)
+    if rows is not None and stored.problem.n_rows < source.n_rows:
+        return grow(stored.of_rows(rows), source, request, executor, held_out, interrupted)
+    return resume_spec(stored, request, source, executor)
 
 
-def restored_checkpoint(packed: Any, spec: FitSpec, n_rows: int, rows: int | None) -> Checkpoint:
+def restored_checkpoint(stored: Any, spec: FitSpec, n_rows: int, rows: int | None) -> Checkpoint:
     """Return the checkpoint, extended to ``n_rows`` rows if it was taken with ``rows`` < ``n_rows`` rows."""
-    checkpoint = unpack(packed, spec.problem, spec.options)
+    checkpoint = attached(stored, spec.problem, spec.options)
     return checkpoint if rows == n_rows else replace(checkpoint, state=with_new_rows(checkpoint.state, spec))
 
 
@@ -241,7 +240,7 @@ def run_attempt(
     """
     watcher, history = watcher or Watcher(), history_of(state)
     if timer() is None:
-        store.decide(spec.pack())
+        store.decide(spec)
     journal = JobJournal(store, history, announce)
     store.record({"event": "plan", **spec.plan.to_json()})
     if on_plan is not None:

@@ -323,7 +323,7 @@ class Job:
         if stored is None or not self.store.has_model():
             return None
         model = self._described()
-        found = relevances(model.design.kernel, stored["input_variance"])
+        found = relevances(model.design.kernel, stored.input_variance)
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
 
     def directions(self) -> list[dict[str, Any]]:
@@ -335,7 +335,7 @@ class Job:
         if stored is None or not self.store.has_model():
             return []
         model = self._described()
-        return directions_json(model.design.kernel, stored["input_variance"], model.columns.features)
+        return directions_json(model.design.kernel, stored.input_variance, model.columns.features)
 
     def bases(self) -> list[dict[str, Any]]:
         """Return the relevance of the explicit basis functions as plain JSON (``setup.relevance``).

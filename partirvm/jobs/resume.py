@@ -11,7 +11,6 @@ from typing import Any
 
 from partirvm.core.termination import Termination
 from partirvm.errors import DoneError, LeaseError, StorageError, UsageError
-from partirvm.jobs.checkpoint import PACKED
 from partirvm.jobs.ending import take_over
 from partirvm.jobs.places import (
     Allowed,
@@ -32,7 +31,7 @@ from partirvm.jobs.update import require_growable
 from partirvm.options import Request
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import in_order
-from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.setup.spec import LIMITS
 from partirvm.storage.schema import require
 from partirvm.strategies.effort import LEAST_GAIN
 from partirvm.strategies.incremental import IncrementalRounds
@@ -103,13 +102,11 @@ def requeue_grown(
         fingerprint = require_grown(sources(place, None)[0], latest(events, spec["fingerprint"]))
         restored = store.restore(allow_code=allowed.code)
         stored = store.decided(allow_code=allowed.code)
-        packed: Any = None
-        spec_now = None
+        checkpoint, spec_now = None, None
         if restored is not None and stored is not None:
             require(restored.about, POINTER, f"{location}: the pointer of a checkpoint")
-            require(restored.value, PACKED, f"{location}: the checkpoint")
-            packed, spec_now = restored.value, FitSpec.unpack(stored).of_rows(int(restored.about["rows"]))
-        grows = require_growable(location, packed, spec_now)
+            checkpoint, spec_now = restored.value, stored.of_rows(int(restored.about["rows"]))
+        state, grows = require_growable(location, checkpoint, spec_now)
         request = current_request(spec, changes(events))
         rounds = max_rounds
         if rounds is None:  # the number of rounds of the last update, or that of the fit
@@ -117,7 +114,7 @@ def requeue_grown(
                 (event["rounds"] for event in reversed(events) if event["event"] == "queued" and "rounds" in event),
                 request.max_rounds,
             )
-        changed: dict[str, Any] = {"max_rounds": None if rounds is None else packed["state"]["round"] + rounds}
+        changed: dict[str, Any] = {"max_rounds": None if rounds is None else state.round + rounds}
         if in_order(grows) and request.strategy != IncrementalRounds.name:
             changed["strategy"] = IncrementalRounds.name
         check_parameters(current_request(spec, {**changes(events), **changed}))

@@ -39,13 +39,13 @@ from partirvm.errors import (
     NewerFormatError,
     StorageError,
 )
-from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
+from partirvm.jobs.checkpoint import load_checkpoint, load_spec, save_checkpoint, save_spec
 from partirvm.jobs.events import EventLog
 from partirvm.jobs.overwriting import SERIES, SpecName, has_spec, remove_others, spec_names
 from partirvm.jobs.schema import REQUEST, SPEC
-from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
+from partirvm.setup.spec import FitSpec
 from partirvm.storage import open_folder, storing
 from partirvm.storage.address import require_address
 from partirvm.storage.folder import Folder, read_json, to_json
@@ -59,8 +59,6 @@ from partirvm.storage.snapshots import Snapshots
 Found = TypeVar("Found")
 
 FORMAT = 6
-
-SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 3
 
 READS = 5
 """Maximum number of reads of a job's state if its driver changes during a read."""
@@ -356,24 +354,21 @@ class JobStore:
     def _cancelled(self) -> bool:
         return fold(self.events()).status is Status.CANCELLED
 
-    def decide(self, spec: dict[str, Any]) -> None:
-        """Store this packed spec as the current spec of the fit. Raises as ``save`` does."""
+    def decide(self, spec: FitSpec) -> None:
+        """Store this spec as the current spec of the fit. Raises as ``save`` does."""
         self._check()
-        self._saved["spec"] = self._job.specs.publish(
-            lambda place: write_values(spec, place, SPEC_KIND, SPEC_FORMAT), {}, self.lease
-        )
+        self._saved["spec"] = self._job.specs.publish(lambda place: save_spec(spec, place), {}, self.lease)
 
-    def decided(self, *, allow_code: bool = False) -> dict[str, Any] | None:
-        """Return the current packed spec, or None if no spec was stored. Raises ``MissingDataError`` if it is missing
-        or damaged; never returns an older one, which may be that of fewer rows.
+    def decided(self, *, allow_code: bool = False) -> FitSpec | None:
+        """Return the current spec of the fit, or None if no spec was stored. Raises ``MissingDataError`` if it is
+        missing or damaged; never returns an older one, which may be that of fewer rows.
         """
-        load = partial(read_values, kind=SPEC_KIND, version=SPEC_FORMAT, allow_code=allow_code)
-        return self._current("spec", self._job.specs, load)
+        return self._current("spec", self._job.specs, partial(load_spec, allow_code=allow_code))
 
     def checkpoint(self, value: Any, **about: Any) -> None:
-        """Store this packed checkpoint as the one to resume from. ``about`` is JSON that is stored in its pointer.
+        """Store this checkpoint as the one to resume from. ``about`` is JSON that is stored in its pointer.
 
-        Raises as ``save`` does, and ``TypeError`` for a value that cannot be stored (``jobs.sealed_values``).
+        Raises as ``save`` does, and ``TypeError`` for a value that cannot be stored (``storage.codec``).
         """
         self._check()
         self._job.checkpoints.publish(lambda place: save_checkpoint(value, place), about, self.lease)

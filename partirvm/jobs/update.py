@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from partirvm.errors import UsageError
-from partirvm.jobs.checkpoint import SPLIT_MERGE
+from partirvm.jobs.checkpoint import require_state
 from partirvm.jobs.schema import POINTER
 from partirvm.setup.spec import FitSpec
 from partirvm.storage.schema import require
@@ -14,20 +14,21 @@ from partirvm.strategies.appended import grown
 from partirvm.strategies.rounds import RoundsState
 
 
-def require_growable(location: str, packed: Any, spec: FitSpec | None) -> FitSpec:
-    """Return ``spec`` if the checkpoint contains a fit that new rows can join, and raise ``UsageError`` otherwise.
+def require_growable(location: str, checkpoint: Any, spec: FitSpec | None) -> tuple[RoundsState, FitSpec]:
+    """Return the state and ``spec`` if new rows can join the fit of the state; otherwise raise ``UsageError``.
 
-    ``packed`` is the job's last checkpoint as stored, and ``spec`` the spec of this checkpoint. Both are None if the
-    job has no checkpoint.
+    ``checkpoint`` is the job's last checkpoint as stored, and ``spec`` the spec of this checkpoint. Both are None if
+    the job has no checkpoint.
     """
-    if packed is None or spec is None:
+    state = None if checkpoint is None else require_state(checkpoint)
+    if state is None or spec is None:
         why = "the job has finished no round, so that there is no fit that new rows could join"
-    elif packed["state"]["kind"] == SPLIT_MERGE:
+    elif not isinstance(state, RoundsState):
         why = "split-merge ended before its last merge, so that there is no fit that new rows could join"
     elif not spec.problem.target_variance:
         why = "the target of the earlier rows is constant, so that the target of new rows cannot be scaled"
     else:
-        return spec
+        return state, spec
     raise UsageError(f"{location} cannot be updated: {why}; start a new job with all rows")
 
 

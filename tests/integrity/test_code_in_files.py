@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -174,10 +175,11 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     group = str(pointer.with_suffix(""))
     name, value = f"checkpoints/{pointer.name}", load_checkpoint(group)
     about = read_json(folder, name)
-    state = {**value["state"], "kernel": NamedFunction("own_code:kernel").spec()}
+    empty = replace(value.state.problem.empty, kernel=NamedFunction("own_code:kernel"))
+    state = replace(value.state, problem=replace(value.state.problem, empty=empty))
     for each in (job / "checkpoints").iterdir():
         folder.remove(f"checkpoints/{each.name}")
-    seal = save_checkpoint({**value, "state": state}, group)
+    seal = save_checkpoint(replace(value, state=state), group)
     folder.write(name, to_json(name, {**about, "seal": seal, "history": 1, "final": False, "rows": 120}))
     with pytest.raises(UsageError, match="own_code:kernel"):
         load_checkpoint(group)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import naive
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
 from classifications import LABELS, classifier
 
 from partirvm import load_model
-from partirvm.errors import DataError, FormatError, MissingDataError
+from partirvm.errors import DataError
 from partirvm.jobs.store import JobStore
 from partirvm.model import ClassModel, Model, save_model
-from partirvm.model.files import ARRAYS, FORMAT
 
 KINDS = [("bernoulli", (False, True)), ("bernoulli", ("a", "b")), *(("multinomial", LABELS[k]) for k in LABELS)]
 KINDS += [("ovr", LABELS["text"])]
@@ -153,29 +149,6 @@ def test_the_digest_tells_models_apart():
     ]
     assert len({each.digest() for each in [model, *changed]}) == 6
     assert replace(model, alpha=2 * model.alpha, log_evidence=0.0).digest() == model.digest()
-
-
-def test_the_layout_on_disk(tmp_path):
-    """The arrays and the format of every model; a newer one is refused."""
-    save_model(classifier(), tmp_path / "model")
-    group = zarr.open_group(tmp_path / "model", mode="r")
-    assert (group.attrs["format"], group.attrs["likelihood"]) == (FORMAT, "multinomial")
-    assert set(group.array_keys()) == set(ARRAYS)
-    about = json.loads((Path(tmp_path) / "model" / "zarr.json").read_text())
-    about["attributes"]["format"] = FORMAT + 1
-    (Path(tmp_path) / "model" / "zarr.json").write_text(json.dumps(about))
-    with pytest.raises(FormatError, match=f"format {FORMAT + 1}, this version reads format {FORMAT}"):
-        load_model(tmp_path / "model")
-
-
-@pytest.mark.parametrize("name", sorted({*ARRAYS} - {"active"}))
-def test_a_lost_chunk_is_found_in_every_array(tmp_path, name):
-    """MissingDataError that names it. ``active`` is empty here, and has none."""
-    save_model(classifier(), tmp_path / "model")
-    chunks = [path for path in (tmp_path / "model" / name / "c").rglob("*") if path.is_file()]
-    chunks[-1].unlink()
-    with pytest.raises(MissingDataError, match=f"'{name}' of the model: chunk c.* is missing"):
-        load_model(tmp_path / "model")
 
 
 def test_a_job_keeps_models_of_both_kinds(tmp_path):

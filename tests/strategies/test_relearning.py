@@ -16,9 +16,8 @@ from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.jobs import driver
-from partirvm.jobs.checkpoint import pack, unpack
+from partirvm.jobs.checkpoint import CODEC, attached, stored
 from partirvm.jobs.driver import Driver, MemoryJournal
-from partirvm.jobs.sealed_values import CODEC
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import BERNOULLI
@@ -70,9 +69,8 @@ class Keeping(MemoryJournal):
     def checkpoint(self, checkpoint):
         if checkpoint.final:
             return
-        tree, arrays = CODEC.encode(pack(checkpoint))
         state = checkpoint.state
-        again = unpack(CODEC.decode(tree, arrays), state.problem, state.options)
+        again = attached(CODEC.decode(*CODEC.encode(stored(checkpoint))), state.problem, state.options)
         self.checkpoints.append((again, len(self.history)))
 
 
