@@ -53,7 +53,8 @@ ARROWS = {
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
     "report": VALUES | {"core", "strategies", "jobs", "planning.units", "execution.process", "storage.destination"},
-    "estimators": VALUES | {"setup", "jobs", "predict", "report"},
+    # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
+    "estimators": VALUES | {"setup", "jobs", "predict", "report", "data", "model", "execution", "core.termination"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "setup"},
     "cli": VALUES | {"storage.address", "setup", "jobs", "predict", "report", "planning.units", "execution.process"},
@@ -63,61 +64,23 @@ ARROWS = {
 
 EXCEPTIONS = {
     "cli.shared": {"execution"},
-    # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
-    "estimators": {"core.termination.Termination"},
     "estimators.base": {
-        "execution.executor_for",
         "core.exact.whole_numbers",
-        "data.as_source",
-        "data.checks.numeric_array",
-        "data.labels.coded",
-        "data.labels.label_values",
-        "data.labels.plain_labels",
-        "data.require_target",
-        "data.source.Source",
-        "model.basis_functions.Bases",
-        "model.coded_frames.coded_frame",
-        "model.coded_frames.levels_of",
     },
     "estimators.classification": {
         "core.link.probabilities",
-        "data.as_source",
-        "data.labels.coded",
-        "data.labels.find_classes",
-        "data.weighted.text_of_label",
-        "model.ClassModel",
-        "model.bases_of",
-        "model.label_array",
-        "model.plain_labels",
     },
     "estimators.saving": {
         "kernels.functions.require_no_code",
-        "model.ClassModel",
-        "model.Model",
-        "model.files.load_saved",
-        "model.save_model",
         "storage.schema.require",
     },
     "estimators.diagnosed": {
-        "execution.executor_for",
         "core.diagnostics.MOST_TARGETS",
-        "data.require_target",
     },
     "estimators.jobs": {"planning.plan.Plan"},
     # A handle shows its page; the import is inside the method.
     "jobs.job": {"report.report.report_of"},
-    "estimators.watching": {"core.termination.Termination", "core.updates.StepInfo"},
-    "estimators.predictions": {
-        "data.as_source",
-        "data.source.Source",
-        "model.Model",
-    },
-    "estimators.regression": {"data.noise.noise_weights", "model.Model", "model.bases_of"},
-    "estimators.updating": {
-        "execution.executor_for",
-        "data.ArraySource",
-        "data.shuffled_rows",
-    },
+    "estimators.watching": {"core.updates.StepInfo"},
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
 

@@ -14,8 +14,7 @@ from partirvm.estimators.base import in_memory
 from partirvm.estimators.targets import IndependentTargets, column, columns_of
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import Checkpoint, MemoryJournal
-from partirvm.jobs.run import run
-from partirvm.jobs.update import is_growable, with_new_rows
+from partirvm.jobs.run import is_growable, run, with_new_rows
 from partirvm.options import Request
 from partirvm.options.table import TABLE
 from partirvm.options.values import written

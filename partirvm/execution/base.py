@@ -14,8 +14,7 @@ from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.execution.block_store import Fetched, Keeping
-from partirvm.likelihoods.base import DenseFit, Fit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Fit, Pass
 from partirvm.planning.plan import Machine
 
 Progress = Callable[[int, int], None]

@@ -31,8 +31,7 @@ from partirvm.execution.tasks import add_nodes, gather_rows, map_tile, run_solve
 from partirvm.execution.tile_passes import PassGroup, grouped, ungrouped
 from partirvm.execution.tls import refusal
 from partirvm.execution.window import POLL, Window
-from partirvm.likelihoods.base import DenseFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.planning.plan import Machine
 
 R = TypeVar("R")

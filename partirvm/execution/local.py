@@ -20,8 +20,7 @@ from partirvm.execution.blocks import OneDesign
 from partirvm.execution.process import available_memory, resident_memory
 from partirvm.execution.tile_passes import SeveralStatistics, grouped, tile_statistics, ungrouped
 from partirvm.execution.window import POLL, Window
-from partirvm.likelihoods.base import DenseFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.planning.plan import Machine
 
 SHARE = 0.7

@@ -19,8 +19,7 @@ from partirvm.execution.allocator import return_freed_memory
 from partirvm.execution.base import Solution, solution
 from partirvm.execution.block_store import Keeping
 from partirvm.execution.tile_passes import SeveralStatistics, tile_statistics
-from partirvm.likelihoods.base import DenseFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Pass
 
 PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
 

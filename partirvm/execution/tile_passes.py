@@ -20,7 +20,7 @@ from partirvm.data.source import Source, Tile
 from partirvm.execution.block_store import Fetched, Keeping
 from partirvm.execution.blocks import OneDesign, TileBlocks
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.passes import Panel, Pass, Rows, TileRows, between
+from partirvm.likelihoods.base import Panel, Pass, Rows, TileRows, between
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]

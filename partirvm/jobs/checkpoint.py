@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState
-from partirvm.core.logistic import LogisticBlock
+from partirvm.core.link import LogisticBlock
 from partirvm.core.posterior import JointPosterior, Posterior
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.residuals import Scores
@@ -27,8 +27,8 @@ from partirvm.jobs.driver import Checkpoint
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import require_no_code
 from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods.classes import Start
 from partirvm.likelihoods.gaussian import Warm
-from partirvm.likelihoods.laplace import Start
 from partirvm.model.files import DESIGN_CLASSES
 from partirvm.options import Request
 from partirvm.planning.cost import RoundCost
@@ -52,6 +52,9 @@ STATES = (Best, Checkpoint, Part, Phase, RoundsState, SplitMergeState, Terminati
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
 CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
+
+POINTER = {"history": int, "final": bool, "rows": int}
+"""The schema of the pointer of a checkpoint: the lines of history before it, and the rows of its fit."""
 
 TEMPORARY = {
     *("chosen", "incoming", "rebases", "warm", "standing", "constant", "sample", "noise"),

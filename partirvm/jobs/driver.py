@@ -23,8 +23,7 @@ from partirvm.kernels.design import Design
 from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
-from partirvm.likelihoods.base import DenseFit, Fit, PassFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.model import AnyModel
 from partirvm.strategies.early import Early
 from partirvm.strategies.instructions import (

@@ -14,8 +14,7 @@ from typing import Any
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.attempt import carry_out
-from partirvm.jobs.ending import take_over
+from partirvm.jobs.attempt import carry_out, take_over
 from partirvm.jobs.places import Allowed, Place, Places, absolute, changes, places_of
 from partirvm.jobs.resume import check_changes, requeue, requeue_grown
 from partirvm.jobs.schema import OWN

@@ -10,9 +10,8 @@ from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, StorageError
 from partirvm.execution import executor_for
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.attempt import Fitted, announcer, begin, run_attempt
+from partirvm.jobs.attempt import Fitted, Requests, begin, ending, run_attempt
 from partirvm.jobs.driver import Watcher
-from partirvm.jobs.ending import Requests, ending
 from partirvm.jobs.job import Job, require_shared
 from partirvm.jobs.places import Allowed, absolute, sources, specification
 from partirvm.jobs.state import JobState, Status, fold
@@ -97,7 +96,7 @@ def fit(
                     held_out=held_out,
                     watcher=watcher,
                     on_plan=on_plan,
-                    announce=announcer(client, job),
+                    client=client,
                 )
             cancelled = fold(store.events()).status is Status.CANCELLED
             if fitted.model is None and not (cancelled or store.has_checkpoint()):

@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.updates import StepInfo
-from partirvm.data.gathered import GatheredRows, rows_of_tile
+from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
 from partirvm.execution import Executor, LocalExecutor, in_this_process
 from partirvm.execution.blocks import OneDesign
 from partirvm.execution.process import peak_memory
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DenseFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.new_columns import fresh
 from partirvm.strategies.problem import Problem

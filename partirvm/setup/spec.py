@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.data import Source
-from partirvm.data.weighted import ClassWeighted
+from partirvm.data.arrays import ClassWeighted
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.make_plan import Method, make_plan

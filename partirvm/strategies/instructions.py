@@ -7,7 +7,7 @@ of one answer, side by side if possible. It then calls ``next`` with one event f
 =====================================  =====================
 instruction                            event
 =====================================  =====================
-a pass (``likelihoods.passes``)        ``Passed``
+a pass (``likelihoods.base``)        ``Passed``
 a fit (``likelihoods.base``)           ``Solved``
 ``Gather``                             ``Gathered``
 ``LearnKernel``                        ``KernelLearned``
@@ -30,8 +30,7 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DenseFit, Fit, PassFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.planning.schedule import Schedule
 from partirvm.strategies.problem import Options, Problem
 

@@ -1,4 +1,4 @@
-"""The end of a run whose noise may depend on the inputs (``likelihoods.local_noise``). Pure.
+"""The end of a run whose noise may depend on the inputs (``likelihoods.noise_fit``). Pure.
 
 The last fit has constant noise at first. A log variance is fitted to its errors of rows left out. If local noise is
 better, the columns of the fit are fitted again to weighted rows. No candidate joins: the noise changes the weights of
@@ -18,7 +18,7 @@ from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE
-from partirvm.likelihoods.local_noise import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
+from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.strategies.fit_rows import grows
 from partirvm.strategies.growing import GrowingRounds
 from partirvm.strategies.instructions import Event, Finish, Gather, Gathered, Passed, Save, Solved, Stop

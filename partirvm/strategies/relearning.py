@@ -19,7 +19,7 @@ import numpy as np
 
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
-from partirvm.likelihoods.gaussian_passes import GramPass
+from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Event, KernelLearned, LearnKernel, Log, Passed, Record, Save
 from partirvm.strategies.local_noise import LocalNoiseRounds

@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 from partirvm.core.left_out import LeftOut
 from partirvm.core.residuals import Scores
 from partirvm.core.scores import ClassScores
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Begin, Fit
-from partirvm.likelihoods.columns import survivors
-from partirvm.likelihoods.local_noise import FittedNoise
+from partirvm.likelihoods.base import Begin, Fit, survivors
+from partirvm.likelihoods.noise_fit import FittedNoise
 from partirvm.strategies.fit_rows import (
     grows,
     intermediate_rows,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from partirvm.core.stopping import StopRule
+from partirvm.core.termination import StopRule
 from partirvm.strategies.problem import Options
 
 INTERMEDIATE = 100.0

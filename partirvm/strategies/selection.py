@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.random_order import random_order
+from partirvm.core.sampling import random_order
 from partirvm.planning.cost import CandidateSearch
 
 Float = NDArray[np.float64]

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import AnyLikelihood
-from partirvm.likelihoods.base import Begin, FitStart
-from partirvm.likelihoods.columns import labels_of, survivors
+from partirvm.likelihoods.base import Begin, FitStart, labels_of, survivors
 from partirvm.planning.schedule import Schedule
 from partirvm.strategies.fit_rows import partition, posterior_rows
 from partirvm.strategies.incremental import BasicRound

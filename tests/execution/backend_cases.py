@@ -11,22 +11,22 @@ from waiting import wait_for
 
 from partirvm.core.residuals import LEVELS
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.stopping import StopRule
+from partirvm.core.termination import StopRule
 from partirvm.core.updates import init
 from partirvm.data import ZarrSource
 from partirvm.execution.tile_passes import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.gaussian_passes import (
+from partirvm.likelihoods.passes import (
     AugmentPass,
     DesignPass,
     GramPass,
     LeaveOneOutPass,
     ResidualPass,
     ScorePass,
+    SlopePass,
 )
-from partirvm.likelihoods.slope_passes import SlopePass
 from partirvm.types import PANEL_ROWS, Scaling
 
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4

@@ -13,7 +13,7 @@ from partirvm.data import ingest
 from partirvm.errors import MissingDataError
 from partirvm.execution.dask import DaskExecutor
 from partirvm.execution.tile_passes import tiles_of
-from partirvm.likelihoods.gaussian_passes import GramPass
+from partirvm.likelihoods.passes import GramPass
 
 
 @pytest.mark.parametrize("name", PASSES)

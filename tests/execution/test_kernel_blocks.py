@@ -22,7 +22,7 @@ from partirvm.execution.blocks import TileBlocks, independent
 from partirvm.execution.tile_passes import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE
-from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.types import BIAS, PANEL_ROWS
 
 pytestmark = pytest.mark.bits

@@ -16,9 +16,8 @@ from partirvm.errors import UsageError
 from partirvm.execution import LocalExecutor
 from partirvm.execution.process import resident_memory
 from partirvm.jobs.driver import MemoryJournal
-from partirvm.jobs.kernel_blocks import PREFIX
 from partirvm.jobs.places import current_request
-from partirvm.jobs.run import run
+from partirvm.jobs.run import PREFIX, run
 from partirvm.jobs.state import Status
 from partirvm.options import Request
 from partirvm.planning.cost import Rates

@@ -9,8 +9,8 @@ import pytest
 from class_simulator import ClassSimulator, groups
 from simulator import Simulator, wave
 
-from partirvm.likelihoods.gaussian_passes import GramPass
-from partirvm.likelihoods.laplace import Newton
+from partirvm.likelihoods.classes import Newton
+from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.appended import grown, joined
 from partirvm.strategies.fit_rows import automatic, partition, partition_length

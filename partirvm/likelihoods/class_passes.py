@@ -1,4 +1,7 @@
-"""Passes of classification: the likelihood's quadratic, rows of improbable class, gains of a pool, scores."""
+"""Passes of classification: the likelihood's quadratic, rows of improbable class, gains of a pool, scores.
+
+Passes of class indicators, the targets (n, K) of kernel learning for several classes (``core.tied``).
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,25 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.drawing import drawn
-from partirvm.core.link import LINKS, moderated, probabilities, variances
-from partirvm.core.logistic import LogisticBlock, LogisticCross, misclassification_probabilities
+from partirvm.core import tied
+from partirvm.core.link import (
+    LINKS,
+    LogisticBlock,
+    LogisticCross,
+    guesses,
+    misclassification_probabilities,
+    moderated,
+    probabilities,
+    targets,
+    variances,
+)
 from partirvm.core.residuals import LargestResiduals
+from partirvm.core.sampling import drawn
 from partirvm.core.scores import ClassScores
+from partirvm.core.statistics import GramBlock
+from partirvm.core.tied import Indicators
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.passes import DesignedPass, Panel, TileRows, eligible
+from partirvm.likelihoods.base import DesignedPass, Panel, TileRows, eligible
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -22,7 +37,7 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LogisticPass(DesignedPass):
-    """Pass for log likelihood, gradient and curvature at weights ``mean`` (M, C): a ``core.logistic.LogisticBlock``.
+    """Pass for log likelihood, gradient and curvature at weights ``mean`` (M, C): a ``core.link.LogisticBlock``.
 
     The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
     """
@@ -75,7 +90,7 @@ class MisclassificationPass(DesignedPass):
 
 @dataclass(frozen=True)
 class GainPass(DesignedPass):
-    """Pass for the sparsity and quality factors of the columns of ``pool``: a ``core.logistic.LogisticCross``.
+    """Pass for the sparsity and quality factors of the columns of ``pool``: a ``core.link.LogisticCross``.
 
     The factors are relative to the columns of ``design`` at weights ``mean`` (M, C).
     The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
@@ -134,3 +149,68 @@ class LogisticScorePass(DesignedPass):
         # rank the whole tile at once: merging sorted panels would take longer than evaluating their design
         ranked = f[:, 0] if f.shape[1] == 1 else None
         return ClassScores.of(codes, probabilities(self.likelihood, f), ranked, tile.start)
+
+
+@dataclass(frozen=True)
+class IndicatorGramPass(DesignedPass):
+    """Pass for Gram products of the design with itself and with the K indicators: a ``core.statistics.GramBlock``."""
+
+    name: ClassVar[str] = "gram"
+    design: Design
+    n_classes: int
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> GramBlock:
+        """Return the products over the tile's rows."""
+
+        def products(panel: Panel, block: Float) -> GramBlock:
+            return GramBlock.of(block[:, :0], block, targets(panel.t[:, 0], self.n_classes), panel.weights)
+
+        return cast(GramBlock, self.summed(tile, products))
+
+
+@dataclass(frozen=True)
+class IndicatorSlopePass(DesignedPass):
+    """Pass for the derivatives (p,) of the evidence by the kernel's log parameters, at the posterior ``found``."""
+
+    name: ClassVar[str] = "slope"
+    design: Design
+    found: Indicators
+    beta: float
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> Float:
+        """Return the derivatives' part of the tile's rows."""
+
+        def part(panel: Panel, block: Float) -> Float:
+            target = targets(panel.t[:, 0], self.found.mean.shape[1])
+            slopes = tied.indicator_slopes(block, target, self.found, self.beta, panel.weights)
+            return self.design.gradient(panel.X, block, slopes)
+
+        return cast(Float, self.summed(tile, part))
+
+
+@dataclass(frozen=True)
+class IndicatorLossPass(DesignedPass):
+    """Pass for the sum of squared errors of the indicators at weights ``mean`` (M, K), and the number of wrong rows.
+
+    A row of positive weight is wrong if its largest predicted indicator is that of another class. The result is (2,).
+    """
+
+    name: ClassVar[str] = "residual"
+    design: Design
+    mean: Float
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> Float:
+        """Return the sums over the tile's rows."""
+
+        def sums(panel: Panel, block: Float) -> Float:
+            codes, found = panel.t[:, 0], block @ self.mean
+            squares = np.square(targets(codes, found.shape[1]) - found).sum(axis=1)
+            wrong = guesses(found) != codes
+            if panel.weights is None:
+                return np.array([squares.sum(), wrong.sum()])
+            return np.array([squares @ panel.weights, wrong[panel.weights > 0].sum()])
+
+        return cast(Float, self.summed(tile, sums))

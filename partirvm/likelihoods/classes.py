@@ -2,6 +2,10 @@
 
 A fit needs a pass for each step, since the quadratic changes with the weights. The driver therefore performs a
 ``Newton`` instruction pass by pass. Each likelihood defines the passes for its quadratic, its errors and its gains.
+
+The Bernoulli likelihood of two classes: one linear predictor, p = 1 / (1 + e⁻ᶠ) (Tipping 2001, eq. 23).
+
+Likelihoods of K classes with one linear predictor per class: softmax, and one-vs-rest.
 """
 
 from __future__ import annotations
@@ -15,20 +19,26 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.entering import HOPE, evidence_gain
+from partirvm.core.gains import HOPE, evidence_gain
 from partirvm.core.laplace import LaplaceState, enter, init, trial_factors
-from partirvm.core.link import LINKS
-from partirvm.core.logistic import LogisticBlock, LogisticCross
+from partirvm.core.link import LINKS, LogisticBlock, LogisticCross
 from partirvm.core.newton import NewtonSearch, begin, receive, settle
 from partirvm.core.priors import FLAT, Prior
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, Likelihood, PassFit
-from partirvm.likelihoods.columns import labels_of, positions, survivors
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import (
+    Begin,
+    FitOptions,
+    FitProblem,
+    Likelihood,
+    Pass,
+    PassFit,
+    labels_of,
+    positions,
+    survivors,
+)
+from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.model import ClassModel
 from partirvm.types import Columns
 
@@ -77,7 +87,7 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
 
     @abstractmethod
     def quadratic(self, design: Design, weights: Float, rows: Int | None) -> Pass:
-        """Return the pass for the likelihood's quadratic at weights (M, C), a ``core.logistic.LogisticBlock``."""
+        """Return the pass for the likelihood's quadratic at weights (M, C), a ``core.link.LogisticBlock``."""
 
     def n_likelihoods(self, outputs: int) -> int:
         """Return L, the number of log likelihoods of a block: one, or one per output if outputs are independent."""
@@ -270,3 +280,35 @@ class RunningNewton:
 def _extended(values: Float, pool: Design, other: float) -> Float:
     """Return the values (M, C) of the fit's columns, followed by ``other`` for each column of the pool."""
     return np.concatenate([values, np.full((len(pool.labels), values.shape[1]), other)])
+
+
+@dataclass(frozen=True)
+class BernoulliLikelihood(ClassLikelihood):
+    """The likelihood of two classes, the same for every value of ``multi_class``."""
+
+    name: ClassVar[str] = "bernoulli"
+    words: ClassVar[tuple[str, ...]] = ("auto", "pooled", "multinomial", "ovr")
+
+    def serves(self, n_classes: int, word: float | str) -> bool:
+        """Return whether there are two classes; they need only one linear predictor."""
+        return n_classes == 2 and word in self.words
+
+
+@dataclass(frozen=True)
+class SoftmaxLikelihood(ClassLikelihood):
+    """p_k = exp f_k / Σ_l exp f_l (Tipping 2001, eq. 28); the K weights of a column share one α."""
+
+    name: ClassVar[str] = "multinomial"
+    words: ClassVar[tuple[str, ...]] = ("multinomial",)
+
+
+@dataclass(frozen=True)
+class OneVsRestLikelihood(ClassLikelihood):
+    """A Bernoulli likelihood of each class against the rest; each linear predictor has separate α."""
+
+    name: ClassVar[str] = "ovr"
+    words: ClassVar[tuple[str, ...]] = ("ovr",)
+
+    def n_likelihoods(self, outputs: int) -> int:
+        """Return one log likelihood per output."""
+        return outputs
