@@ -2,10 +2,6 @@
 
 ``incremental`` learns the kernel again between partitions if the kernel was learned before and fits use all rows
 (``strategies.relearning``). ``basic`` has only one fit and keeps its kernel.
-
-The solver "fast" needs the Gram matrix of the columns that join, and not of all candidates. ``basic`` therefore
-requests the design matrix, which is no larger (``core.on_demand``). The solver "auto" begins with the fixed point: the
-Gram matrix is computed from the design at once, and the memory of the design is freed.
 """
 
 from __future__ import annotations
@@ -15,10 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from partirvm.kernels.design import Design
 from partirvm.planning.schedule import Schedule
-from partirvm.strategies.fit_rows import partition, partition_length, posterior_rows
-from partirvm.strategies.instructions import Gather, Passed
+from partirvm.strategies.fit_rows import partition, partition_length
+from partirvm.strategies.instructions import Gather
 from partirvm.strategies.local_noise import LocalNoiseRounds
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import Relearning
@@ -71,20 +66,3 @@ class BasicRound(LocalNoiseRounds[RoundsState]):
     def _propose(self, state: RoundsState, room: int) -> Answer[RoundsState]:
         rows = np.arange(state.problem.n_rows, dtype=np.int64)
         return replace(state, phase=Phase.ROWS, chosen=rows), (Gather(rows),)
-
-    def _measure(self, state: RoundsState, new: Design) -> Answer[RoundsState]:
-        options, problem = state.options, state.problem
-        if state.warm is None and not state.fit.n_columns:
-            rows = posterior_rows(problem, options, options.last_rows)
-            passes = problem.likelihood.first_design(problem, options, new, rows)
-            if passes:
-                return replace(state, phase=Phase.DESIGN, incoming=new), passes
-        return super()._measure(state, new)
-
-    def _on_design(self, state: RoundsState, *events: Passed) -> Answer[RoundsState]:
-        problem, options = state.problem, state.options
-        assert state.incoming is not None
-        design, statistics = state.design.join(state.incoming), (event.statistic for event in events)
-        fit, pool = problem.likelihood.from_design(problem, options, state.fit, design, *statistics)
-        state = replace(state, design=design, fit=fit, incoming=None, seen=options.last_rows)
-        return self._fit(state, pool=pool)

@@ -63,7 +63,6 @@ class Phase(Enum):
     GAINS = "cross products of the pool"
     ERRORS = "rows of largest error"
     GRAM = "the gram pass"
-    DESIGN = "the design of all candidates"
     FIT = "the dense fit"
     REBASE = "the residual target"
     SETTLE = "the last residual"
@@ -248,14 +247,14 @@ class Rounds(Generic[S]):
             return final_rule(state.options)
         return intermediate_rule(state.options, state.candidates)
 
-    def _fit(self, state: S, *, rule: StopRule | None = None, hold: bool = False, pool: object = None) -> Answer[S]:
+    def _fit(self, state: S, *, rule: StopRule | None = None, hold: bool = False) -> Answer[S]:
         """Request a fit of the design's columns over the fit rows, started from the current fit."""
         problem, options = state.problem, state.options
         rule = rule or self._rule(state)
         if state.rebases >= REBASES:
             rule = replace(rule, guard=False)
         rows = posterior_rows(problem, options, state.seen)
-        begin = Begin(rule, state.candidates, rows, state.warm, hold, pool)
+        begin = Begin(rule, state.candidates, rows, state.warm, hold)
         task = problem.likelihood.fit(problem, options, state.design, state.fit, begin)
         return replace(state, phase=Phase.FIT), (task,)
 

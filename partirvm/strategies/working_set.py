@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.sampling import Purpose, draw_key
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Fit
@@ -118,7 +119,7 @@ class WorkingSetRounds(Relearning[WorkingSetState]):
         if selection.by_error or (pool and likelihood.draws_pools):
             some = problem.shuffled and not selection.everywhere
             rows = _random(state, NONE, SPREAD * room) if some else None
-            count, draw = (room * POOL, (options.seed, state.round)) if pool else (room, None)
+            count, draw = (room * POOL, draw_key(options.seed, Purpose.POOL, state.round)) if pool else (room, None)
             request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw, floor=FLOOR)
             return replace(state, phase=Phase.ERRORS, chosen=rows, candidates=room), (request,)
         chosen = _random(state, state.used, room * POOL if pool else room)

@@ -62,7 +62,6 @@ def runs(draw, names=NAMES):
         max_passes=30,
         moderate=draw(st.booleans()),
         seed=draw(st.integers(0, 5)),
-        solver=draw(st.sampled_from(["auto", "fast"])),
     )
     return draw(st.sampled_from(names)), simulator, options
 
@@ -249,7 +248,8 @@ def test_candidates_by_surprise_and_by_gain(K, likelihood):
         simulator.run("working-set", Options(10, selection, max_rounds=3, max_passes=15))
         looks = simulator.passes(MisclassificationPass)
         assert [look.select for look in looks] == [10 if selection == "error" else 40] * 2
-        assert [look.draw for look in looks] == ([None] * 2 if selection == "error" else [(0, 2), (0, 3)])
+        assert len({look.draw for look in looks}) == (1 if selection == "error" else 2)
+        assert (looks[0].draw is None) == (selection == "error")
         rows = simulator.proposed()
         for number, look in enumerate(looks, start=1):
             assert look.exclude.tolist() == sorted(rows[: 10 * number])
