@@ -5,13 +5,8 @@ The estimators and the command line both call ``run``. A fit continues with new 
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-import uuid
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -29,26 +24,19 @@ from partirvm.errors import (
     NoiseFloorWarning,
     OverconfidenceWarning,
     PartirvmError,
-    PartirvmWarning,
 )
 from partirvm.execution import Executor
-from partirvm.execution.base import Blocks
-from partirvm.execution.block_store import Keeping
+from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs import reference
 from partirvm.jobs.driver import Checkpoint, Driver, MemoryJournal, Outcome, Watcher
 from partirvm.learning.basic_fits import DENSE
 from partirvm.learning.learned_text import kernel_texts
-from partirvm.planning.plan import Plan
 from partirvm.quoting import listed, quoted
 from partirvm.setup.spec import FitSpec
-from partirvm.storage.process_identity import started
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.appended import grown
 from partirvm.strategies.rounds import RoundsState
 from partirvm.types import Columns
-
-PREFIX = "partirvm-kernel-"
-"""Prefix of the names of temporary folders for kernel blocks. The process id and random letters follow."""
 
 
 def run(
@@ -93,7 +81,7 @@ def run(
         journal.record(entry)
         driver.watcher.on_record(entry)
     _warn_of_data(spec, source.columns)
-    with keeping_blocks(spec.plan, executor, beside) as driver.blocks:
+    with keeping_blocks(spec.plan, executor.forget, beside) as driver.blocks:
         outcome = driver.run(
             STRATEGIES[spec.plan.strategy](),
             spec.problem,
@@ -141,56 +129,6 @@ def table_rows(diagnostics: list[dict[str, Any]], source: Source, held_out: Sour
         ]
     except PartirvmError:
         return [{**each, "largest": []} for each in diagnostics]
-
-
-@contextmanager
-def keeping_blocks(plan: Plan, executor: Executor, beside: Path | None = None) -> Iterator[Blocks | None]:
-    """Keep kernel blocks as planned until the end of the ``with`` statement.
-
-    ``beside`` is the folder for blocks on disk, which is emptied first. A failed read or write of a block costs time
-    but does not change the result; one warning reports all failures.
-    """
-    store = plan.kernel_store
-    if beside is not None:
-        shutil.rmtree(beside, ignore_errors=True)  # left by a killed process
-    if store is None or store.where == "none":
-        yield None
-        return
-    folder = _folder(beside) if store.where == "zarr" else None
-    keeping = Keeping(uuid.uuid4().hex, store.where, 0, folder=None if folder is None else str(folder))
-
-    def room(columns: int) -> int:
-        """Twice the plan's bytes on disk, where chunks stay whole even if few of their columns are still needed."""
-        return 2 * store.bytes if store.where == "zarr" else min(plan.room(columns), store.bytes)
-
-    blocks = Blocks(keeping, room)
-    try:
-        yield blocks
-    finally:
-        executor.forget(keeping.token)
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-    if blocks.fetched.failures:
-        warnings.warn(
-            f"kernel blocks could not be written or read {blocks.fetched.failures:,} times and were evaluated again: "
-            "the result is the same, but the fit was slower; check that the disk has space and that all workers can "
-            "access it",
-            PartirvmWarning,
-            stacklevel=3,
-        )
-
-
-def _folder(beside: Path | None) -> Path:
-    """Return a new empty folder, and remove temporary folders left by processes that have ended."""
-    if beside is not None:
-        with suppress(OSError):
-            beside.mkdir(parents=True)
-            return beside
-    for other in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        pid = other.name.removeprefix(PREFIX).partition("-")[0]
-        if pid.isdigit() and started(int(pid)) is None:
-            shutil.rmtree(other, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
 
 
 def _warn_of_data(spec: FitSpec, columns: Columns) -> None:
