@@ -64,6 +64,7 @@ ARROWS = {
 EXCEPTIONS = {
     "cli.shared": {"execution"},
     "estimators.saving": {
+        "kernels.WITH_GAMMA",
         "kernels.functions.require_no_code",
         "storage.schema.require",
     },

@@ -16,12 +16,12 @@ from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
+from partirvm.kernels import WITH_GAMMA
 from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
-from partirvm.options.value import Value
-from partirvm.options.values import VALUES
+from partirvm.options.values import VALUES, Value
 from partirvm.setup.parameters import check_parameters, portable
 from partirvm.storage.schema import require
 
@@ -168,7 +168,7 @@ def _made(saved: Any) -> Any:
     if not (isinstance(saved, dict) and VALUE in saved):
         return saved
     fields = {name: _made(each) for name, each in saved["fields"].items()}
-    return {kind.__name__: kind for kind in VALUES}[saved[VALUE]](**fields)
+    return {kind.__name__: kind for kind in (*VALUES, *WITH_GAMMA.values())}[saved[VALUE]](**fields)
 
 
 def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: bool) -> RVMRegressor | RVMClassifier:

@@ -13,11 +13,10 @@ from typing import Any, TypeAlias
 from partirvm.core.left_out import Calibration
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
-from partirvm.kernels import KERNELS, Several
-from partirvm.kernels.bases import BASES
-from partirvm.kernels.design import Design
+from partirvm.kernels import KERNELS
+from partirvm.kernels.bases import FunctionBasis, JoinedBasis, LinearBasis
+from partirvm.kernels.design import Design, LocalNoise
 from partirvm.kernels.functions import require_no_code
-from partirvm.kernels.local_noise import LocalNoise
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.label_arrays import plain_labels
@@ -27,7 +26,8 @@ from partirvm.types import Columns, Scaling
 KIND = "partirvm-model"
 FORMAT = 10
 
-DESIGN_CLASSES = (*KERNELS.values(), Several, *BASES, Design, LocalNoise, Scaling, Calibration)
+BASES = (FunctionBasis, JoinedBasis, LinearBasis)
+DESIGN_CLASSES = (*KERNELS.values(), *BASES, Calibration, Design, LocalNoise, Scaling)
 """The classes of a design and of the calibration of a fit."""
 
 CODEC = Codec((*DESIGN_CLASSES, Model, ClassModel, Columns, Termination))

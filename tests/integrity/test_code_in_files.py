@@ -15,7 +15,7 @@ from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_mode
 from partirvm.cli import main
 from partirvm.errors import UsageError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
-from partirvm.kernels import Gaussian, NamedFunction, OnColumns, Sum
+from partirvm.kernels import FunctionKernel, Gaussian, OnColumns, Sum
 from partirvm.options import Request
 from partirvm.storage.folder import read_json, to_json
 from partirvm.storage.local_folder import LocalFolder
@@ -33,7 +33,7 @@ def basis(X):
 
 PARTS = {
     "kernel": {"kernel": "own_code:kernel"},
-    "part of a kernel": {"kernel": Sum((Gaussian(0.5), OnColumns(NamedFunction("own_code:kernel"), (0,))))},
+    "part of a kernel": {"kernel": Sum((Gaussian(0.5), OnColumns(FunctionKernel("own_code:kernel"), (0,))))},
     "basis": {"gamma": 0.5, "basis": ["linear", "own_code:basis"]},
 }
 
@@ -175,7 +175,7 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     group = str(pointer.with_suffix(""))
     name, value = f"checkpoints/{pointer.name}", load_checkpoint(group)
     about = read_json(folder, name)
-    empty = replace(value.state.problem.empty, kernel=NamedFunction("own_code:kernel"))
+    empty = replace(value.state.problem.empty, kernel=FunctionKernel("own_code:kernel"))
     state = replace(value.state, problem=replace(value.state.problem, empty=empty))
     for each in (job / "checkpoints").iterdir():
         folder.remove(f"checkpoints/{each.name}")
