@@ -87,7 +87,8 @@ def requeue_grown(
         state, grows = _growable(store, allowed)
         request, rounds = current_request(spec, changes(events)), max_rounds
         if rounds is None:  # the number of rounds of the last update, or that of the fit
-            rounds = next((event["rounds"] for event in reversed(events) if "rounds" in event), request.max_rounds)
+            updates = [event for event in events if event.get("event") == "queued" and "rounds" in event]
+            rounds = updates[-1]["rounds"] if updates else request.max_rounds
         changed: dict[str, Any] = {"max_rounds": None if rounds is None else state.round + rounds}
         if in_order(grows) and request.strategy != IncrementalRounds.name:
             changed["strategy"] = IncrementalRounds.name
