@@ -29,7 +29,7 @@ from partirvm.kernels.local_noise import LocalNoise
 from partirvm.kernels.registry import one_kernel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
-from partirvm.model.label_arrays import plain_labels
+from partirvm.model.input_rows import plain_labels
 from partirvm.storage.sealed import read_sealed, write_sealed
 from partirvm.types import Columns, Scaling
 
