@@ -20,8 +20,7 @@ from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
 from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
-from partirvm.kernels.design import Design
-from partirvm.kernels.local_noise import TEMPER
+from partirvm.kernels.design import TEMPER, Design
 from partirvm.model.base import FittedModel, linear_values
 from partirvm.model.input_rows import checked_rows
 from partirvm.types import Columns
@@ -241,7 +240,7 @@ class Model(FittedModel):
         """Noise variance at raw inputs X (n, d), in the unit of ``noise_variance``; one number if it is constant.
 
         Without rows left out ``noise_variance`` is that of maximum evidence, of tempered weights
-        (``kernels.local_noise.TEMPER``).
+        (``kernels.design.TEMPER``).
         """
         factor = self.design.noise_factor(X, products)
         return self.noise_variance * (factor if self.calibration is not None else factor**TEMPER)

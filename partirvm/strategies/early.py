@@ -33,12 +33,20 @@ def effort(problem: Problem, rows: int) -> tuple[int, int]:
 
     def flops(candidates: int) -> float:
         columns = candidates * problem.n_kernels + max(len(problem.leading), 1)
-        return problem.likelihood.step_flops(problem, rows, columns)
+        return step_flops(problem, rows, columns)
 
     candidates = min(MAX_CANDIDATES, rows)
     while candidates > MIN_CANDIDATES and STEPS * flops(candidates) > FLOPS:
         candidates = max(candidates // 2, MIN_CANDIDATES)
     return candidates, int(np.clip(FLOPS / flops(candidates), 1, STEPS))
+
+
+def step_flops(problem: Problem, rows: int, columns: int) -> float:
+    """Return the flops of a step: a factorisation per target, or a pass and a factorisation for all outputs."""
+    if not problem.classifies:
+        return float(problem.n_targets * columns**3)
+    outputs = problem.n_outputs
+    return float(rows * columns**2 * outputs * (outputs + 1) + (columns * outputs) ** 3)
 
 
 class Early(BasicRound):

@@ -16,6 +16,8 @@ from dataclasses import replace
 
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import NONE
+from partirvm.likelihoods.base import Pass
+from partirvm.likelihoods.gaussian import with_rows
 from partirvm.strategies.fit_rows import enlarged, fresh_rows, grows, intermediate_rows
 from partirvm.strategies.instructions import Passed
 from partirvm.strategies.rounds import Answer, Phase, Rounds, S
@@ -50,7 +52,10 @@ class GrowingRounds(Rounds[S]):
         problem, before = state.problem, state.options
         options = replace(before, sample_rows=count)
         rows = fresh_rows(problem, before, options)
-        passes = () if rows is None else problem.likelihood.grow(problem, state.design, state.fit, rows)
+        passes: tuple[Pass, ...] = ()
+        if rows is not None:
+            likelihood = problem.likelihood
+            passes = likelihood.measure(likelihood.start(problem), problem.empty, state.design, rows)
         seen = intermediate_rows(problem, options)
         state = replace(state, options=options, seen=seen if passes else "")
         if passes:
@@ -61,8 +66,8 @@ class GrowingRounds(Rounds[S]):
         return self._next_round(state)
 
     def _on_grow(self, state: S, *events: Passed) -> Answer[S]:
-        statistics = (event.statistic for event in events)
-        fit = state.problem.likelihood.grown(state.problem, state.design, state.fit, *statistics)
+        (event,) = events
+        fit = with_rows(state.fit, event.statistic)
         fresh = fit.n - state.fit.n
         state = self._on_larger_sample(replace(state, fit=fit), fresh)
         return self._next_round(state) if state.concluding is None else self._fit(state)

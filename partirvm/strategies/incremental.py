@@ -50,9 +50,7 @@ class BasicRound(LocalNoiseRounds[RoundsState]):
         if problem.n_kernels or not problem.target_variance:
             return super().start(problem, options)
         state = self.first(problem, options)
-        likelihood = problem.likelihood
-        warm = likelihood.warm(likelihood.start(problem))
-        return self.last_fit(state, problem.empty.led_by(problem.leading), warm)
+        return self.last_fit(state, problem.empty.led_by(problem.leading))
 
     def first(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the fit, in which all rows form one partition."""

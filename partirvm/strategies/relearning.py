@@ -96,9 +96,8 @@ class Relearning(LocalNoiseRounds[S]):
         if state.standing is None:
             return super()._on_gram(state, *events)
         old = state.standing.fit
-        likelihood = state.problem.likelihood
-        warm, statistic = likelihood.warm(old), events[0].statistic
-        fit = likelihood.restart(state.problem, state.options, old, warm, state.design, statistic)
+        problem = state.problem
+        fit = problem.likelihood.join(problem, old, problem.empty, state.design, events[0].statistic)
         gain = fit.log_evidence - old.log_evidence
         if gain > state.options.tol * fit.n:
             return self._score(replace(state, fit=fit))

@@ -21,6 +21,7 @@ from partirvm.core.scores import ClassScores
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit, survivors
+from partirvm.likelihoods.gaussian import left_out_diagnostics, with_rows
 from partirvm.likelihoods.noise_fit import FittedNoise
 from partirvm.strategies.fit_rows import (
     grows,
@@ -118,7 +119,7 @@ class RoundsState:
     scores: AnyScores | None = None
     concluding: Termination | None = None
     settled: bool = False
-    warm: object = None
+    warm: Any = None
     learned: int = 0
     standing: Standing | None = None
     constant: tuple[Design, Fit] | None = None
@@ -234,10 +235,9 @@ class Rounds(Generic[S]):
         assert state.incoming is not None
         blocks, design = [event.statistic for event in events], state.design.join(state.incoming)
         if state.seen:
-            fit = problem.likelihood.join(fit, state.design, state.incoming, *blocks)
+            fit = problem.likelihood.join(problem, fit, state.design, state.incoming, *blocks)
         else:
-            warm = state.warm or problem.likelihood.warm(fit)
-            fit = problem.likelihood.restart(problem, options, fit, warm, design, *blocks)
+            fit = problem.likelihood.join(problem, fit, problem.empty, design, *blocks, warm=state.warm)
         seen = options.last_rows if state.concluding else intermediate_rows(problem, options)
         return self._fit(replace(state, design=design, fit=fit, incoming=None, seen=seen))
 
@@ -319,7 +319,7 @@ class Rounds(Generic[S]):
             reason = state.reason
         return replace(state, phase=Phase.OVER), (Finish(reason),)
 
-    def last_fit(self, state: S, design: Design, warm: object) -> Answer[S]:
+    def last_fit(self, state: S, design: Design, warm: Any = None) -> Answer[S]:
         """Begin a run's only round: a converging fit of these columns."""
         state = replace(state, round=1, concluding=self.exhausted, candidates=len(design.labels), warm=warm)
         return self._measure(state, design)
@@ -338,7 +338,8 @@ class Rounds(Generic[S]):
         problem = state.problem
         state = replace(state, candidates=state.fit.n_vectors)
         new = range(problem.batches[-2].stop, problem.n_rows)
-        passes = problem.likelihood.grow(problem, state.design, state.fit, new)
+        likelihood = problem.likelihood
+        passes = likelihood.measure(likelihood.start(problem), problem.empty, state.design, new)
         if not passes:
             # first find the mode over all rows at fixed α: a quadratic approximation is valid for α only at the mode
             rule = StopRule(MODE, state.options.max_passes)
@@ -348,13 +349,12 @@ class Rounds(Generic[S]):
         return replace(state, phase=Phase.MERGE), passes
 
     def _on_merge(self, state: S, *events: Passed) -> Answer[S]:
-        statistics = (event.statistic for event in events)
-        fit = state.problem.likelihood.grown(state.problem, state.design, state.fit, *statistics)
-        return self._fit(replace(state, fit=fit))
+        (event,) = events
+        return self._fit(replace(state, fit=with_rows(state.fit, event.statistic)))
 
 
 def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
     """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
-    found = problem.likelihood.left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
+    found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
     diagnostics = [each.to_json() for each in found] if facts["kind"] in DIAGNOSED else []
     return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)

@@ -147,9 +147,7 @@ def _on_rows(state: SplitMergeState, event: Gathered) -> Answer:
         state = replace(state, partitions=number + 1, duplicates=state.duplicates + left_out(chosen, new))
         if len(new.labels):
             designs.append(new)
-    likelihood = state.problem.likelihood
-    cold = likelihood.warm(likelihood.start(state.problem))
-    return _measure(state, designs, [cold] * len(designs)) if designs else _on_saved(state)
+    return _measure(state, designs, [None] * len(designs)) if designs else _on_saved(state)
 
 
 def _measure(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[object]) -> Answer:
@@ -170,7 +168,7 @@ def _on_gram(state: SplitMergeState, *events: Passed) -> Answer:
     rows = posterior_rows(problem, options, options.fit_rows)
     for k, (design, start) in enumerate(zip(state.designs, state.starts, strict=True)):
         blocks = [event.statistic for event in events[each * k : each * (k + 1)]]
-        fit = likelihood.restart(problem, options, likelihood.start(problem), start, design, *blocks)
+        fit = likelihood.join(problem, likelihood.start(problem), problem.empty, design, *blocks, warm=start)
         count = len(design.labels)
         begin = Begin(replace(intermediate_rule(options, count), guard=False), count, rows, start)
         fits.append(likelihood.fit(problem, options, design, fit, begin))

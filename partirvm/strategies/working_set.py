@@ -161,7 +161,7 @@ class WorkingSetRounds(Relearning[WorkingSetState]):
 
     def _on_gains(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
         assert state.incoming is not None
-        gains = state.problem.likelihood.gains(state.fit, event.statistic)
+        gains = state.fit.gains(event.statistic)
         count = state.candidates * state.problem.n_kernels
         return self._admit(state, state.incoming.take(np.argsort(-gains, kind="stable")[:count]))
 

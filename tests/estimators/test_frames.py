@@ -223,7 +223,9 @@ def test_integers_as_names_of_columns(tmp_path):
         ),
         pytest.param({"sample_weight": [1, 2, 3]}, r"has the shape \(3,\), and X has 60 rows", id="three weights"),
         pytest.param({"X": [["1", "a"]] * 60}, "could not convert string to float: .*'a'", id="text"),
-        pytest.param({"X": np.array([["1", "a"]] * 60)}, "could not convert string to float: .*'a'", id="array of text"),
+        pytest.param(
+            {"X": np.array([["1", "a"]] * 60)}, "could not convert string to float: .*'a'", id="array of text"
+        ),
     ],
 )
 def test_numbers_that_cannot_be_used_are_named(rows, says):
