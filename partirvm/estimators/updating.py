@@ -13,7 +13,7 @@ from partirvm.data import ArraySource, shuffled_rows
 from partirvm.errors import DataError, UsageError
 from partirvm.estimators.base import in_memory
 from partirvm.estimators.targets import IndependentTargets, column, columns_of
-from partirvm.jobs.driver import Checkpoint, MemoryJournal
+from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.jobs.update import is_growable, with_new_rows
 from partirvm.options import Request
@@ -63,12 +63,12 @@ def _ones(rows: Rows) -> Float:
 
 @dataclass(frozen=True)
 class Stream:
-    """The state kept between two calls of ``partial_fit``: all rows, and the fit of those that the model has seen."""
+    """The state kept between two calls of ``partial_fit``: all rows, and the strategy's state after those seen."""
 
     rows: Rows
     request: Request
     spec: FitSpec
-    checkpoint: Checkpoint
+    state: Any
 
 
 class Updatable(IndependentTargets):
@@ -132,7 +132,7 @@ class Updatable(IndependentTargets):
 
     def _check_kept(self, stream: Stream, parameters: Request) -> None:
         """Raise ``UsageError`` for changed parameters that ``partial_fit`` would ignore, or a fit it cannot update."""
-        if not is_growable(stream.checkpoint.state):
+        if not is_growable(stream.state):
             raise UsageError("partial_fit cannot continue: split-merge ended before its last merge; fit all rows again")
         if not stream.spec.problem.target_variance:
             raise DataError(
@@ -159,7 +159,7 @@ class Updatable(IndependentTargets):
 
     def _update(self, stream: Stream, rows: Rows, parameters: Request) -> Self:
         """Continue the fit of the stream over all rows."""
-        state, rounds = stream.checkpoint.state, parameters.max_rounds
+        state, rounds = stream.state, parameters.max_rounds
         limits = {name: getattr(parameters, name) for name in LIMITS}
         limits["max_rounds"] = None if rounds is None else state.round + rounds
         request = check_parameters(replace(stream.request, **limits))
@@ -174,7 +174,7 @@ class Updatable(IndependentTargets):
                 journal,
                 # without a first round there would be no model
                 interrupted=lambda: None if journal.model is None else timer(),
-                checkpoint=replace(stream.checkpoint, state=with_new_rows(state, spec)),
+                checkpoint=with_new_rows(state, spec),
                 elapsed=timer.seconds,
             )
         finally:

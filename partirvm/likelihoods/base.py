@@ -185,9 +185,9 @@ class Likelihood(Protocol[F, W]):
     draws_pools: ClassVar[bool] = False
     """True if ``errors`` draws the pools of candidates for ``gains``; otherwise pools are random rows."""
     early_rows: ClassVar[int] = 4000
-    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.early``)."""
+    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.in_order``)."""
     relearns: ClassVar[bool] = False
-    """True if a learned kernel is learned again as the number of vectors grows (``strategies.relearning``)."""
+    """True if a learned kernel is learned again as the number of vectors grows (``strategies.rounds``)."""
 
     @property
     def measured_by(self) -> Likelihood[Any, Any]:

@@ -31,7 +31,7 @@ from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
 from partirvm.likelihoods.indicator_passes import IndicatorGramPass, IndicatorLossPass
 from partirvm.likelihoods.laplace_passes import LogisticPass
-from partirvm.strategies.incremental import BasicRound
+from partirvm.strategies.in_order import BasicRound
 from partirvm.strategies.problem import Options
 
 
