@@ -27,7 +27,7 @@ import numpy as np
 import partirvm
 from benchmarks.measure import apart, say, write
 from partirvm import jobs
-from partirvm.backends.dask import MOST_TILES
+from partirvm.execution.dask import MOST_TILES
 from partirvm.options import Request
 
 COLUMNS = {

@@ -36,94 +36,56 @@ ARROWS = {
     "data": VALUES | {"storage", "core", "kernels"},
     "model": VALUES | {"storage", "core", "kernels"},
     # Passes and the machine are value types that live with those who decide on them.
-    "backends": VALUES
+    "execution": VALUES
     | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"}
     | {"storage.address", "storage.chunks"},
     # Small fits on a sample of rows, before a fit and between its rounds.
-    "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "backends"},
+    "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "execution"},
     "setup": VALUES
-    | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "backends"}
+    | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "execution"}
     | {"learning"},
     "jobs": VALUES
-    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "learning"}
+    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "execution", "learning"}
     | {"setup"},
     "predict": VALUES
-    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "learning"}
+    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "execution", "learning"}
     | {"setup"}
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
-    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "backends.process", "storage.destination"},
-    "estimators": VALUES | {"setup", "jobs", "predict", "report"},
+    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "execution.process", "storage.destination"},
+    # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
+    "estimators": VALUES | {"setup", "jobs", "predict", "report", "data", "model", "execution", "core.termination"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "setup"},
-    "cli": VALUES | {"storage.address", "setup", "jobs", "predict", "report", "planning.units", "backends.process"},
+    "cli": VALUES | {"storage.address", "setup", "jobs", "predict", "report", "planning.units", "execution.process"},
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""
 
 EXCEPTIONS = {
-    "cli.shared": {"backends"},
-    # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
-    "estimators": {"core.termination.Termination"},
+    "cli.shared": {"execution"},
     "estimators.base": {
-        "backends.executor_for",
         "core.exact.whole_numbers",
-        "data.as_source",
-        "data.checks.numeric_array",
-        "data.labels.coded",
-        "data.labels.label_values",
-        "data.labels.plain_labels",
-        "data.require_target",
-        "data.source.Source",
-        "model.basis_functions.Bases",
-        "model.coded_frames.coded_frame",
-        "model.coded_frames.levels_of",
     },
     "estimators.classification": {
         "core.link.probabilities",
-        "data.as_source",
-        "data.labels.coded",
-        "data.labels.find_classes",
-        "data.weighted.text_of_label",
-        "model.ClassModel",
-        "model.bases_of",
-        "model.label_array",
-        "model.plain_labels",
     },
     "estimators.saving": {
-        "core.termination.Termination",
         "kernels.KERNELS",
         "kernels.functions.require_no_code",
         "kernels.Several",
-        "model.ClassModel",
-        "model.Model",
-        "model.files.load_saved",
-        "model.save_model",
         "storage.schema.require",
         "storage.sealed.open_sealed",
         "storage.sealed.read_sealed",
         "storage.sealed.write_sealed",
     },
     "estimators.diagnosed": {
-        "backends.executor_for",
         "core.diagnostics.MOST_TARGETS",
-        "data.require_target",
     },
     "estimators.jobs": {"planning.plan.Plan"},
     # A handle shows its page; the import is inside the method.
     "jobs.job": {"report.report.report_of"},
-    "estimators.watching": {"core.termination.Termination", "core.updates.StepInfo"},
-    "estimators.predictions": {
-        "data.as_source",
-        "data.source.Source",
-        "model.Model",
-    },
-    "estimators.regression": {"data.noise.noise_weights", "model.Model", "model.bases_of"},
-    "estimators.updating": {
-        "backends.executor_for",
-        "data.ArraySource",
-        "data.shuffled_rows",
-    },
+    "estimators.watching": {"core.updates.StepInfo"},
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
 
@@ -147,11 +109,11 @@ THIRD_PARTIES = {
     "strategies": {"numpy", "scipy"},
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "model": {"numpy", "zarr"},
-    "backends": {"numpy", "threadpoolctl", "scipy"},
-    "backends.block_store": {"numpy", "zarr"},
-    "backends.cluster": {"distributed"},
-    "backends.dask": {"numpy", "distributed", "threadpoolctl"},
-    "backends.detached": {"distributed"},
+    "execution": {"numpy", "threadpoolctl", "scipy"},
+    "execution.block_store": {"numpy", "zarr"},
+    "execution.cluster": {"distributed"},
+    "execution.dask": {"numpy", "distributed", "threadpoolctl"},
+    "execution.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},
     "jobs.reference": {"sklearn"},
     "report": {"numpy", "rich", "matplotlib"},

@@ -346,9 +346,7 @@ def predict(
     text, or write .parquet.
 
     OUTPUT gets its name when all rows are predicted. Until then the predictions are in a hidden folder beside OUTPUT,
-    such as .predictions.csv.partial. After Ctrl-C, a kill or the loss of the cluster, the same command continues from
-    this folder. Delete the folder if the command will not be repeated. An OUTPUT that is already complete, from the
-    same model and DATA, is not written again.
+    such as .predictions.csv.partial, which a killed command leaves and the next one with this OUTPUT removes.
 
     Far from all relevance vectors, std falls back to the standard deviation of the noise. With --augment TRAIN_DATA it
     grows there instead, up to the standard deviation of the target. TRAIN_DATA must be the DATA that JOB was fitted to.
@@ -383,7 +381,6 @@ def predict(
                 client=client,
                 overwrite=overwrite,
                 progress=on_tile,
-                note=progress.note,
             )
         except ClusterError as error:
             if not begun:

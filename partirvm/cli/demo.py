@@ -72,7 +72,7 @@ def _command(verbs: click.Group, *arguments: str, quiet: bool) -> Any:
 
 
 def _summary(scores: dict[str, Any], seconds: float, picture: Path) -> str:
-    from partirvm.backends.process import peak_memory
+    from partirvm.execution.process import peak_memory
     from partirvm.planning.units import format_bytes, format_duration
 
     lines = [

@@ -26,9 +26,9 @@ def cluster(address: str | None) -> Iterator[Any]:
     if address is None:
         yield None
         return
-    from partirvm import backends
+    from partirvm import execution
 
-    with backends.connect(address) as client:
+    with execution.connect(address) as client:
         yield client
 
 

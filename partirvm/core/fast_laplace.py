@@ -10,7 +10,7 @@ gradient and curvature of these candidates too, so that the gain in nats of addi
 (``core.fast``).
 
 Outputs of ``multinomial`` share α. An action then applies to the column in all outputs, and its gain is the sum of the
-gains of the outputs (``core.shared_alpha``). Actions of ``ovr`` apply to one output.
+gains of the outputs (``core.gains``). Actions of ``ovr`` apply to one output.
 
 Each pass measures a new quadratic. A column that raised the evidence of one quadratic may lower the evidence of the
 next. So after a reversal only a *share* of an action is applied, and the share decreases with each reversal. The share
@@ -26,12 +26,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.damping import next_share
-from partirvm.core.entering import ABSENT, DEPENDENT
 from partirvm.core.fast import TIE, Action, best_alpha, first
+from partirvm.core.gains import ABSENT, DEPENDENT, optimum, worth
 from partirvm.core.laplace import LaplaceState, moved_to
 from partirvm.core.rank_one import ActiveColumns
-from partirvm.core.shared_alpha import optimum, worth
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import ALPHA_FLOOR
 
@@ -215,3 +213,23 @@ def toward(state: LaplaceState, aim: Aim) -> LaplaceState:
         variance = 1.0 / state.alpha + aim.share * (1.0 / aim.goal - 1.0 / state.alpha)
         alpha = np.where(aim.share < 1.0, 1.0 / np.maximum(variance, 0.0), aim.goal)
     return moved_to(state, alpha)
+
+
+LEAST_SHARE = 2.0**-5
+"""Minimum share of a change that is applied."""
+
+REGAIN = 1.25
+"""Factor by which the share grows while changes keep their direction."""
+
+
+def next_share(drift: Float, last_drift: Float, last_share: Float) -> Float:
+    """Return the share of the changes ``drift`` to apply.
+
+    ``last_drift`` are the last proposed changes, and ``last_share`` is the share of these changes that was applied.
+
+    All arrays have the same shape.
+
+    >>> next_share(np.array([1.0, -1.0, 1.0]), np.array([1.0, 1.0, 2.0]), np.array([1.0, 1.0, 0.5])).tolist()
+    [1.0, 0.5, 0.625]
+    """
+    return np.clip(np.where(drift * last_drift < 0, 0.5, REGAIN) * last_share, LEAST_SHARE, 1.0)

@@ -1,6 +1,6 @@
 """Classification: evidence maximisation with the Laplace approximation, one pass per Newton step.
 
-A pass at weights W (M, C) returns log likelihood, gradient and curvature (``core.logistic``), and so a quadratic
+A pass at weights W (M, C) returns log likelihood, gradient and curvature (``core.link``), and so a quadratic
 approximation of the log likelihood. With this quadratic each output has the posterior H_k = ΦᵀB_kΦ + A,
 μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k) − A w_k). The mean equals H_k⁻¹ΦᵀB_k z with the working response
 z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t in the place of z.) The evidence of the quadratic is
@@ -39,9 +39,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.entering import entry_precision, evidence_gain, sparsity_quality
-from partirvm.core.link import LINKS
-from partirvm.core.logistic import LogisticBlock
+from partirvm.core.gains import entry_precision, evidence_gain, sparsity_quality
+from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.posterior import Posterior, factorise, solve, solve_all, weakly_correlated
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST

@@ -40,8 +40,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.drawing import uniform
-from partirvm.core.uncertainty import quantile
+from partirvm.core.predictive import quantile
+from partirvm.core.sampling import uniform
 from partirvm.types import LEFT_OUT_ROWS
 
 Float = NDArray[np.float64]

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
-from partirvm.core.entering import DEPENDENT, sparsity_quality
+from partirvm.core.gains import DEPENDENT, sparsity_quality
 from partirvm.core.on_demand import OnDemand
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.statistics import EPS, GramStatistics

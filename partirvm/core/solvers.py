@@ -45,12 +45,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.entering import ABSENT, DEPENDENT, entry_precision
 from partirvm.core.fast import Greedy, grow
+from partirvm.core.gains import ABSENT, DEPENDENT, entry_precision
 from partirvm.core.on_demand import Pool
 from partirvm.core.priors import FLAT
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise
 
 WORTH = 1e-3

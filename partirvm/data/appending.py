@@ -31,8 +31,7 @@ from partirvm.data.layout import (
     require_small,
 )
 from partirvm.data.publish import claimed, partial_folder, storing
-from partirvm.data.source import Fingerprint, Int, Tile, tile_slices
-from partirvm.data.tiled import hash_tile
+from partirvm.data.source import Fingerprint, Int, Tile, hash_tile, tile_slices
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, StorageError, UsageError
 from partirvm.quoting import quoted

@@ -15,10 +15,10 @@ import numpy as np
 from partirvm.core.exact import LARGEST, require_exact
 from partirvm.data.checks import check_dtype, unknown_column
 from partirvm.data.labels import plain_label
-from partirvm.data.noise import weights_of_noise
 from partirvm.data.readers import Batch, Reader, numbers
 from partirvm.data.source import Columns, Float
 from partirvm.data.tables import require_distinct, text_column
+from partirvm.data.weights import weights_of_noise
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, listed_values, named, quoted
 from partirvm.types import label_bytes

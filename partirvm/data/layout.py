@@ -37,8 +37,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import ColumnMoments, Moments
-from partirvm.data.source import Columns, Fingerprint
-from partirvm.data.tiled import hash_of
+from partirvm.data.source import Columns, Fingerprint, hash_of
 from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
 from partirvm.storage import Folder, open_folder
 from partirvm.storage.address import require_address

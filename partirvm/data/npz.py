@@ -13,8 +13,8 @@ from numpy.lib import format as npy
 
 from partirvm.data.checks import check_shapes
 from partirvm.data.readers import Batch, by_column, rows_per_batch, target_columns
+from partirvm.data.source import default_names
 from partirvm.data.tables import open_binary, reading_file
-from partirvm.data.tiled import default_names
 from partirvm.errors import DataError
 from partirvm.quoting import listed
 

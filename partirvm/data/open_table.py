@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from partirvm.data.readers import FrameReader, PairReader, Reader, is_frame
+from partirvm.data.readers import FrameReader, PairReader, Reader
 from partirvm.errors import DataError, UsageError
-from partirvm.frames import pandas_column, pandas_frame
+from partirvm.frames import is_frame, pandas_column, pandas_frame
 
 
 def open_reader(source: Any) -> Reader:

@@ -12,9 +12,10 @@ import numpy as np
 
 from partirvm.core.exact import refuse_masked
 from partirvm.data.checks import check_shapes, numeric_array
-from partirvm.data.dask_source import client_of, computed
-from partirvm.data.tiled import default_names
+from partirvm.data.chunked import client_of, computed, refuse_missing_chunks
+from partirvm.data.source import default_names
 from partirvm.errors import DataError
+from partirvm.frames import is_frame, module_of
 from partirvm.quoting import listed, quoted
 
 Batch = Mapping[str, Any]
@@ -80,20 +81,6 @@ def numbers(values: Any) -> np.ndarray[Any, Any]:
     return np.from_dlpack(values.fill_null(float("nan")) if values.null_count else values)
 
 
-def module_of(value: Any) -> str:
-    """Return the top-level package of the class of a value.
-
-    >>> module_of(np.zeros(2))
-    'numpy'
-    """
-    return type(value).__module__.partition(".")[0]
-
-
-def is_frame(value: Any) -> bool:
-    """Return True for a pandas or Dask data frame. Neither library is imported."""
-    return module_of(value) in ("pandas", "dask", "dask_expr") and hasattr(value, "columns")
-
-
 class PairReader(StreamingReader):
     """A reader of a tuple (X, y) or (X, y, weights) of sliceable arrays: NumPy, Zarr, Dask. ``y`` may be None.
 
@@ -117,8 +104,6 @@ class PairReader(StreamingReader):
 
     def _check_chunks(self) -> None:
         if "zarr" in (module_of(self._X), module_of(self._y)):
-            from partirvm.data.zarr_source import refuse_missing_chunks
-
             for name, array in (("X", self._X), ("y", self._y), ("weights", self._weights)):
                 refuse_missing_chunks(name, array)
 

@@ -16,7 +16,6 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from partirvm.backends import executor_for
 from partirvm.callbacks import FitCallback
 from partirvm.core.exact import whole_numbers
 from partirvm.data import as_source, require_target
@@ -26,15 +25,17 @@ from partirvm.data.source import Source
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
 from partirvm.estimators.sklearn_bases import BaseEstimator
 from partirvm.estimators.watching import Watching, require_callbacks
+from partirvm.execution import executor_for
 from partirvm.frames import pandas_column, pandas_frame
 from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.jobs.run import run
+from partirvm.model import FAR
 from partirvm.model.basis_functions import Bases
 from partirvm.model.coded_frames import coded_frame, levels_of
 from partirvm.options import Request
 from partirvm.options.value import flat
 from partirvm.options.values import KernelFamily
-from partirvm.predict.prediction import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
+from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
 from partirvm.quoting import listed_values
 from partirvm.report.displays import progress_for
 from partirvm.setup.parameters import check_parameters, portable
@@ -296,9 +297,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
     def _values(self, function: OfRows, X: Any) -> Float:
         """Return the values (n, V) of a function of raw inputs, such as a model's intervals, for each row of X."""
         if in_memory(X):
-            values, far = values_of_rows(function, self._rows(X, self.model_.columns.categories))
+            values, near = function(self._rows(X, self.model_.columns.categories))
+            far = int((near < FAR).sum())
         else:
-            found = self._each_tile(ValuesTile(function), as_source(X))
+            found = self._each_tile(TileValues((function,)), as_source(X))
             values, far = found[:, :-1], int(found[:, -1].sum())
         warn_of_far_rows(far, len(values), self.model_)
         return values

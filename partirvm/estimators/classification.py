@@ -13,17 +13,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import probabilities
-from partirvm.data import as_source
 from partirvm.data.labels import coded, find_classes
-from partirvm.data.weighted import text_of_label
-from partirvm.estimators.base import Labels, array_of, in_memory, labels_of, told_by_name
+from partirvm.data.weights import text_of_label
+from partirvm.estimators.base import Labels, array_of, labels_of, told_by_name
 from partirvm.estimators.diagnosed import Diagnosed
 from partirvm.estimators.sklearn_bases import ClassifierMixin
 from partirvm.model import ClassModel, bases_of, label_array, plain_labels
 from partirvm.options import Request
 from partirvm.options.names import Auto, Effort, Gamma, KernelStore, MultiClass, SolverName
 from partirvm.options.values import AlphaPrior, Solver, Strategy, StrategyName
-from partirvm.predict.prediction import ValuesTile, values_of_rows, warn_of_far_rows
 
 Float = NDArray[np.float64]
 
@@ -281,14 +279,7 @@ class RVMClassifier(ClassifierMixin, Diagnosed):
     def _predictors(self, X: Any) -> Float:
         """Return the linear predictors (n, C), the inputs of the link."""
         check_is_fitted(self)
-        model: ClassModel = self.model_
-        if in_memory(X):
-            f, far = values_of_rows(model.predictors, self._rows(X, model.columns.categories))
-        else:
-            found = self._each_tile(ValuesTile(model.predictors), as_source(X))
-            f, far = found[:, :-1], int(found[:, -1].sum())
-        warn_of_far_rows(far, len(f), model)
-        return f
+        return self._values(self.model_.predictors, X)
 
     def decision_function(self, X: Any) -> Float:
         """Linear predictors at X (n, d), as passed to the link; they are moderated if the model moderates.

@@ -6,11 +6,11 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from partirvm.backends import executor_for
 from partirvm.core.diagnostics import MOST_TARGETS
 from partirvm.data import require_target
 from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, array_of, told_by_name
+from partirvm.execution import executor_for
 from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import check_features
 from partirvm.report.diagnostics import Diagnostics, DiagnosticsDisplay, from_json

@@ -16,7 +16,7 @@ from partirvm.estimators.base import in_memory
 from partirvm.estimators.targets import column
 from partirvm.estimators.updating import Updatable
 from partirvm.model import Model
-from partirvm.predict.prediction import PredictTile, check_features, predict_rows, warn_of_far_rows
+from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import augmented_rows, require_augmentable
 
 Float = NDArray[np.float64]
@@ -55,16 +55,10 @@ class RegressionPredictions(Updatable):
         if augment is not None:
             both = self._augmented(X, self._training_again(augment))
             return both if return_std else both[0]
-        if in_memory(X):
-            mean, std, far = predict_rows(model, self._rows(X, model.columns.categories), std=return_std)
-        else:
-            found = self._each_tile(PredictTile(model.predictive), as_source(X))
-            mean, std = np.split(found[:, :-1], 2, axis=1)
-            if model.n_targets == 1:
-                mean, std = mean[:, 0], std[:, 0]
-            far = int(found[:, -1].sum())
-        warn_of_far_rows(far, len(mean), model)
-        return (mean, std) if return_std else mean
+        found = self._values(model.predictive.values if return_std else model.means, X)
+        columns = slice(model.n_targets) if model.n_targets > 1 else 0
+        mean, std = found[:, columns], found[:, model.n_targets :]
+        return (mean, std if model.n_targets > 1 else std[:, 0]) if return_std else mean
 
     def predict_interval(
         self, X: Any, level: float = 0.95, kind: str = "prediction", hyperparameters: bool = True
@@ -81,7 +75,7 @@ class RegressionPredictions(Updatable):
             Where a new noisy target lies with this probability, or its mean.
         hyperparameters : bool
             True includes the uncertainty of the precisions α and of the noise: the weights' covariance grows by the
-            delta method (``core.uncertainty``), and the quantiles and the noise variance are those of the errors of
+            delta method (``core.predictive``), and the quantiles and the noise variance are those of the errors of
             training rows that are left out, each without the basis function centred at it (``core.left_out``).
             Credible intervals, and intervals of a fit whose noise was given or that has fewer than 20 rows, use
             quantiles of Student's t with the degrees of freedom of the noise. False gives the interval of the

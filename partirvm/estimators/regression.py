@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import r2_score
 
-from partirvm.data.noise import noise_weights
+from partirvm.data.weights import noise_weights
 from partirvm.estimators.base import numbers_of, told_by_name
 from partirvm.estimators.predictions import RegressionPredictions
 from partirvm.estimators.sklearn_bases import RegressorMixin

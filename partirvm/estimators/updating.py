@@ -8,11 +8,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends import executor_for
 from partirvm.data import ArraySource, shuffled_rows
 from partirvm.errors import DataError, UsageError
 from partirvm.estimators.base import in_memory
 from partirvm.estimators.targets import IndependentTargets, column, columns_of
+from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.jobs.update import is_growable, with_new_rows

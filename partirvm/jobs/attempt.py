@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from partirvm.backends import Executor, executor_for
-from partirvm.backends.cluster import address_of
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.errors import LeaseError, MissingDataError, StorageError
+from partirvm.execution import Executor, executor_for
+from partirvm.execution.cluster import address_of
 from partirvm.jobs.checkpoint import pack, unpack
 from partirvm.jobs.driver import Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.ending import Requests, end_as_requested, ending, history_of, kept_model, last_lines, take_over

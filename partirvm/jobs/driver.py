@@ -12,19 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
-from partirvm.backends.base import Blocks, Executor
-from partirvm.backends.block_store import Fetched
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
+from partirvm.execution.base import Blocks, Executor
+from partirvm.execution.block_store import Fetched
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
-from partirvm.likelihoods.base import DenseFit, Fit, PassFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.model import AnyModel
 from partirvm.strategies.in_order import Early
 from partirvm.strategies.instructions import (

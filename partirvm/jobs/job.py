@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from partirvm.backends.cluster import address_of
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
+from partirvm.execution.cluster import address_of
 from partirvm.jobs.attempt import carry_out
 from partirvm.jobs.ending import take_over
 from partirvm.jobs.places import Allowed, Place, Places, absolute, changes, places_of
@@ -238,7 +238,7 @@ class Job:
         if client is None:
             self.start_here(requeue(self.location, "", changed, moved, allowed), allowed)
             return self
-        from partirvm.backends.detached import ask
+        from partirvm.execution.detached import ask
 
         require_shared(self.location)
         arguments = absolute(self.location), address_of(client), changed, moved, allowed
@@ -271,7 +271,7 @@ class Job:
         if client is None:
             self.start_here(requeue_grown(self.location, "", max_rounds, moved, allowed), allowed)
             return self
-        from partirvm.backends.detached import ask
+        from partirvm.execution.detached import ask
 
         require_shared(self.location)
         arguments = absolute(self.location), address_of(client), max_rounds, moved, allowed
@@ -400,7 +400,7 @@ class Job:
 
     def start_there(self, client: Any, state: JobState, allowed: Allowed) -> None:
         """Run the queued attempt on the cluster of ``client``."""
-        from partirvm.backends.detached import start
+        from partirvm.execution.detached import start
 
         place = absolute(self.location)
         key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from partirvm.backends import Executor
-from partirvm.backends.base import Blocks
-from partirvm.backends.block_store import Keeping
 from partirvm.errors import PartirvmWarning
+from partirvm.execution import Executor
+from partirvm.execution.base import Blocks
+from partirvm.execution.block_store import Keeping
 from partirvm.planning.plan import Plan
 from partirvm.storage.process_identity import started
 

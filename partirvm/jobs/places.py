@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
-from partirvm.backends.tasks import package_versions
 from partirvm.data import ZarrSource
 from partirvm.data.appending import has_grown
 from partirvm.data.source import Fingerprint
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmWarning, UsageError
+from partirvm.execution.tasks import package_versions
 from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request

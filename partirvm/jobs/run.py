@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from partirvm.backends import Executor
 from partirvm.core.termination import Termination
 from partirvm.data import Source
+from partirvm.execution import Executor
 from partirvm.jobs import reference
 from partirvm.jobs.driver import Driver, Journal, Outcome, Watcher
 from partirvm.jobs.kernel_blocks import keeping_blocks

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Any
 
-from partirvm.backends import executor_for
-from partirvm.backends.cluster import address_of
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, StorageError
+from partirvm.execution import executor_for
+from partirvm.execution.cluster import address_of
 from partirvm.jobs.attempt import Fitted, announcer, begin, run_attempt
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.ending import Requests, ending
@@ -172,7 +172,7 @@ def submit(
         state = create(data, job, parameters, validation, overwrite)
         made.start_here(state, allowed)
         return made
-    from partirvm.backends.detached import ask
+    from partirvm.execution.detached import ask
 
     require_shared(data, job, *([validation] if validation else []))
     parameters = check_parameters(parameters)

@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import SampledRows
-from partirvm.likelihoods.base import RunningFit
-from partirvm.likelihoods.columns import survivors
+from partirvm.likelihoods.base import RunningFit, survivors
+from partirvm.likelihoods.classes import Newton, Start
 from partirvm.likelihoods.gaussian import Solve, settle
-from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
-from partirvm.likelihoods.laplace import Newton, Start
+from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.selection import count_duplicates

@@ -5,7 +5,7 @@ whether there are enough. Two classes with more than ``MANY`` rows always get a 
 cross-validation with ``FOLDS`` folds decides. For each fold:
 
 1. A width per feature is learned from the rows outside the fold (the first stage of ``learning.search``).
-2. The tied fit of class indicators (``core.tied_indicators``) is made with the same centres at single widths:
+2. The tied fit of class indicators (``core.tied``) is made with the same centres at single widths:
    ``WIDTHS`` × the initial width.
 3. One pass over the fold measures the error of each fit.
 

@@ -28,7 +28,7 @@ from partirvm.kernels.radial import RadialKernel
 from partirvm.kernels.radial_parts import radials, with_directions, with_radial
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, axes_of, first_stage, grow
-from partirvm.likelihoods.slope_passes import InputGradientPass
+from partirvm.likelihoods.passes import InputGradientPass
 from partirvm.strategies.problem import Problem
 
 Float = NDArray[np.float64]

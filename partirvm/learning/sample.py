@@ -13,17 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends import Executor, LocalExecutor, in_this_process
-from partirvm.backends.blocks import OneDesign
-from partirvm.backends.process import peak_memory
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.updates import StepInfo
-from partirvm.data.gathered import GatheredRows, rows_of_tile
+from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
+from partirvm.execution import Executor, LocalExecutor, in_this_process
+from partirvm.execution.blocks import OneDesign
+from partirvm.execution.process import peak_memory
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DenseFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Problem
 from partirvm.strategies.selection import fresh
@@ -129,7 +128,7 @@ class SampledRows:
         self._blocks.turn(design)
 
     def solve(self, solve: DenseFit) -> Any:
-        """Run a dense fit; return a ``backends.base.Solution``."""
+        """Run a dense fit; return a ``execution.base.Solution``."""
         self.check_interrupted()
         (found,) = self.executor.solve([solve], lambda done, total: self.check_interrupted())
         self.spent.solved(found.began, found.ended)

@@ -31,11 +31,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.half_normal import PRIORS
 from partirvm.core.rprop import (
     FIRST_STEP,
     LATER_STEP,
     MOST_ROUNDS,
+    PRIORS,
     WINDOW,
     RpropSearch,
     advance,
@@ -119,7 +119,7 @@ DRAW = 3
 class LearningOptions:
     """Options of kernel learning: initial and maximum number of centres, and the prior of a gamma per feature.
 
-    ``prior`` is "flat" (uniform in log gamma) or one of ``core.half_normal``, with estimated precisions. "half-normal"
+    ``prior`` is "flat" (uniform in log gamma) or one of ``core.rprop``, with estimated precisions. "half-normal"
     costs half a nat per unit of log gamma, and it switches irrelevant features off. ``metric`` is
     "widths", "directions", "low-rank", or "auto", which chooses between the first two (``learning.forms``). ``warm``
     (p,) are log parameters at which the first search begins, if they were learned before. ``evaluations`` is the

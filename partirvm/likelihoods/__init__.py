@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from partirvm.likelihoods.base import Likelihood
-from partirvm.likelihoods.bernoulli import BernoulliLikelihood
+from partirvm.likelihoods.classes import BernoulliLikelihood, ClassLikelihood, OneVsRestLikelihood, SoftmaxLikelihood
 from partirvm.likelihoods.gaussian import GaussianLikelihood
-from partirvm.likelihoods.laplace import ClassLikelihood
 from partirvm.likelihoods.pooled import PooledLikelihood
-from partirvm.likelihoods.softmax import OneVsRestLikelihood, SoftmaxLikelihood
 
 GAUSSIAN = GaussianLikelihood()
 BERNOULLI = BernoulliLikelihood()

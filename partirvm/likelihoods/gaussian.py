@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.entering import HOPE, joint_entry, joint_gain
+from partirvm.core.gains import HOPE, joint_entry, joint_gain
 from partirvm.core.left_out import LeftOut, left_out_of, sampled_rows
 from partirvm.core.on_demand import DesignRows, Pool
 from partirvm.core.posterior import AnyPosterior, any_posterior
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.residuals import ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import (
     ALPHA_FLOOR,
     NOISE_FLOOR,
@@ -34,10 +33,19 @@ from partirvm.core.updates import (
     noise_precision,
 )
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Begin, DenseFit, FitOptions, FitProblem, Likelihood, OnStep
-from partirvm.likelihoods.columns import labels_of, positions
-from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
-from partirvm.likelihoods.passes import Pass, Rows
+from partirvm.likelihoods.base import (
+    Begin,
+    DenseFit,
+    FitOptions,
+    FitProblem,
+    Likelihood,
+    OnStep,
+    Pass,
+    Rows,
+    labels_of,
+    positions,
+)
+from partirvm.likelihoods.passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.model import Model
 from partirvm.types import LEFT_OUT_ROWS, Columns, power_of_two
 

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from partirvm.core.on_demand import Pool
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.solvers import SOLVERS, DenseSolver, Watch
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, maximise, step
 from partirvm.errors import UsageError
 

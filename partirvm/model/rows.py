@@ -1,7 +1,7 @@
 """Functions on rows for regression and classification models: checks, panels of the design, and hashes.
 
-Rows are processed in panels, and products are computed for pieces of panels (``core.rowwise``). So the prediction of a
-row does not depend on the other rows.
+Rows are processed in panels, and products are computed for pieces of panels (``core.predictive``). So the prediction of
+a row does not depend on the other rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.rowwise import ROWS
+from partirvm.core.predictive import ROWS
 from partirvm.errors import DataError
 from partirvm.frames import pandas_frame
 from partirvm.kernels.design import Design

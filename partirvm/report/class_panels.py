@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.diagnostics import PROBABILITY_BINS, ClassDiagnostics
-from partirvm.core.largest import LargestErrors
-from partirvm.core.roc import ThresholdCurve
+from partirvm.core.diagnostics import PROBABILITY_BINS, ClassDiagnostics, ThresholdCurve
+from partirvm.core.sampling import LargestErrors
 from partirvm.planning.units import counted
 from partirvm.report.panels import (
     CELL,

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from partirvm.backends.process import peak_memory
+from partirvm.execution.process import peak_memory
 from partirvm.planning.units import format_bytes
 from partirvm.report.lines import Line
 from partirvm.report.progress import Progress, View

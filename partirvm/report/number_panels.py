@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import PIT_BINS, STATED_LEVELS, NumberDiagnostics
-from partirvm.core.largest import LargestErrors
+from partirvm.core.sampling import LargestErrors
 from partirvm.planning.units import counted
 from partirvm.report.panels import (
     OBSERVED,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from partirvm.backends.process import peak_memory
 from partirvm.core.termination import Termination
+from partirvm.execution.process import peak_memory
 from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.report.quantities import (
     MEASURED,

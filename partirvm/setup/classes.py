@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends import Executor
-from partirvm.backends.base import Progress
 from partirvm.data import Source
-from partirvm.data.weighted import class_weights
+from partirvm.data.weights import class_weights
 from partirvm.errors import DataError, DataWarning, UsageError
+from partirvm.execution import Executor
+from partirvm.execution.base import Progress
 from partirvm.options import Request
 from partirvm.quoting import listed, quoted
 

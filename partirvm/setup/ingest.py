@@ -6,16 +6,16 @@ import functools
 from typing import Any
 
 from partirvm import data as _data
-from partirvm.backends.allocator import (
+from partirvm.data import ZarrSource
+from partirvm.data.appending import append as _append
+from partirvm.errors import UsageError
+from partirvm.execution.allocator import (
     arrow_from_system,
     give_back_freed_memory,
     keep_freed_memory,
     return_freed_memory,
 )
-from partirvm.backends.process import resident_memory
-from partirvm.data import ZarrSource
-from partirvm.data.appending import append as _append
-from partirvm.errors import UsageError
+from partirvm.execution.process import resident_memory
 from partirvm.planning.units import parse_bytes
 
 KEPT = ("features", "categorical", "classes", "like", "tile_rows", "overwrite")

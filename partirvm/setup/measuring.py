@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.backends import Executor
 from partirvm.blas_threads import one_blas_thread
 from partirvm.data import Source
+from partirvm.execution import Executor
 from partirvm.kernels import Kernel, Several, kernel_from_spec
 from partirvm.learning.basic_fits import probe_rows, sparseness
 from partirvm.learning.folds import MANY, WIDTHS, choose

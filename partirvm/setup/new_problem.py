@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends import Executor
 from partirvm.core.moments import Moments
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.data import Source
 from partirvm.errors import DataError, UsageError
+from partirvm.execution import Executor
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods import likelihood_for

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from partirvm.backends import Executor
-from partirvm.backends.tile_passes import MomentsPass
 from partirvm.core.moments import Moments
 from partirvm.core.solvers import SOLVERS
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
+from partirvm.execution import Executor
+from partirvm.execution.tile_passes import MomentsPass
 from partirvm.likelihoods import words_of
 from partirvm.options import Request, check
 from partirvm.options.constraints import OneOf

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from partirvm.backends import Executor
-from partirvm.backends.allocator import return_freed_memory
 from partirvm.core.termination import Termination
 from partirvm.data import Source
+from partirvm.data.arrays import ClassWeighted
 from partirvm.data.checks import check_range
-from partirvm.data.weighted import ClassWeighted
-from partirvm.likelihoods.local_noise import CONSTANT, rows_of_fit
+from partirvm.execution import Executor
+from partirvm.execution.allocator import return_freed_memory
+from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan

@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.random_order import random_order
-from partirvm.likelihoods.passes import Rows
+from partirvm.core.sampling import random_order
+from partirvm.likelihoods.base import Rows
 from partirvm.options import Request
 from partirvm.planning.cost import RowsUsed
 from partirvm.planning.schedule import Schedule

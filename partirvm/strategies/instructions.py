@@ -7,7 +7,7 @@ yielded together, side by side if possible, and sends one answer for each of the
 =====================================  ========================
 instruction                            answer
 =====================================  ========================
-a pass (``likelihoods.passes``)        the statistic of the pass
+a pass (``likelihoods.base``)        the statistic of the pass
 a fit (``likelihoods.base``)           ``Solved``
 ``Gather``                             ``Gathered``
 ``LearnKernel``                        ``KernelLearned``
@@ -31,8 +31,7 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DenseFit, Fit, PassFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.planning.schedule import Schedule
 from partirvm.strategies.problem import Options, Problem
 

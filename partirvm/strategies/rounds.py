@@ -27,13 +27,12 @@ from typing import Any, Generic
 
 import numpy as np
 
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.gaussian_passes import GramPass
-from partirvm.likelihoods.local_noise import CONSTANT, FittedNoise
+from partirvm.likelihoods.noise_fit import CONSTANT, FittedNoise
+from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies.fit_rows import (
     enlarged,
     fresh_rows,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.random_order import random_order
+from partirvm.core.sampling import random_order
 from partirvm.kernels import Several
 from partirvm.kernels.design import Design
 from partirvm.planning.cost import CandidateSearch

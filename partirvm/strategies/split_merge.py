@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Begin, FitStart
-from partirvm.likelihoods.columns import labels_of, survivors
+from partirvm.likelihoods.base import Begin, FitStart, labels_of, survivors
 from partirvm.planning.schedule import Schedule
 from partirvm.strategies.fit_rows import partition, posterior_rows
 from partirvm.strategies.in_order import BasicRound, one_fit

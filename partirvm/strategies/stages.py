@@ -23,14 +23,11 @@ from numpy.typing import NDArray
 from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.residuals import Scores
 from partirvm.core.scores import ClassScores
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Begin, Fit
-from partirvm.likelihoods.columns import survivors
-from partirvm.likelihoods.local_noise import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import Begin, Fit, Pass, survivors
+from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Gather, Record, Save, Steps, Stopped
 from partirvm.strategies.problem import Options, Problem

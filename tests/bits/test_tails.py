@@ -19,10 +19,10 @@ from kernel_cases import CASES as KERNELS
 from kernel_cases import D
 
 from partirvm import RVMRegressor
-from partirvm.backends import LocalExecutor
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.rowwise import products, quadratic_forms
+from partirvm.core.predictive import products, quadratic_forms
 from partirvm.data import ArraySource
+from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.kernels import Gaussian, LocalFunction

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partirvm.core.entering import DEPENDENT
 from partirvm.core.fast import FEWEST, PART, Greedy, grow
+from partirvm.core.gains import DEPENDENT
 from partirvm.core.on_demand import DesignRows, Pool
 from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, init
 
 seeds = st.integers(0, 2**32 - 1)

@@ -14,12 +14,10 @@ from scipy.special import expit
 from partirvm.core import fast_laplace
 from partirvm.core.fast_laplace import Aim, SharedQuadratics, act, aimed, toward
 from partirvm.core.laplace import enter, init, moved_to
-from partirvm.core.link import LINKS
-from partirvm.core.logistic import LogisticBlock
+from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.newton import begin, receive
 from partirvm.core.statistics import BIAS
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 
 seeds = st.integers(0, 2**32 - 1)
 RULE = StopRule(1e-7, 200)

@@ -11,8 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from partirvm.core.laplace import entry_factors, init, settled, update
-from partirvm.core.link import LINKS
-from partirvm.core.logistic import LogisticBlock
+from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.statistics import BIAS
 from partirvm.core.updates import FADED
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm.core.link import LINKS
-from partirvm.core.logistic import LogisticBlock, guesses, targets
+from partirvm.core.link import LINKS, LogisticBlock, guesses, targets
 
 seeds = st.integers(0, 2**32 - 1)
 likelihoods = st.sampled_from(list(LINKS))

@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from partirvm.core import laplace
-from partirvm.core.entering import HOPE, entry_precision
+from partirvm.core.gains import HOPE, entry_precision
 from partirvm.core.laplace import enter, entry_factors, init, update
-from partirvm.core.link import LINKS
-from partirvm.core.logistic import LogisticBlock
+from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.newton import begin, receive, settle
 from partirvm.core.posterior import Posterior
 from partirvm.core.statistics import BIAS
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 
 seeds = st.integers(0, 2**32 - 1)
 ABSENT = 1e9

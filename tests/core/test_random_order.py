@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from partirvm.core.random_order import random_order
+from partirvm.core.sampling import random_order
 
 
 @given(st.integers(1, 2000), st.integers(0, 2**32 - 1))

@@ -20,7 +20,7 @@ import pytest
 from waiting import PATIENCE, wait_for
 
 from partirvm import ingest
-from partirvm.backends.local import usable_cores
+from partirvm.execution.local import usable_cores
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.job import open_job
 from partirvm.jobs.state import Status
@@ -463,7 +463,7 @@ def carry_until_forbidden(job, after):
     """Carry a job out; after so many lines of history this process may not write there any more."""
     import threading
 
-    from partirvm.backends.tasks import package_versions
+    from partirvm.execution.tasks import package_versions
 
     def forbid():
         wait_for(lambda: count_lines(job) >= after)

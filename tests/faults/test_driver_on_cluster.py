@@ -26,7 +26,7 @@ from fault_cases import (
 )
 from waiting import PATIENCE, stopped
 
-from partirvm.backends.dask import connect
+from partirvm.execution.dask import connect
 from partirvm.jobs import open_job, submit
 from partirvm.jobs.state import Status
 

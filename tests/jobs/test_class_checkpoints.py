@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from same import assert_same, reread
 
-from partirvm.backends import LocalExecutor
 from partirvm.data import as_source
+from partirvm.execution import LocalExecutor
 from partirvm.jobs.checkpoint import load_checkpoint, pack, save_checkpoint, unpack
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.sealed_values import CODEC

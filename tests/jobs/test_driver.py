@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from by_default import some
 
-from partirvm.backends import LocalExecutor
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
+from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.options import Request
 from partirvm.setup.resolve import resolve

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from partirvm import jobs
-from partirvm.backends import LocalExecutor
-from partirvm.backends.process import resident_memory
 from partirvm.data import ArraySource, ingest
 from partirvm.errors import UsageError
+from partirvm.execution import LocalExecutor
+from partirvm.execution.process import resident_memory
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.kernel_blocks import PREFIX
 from partirvm.jobs.places import current_request
@@ -97,7 +97,7 @@ def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch
     classes = Columns(("a", "b"), classes=("no", "yes"))
     source, executor = ArraySource(X, (y > 0).astype(float), columns=classes), LocalExecutor(1)
     limit = resident_memory() + (400 << 20)
-    monkeypatch.setattr("partirvm.backends.local.available_memory", lambda: limit / 0.7)
+    monkeypatch.setattr("partirvm.execution.local.available_memory", lambda: limit / 0.7)
     asked = replace(ASKED, fit_rows="full", partition_size=100)
     auto = resolve(source, asked, executor).plan
     given = resolve(source, replace(asked, memory_limit=limit), executor).plan
@@ -174,8 +174,8 @@ def test_folders_of_dead_processes_go(tmp_path, monkeypatch):
 PEAK = """
 import json, sys
 import numpy as np
-from partirvm.backends import LocalExecutor
-from partirvm.backends.process import peak_memory
+from partirvm.execution import LocalExecutor
+from partirvm.execution.process import peak_memory
 from partirvm.data import ZarrSource
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run

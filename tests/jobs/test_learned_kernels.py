@@ -13,11 +13,11 @@ from sklearn.pipeline import make_pipeline
 
 from benchmarks.estimator_parameters import grouped
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, open_job
-from partirvm.backends import LocalExecutor
 from partirvm.core import rprop
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
 from partirvm.errors import UsageError
+from partirvm.execution import LocalExecutor
 from partirvm.kernels import Gaussian, LocalFunction, Matern32, OnColumns, Product, Sum, kernel_from_spec
 from partirvm.learning import search as kernel_search
 from partirvm.learning.forms import EACH

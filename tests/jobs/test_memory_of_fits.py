@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from by_default import some
 
-from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource, as_source
+from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.options import Request

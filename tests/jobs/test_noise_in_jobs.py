@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from partirvm import ingest, jobs, open_job
-from partirvm.backends import LocalExecutor
 from partirvm.cli import main
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
+from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.options import Request

@@ -11,10 +11,10 @@ from by_default import some
 from same import assert_same
 
 from partirvm import ingest, jobs, open_job
-from partirvm.backends import LocalExecutor
 from partirvm.core.termination import Termination
 from partirvm.data import ZarrSource, as_source
 from partirvm.errors import MissingDataError
+from partirvm.execution import LocalExecutor
 from partirvm.jobs import attempt
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.sealed_values import CODEC

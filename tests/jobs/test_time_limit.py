@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from by_default import some
 
-from partirvm.backends import LocalExecutor
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
+from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import MemoryJournal, Watcher
 from partirvm.jobs.run import run
 from partirvm.likelihoods import LIKELIHOODS

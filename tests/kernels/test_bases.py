@@ -20,7 +20,7 @@ from partirvm.kernels.bases import (
     labels_by_name,
 )
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.columns import labels_of
+from partirvm.likelihoods.base import labels_of
 from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS, Scaling
 

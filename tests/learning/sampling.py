@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
+from partirvm.execution import LocalExecutor
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent, gathered

@@ -10,8 +10,8 @@ from by_default import some
 from sampling import Passes, Stopped, arm, problem_of, sample_of
 from scipy.special import expit
 
-from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
+from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.learning import folds
@@ -29,8 +29,7 @@ from partirvm.learning.folds import (
 )
 from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
-from partirvm.likelihoods.indicator_passes import IndicatorGramPass, IndicatorLossPass
-from partirvm.likelihoods.laplace_passes import LogisticPass
+from partirvm.likelihoods.class_passes import IndicatorGramPass, IndicatorLossPass, LogisticPass
 from partirvm.strategies.in_order import BasicRound
 from partirvm.strategies.problem import Options
 

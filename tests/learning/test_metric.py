@@ -14,7 +14,7 @@ from partirvm.kernels import Categorical, Directions, Gaussian, Laplacian, Mater
 from partirvm.learning import forms
 from partirvm.learning.forms import DIRECTIONS, EACH, along_directions, learn, turnable
 from partirvm.learning.search import learning_options
-from partirvm.likelihoods.slope_passes import InputGradientPass, SlopePass
+from partirvm.likelihoods.passes import InputGradientPass, SlopePass
 
 
 def ridge(n, d, seed=0, noise=0.1):

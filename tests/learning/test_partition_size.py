@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sampling import Passes, arm, problem_of, sample_of
 
-from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
+from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.learning.basic_fits import sparseness

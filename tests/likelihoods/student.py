@@ -17,14 +17,22 @@ import numpy as np
 from partirvm.core import solvers
 from partirvm.core.posterior import any_posterior
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import GAUSSIAN, GaussianLikelihood
-from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, PassFit
-from partirvm.likelihoods.columns import labels_of, survivors
-from partirvm.likelihoods.passes import DesignedPass, Panel, Pass, TileRows
+from partirvm.likelihoods.base import (
+    Begin,
+    DesignedPass,
+    FitOptions,
+    FitProblem,
+    Panel,
+    Pass,
+    PassFit,
+    TileRows,
+    labels_of,
+    survivors,
+)
 
 NU = 4.0
 """ν, degrees of freedom."""

@@ -14,7 +14,7 @@ from scipy.stats import norm
 from partirvm import RVMClassifier
 from partirvm.core.link import LINKS, Link
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.laplace import ClassLikelihood
+from partirvm.likelihoods.classes import ClassLikelihood
 from partirvm.model import load_model, save_model
 
 

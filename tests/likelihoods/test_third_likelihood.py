@@ -9,9 +9,9 @@ import pytest
 from scipy.optimize import minimize
 from student import NU, StudentLikelihood
 
-from partirvm.backends.local import LocalExecutor
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
+from partirvm.execution.local import LocalExecutor
 from partirvm.jobs.checkpoint import load_checkpoint, pack, save_checkpoint, unpack
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian

@@ -21,7 +21,7 @@ from partirvm import ingest, jobs
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
 from partirvm.errors import PartirvmWarning
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
+from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.options import Request
 from partirvm.report.curves import curves
 from partirvm.report.displays import PlainView

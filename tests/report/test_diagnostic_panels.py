@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.core.diagnostics import NORMAL_MULTIPLES, ClassDiagnostics, NumberDiagnostics
-from partirvm.core.largest import LargestErrors
+from partirvm.core.sampling import LargestErrors
 from partirvm.core.scores import ClassScores
 from partirvm.errors import DataError, UsageError
 from partirvm.options import Request

@@ -10,14 +10,13 @@ import numpy as np
 from scipy.special import expit, softmax
 from simulator import Simulator
 
-from partirvm.core.drawing import drawn
-from partirvm.core.link import moderated
-from partirvm.core.logistic import LogisticBlock, LogisticCross
+from partirvm.core.link import LogisticBlock, LogisticCross, moderated
 from partirvm.core.residuals import LargestResiduals
+from partirvm.core.sampling import drawn
 from partirvm.core.scores import ClassScores
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.laplace import Newton
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
+from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
+from partirvm.likelihoods.classes import Newton
 from partirvm.strategies.instructions import Gather, Solved
 from partirvm.strategies.problem import Problem
 

@@ -19,7 +19,7 @@ from partirvm.core.termination import Termination
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
+from partirvm.likelihoods.passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Gather, Gathered, Log, Save, Solved, Stopped, StrategySteps
 from partirvm.strategies.problem import Options, Problem

@@ -9,8 +9,8 @@ import pytest
 from class_simulator import ClassSimulator, groups
 from simulator import Simulator, wave
 
-from partirvm.likelihoods.gaussian_passes import GramPass
-from partirvm.likelihoods.laplace import Newton
+from partirvm.likelihoods.classes import Newton
+from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import automatic, joined, partition, partition_length
 from partirvm.strategies.instructions import Gather, Save

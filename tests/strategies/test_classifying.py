@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
-from partirvm.likelihoods.laplace import Newton
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticScorePass, MisclassificationPass
+from partirvm.likelihoods.class_passes import GainPass, LogisticScorePass, MisclassificationPass
+from partirvm.likelihoods.classes import Newton
 from partirvm.strategies.fit_rows import LEAST
 from partirvm.strategies.instructions import Gather, Save, Solved
 from partirvm.strategies.problem import Options

@@ -14,9 +14,9 @@ from scipy.stats import multivariate_normal
 from simulator import Simulator, wave
 
 from partirvm.core.termination import Termination
+from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.gaussian_passes import GramPass
-from partirvm.likelihoods.laplace import Newton
+from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies import fit_rows
 from partirvm.strategies.problem import Options
 from partirvm.strategies.working_set import WorkingSetRounds

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from simulator import Simulator
 
-from partirvm.likelihoods.gaussian_passes import ResidualPass
+from partirvm.likelihoods.passes import ResidualPass
 from partirvm.strategies.problem import Options
 
 P = 6

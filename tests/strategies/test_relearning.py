@@ -10,11 +10,11 @@ import naive
 import numpy as np
 import pytest
 
-from partirvm.backends import LocalExecutor
 from partirvm.core.residuals import Scores
 from partirvm.core.rprop import OFF, awakened
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
+from partirvm.execution import LocalExecutor
 from partirvm.jobs import driver
 from partirvm.jobs.checkpoint import pack, unpack
 from partirvm.jobs.driver import Driver, MemoryJournal

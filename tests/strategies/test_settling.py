@@ -7,7 +7,7 @@ import pytest
 from simulator import Simulator, wave
 
 from partirvm.likelihoods import gaussian
-from partirvm.likelihoods.gaussian_passes import LeaveOneOutPass, ResidualPass
+from partirvm.likelihoods.passes import LeaveOneOutPass, ResidualPass
 from partirvm.strategies.problem import Options
 
 OPTIONS = Options(20, "random", max_rounds=3)

@@ -12,7 +12,7 @@ from simulator import Simulator, spelled, wave
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.gaussian_passes import GramPass, ScorePass
+from partirvm.likelihoods.passes import GramPass, ScorePass
 from partirvm.strategies.instructions import Gather, Save, Solved
 from partirvm.strategies.problem import Options
 

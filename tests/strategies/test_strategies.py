@@ -18,7 +18,7 @@ from partirvm.core.updates import init
 from partirvm.learning.basic_fits import partition_size
 from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, ResidualPass, ScorePass
+from partirvm.likelihoods.passes import DesignPass, GramPass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Save, Solved
 from partirvm.strategies.problem import Options

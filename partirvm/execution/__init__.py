@@ -1,0 +1,41 @@
+"""Executors that run passes in this process or on a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from partirvm.execution.base import Executor
+from partirvm.execution.local import LocalExecutor, usable_cores
+
+__all__ = ["Executor", "LocalExecutor", "connect", "executor_for", "in_this_process"]
+
+
+def connect(address: str) -> Any:
+    """Return a client of the Dask scheduler at this address. Raises ``ClusterError`` if there is no response."""
+    from partirvm.execution.dask import connect
+
+    return connect(address)
+
+
+def executor_for(client: Any = None) -> Executor:
+    """Return the executor for a ``distributed.Client``, or for this process if ``client`` is None."""
+    if client is None:
+        return LocalExecutor()
+    from partirvm.execution.dask import DaskExecutor
+
+    return DaskExecutor(client)
+
+
+@contextmanager
+def in_this_process(executor: Executor) -> Iterator[LocalExecutor]:
+    """Yield a local executor: the given one, or for a cluster a new one with the worker's number of threads."""
+    if isinstance(executor, LocalExecutor):
+        yield executor
+        return
+    local = LocalExecutor(min(executor.machine(None).threads, usable_cores()))
+    try:
+        yield local
+    finally:
+        local.close()

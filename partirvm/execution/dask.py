@@ -1,0 +1,381 @@
+"""The executor of passes and dense fits on a Dask cluster.
+
+A task runs the local tile function over an aligned run of tiles, and returns one node of the fixed summation tree.
+Workers add pairs of nodes, and only the roots return to this process. Large arguments of passes and fits (designs,
+offsets, Gram matrices) and rows of this process are sent once. The tasks refer to the sent data.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from itertools import islice
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.blas_threads import kernels
+from partirvm.core.reduction import TreeSum, aligned_runs
+from partirvm.data.source import Source
+from partirvm.errors import ClusterError, PartirvmError
+from partirvm.execution.base import Blocks, Progress, Solution
+from partirvm.execution.block_store import Keeping, forget
+from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster, ClusterWatch, worker_left
+from partirvm.execution.local import usable_cores
+from partirvm.execution.process import resident_memory
+from partirvm.execution.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
+from partirvm.execution.tile_passes import PassGroup, grouped, ungrouped
+from partirvm.execution.tls import refusal
+from partirvm.execution.window import POLL, Window
+from partirvm.likelihoods.base import DenseFit, Pass
+from partirvm.planning.plan import Machine
+
+R = TypeVar("R")
+
+SHARE = 0.7
+"""Fraction of a worker's memory that ``memory_limit="auto"`` allows."""
+
+TASKS_PER_THREAD = 4
+"""Number of tasks per worker thread in a batch of passes: enough for load balance, few enough for the scheduler."""
+
+MOST_TILES = 256
+"""Maximum number of tiles per task, so that a lost worker costs little."""
+
+AHEAD = 2
+"""Maximum number of pending fits or mapped tiles per worker thread."""
+
+ANSWER = 10.0
+"""Seconds to wait for a scheduler's first response."""
+
+FETCH = 10.0
+"""Seconds to wait for a result before it is asked for again, maybe of another worker; doubled each time."""
+
+
+def connect(address: str) -> Any:
+    """Return a client of the scheduler at this address, with the TLS certificates of Dask's configuration, if any.
+
+    Raises ``ClusterError`` if the scheduler does not respond within ``ANSWER`` seconds, or refuses the connection.
+    """
+    from distributed import Client  # type: ignore[attr-defined,unused-ignore]
+
+    try:
+        return Client(address, timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two types: TLS on one side only
+        raise ClusterError(refusal(address, error)) from error
+
+
+class DaskExecutor:
+    """Executor on the workers of a ``distributed.Client``. Results have the same bits as with a ``LocalExecutor``.
+
+    Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError`` if the scheduler is gone
+    or a worker has other package versions than this process.
+    """
+
+    elastic = False
+
+    def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
+        self._client, self._cluster = client, Cluster(client, patience)
+        self._sent: WeakKeyDictionary[Source, _Blocks] = WeakKeyDictionary()
+        self._cluster.workers()
+        self._cluster.check_packages(kernels())
+
+    @property
+    def threads(self) -> int:
+        """Threads of a dense fit in this process: as many as the smallest worker has, which may be this process."""
+        return min(self._cluster.least_threads, usable_cores())
+
+    def machine(self, limit: int | None) -> Machine:
+        """Return the maximum threads, the maximum resident bytes and the minimum memory over all workers."""
+        workers = list(self._cluster.workers().values())
+        bases = self._cluster.ask_workers(resident_memory).values()
+        memory = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
+        threads = max(worker["nthreads"] for worker in workers)
+        return Machine(
+            threads, max(*bases, resident_memory()), limit or int(SHARE * memory) or 8 << 30, workers=len(workers)
+        )
+
+    def use(self, threads: int) -> None:
+        """Do nothing: the workers determine the number of threads."""
+
+    def run(
+        self,
+        passes: Sequence[Pass],
+        source: Source,
+        progress: Progress | None = None,
+        blocks: Blocks | None = None,
+    ) -> list[Any]:
+        """Return the statistic of each pass, summed on the workers in the fixed tree.
+
+        ``progress`` is called after each tile. Blocks are stored on the worker that evaluated the tile; another worker
+        evaluates the blocks again.
+        """
+        groups = grouped(passes, source)
+        keeping = None if blocks is None else blocks.keeping
+        results = self._persist(lambda: self._run(groups, source, progress, keeping))
+        if blocks is not None:
+            blocks.count_fetched(result.fetched for result in results)
+        return ungrouped(groups, results)
+
+    def forget(self, token: str) -> None:
+        """Delete the stored kernel blocks of a fit on all workers that respond."""
+        with suppress(Exception):  # a worker that cannot be reached deletes the blocks after ``IDLE`` seconds
+            self._cluster.call(self._client.run(forget, token, asynchronous=True), QUESTION)
+
+    def _run(
+        self, groups: Sequence[PassGroup], source: Source, progress: Progress | None, keeping: Keeping | None
+    ) -> list[Any]:
+        self._cluster.workers()
+        n_tiles = sum(len(group.tiles) for group in groups)
+        level = self._level(n_tiles)
+        tiles: dict[Any, int] = {}
+        roots: list[Any] = []
+        sent = self._send([group.passes for group in groups], "pass")
+        try:
+            for group, passes in zip(groups, sent, strict=True):
+                total: TreeSum[_Node] = TreeSum(len(group.tiles))
+                for index, run in aligned_runs(len(group.tiles), level):
+                    parts, places = self._parts(source, [group.tiles[position] for position in run])
+                    future = self._submit(group.passes[0].name, run_tiles, passes, parts, places, keeping)
+                    tiles[future] = len(run)
+                    total.add(index, _Node(self, future), level)
+                roots.append(total.result().future)
+            waiting, done, watch = {*tiles, *roots}, 0, self._cluster.watch()
+            while waiting:
+                finished = self._finished(waiting, watch)
+                waiting -= finished
+                # removed from the dict, so that workers can free a node as soon as it is added
+                done += sum(tiles.pop(future, 0) for future in finished)
+                if progress is not None:
+                    progress(done, n_tiles)
+            return [self._result(root) for root in roots]
+        finally:
+            _release([*tiles, *roots, *sent])
+
+    def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
+        """Run dense fits, one task each, and return results in the given order.
+
+        ``progress`` is called after each fit. If ``progress`` raises an exception, running fits finish on the workers,
+        and their results are discarded.
+        """
+        found: dict[int, Solution] = {}
+        self._persist(lambda: self._solve(solves, found, progress))
+        return [found[position] for position in range(len(solves))]
+
+    def _solve(self, solves: Sequence[DenseFit], found: dict[int, Solution], progress: Progress | None) -> None:
+        left = iter([position for position in range(len(solves)) if position not in found])
+        waiting: dict[Any, int] = {}
+        self._cluster.workers()
+        watch = self._cluster.watch()
+        try:
+            while len(found) < len(solves):
+                for position in islice(left, max(AHEAD * self._cluster.n_threads - len(waiting), 0)):
+                    (sent,) = self._send([solves[position]], "columns")
+                    waiting[self._submit("dense-fit", run_solve, sent)] = position
+                for future in self._finished(waiting, watch):
+                    found[waiting.pop(future)] = self._result(future)
+                if progress is not None:
+                    progress(len(found), len(solves))
+        finally:
+            _release(waiting)
+
+    def map(
+        self,
+        function: Callable[[Source, int], Any],
+        source: Source,
+        tiles: Sequence[int],
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield results in order of tiles, with a bounded number of pending tiles.
+
+        If the caller stops early, or an error occurs, pending tasks are released.
+        """
+        carried: list[Any] = []
+
+        def begin(number: int) -> Any:
+            if not carried:
+                carried.extend(self._send([function], "model"))
+            parts, _ = self._parts(source, [number])
+            return self._submit(getattr(function, "name", "tile"), map_tile, carried[0], parts, number)
+
+        window = Window(tiles, begin, AHEAD * self._cluster.n_threads)
+
+        def forget() -> None:
+            _release([*window.forget(), *carried])
+            carried.clear()
+
+        def end(future: Any) -> Any:
+            result = self._awaited(future, progress, window.done, window.total)
+            _release([future])
+            return result
+
+        def following() -> Any:
+            try:
+                return window.next(end)
+            except CancelledError:
+                forget()
+                raise
+
+        try:
+            for number in tiles:
+                yield number, self._persist(following)
+                if progress is not None:
+                    progress(window.done, window.total)
+        finally:
+            forget()
+
+    def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return the inputs of these rows, read on a worker if the data have an address, otherwise in this process."""
+        if source.part([0]) is not source:
+            return source.gather(rows)
+        return self._persist(lambda: self._gather(source, np.asarray(rows)))
+
+    def _gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
+        future = self._submit("gather", gather_rows, source, rows)
+        try:
+            found: NDArray[Any] = self._awaited(future)
+            return found
+        finally:
+            _release([future])
+
+    def close(self) -> None:
+        """Release the rows that were sent to workers."""
+        for blocks in self._sent.values():
+            _release(blocks.futures.values())
+        self._sent.clear()
+
+    def _level(self, n_tiles: int) -> int:
+        """Return the level of a task's run of tiles (log2 of the number of tiles), given the total number of tiles."""
+        most = min(max(n_tiles // (TASKS_PER_THREAD * self._cluster.n_threads), 1), MOST_TILES)
+        return most.bit_length() - 1
+
+    def _parts(self, source: Source, tiles: Sequence[int]) -> tuple[list[Any], list[tuple[int, int]]]:
+        """Return the parts from which a task reads its tiles, and the number and the part index of each tile.
+
+        If workers can open the source by its URL, the source is the only part. Otherwise the parts are blocks of tiles;
+        each block is sent once and kept on the cluster for later passes.
+        """
+        if source.part([0]) is source:
+            return [source], [(number, 0) for number in tiles]
+        sent = self._sent.setdefault(source, _Blocks(self._level(source.n_tiles)))
+        needed = sorted({number >> sent.level for number in tiles})
+        for block in needed:
+            if block not in sent.futures:
+                first, size = block << sent.level, 1 << sent.level
+                (sent.futures[block],) = self._send(
+                    [source.part(range(first, min(first + size, source.n_tiles)))], "rows"
+                )
+        places = [(number, needed.index(number >> sent.level)) for number in tiles]
+        return [sent.futures[block] for block in needed], places
+
+    def _persist(self, attempt: Callable[[], R]) -> R:
+        """Repeat an attempt after the loss of a worker with the only copy of data that this process had sent."""
+        for _ in range(ATTEMPTS):
+            try:
+                return attempt()
+            except CancelledError as error:
+                lost = error
+                self.close()
+                self._cluster.workers()
+        raise self._cluster.failure(lost) from lost
+
+    def _send(self, values: Sequence[Any], name: str) -> list[Any]:
+        """Send values to workers and return their futures. Raises ``CancelledError`` if a worker is leaving."""
+        if not values:
+            return []
+        try:
+            with self._cluster.reaching():
+                sent = self._client.scatter({_key(name): value for value in values}, hash=False, asynchronous=True)
+                futures: dict[str, Any] = self._cluster.call(sent)
+        except PartirvmError:
+            raise
+        except Exception as error:
+            if not worker_left(error):
+                raise
+            raise CancelledError(str(error)) from error
+        return list(futures.values())
+
+    def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Submit a task. Dask's dashboard shows tasks by ``name``."""
+        with self._cluster.reaching():
+            return self._client.submit(function, *arguments, key=_key(name), pure=False)
+
+    def _finished(self, waiting: Collection[Any], watch: ClusterWatch) -> set[Any]:
+        """Wait at most ``POLL`` seconds, and return the tasks that have ended. Never blocks on a broken cluster.
+
+        Raises ``CancelledError`` if data that a task needs were lost with a worker, and the error of a failed task.
+        """
+        from distributed import wait  # type: ignore[attr-defined,unused-ignore]
+
+        async def ended() -> None:
+            with self._client.as_current(), suppress(TimeoutError, CancelledError):
+                await wait(list(waiting), timeout=POLL, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call,unused-ignore]
+
+        with self._cluster.reaching():
+            self._cluster.call(ended())
+        status = {future: future.status for future in waiting}
+        for kind in ("error", "cancelled", "lost"):  # an error is the cause of what was cancelled besides
+            for future in (future for future in waiting if status[future] == kind):
+                self._result(future)
+        watch.poll_if_due()
+        return {future for future in waiting if status[future] != "pending"}
+
+    def _awaited(self, future: Any, progress: Progress | None = None, done: int = 0, total: int = 0) -> Any:
+        watch = self._cluster.watch()
+        while not self._finished([future], watch):
+            if progress is not None:
+                progress(done, total)
+        return self._result(future)
+
+    def _result(self, future: Any) -> Any:
+        """Fetch and return the result of a finished task, or raise the error of the task."""
+
+        async def value() -> Any:
+            return await future
+
+        seconds = FETCH
+        while True:
+            try:
+                with self._cluster.reaching():
+                    return self._cluster.call(value(), seconds)
+            except (PartirvmError, CancelledError):
+                raise
+            except Exception as error:
+                if future.status == "error" or not isinstance(error, TimeoutError):
+                    raise self._cluster.failure(error) from error
+            seconds *= 2
+
+
+def _release(futures: Collection[Any]) -> None:
+    """Release unneeded futures at once, which cancels queued tasks of a stopped pass and frees results.
+
+    Python would release the futures too late. An exception that ``distributed`` raised and caught refers to itself, so
+    its frames, with all futures in these frames, exist until the next garbage collection.
+    """
+    for future in futures:
+        future.release()
+
+
+class _Blocks:
+    """Rows of a source on the cluster: futures of runs of 2**level tiles, by the number of the run."""
+
+    def __init__(self, level: int) -> None:
+        self.level = level
+        self.futures: dict[int, Any] = {}
+
+
+def _key(name: str) -> str:
+    return f"{name}-{uuid.uuid4().hex}"
+
+
+class _Node:
+    """A node of the summation tree on the cluster. Adding two nodes submits a task that adds their values."""
+
+    def __init__(self, executor: DaskExecutor, future: Any) -> None:
+        self.executor, self.future = executor, future
+
+    def __add__(self, other: _Node) -> _Node:
+        return _Node(self.executor, self.executor._submit("sum", add_nodes, self.future, other.future))

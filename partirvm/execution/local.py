@@ -1,0 +1,156 @@
+"""The executor of passes and dense fits in this process, with one thread per tile or fit and one BLAS thread each."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from numpy.typing import NDArray
+
+from partirvm.blas_threads import one_blas_thread
+from partirvm.core.reduction import TreeSum
+from partirvm.core.updates import StepInfo
+from partirvm.data.source import Source
+from partirvm.execution.base import Blocks, Progress, Solution, solution
+from partirvm.execution.block_store import forget
+from partirvm.execution.blocks import OneDesign
+from partirvm.execution.process import available_memory, resident_memory
+from partirvm.execution.tile_passes import SeveralStatistics, grouped, tile_statistics, ungrouped
+from partirvm.execution.window import POLL, Window
+from partirvm.likelihoods.base import DenseFit, Pass
+from partirvm.planning.plan import Machine
+
+SHARE = 0.7
+"""Fraction of the available memory that ``memory_limit="auto"`` allows."""
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class LocalExecutor:
+    """Executor on the threads of this process. NumPy releases the GIL in matrix products and exponentials.
+
+    At most one finished tile per thread waits for its addition, so memory is bounded.
+    """
+
+    elastic = True
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or usable_cores()
+        self._pool = _pool(self.threads)
+
+    def machine(self, limit: int | None) -> Machine:
+        """Return threads and resident bytes of this process, and the given limit or 70 % of the available memory."""
+        return Machine(self.threads, resident_memory(), limit or int(SHARE * available_memory()))
+
+    def use(self, threads: int) -> None:
+        """Set the number of threads."""
+        self.close()
+        self.threads = threads
+        self._pool = _pool(threads)
+
+    def run(
+        self,
+        passes: Sequence[Pass],
+        source: Source,
+        progress: Progress | None = None,
+        blocks: Blocks | OneDesign | None = None,
+    ) -> list[Any]:
+        """Return the statistic of each pass, summed in the fixed tree as tiles finish.
+
+        ``progress`` is called after each tile. For rows in memory (``data.gathered``), ``blocks`` may be the stored
+        blocks of one design.
+        """
+        keeping = None if blocks is None else blocks.keeping
+        groups = grouped(passes, source)
+        totals: list[TreeSum[SeveralStatistics]] = [TreeSum(len(group.tiles)) for group in groups]
+        leaves = [(k, position) for k, group in enumerate(groups) for position in range(len(group.tiles))]
+
+        def statistics(leaf: tuple[int, int]) -> SeveralStatistics:
+            group = groups[leaf[0]]
+            return tile_statistics(group.passes, source, group.tiles[leaf[1]], keeping)
+
+        for (k, position), found in zip(leaves, self._each(statistics, leaves, progress), strict=True):
+            totals[k].add(position, found)
+        results = [total.result() for total in totals]
+        if blocks is not None:
+            blocks.count_fetched(result.fetched for result in results)
+        return ungrouped(groups, results)
+
+    def forget(self, token: str) -> None:
+        """Delete the stored kernel blocks of a fit."""
+        forget(token)
+
+    def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
+        """Run dense fits, one per thread at a time, and return results in the given order.
+
+        If there are fewer fits than threads, each fit uses its share of them.
+        ``progress`` is called after each fit. If ``progress`` raises an exception, running fits stop at the next step.
+        """
+        left = threading.Event()
+
+        def check(info: StepInfo) -> None:
+            if left.is_set():
+                raise CancelledError("the result of this fit is not needed any more")
+
+        share = self.threads // max(len(solves), 1)
+
+        def run(solve: DenseFit) -> Solution:
+            return solution(solve, check, threads=share)
+
+        try:
+            # start all fits: the pool limits the number of running fits, and no thread is idle
+            return list(self._each(run, solves, progress, ahead=len(solves)))
+        finally:
+            left.set()
+
+    def map(
+        self,
+        function: Callable[[Source, int], Any],
+        source: Source,
+        tiles: Sequence[int],
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield results in order of tiles."""
+        return zip(tiles, self._each(lambda number: function(source, number), tiles, progress), strict=True)
+
+    def _each(
+        self, function: Callable[[Any], Any], things: Sequence[Any], progress: Progress | None, ahead: int | None = None
+    ) -> Iterator[Any]:
+        """Yield ``function(thing)`` for each of ``things`` in order; at most ``ahead`` calls run in advance."""
+        window = Window(
+            things, lambda thing: self._pool.submit(function, thing), self.threads if ahead is None else ahead
+        )
+        report = progress or (lambda done, total: None)
+
+        def end(future: Future[Any]) -> Any:
+            while not wait([future], timeout=POLL).done:
+                report(window.done, window.total)
+            return future.result()
+
+        with one_blas_thread():
+            try:
+                while window.done < window.total:
+                    result = window.next(end)
+                    report(window.done, window.total)
+                    yield result
+            finally:
+                for future in window.forget():
+                    future.cancel()
+
+    def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return the inputs of the rows with these numbers."""
+        return source.gather(rows)
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="partirvm")

@@ -1,0 +1,250 @@
+"""Rows, passes and fits that the executors are tried with, what the formulas say of them, and a real cluster."""
+
+from __future__ import annotations
+
+import time
+
+import naive
+import numpy as np
+from scipy.stats import norm
+from waiting import wait_for
+
+from partirvm.core.residuals import LEVELS
+from partirvm.core.statistics import GramStatistics
+from partirvm.core.termination import StopRule
+from partirvm.core.updates import init
+from partirvm.data import ZarrSource
+from partirvm.execution.tile_passes import MomentsPass
+from partirvm.kernels import Gaussian
+from partirvm.kernels.design import Design
+from partirvm.likelihoods.gaussian import Solve
+from partirvm.likelihoods.passes import (
+    AugmentPass,
+    DesignPass,
+    GramPass,
+    LeaveOneOutPass,
+    ResidualPass,
+    ScorePass,
+    SlopePass,
+)
+from partirvm.types import PANEL_ROWS, Scaling
+
+N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4
+"""Eight tiles, each of more than one panel, the last one short."""
+
+assert TILE > PANEL_ROWS
+
+
+def rows():
+    """Inputs, targets and weights; some weights are zero."""
+    rng = np.random.default_rng(11)
+    X = rng.uniform(-2, 2, size=(N, D))
+    y = 10 + np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=N)
+    return X, y, rng.choice([0.0, 0.5, 2.0], size=N, p=[0.1, 0.4, 0.5])
+
+
+def design(labels, bias=False):
+    """A design whose centres are these rows, under a scaling that is not trivial."""
+    X, y, _ = rows()
+    scaling = Scaling(np.array([0.1, -0.2, 0.0]), np.array([1.0, 2.0, 0.5]), np.array([y.mean()]), np.array([y.std()]))
+    labels = np.array(labels, dtype=np.int64)
+    return Design(Gaussian((GAMMA,)), scaling, X[labels], labels, bias)
+
+
+KEPT, NEW = design([5, 900, 17000], bias=True), design([1, 2, 3, 4000, 12000])
+OFFSET = np.array([[0.5], [-1.0], [0.2], [0.0]])
+MEAN = np.array([0.3, 1.0, -0.5, 0.1])
+ROOT = np.tril(np.ones((4, 4))) * 0.1
+BETA = 0.7
+EXCLUDED = np.arange(0, N, 3)
+
+INSIDE = np.arange(2 * TILE + 10, 2 * TILE + 310)
+ASTRIDE = np.arange(3 * TILE - 700, 3 * TILE + 1300, 3)
+EVERYWHERE = np.arange(7, N, 41)
+PANELS = np.setdiff1d(np.arange(5 * TILE, 6 * TILE), [5 * TILE + 1, 6 * TILE - 3])
+"""Rows of one tile, of two, of all, and of one tile in two panels."""
+
+PASSES = {
+    "moments": MomentsPass(),
+    "gram": GramPass(KEPT, NEW, OFFSET),
+    "gram, first": GramPass(design([]), NEW, np.zeros((0, 1))),
+    "gram, diagonal": GramPass(KEPT, NEW, OFFSET, diagonal=True),
+    "residual": ResidualPass(KEPT, MEAN[:, None]),
+    "residual, selection": ResidualPass(KEPT, MEAN[:, None], select=40, exclude=EXCLUDED),
+    "left out": LeaveOneOutPass(KEPT, MEAN, ROOT, BETA),
+    "score": ScorePass(KEPT, MEAN, ROOT, 0.05),
+    "gram, one tile": GramPass(KEPT, NEW, OFFSET, rows=INSIDE),
+    "gram, two tiles": GramPass(KEPT, NEW, OFFSET, rows=ASTRIDE),
+    "gram, the same two": GramPass(design([]), KEPT, np.zeros((0, 1)), rows=ASTRIDE[::2]),
+    "gram, diagonal, two tiles": GramPass(KEPT, NEW, OFFSET, diagonal=True, rows=ASTRIDE),
+    "gram, everywhere": GramPass(KEPT, NEW, OFFSET, rows=EVERYWHERE),
+    "gram, panels": GramPass(KEPT, NEW, OFFSET, rows=PANELS),
+    "residual, one tile": ResidualPass(KEPT, MEAN[:, None], select=40, exclude=EXCLUDED, rows=INSIDE),
+    "residual, last tile": ResidualPass(KEPT, MEAN[:, None], select=5, rows=np.arange(N - 50, N)),
+    "residual, everywhere": ResidualPass(KEPT, MEAN[:, None], select=40, rows=EVERYWHERE),
+    "slope": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0),
+    "slope, two tiles": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=ASTRIDE),
+    "slope, everywhere": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=EVERYWHERE),
+    "design": DesignPass(KEPT),
+    "design, two tiles": DesignPass(NEW, rows=ASTRIDE),
+    "augment": AugmentPass(KEPT, MEAN, (NEW, design([42]))),
+}
+
+
+def phi(design, X):
+    """The design matrix by pairwise differences of scaled inputs."""
+    s = design.scaling
+    kernels = naive.gaussian((X - s.x_shift) / s.x_scale, (design.centres - s.x_shift) / s.x_scale, GAMMA)
+    return np.hstack([np.ones((len(X), int(design.bias))), kernels])
+
+
+def expected(pass_):
+    """Fields of the statistic by the formulas, over all rows at once."""
+    X, y, w = rows()
+    t = ((y - y.mean()) / y.std())[:, None]
+    if (wanted := getattr(pass_, "rows", None)) is not None:
+        w = np.where(np.isin(np.arange(N), wanted), w, 0.0)
+    there = w > 0
+    if isinstance(pass_, MomentsPass):
+        mean = np.average(X, axis=0, weights=w)
+        return {"inputs.n": there.sum(), "inputs.mean": mean, "targets.mean": [np.average(y, weights=w)], "bad": 0,
+                "inputs.square": w @ (X - mean) ** 2, "inputs.minimum": X[there].min(axis=0)}  # fmt: skip
+    if isinstance(pass_, DesignPass):
+        here = slice(None) if wanted is None else wanted
+        root = np.sqrt(w)[here, None]
+        logs = np.log(w[there]).sum()
+        return {"joined.blocks": [root * phi(pass_.design, X)[here]], "joined.targets": [root * t[here]],
+                "log_weight": logs, "n": there.sum()}  # fmt: skip
+    if isinstance(pass_, AugmentPass):
+        F = np.hstack([phi(extra, X) for extra in pass_.extras])
+        kept = phi(pass_.design, X)
+        r = t[:, 0] - kept @ pass_.mean
+        return {"sum_squares": w @ F**2, "cross": F.T @ (kept * w[:, None]), "projection": F.T @ (w * r)}
+    if isinstance(pass_, GramPass):
+        kept, new = phi(pass_.kept, X), phi(pass_.new, X)
+        r = t - kept @ pass_.offset
+        root = np.sqrt(w)[:, None]
+        kept, new, r = kept * root, new * root, r * root
+        fields = {"cross": kept.T @ new, "projection": new.T @ r, "n": there.sum()}
+        if pass_.diagonal:
+            return fields | {"diagonal": (new**2).sum(axis=0)}
+        return fields | {"gram": new.T @ new, "sum_squares": (r**2).sum(axis=0), "log_weight": np.log(w[there]).sum()}
+    Phi = phi(KEPT, X)
+    if isinstance(pass_, SlopePass):
+        return {"": slope(Phi, t[:, 0], w)}
+    if isinstance(pass_, ResidualPass):
+        r = t[:, 0] - Phi @ MEAN
+        fields = {"n": there.sum(), "sum_squares": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
+        open_ = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
+        best = open_[np.lexsort((open_, -np.abs(r[open_])))][: pass_.select]
+        return fields | {"largest.rows": best, "largest.points": X[best], "largest.errors": np.abs(r[best])}
+    if isinstance(pass_, LeaveOneOutPass):
+        return left_out(Phi, t[:, 0], w)
+    mean = y.mean() + y.std() * Phi @ MEAN
+    sd = y.std() * np.sqrt(((Phi @ ROOT) ** 2).sum(axis=1) + 0.05)
+    hits = [(np.abs(y - mean) <= norm.ppf(0.5 + level / 2) * sd).sum() for level in LEVELS]
+    return {
+        "n": N,
+        "square": ((y - mean) ** 2).sum(),
+        "nll": -norm(mean, sd).logpdf(y).sum(),
+        "covered": hits,
+    }
+
+
+def left_out(Phi, t, w):
+    """Rows and their own columns left out, each by the inverse of its own precision matrix (``core.left_out``)."""
+    there, owner = np.flatnonzero(w > 0), np.full(N, -1)
+    owner[KEPT.labels] = 1 + np.arange(len(KEPT.labels))
+    H, Psi, rest = np.linalg.inv(ROOT @ ROOT.T), BETA * w[:, None] * Phi, np.abs(Phi)
+    pull, found = H @ MEAN, []
+    for n in there:
+        part, moved = H - np.outer(Psi[n], Phi[n]), pull - Psi[n] * (t[n] - Phi[n] @ MEAN) - Psi[n] * (Phi[n] @ MEAN)
+        for columns in (np.arange(len(MEAN)), np.setdiff1d(np.arange(len(MEAN)), owner[n])):
+            Sigma = np.linalg.inv(part[np.ix_(columns, columns)])
+            row, mu = Phi[n, columns], Sigma @ moved[columns]
+            found.append((np.sqrt(w[n]) * (t[n] - row @ mu), w[n] * (row @ Sigma @ row)))
+    names = ("errors", "variances", "own_errors", "own_variances")
+    rest[owner >= 0, owner[owner >= 0]] = 0
+    rest[:, 0] = 0  # the bias has no peak
+    owners = {"owner": owner[there], "nearest": rest[there].max(axis=0)}
+    return dict(zip(names, np.array(found).reshape(-1, 4).T, strict=True)) | owners
+
+
+def slope(Phi, t, w):
+    """Σ D ∂Φ/∂ log gamma, where ∂k/∂ log gamma = k log k."""
+    D = 3.0 * w[:, None] * (np.outer(t - Phi @ MEAN, MEAN) - Phi @ ROOT @ ROOT.T)
+    return [(D * Phi * np.log(Phi))[:, 1:].sum()]
+
+
+def field(value, path):
+    """``value.a.b`` for the path "a.b"."""
+    for name in filter(None, path.split(".")):
+        value = getattr(value, name)
+        value = value() if callable(value) else value
+    return value
+
+
+def bits(value):
+    """All numbers of a statistic, to the bit."""
+    if isinstance(value, np.ndarray):
+        return value.shape, value.tobytes()
+    if isinstance(value, tuple):
+        return tuple(map(bits, value))
+    if hasattr(value, "__dataclass_fields__"):
+        return tuple(bits(getattr(value, name)) for name in value.__dataclass_fields__)
+    return value.hex() if isinstance(value, float) else value
+
+
+class HeldSource(ZarrSource):
+    """DATA of which only the first tile can be read before the file ``gate`` is there."""
+
+    def __init__(self, url, gate):
+        super().__init__(url)
+        self.gate = gate
+
+    def tile(self, number):
+        if number:
+            wait_for(self.gate.exists, "the gate")
+        return super().tile(number)
+
+
+def statistics(M, seed, rows=1200):
+    """Statistics of M smooth columns, and of the same columns over other rows."""
+    rng = np.random.default_rng(seed)
+    x, centres = rng.uniform(-3, 3, size=(2 * rows, 2)), rng.uniform(-3, 3, size=(M, 2))
+    Phi = np.exp(-0.7 * ((x[:, None, :] - centres) ** 2).sum(axis=-1))
+    t = (np.sin(2 * x[:, 0]) * x[:, 1] + 0.2 * rng.normal(size=2 * rows))[:, None]
+    offset = np.zeros((M, 1)) if seed % 2 else 0.01 * rng.normal(size=(M, 1))
+    r = t - Phi @ offset
+    halves = [
+        GramStatistics("basis", np.arange(M), Phi[k].T @ Phi[k], Phi[k].T @ r[k], (r[k] ** 2).sum(axis=0), offset, rows)
+        for k in (slice(rows), slice(rows, None))
+    ]
+    return *halves, float(t.var())
+
+
+def fit(M, seed, steps=500, tol=1e-9, vectors=None):
+    """The instruction of a dense fit of M columns."""
+    mine, _, target_variance = statistics(M, seed)
+    start = init(mine, np.full(M, 0.1), 5.0, target_variance=target_variance)
+    return Solve(start, StopRule(tol, steps, vectors, guard=False), M)
+
+
+def long_fit(seed, steps):
+    """The instruction of a fit of 400 columns that are all needed: so many steps of 5 ms and more each."""
+    rng = np.random.default_rng(seed)
+    Phi = rng.normal(size=(1200, 400))
+    t = Phi @ rng.normal(size=(400, 1)) + 0.1 * rng.normal(size=(1200, 1))
+    gram = GramStatistics(
+        "basis", np.arange(400), Phi.T @ Phi, Phi.T @ t, (t**2).sum(axis=0), np.zeros((400, 1)), len(t)
+    )
+    # no change of the evidence is below a tolerance that is not a number
+    return Solve(
+        init(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False), 400
+    )
+
+
+def first_row(source, number):
+    """A function of one tile that takes longest for the first ones."""
+    time.sleep(0.05 / (1 + number))
+    return float(source.tile(number).X[0, 0])

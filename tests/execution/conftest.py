@@ -1,0 +1,46 @@
+"""Rows on disk and in memory, and executors, for all tests of executors."""
+
+from __future__ import annotations
+
+import pytest
+from backend_cases import PASSES, TILE, rows
+from by_default import some
+
+from partirvm.data import ArraySource, ingest
+from partirvm.execution import LocalExecutor, executor_for
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """The rows as DATA on disk, in their own order."""
+    folder = tmp_path_factory.mktemp("data")
+    return ingest(rows(), folder / "rows.zarr", tile_rows=TILE, shuffle=None)
+
+
+@pytest.fixture(scope="module")
+def memory():
+    """The rows as arrays in this process."""
+    return ArraySource(*rows(), tile_rows=TILE)
+
+
+SEVERAL = {"three threads", "three workers"}
+"""The reference is one thread's; whole fits are compared with those of one worker in test_executor_fits."""
+
+
+@pytest.fixture(scope="module", params=some(["one thread", "three threads", "one worker", "three workers"], SEVERAL))
+def executor(request):
+    """Every executor there is."""
+    if "thread" in request.param:
+        made = LocalExecutor(1 if request.param == "one thread" else 3)
+    else:
+        made = executor_for(request.getfixturevalue(request.param.replace(" ", "_")))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def reference(data):
+    """Statistics of one thread over DATA, each pass alone; compared with the formulas in test_executors."""
+    single = LocalExecutor(1)
+    yield {name: single.run([pass_], data)[0] for name, pass_ in PASSES.items()}
+    single.close()

@@ -1,0 +1,245 @@
+"""A cluster that falls apart: workers that die or never come, a scheduler that dies, packages that differ."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+
+import pytest
+from backend_cases import EXCLUDED, PASSES, TILE, HeldSource, bits, first_row, fit, long_fit, rows
+from clusters import cluster
+from waiting import Clock, wait_for
+
+from partirvm.errors import ClusterError, NoWorkersError
+from partirvm.execution import cluster as cluster_module
+from partirvm.execution import tasks
+from partirvm.execution.dask import DaskExecutor, connect
+
+
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_killed_worker_changes_no_bits(data, reference, tmp_path, victim):
+    """kill -9 of either of two workers in the middle of a pass: its tasks, or all of them, run again elsewhere."""
+    with cluster(2) as client:
+        runner = DaskExecutor(client)
+        pids = list(client.run(os.getpid).values())
+        killed = []
+
+        def kill(done, total):
+            if not killed:
+                killed.append((done, total))
+                os.kill(pids[victim], signal.SIGKILL)
+                gate.touch()
+
+        gate = tmp_path / "gate"
+        found = runner.run([PASSES["gram"]], HeldSource(data.url, gate), kill)
+        assert killed[0][0] < killed[0][1]
+        assert bits(found[0]) == bits(reference["gram"])
+        assert bits(runner.run([PASSES["residual"]], data)[0]) == bits(reference["residual"])
+        runner.close()
+
+
+def test_a_killed_worker_loses_no_rows_of_this_process(memory, reference):
+    """Rows that were sent to the worker that dies are sent again; ``map`` goes on where it was, in order."""
+    with cluster(2) as client:
+        runner = DaskExecutor(client)
+        victims = list(client.run(os.getpid).values())
+        assert bits(runner.run([PASSES["residual"]], memory)[0]) == bits(reference["residual"])
+        os.kill(victims.pop(), signal.SIGKILL)
+        assert bits(runner.run([PASSES["gram"]], memory)[0]) == bits(reference["gram"])
+        found = []
+        for number, value in runner.map(first_row, memory, range(8), None):
+            if number == 2:
+                os.kill(victims.pop(), signal.SIGKILL)
+            found.append((number, value))
+        assert found == [(number, rows()[0][number * TILE, 0]) for number in range(8)]
+        runner.close()
+
+
+@pytest.mark.parametrize("how", ["to the end", "left", "failed"])
+def test_a_map_lets_go_of_what_it_began(one_worker, memory, monkeypatch, how):
+    """However it ends: the client holds no task or value of it any more, even while futures are still referred to."""
+    runner = DaskExecutor(one_worker)
+    kept = []
+    for name in ("_submit", "_send"):
+        made = getattr(runner, name)
+        monkeypatch.setattr(runner, name, lambda *args, made=made: kept.append(made(*args)) or kept[-1])
+    mapped = runner.map(first_row, memory, range(8), give_up if how == "failed" else None)
+    if how == "to the end":
+        assert len(list(mapped)) == 8
+    elif how == "left":
+        assert next(mapped)[0] == 0
+        mapped.close()
+    else:
+        with pytest.raises(KeyError):
+            list(mapped)
+    assert len(kept) > 3
+    runner.close()
+    wait_for(lambda: not one_worker.futures, "the end of all futures")
+
+
+def give_up(done, total):
+    """Leave after the second tile."""
+    if done >= 2:
+        raise KeyError("enough")
+
+
+def test_a_cluster_without_workers_is_given_up(monkeypatch):
+    """NoWorkersError that says how to start one, at the first look after the patience."""
+    clock = Clock()
+    monkeypatch.setattr(cluster_module, "time", clock)
+    with cluster(0) as client:
+        began = clock.now
+        with pytest.raises(NoWorkersError, match="dask worker"):
+            DaskExecutor(client, patience=1.0)
+        assert 1.0 < clock.now - began < 1.0 + 2 * (clock.now - began) / clock.naps
+
+
+def test_a_cluster_whose_workers_leave_for_good_is_given_up(data, tmp_path):
+    """In the middle of a pass: NoWorkersError, not a wait for ever."""
+    with cluster(1) as client:
+        runner = DaskExecutor(client, patience=1.0)
+        gone = []
+
+        def progress(done, total):
+            if not gone:
+                gone.append(client.cluster.scale(0))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the cluster's own farewell
+            with pytest.raises(NoWorkersError, match="worker"):
+                runner.run([PASSES["gram"]], HeldSource(data.url, tmp_path / "never"), progress)
+        runner.close()
+
+
+def test_other_packages_on_the_workers_are_refused(one_worker, monkeypatch):
+    """This process claims another numpy: ClusterError that names worker, package and both versions."""
+    ours = tasks.package_versions()
+    monkeypatch.setattr(tasks, "package_versions", Versions({**ours, "numpy": "0.0.1"}))
+    with pytest.raises(ClusterError, match=f"numpy {ours['numpy']}, this process has 0.0.1"):
+        DaskExecutor(one_worker)
+
+
+class Versions:
+    """Says one thing here and the truth elsewhere: it pickles as the real function."""
+
+    def __init__(self, found):
+        self.found = found
+
+    def __call__(self):
+        return self.found
+
+    def __reduce__(self):
+        return _real_versions, ()
+
+
+def _real_versions():
+    return tasks.package_versions
+
+
+@pytest.fixture
+def processes(tmp_path):
+    """A scheduler and a worker, each a process as a person starts it: the scheduler, its address, the worker."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments):
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            with (tmp_path / f"{arguments[0]}.log").open("w") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "dask", *arguments], env=environment, stdout=log, stderr=log
+                )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            return process
+
+        contact = tmp_path / "scheduler.json"
+        scheduler = start("scheduler", "--port", "0", "--dashboard-address", ":0", "--scheduler-file", str(contact))
+        wait_for(lambda: contact.exists() and contact.read_text(), "the scheduler")
+        address = json.loads(contact.read_text())["address"]
+        start("worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        yield scheduler, address
+
+
+WORK = {
+    "run": lambda runner, data, progress: runner.run([PASSES["gram"]], data, progress),
+    "solve": lambda runner, data, progress: runner.solve([long_fit(seed, steps=10**6) for seed in (1, 5)], progress),
+    "map": lambda runner, data, progress: list(runner.map(first_row, data, range(data.n_tiles), progress)),
+}
+
+
+def test_a_scheduler_is_given_up_in_half_a_minute():
+    """The longest silence, and the question that is still open at its end."""
+    assert cluster_module.SILENCE + 2 * cluster_module.QUESTION <= 30
+
+
+@pytest.fixture
+def kill(monkeypatch):
+    """Ends a scheduler for good, of which a second of silence is enough from then on."""
+
+    def kill(scheduler):
+        scheduler.kill()
+        scheduler.wait()
+        monkeypatch.setattr(cluster_module, "SILENCE", 1.0)
+        monkeypatch.setattr(cluster_module, "QUESTION", 1.0)
+
+    return kill
+
+
+@pytest.mark.parametrize(
+    "work", [pytest.param(work, marks=[] if work == "run" else [pytest.mark.slow]) for work in WORK]
+)
+def test_a_scheduler_that_dies_is_named(processes, kill, data, tmp_path, work):
+    """kill -9 of the scheduler in the middle of work that would not end: ClusterError with its address and advice."""
+    scheduler, address = processes
+    client = connect(address)
+    runner = DaskExecutor(client)
+    killed = []
+
+    def progress(done, total):
+        if not killed:
+            killed.append(done < total)
+            kill(scheduler)
+
+    with pytest.raises(ClusterError, match=f"{address}.*dask scheduler"):
+        WORK[work](runner, HeldSource(data.url, tmp_path / "never"), progress)
+    assert killed == [True]
+    with pytest.raises(ClusterError, match=address):
+        runner.run([PASSES["gram"]], data)
+    runner.close()
+    client.close()
+
+
+def test_a_scheduler_that_is_gone_before_the_work_is_named(processes, kill, data):
+    """Nothing under way when it dies: the next pass, the next fit and the question about the machine all say so."""
+    scheduler, address = processes
+    client = connect(address)
+    runner = DaskExecutor(client)
+    kill(scheduler)
+    for call in (
+        lambda: runner.run([PASSES["gram"]], data),
+        lambda: runner.solve([fit(20, 1)]),
+        lambda: runner.machine(None),
+        lambda: runner.gather(data, EXCLUDED[:5]),
+    ):
+        with pytest.raises(ClusterError, match=address):
+            call()
+    runner.close()
+    client.close()
+
+
+def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeypatch):
+    """At a scheduler that gives no answer each poll returns None; the first one after ``SILENCE`` raises."""
+    made, clock = cluster_module.Cluster(one_worker, patience=60.0), Clock()
+    monkeypatch.setattr(cluster_module, "time", clock)
+    monkeypatch.setattr(made, "current_workers", lambda: None)
+    watch = made.watch()
+    for _ in range(int(cluster_module.SILENCE)):
+        clock.sleep(1.0)
+        assert watch.poll() is None
+    clock.sleep(1.0)
+    with pytest.raises(ClusterError, match=made.address):
+        watch.poll()

@@ -1,0 +1,169 @@
+"""Whole fits on every executor: the same bits, whatever the workers, the threads or the setting of BLAS."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from backend_cases import TILE, D, N, bits, rows
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from partirvm import RVMClassifier, RVMRegressor, WorkingSet, ingest, jobs, predict
+from partirvm.execution import LocalExecutor
+from partirvm.jobs import submission
+from partirvm.options import Request
+from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
+from partirvm.planning.plan import Machine
+
+pytestmark = pytest.mark.bits
+
+PARAMETERS = Request(
+    gamma=0.3, partition_size=40, max_rounds=3, selection="error", strategy="working-set", noise="constant"
+)
+
+
+def fitted_bits(model):
+    """What a fit leaves, to the bit."""
+    return bits(model.mean), bits(model.design.labels), bits(model.root), model.log_evidence.hex()
+
+
+@pytest.fixture(scope="module")
+def fit_reference(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reference")
+    return fitted_bits(jobs.fit(data.url, str(folder / "job"), PARAMETERS).model)
+
+
+@pytest.mark.parametrize("where", ["here", "one_worker", "three_workers"])
+def test_a_whole_fit_has_the_same_bits_everywhere(request, data, fit_reference, tmp_path, where):
+    """Weights, relevance vectors, Σ and evidence of a fit of DATA; here under another memory limit."""
+    client = None if where == "here" else request.getfixturevalue(where)
+    limited = Request(**{**vars(PARAMETERS), "memory_limit": "1200MiB" if client is None else "auto"})
+    found = jobs.fit(data.url, str(tmp_path / "job"), limited, client=client)
+    assert fitted_bits(found.model) == fit_reference
+
+
+def test_several_targets_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
+    """A fit of DATA with two targets, its held-out scores and its predictions."""
+    X, y, w = rows()
+    data = ingest((X, np.column_stack([y, X[:, 0] * X[:, 2]]), w), tmp_path / "two.zarr", tile_rows=TILE).url
+    parameters = Request(**{**vars(PARAMETERS), "max_rounds": 2, "multi_output": "shared"})
+    found = []
+    for client in (None, one_worker):
+        job, output = (str(tmp_path / f"{name}{len(found)}") for name in ("job", "p.csv"))
+        model = jobs.fit(data, job, parameters, validation=data, client=client).model
+        predict.predict(job, data, f"{output}.csv", client=client)
+        assert model.n_targets == 2
+        scores = predict.evaluate(job, data, client=client)
+        found.append((fitted_bits(model), scores, (tmp_path / f"p.csv{len(found)}.csv").read_bytes()))
+    assert found[0] == found[1]
+
+
+def test_fewer_threads_under_a_small_limit_change_no_bits(data, fit_reference, monkeypatch, tmp_path):
+    """Three threads that do not fit become fewer, the plan says so, and the model is the same."""
+    base = 100 << 20
+    need = step_bytes(DataShape(N, D, 1, TILE), 41, 40, 3).peak  # M = 41 kept columns and P = 40 on three threads
+
+    class Small(LocalExecutor):
+        def machine(self, limit):
+            return Machine(self.threads, base, base + ALLOWANCE + need - 1)
+
+    monkeypatch.setattr(submission, "executor_for", lambda client: Small(3))
+    found = jobs.fit(data.url, str(tmp_path / "job"), PARAMETERS)
+    assert found.plan.threads == 2
+    assert any("2 of 3 threads" in note for note in found.plan.notes)
+    assert fitted_bits(found.model) == fit_reference
+
+
+def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three_workers):
+    """RVMRegressor.fit with client=None, one worker and three; predictions too."""
+    X, y, w = rows()
+    X, y, w = X[:6000], y[:6000], w[:6000]
+    found = []
+    for client in (None, one_worker, three_workers):
+        estimator = RVMRegressor(
+            gamma=0.3, partition_size=30, max_rounds=2, noise="constant", random_state=3, client=client
+        )
+        estimator.fit(X, y, sample_weight=w)
+        mean, std = estimator.predict(X[:100], return_std=True)
+        found.append((fitted_bits(estimator.model_), bits(mean), bits(std), estimator.log_evidence_.hex()))
+    assert found[0] == found[1] == found[2]
+
+
+def test_classes_by_actions_have_the_same_bits_on_a_cluster(three_workers):
+    """RVMClassifier(solver="fast") of three classes with client=None and three workers."""
+    X, y, w = (each[:3000] for each in rows())
+    codes, found = np.digitize(y, np.quantile(y, [0.3, 0.7])), []
+    options = {"gamma": 0.3, "partition_size": 10, "max_rounds": 1, "tol": 1e-5, "random_state": 3}
+    for client in (None, three_workers):
+        model = RVMClassifier(**options, solver="fast", client=client)
+        found.append(fitted_bits(model.fit(X, codes, sample_weight=w).model_))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("selection", ["error", "gain"])
+def test_bits_do_not_depend_on_the_threads_that_blas_was_given(selection):
+    """The same fit with BLAS set to one thread and to two outside it; the setting is there again afterwards."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(3000, 3))
+    y = np.sin(3 * X).sum(axis=1) + 0.1 * rng.normal(size=3000)
+    models = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"):
+            model = RVMRegressor(
+                gamma=1.0, partition_size=150, max_rounds=3, strategy=WorkingSet(selection=selection), random_state=0
+            ).fit(X, y)
+            assert {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"} == {threads}
+        models.append(model)
+    one, two = models
+    assert one.log_evidence_ == two.log_evidence_
+    np.testing.assert_array_equal(one.weights_, two.weights_)
+    np.testing.assert_array_equal(one.predict(X, return_std=True)[1], two.predict(X, return_std=True)[1])
+
+
+def test_fits_at_the_same_time_leave_blas_as_it_was():
+    """Four fits in threads: each has the bits of a fit alone, and the threads of BLAS are what they were before."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(800, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=800)
+
+    def fit(_=None):
+        return RVMRegressor(gamma=0.5, partition_size=60, max_rounds=3, random_state=0).fit(X, y).log_evidence_
+
+    fit()
+    with threadpool_limits(2, user_api="blas"):
+        with ThreadPoolExecutor(4) as pool:
+            together = list(pool.map(fit, range(4)))
+        assert {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"} == {2}
+    assert set(together) == {fit()}
+
+
+@pytest.fixture(scope="module")
+def augmented(data, tmp_path_factory):
+    """A job, rows to predict, and what one process writes of them with a column more for each."""
+    folder = tmp_path_factory.mktemp("augmented")
+    jobs.fit(data.url, str(folder / "job"), Request(**{**vars(PARAMETERS), "max_rounds": 1}))
+    X, y, w = rows()
+    ingest((X[:700] * 1.5, y[:700], w[:700]), folder / "test.zarr", tile_rows=400)
+    predict.predict(str(folder / "job"), str(folder / "test.zarr"), str(folder / "here.csv"), augment=data.url)
+    return folder
+
+
+@pytest.mark.parametrize("where", ["one_worker", "three_workers"])
+def test_augmented_predictions_have_the_same_bytes_everywhere(request, data, augmented, tmp_path, where):
+    """Passes over DATA on workers, however many."""
+    job, tested, there = augmented / "job", augmented / "test.zarr", tmp_path / "there.csv"
+    client = request.getfixturevalue(where)
+    predict.predict(str(job), str(tested), str(there), augment=data.url, client=client)
+    assert there.read_bytes() == (augmented / "here.csv").read_bytes()
+
+
+def test_augmented_predictions_of_arrays_have_the_same_bits_on_a_cluster(three_workers):
+    """Rows to predict and rows of the fit that live in this process."""
+    X, y, w = rows()
+    model = RVMRegressor(gamma=0.3, partition_size=20, max_rounds=1, strategy="working-set", random_state=0).fit(
+        X, y, sample_weight=w
+    )
+    here = model.predict(X[:300], return_std=True, augment=(X, y, w))
+    model.client = three_workers
+    assert bits(model.predict(X[:300], return_std=True, augment=(X, y, w))) == bits(here)

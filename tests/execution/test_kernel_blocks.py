@@ -1,0 +1,252 @@
+"""Kernel blocks that are kept: never another bit than evaluating them again, wherever they are kept and whatever fails.
+
+Expected blocks are those of ``Design.block``, whose columns are compared with themselves among other columns first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from backend_cases import PASSES, N, bits, design, rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partirvm.blas_threads import one_blas_thread
+from partirvm.execution import LocalExecutor
+from partirvm.execution.base import Blocks
+from partirvm.execution.block_store import DamagedError, DiskBlock, Fetched, Keeping, forget, store_of
+from partirvm.execution.blocks import TileBlocks, independent
+from partirvm.execution.tile_passes import MomentsPass
+from partirvm.kernels import Gaussian
+from partirvm.kernels.design import NONE
+from partirvm.likelihoods.passes import GramPass, ResidualPass
+from partirvm.types import BIAS, PANEL_ROWS
+
+pytestmark = pytest.mark.bits
+
+MANY = replace(design(np.arange(0, N, 90), bias=True), origin=np.array([0.2, 0.1, -0.3]))
+STORES = ["memory", "zarr"]
+COLUMNS = 64
+
+
+@pytest.fixture
+def keep(tmp_path):
+    """Makes ``Blocks`` of a store; what was kept is dropped in the end."""
+    made = []
+
+    def blocks(where, budget=1 << 30):
+        token = f"test-{tmp_path}-{len(made)}"
+        made.append(Blocks(Keeping(token, where, budget, folder=str(tmp_path)), lambda columns: budget))
+        return made[-1]
+
+    yield blocks
+    for each in made:
+        forget(each.keeping.token)
+
+
+def pinned(pass_):
+    """The same pass with columns whose bits are their own, so that they can be kept."""
+    changed = {k: replace(v, origin=MANY.origin) for k, v in vars(pass_).items() if hasattr(v, "origin")}
+    return replace(pass_, **changed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(1, 300), st.sampled_from([1, 2, 37, 1000, PANEL_ROWS]))
+def test_a_column_has_the_bits_that_it_has_among_others(data, columns, height):
+    """Any subset in any order, for widths around those of a product's group, and panels of few rows."""
+    rng = np.random.default_rng(columns)
+    d = data.draw(st.sampled_from([1, 3, 16, 130]))
+    X, Z = rng.normal(size=(height, d)), rng.normal(size=(columns, d))
+    kernel, origin = Gaussian((0.5 / d,)), rng.normal(size=d)
+    some = np.array(data.draw(st.lists(st.integers(0, columns - 1), min_size=1, max_size=70, unique=True)))
+    with one_blas_thread():
+        if not independent(kernel, d, height):
+            pytest.skip("on this machine nothing is kept")
+        whole, part = np.empty((columns, height)).T, np.empty((len(some), height)).T
+        kernel.prepare(Z, origin)(X, whole)
+        kernel.prepare(Z[some], origin)(X, part)
+    assert part.tobytes("F") == whole[:, some].tobytes("F")
+
+
+def test_columns_are_independent_on_this_machine():
+    """Full panels of the usual kinds are kept: the store is of use."""
+    assert all(independent(Gaussian((0.3,)), d, n) for d in (1, 2, 8, 54, 256) for n in (PANEL_ROWS, 1000))
+
+
+REQUESTS = st.lists(
+    st.tuples(
+        st.integers(0, 2),  # tile
+        st.booleans(),  # a new run
+        st.lists(st.integers(0, len(MANY.centres) - 1), max_size=90, unique=True),
+        st.booleans(),  # bias
+        st.booleans(),  # a sample of the rows
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@pytest.mark.parametrize("where", STORES)
+@settings(max_examples=40, deadline=None)
+@given(requests=REQUESTS, room=st.sampled_from([0, 300_000, 1 << 30]))
+def test_any_sequence_of_requests_has_the_bits_of_the_design(where, requests, room):
+    """Subsets, supersets, new columns, other orders, several tiles and runs; all of it kept, some of it, nothing."""
+    X, run = rows()[0], 0
+    with tempfile.TemporaryDirectory() as folder, one_blas_thread():
+        keeping = Keeping(folder, where, room, folder=folder)
+        try:
+            for tile, turn, columns, bias, sample in requests:
+                run += turn
+                asked = MANY.take(np.array(columns, dtype=np.int64), leading=np.full(int(bias), BIAS))
+                numbers = np.arange(tile * 500, tile * 500 + 500)[:: 3 if sample else 1]
+                blocks = TileBlocks(tile, replace(keeping, run=run))
+                out = np.empty((asked.n_columns, len(numbers))).T
+                found = blocks.block(asked, X[numbers], out, blocks.digest(numbers) if sample else "", 0)
+                assert found.tobytes("F") == asked.block(X[numbers]).tobytes("F")
+                assert blocks.fetched.evaluated + blocks.fetched.kept == len(columns) * len(numbers)
+                if columns:
+                    assert 0 <= store_of(blocks.keeping).used <= room
+        finally:
+            forget(keeping.token)
+
+
+@pytest.mark.parametrize("where", STORES)
+@pytest.mark.parametrize("kind", ["data", pytest.param("memory", marks=pytest.mark.slow)])
+def test_every_executor_and_store_gives_the_same_bits(executor, data, memory, keep, where, kind):
+    """Threads and workers, rows on disk and here, each pass three times: then all but the first come from the store."""
+    single, blocks, source = LocalExecutor(1), keep(where), data if kind == "data" else memory
+    passes = [pass_ if isinstance(pass_, MomentsPass) else pinned(pass_) for pass_ in PASSES.values()]
+    for _ in range(3):
+        blocks.begin(0)
+        found = executor.run(passes, source, None, blocks)
+        assert bits(tuple(found)) == bits(tuple(single.run(passes, data)))
+    assert blocks.fetched.kept > blocks.fetched.evaluated / 2
+    assert not blocks.fetched.failures
+    executor.forget(blocks.keeping.token)
+    single.close()
+
+
+@pytest.mark.parametrize("where", STORES)
+def test_panels_of_which_nothing_is_kept_take_no_memory(keep, where):
+    """Without room for a single column the shelf holds nothing about a panel, however many there are."""
+    blocks, X = keep(where, budget=100), rows()[0][:500]
+    for tile in range(50):
+        out = np.empty((MANY.n_columns, len(X))).T
+        TileBlocks(tile, blocks.keeping).block(MANY, X, out, "", 0)
+    assert store_of(blocks.keeping).n_panels == 0
+
+
+def counts(executor, data, blocks, pass_):
+    """What one run of a pass fetched."""
+    before, blocks.fetched = blocks.fetched, Fetched()
+    blocks.begin(0)
+    found = executor.run([pass_], data, None, blocks)[0]
+    fetched, blocks.fetched = blocks.fetched, before + blocks.fetched
+    return found, fetched
+
+
+@pytest.mark.parametrize("where", STORES)
+def test_columns_are_evaluated_once_while_they_are_wanted(data, keep, where):
+    """A gram pass of kept and new columns, the survivors, then a superset: evaluated are the new ones alone."""
+    executor, blocks = LocalExecutor(2), keep(where)
+    kept, new = MANY.take(np.arange(60)), MANY.take(np.arange(60, 100), leading=NONE)
+    _, fetched = counts(executor, data, blocks, GramPass(kept, new, np.zeros((61, 1))))
+    assert (fetched.evaluated, fetched.kept) == (100 * N, 0)
+    survivors = MANY.take(np.arange(0, 100, 3))
+    _, fetched = counts(executor, data, blocks, ResidualPass(survivors, np.zeros((35, 1))))
+    assert (fetched.evaluated, fetched.kept) == (0, 34 * N)
+    fresh = MANY.take(np.arange(150, 170), leading=NONE)
+    _, fetched = counts(executor, data, blocks, GramPass(survivors, fresh, np.zeros((35, 1))))
+    assert (fetched.evaluated, fetched.kept) == (20 * N, 34 * N)
+    executor.close()
+
+
+@pytest.mark.parametrize("where", STORES)
+def test_later_columns_go_before_earlier_ones(data, keep, where):
+    """Columns 0 … 39 stay, 40 … 79 come and go: they are deleted two runs later, and evaluated when they come again."""
+    executor, blocks = LocalExecutor(1), keep(where)
+    stays, both = (MANY.take(np.arange(n)) for n in (40, 80))
+    evaluated = []
+    for columns in (stays, both, stays, stays, both):
+        pass_ = ResidualPass(columns, np.ones((columns.n_columns, 1)))
+        found, fetched = counts(executor, data, blocks, pass_)
+        assert bits(found) == bits(executor.run([pass_], data)[0])
+        evaluated.append(fetched.evaluated // N)
+    assert evaluated == [40, 40, 0, 0, 40]
+    executor.close()
+
+
+@pytest.mark.parametrize("where", STORES)
+def test_half_the_room_keeps_half_and_changes_nothing(data, keep, where):
+    """As many blocks as the budget holds are kept, and these stay; the statistic is that of no store."""
+    executor = LocalExecutor(2)
+    pass_ = ResidualPass(MANY.take(np.arange(COLUMNS)), np.ones((COLUMNS + 1, 1)), select=10)
+    whole = bits(executor.run([pass_], data)[0])
+    blocks = keep(where, 8 * COLUMNS * N // 2)
+    for _ in range(3):
+        found, fetched = counts(executor, data, blocks, pass_)
+        assert bits(found) == whole
+    assert 0.35 < fetched.kept / (COLUMNS * N) <= 0.65
+    executor.close()
+
+
+@pytest.mark.parametrize("how", ["cut", "changed", "gone"])
+def test_a_damaged_block_is_evaluated_again(data, keep, tmp_path, how):
+    """Chunks cut short, with other bytes, or gone: found out by checksum and fill value, and counted."""
+    executor, blocks = LocalExecutor(2), keep("zarr")
+    pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)), select=10)
+    whole, _ = counts(executor, data, blocks, pass_)
+    chunks = [path for path in tmp_path.glob("block-*/c/*/*") if path.is_file()]
+    assert len(chunks) == 15
+    for path in chunks[::3]:
+        content = bytearray(path.read_bytes())
+        if how == "gone":
+            path.unlink()
+        elif how == "cut":
+            path.write_bytes(content[: len(content) // 2])
+        else:
+            content[1000] ^= 1
+            path.write_bytes(content)
+    found, fetched = counts(executor, data, blocks, pass_)
+    assert bits(found) == bits(whole)
+    assert fetched.failures == len(chunks[::3])
+    assert fetched.kept > 0
+    again, fetched = counts(executor, data, blocks, pass_)
+    assert bits(again) == bits(whole)
+    assert (fetched.failures, fetched.evaluated) == (0, 0)
+    executor.close()
+
+
+def test_a_disk_that_cannot_be_written_costs_time_alone(data, keep, tmp_path):
+    """A folder that is not there: nothing is kept, the statistic is the same, and the failure is counted."""
+    executor, blocks = LocalExecutor(1), keep("zarr")
+    blocks.keeping = replace(blocks.keeping, folder=str(tmp_path / "nowhere"))
+    pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)))
+    found, fetched = counts(executor, data, blocks, pass_)
+    assert bits(found) == bits(executor.run([pass_], data)[0])
+    assert (fetched.kept, fetched.failures) == (0, 1)
+    assert not (tmp_path / "nowhere").exists()
+    executor.close()
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_of_the_block(tmp_path):
+    """A file in place of the folder: the write becomes ``DamagedError``, and nothing is left."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DamagedError):
+        DiskBlock.write(tmp_path / "file", np.ones((2, PANEL_ROWS)))
+    block = DiskBlock.write(tmp_path, np.ones((2, PANEL_ROWS)))
+    block.delete()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_an_older_fit_left_off_is_not_kept(data, keep):
+    """A design without an origin: every pass evaluates."""
+    executor, blocks = LocalExecutor(1), keep("memory")
+    pass_ = ResidualPass(design([5, 900]), np.ones((2, 1)))
+    for _ in range(2):
+        _, fetched = counts(executor, data, blocks, pass_)
+        assert (fetched.evaluated, fetched.kept) == (2 * N, 0)
+    executor.close()

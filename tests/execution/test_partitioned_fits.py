@@ -1,0 +1,194 @@
+"""Split-and-merge, incremental and working set under every likelihood, of numbers and of classes: the same bits on a
+cluster, in parallel, and wherever kernel values are kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from backend_cases import bits
+from clusters import cluster
+
+from partirvm import jobs
+from partirvm.core import rprop
+from partirvm.data import ingest
+from partirvm.execution.process import resident_memory
+from partirvm.learning import folds, search
+from partirvm.options import Request
+
+pytestmark = pytest.mark.bits
+
+TWICE = [
+    ("split-merge", "full"),
+    ("working-set", "sample"),
+    ("incremental", "sample"),
+    ("incremental", "full"),
+    ("working-set", "full"),
+]
+"""Cases of which each half is in another one."""
+
+CASES = [
+    pytest.param(strategy, likelihood, marks=[pytest.mark.slow] if (strategy, likelihood) in TWICE else [])
+    for strategy in ("split-merge", "incremental", "working-set")
+    for likelihood in ("full", "sample")
+]
+CASES.append(pytest.param("working-set", "growing"))
+
+
+@pytest.fixture(scope="module")
+def waves(tmp_path_factory):
+    """4,000 rows of a noisy wave, shuffled, in tiles of 512."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-3, 3, size=(4000, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=4000)
+    return ingest((X, y), tmp_path_factory.mktemp("waves") / "waves.zarr", tile_rows=512)
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    """1,500 rows of K = 2 and 3 classes behind such a wave, shuffled, in tiles of 512; DATA by K."""
+    rng = np.random.default_rng(6)
+    X = rng.uniform(-3, 3, size=(1500, 3))
+    score = np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=1500)
+    folder = tmp_path_factory.mktemp("classes")
+    cuts = {2: [0.0], 3: [-0.8, 0.8]}
+    return {
+        K: ingest((X, np.digitize(score, cuts[K])), folder / f"{K}.zarr", tile_rows=512, classes=True, shuffle=1)
+        for K in cuts
+    }
+
+
+def parameters(strategy, likelihood, size):
+    return Request(
+        gamma=0.2,
+        strategy=strategy,
+        fit_rows=likelihood,
+        sample_rows=1500,
+        partition_size=size,
+        max_rounds=None if strategy == "split-merge" else 5,
+    )
+
+
+def left(fitted):
+    """Everything that a fit decided: the model and each line of history, but for times and bytes."""
+    times = {
+        "seconds",
+        "pass_seconds",
+        "solve_seconds",
+        "solve_began",
+        "peak_memory",
+        "kernel_evaluated",
+        "kernel_kept",
+    }
+    lines = [tuple((k, repr(v)) for k, v in line.items() if k not in times) for line in fitted.history]
+    model = fitted.model
+    return bits(model.mean), bits(model.design.labels), bits(model.root), model.log_evidence.hex(), tuple(lines)
+
+
+@pytest.mark.parametrize(("strategy", "likelihood"), CASES)
+def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy, likelihood):
+    """Model and history, inline and on a cluster."""
+    asked = parameters(strategy, likelihood, 150)
+    here = jobs.fit(waves.url, str(tmp_path / "here"), asked)
+    there = jobs.fit(waves.url, str(tmp_path / "there"), asked, client=three_workers)
+    assert left(here) == left(there)
+
+
+CLASSES = [
+    pytest.param(2, "working-set", "full", "auto", marks=pytest.mark.slow),
+    pytest.param(3, "working-set", "full", "auto", marks=pytest.mark.slow),
+    (3, "incremental", "full", "ovr"),
+]
+
+
+@pytest.mark.parametrize(("K", "strategy", "likelihood", "multi_class"), CLASSES)
+def test_classes_have_the_same_bits_everywhere(
+    classes, one_worker, three_workers, tmp_path, K, strategy, likelihood, multi_class
+):
+    """Model and history: inline, under another memory limit and with each kernel store, on one worker and on three.
+
+    The limit leaves little beside what this process has grown to by then.
+    """
+    asked = Request(
+        gamma=0.2,
+        strategy=strategy,
+        fit_rows=likelihood,
+        partition_size=30 if strategy != "split-merge" else 375,
+        max_rounds=2 if strategy != "split-merge" else None,
+        multi_class=multi_class,
+    )
+    ways = {
+        "inline": {},
+        "little memory": {"memory_limit": resident_memory() + (120 << 20)},
+        "kept in memory": {"kernel_store": "memory"},
+        "kept on disk": {"kernel_store": "zarr"},
+        "kept nowhere": {"kernel_store": "none"},
+        "one worker": {"client": one_worker},
+        "three workers": {"client": three_workers, "kernel_store": "memory"},
+    }
+    if strategy != "working-set":
+        ways = {name: ways[name] for name in ("inline", "three workers")}
+    found = {}
+    for name, way in ways.items():
+        choices = replace(asked, **{key: value for key, value in way.items() if key != "client"})
+        fitted = jobs.fit(classes[K].url, str(tmp_path / name), choices, client=way.get("client"))
+        found[name] = left(fitted)
+        assert fitted.model.mean.shape[1] == (1 if K == 2 else K)
+        if "kernel_store" in way:
+            assert (fitted.history[-1].get("kernel_kept", 0) > 0) == (way["kernel_store"] != "none"), name
+    assert [name for name in found if found[name] != found["inline"]] == []
+
+
+@pytest.mark.slow
+def test_the_first_level_runs_in_parallel_on_four_workers(waves, tmp_path):
+    """Dense fits of the first level overlap in time on 4 workers of one thread; the bits are those of the inline run.
+
+    The sum of their own times over the time from the first to the last is 1 where they take turns.
+    """
+    asked = parameters("split-merge", "full", 500)
+    here = jobs.fit(waves.url, str(tmp_path / "here"), asked)
+    with cluster(4) as client:
+        there = jobs.fit(waves.url, str(tmp_path / "there"), asked, client=client)
+    assert left(here) == left(there)
+    first = [line for line in there.history if line["level"] == 0]
+    assert len(first) == 8
+    spans = sorted((line["solve_began"], line["solve_began"] + line["solve_seconds"]) for line in first)
+    length = max(end for _, end in spans) - spans[0][0]
+    together = [sum(begin <= at < end for begin, end in spans) for at, _ in spans]
+    assert max(together) >= 3
+    assert sum(end - begin for begin, end in spans) / length > 1.3
+
+
+@pytest.mark.parametrize("K", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_learned_kernel_has_the_same_bits_everywhere(waves, classes, three_workers, tmp_path, monkeypatch, K):
+    """Kernel, model and history, of numbers and of classes: inline, under another memory limit, on a cluster; a fold is
+    held out first. The kernel of numbers is learned again, as the first round has twice its centres. A limit below
+    1 GiB leaves out only the comparison with other methods."""
+    monkeypatch.setattr(folds, "MANY", 10**6)
+    monkeypatch.setattr(folds, "HELD_OUT", 1)
+    monkeypatch.setattr(folds, "WIDTHS", (0.5, 1.0, 2.0))
+    monkeypatch.setattr(rprop, "MOST_ROUNDS", 3)
+    monkeypatch.setattr(search, "CENTRES", 30 if K else 8)
+    monkeypatch.setattr(search, "MOST_CENTRES", 8)
+    data = classes[K] if K else waves
+    asked = Request(gamma="auto", strategy="working-set", partition_size=40, max_rounds=2, heuristic_rows=100)
+    ways = {
+        "inline": {},
+        "little memory": {"more_memory": 120 << 20},
+        "three workers": {"client": three_workers},
+    }
+    if K:
+        ways = {name: ways[name] for name in ("inline", "three workers")}
+    found, compared = {}, {}
+    for name, way in ways.items():
+        limit = resident_memory() + way["more_memory"] if "more_memory" in way else "auto"
+        fitted = jobs.fit(data.url, str(tmp_path / name), replace(asked, memory_limit=limit), client=way.get("client"))
+        assert any("form" in (entry["choice"] or {}) for entry in fitted.history)
+        assert any(entry["taken"] is not None for entry in fitted.history) == (not K)
+        compared[name] = fitted.history[-1].pop("reference", None)
+        found[name] = left(fitted)
+    assert all(one == found["inline"] for one in found.values())
+    assert compared.pop("little memory", None) is None
+    assert all(one == compared["inline"] for one in compared.values())
+    assert (compared["inline"] is None) == bool(K)

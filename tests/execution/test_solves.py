@@ -1,0 +1,178 @@
+"""Dense fits side by side: the bits of fits one by one, at the same time where workers allow, and free to be left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from backend_cases import PASSES, bits, fit, long_fit
+from clusters import cluster
+
+from partirvm.blas_threads import one_blas_thread
+from partirvm.core.updates import maximise
+from partirvm.errors import NumericalError
+from partirvm.execution import LocalExecutor, dask, local
+from partirvm.execution.dask import DaskExecutor
+from partirvm.execution.tasks import run_solve
+
+
+@pytest.fixture(scope="module")
+def solves():
+    """Fits of several sizes, with and without an offset and rows of their own for the noise; one ends at a limit."""
+    return [fit(60 + 30 * seed, seed) for seed in range(6)] + [fit(150, 7, vectors=75), fit(90, 8, steps=3)]
+
+
+@pytest.fixture(scope="module")
+def one_by_one(solves):
+    """Where each fit ends, to the bit, when nothing else runs."""
+    with one_blas_thread():
+        return [bits(maximise(solve.start, solve.rule)) for solve in solves]
+
+
+def ends(solutions):
+    """Fits and reasons, to the bit."""
+    return [bits((solution.fit, solution.reason)) for solution in solutions]
+
+
+def test_fits_side_by_side_have_the_bits_of_fits_one_by_one(executor, solves, one_by_one):
+    """In the order given, with a count that ends at all of them and with the time at which each was done."""
+    seen, before = [], time.time()
+    found = executor.solve(solves, lambda done, total: seen.append((done, total)))
+    assert ends(found) == one_by_one
+    assert len({reason for _, reason in one_by_one}) == 3
+    assert seen[-1] == (len(solves), len(solves))
+    assert seen == sorted(seen)
+    assert all(before <= solution.began <= solution.ended <= time.time() for solution in found)
+
+
+def test_no_fits_are_no_work(executor):
+    """An empty list, at once."""
+    assert executor.solve([]) == []
+
+
+def test_a_fit_that_fails_says_so(executor, solves):
+    """Numbers that are not finite: NumericalError, as from ``maximise`` itself; others still serve."""
+    broken = solves[0].start.statistics
+    broken = replace(broken, gram=np.full_like(broken.gram, np.nan))
+    failing = replace(solves[0], start=replace(solves[0].start, statistics=broken))
+    with pytest.raises(NumericalError):
+        maximise(failing.start, failing.rule)
+    with pytest.raises(NumericalError):
+        executor.solve([solves[1], failing, solves[2]])
+    assert len(executor.solve(solves[:2])) == 2
+
+
+class Enough(Exception):
+    """Raised by a watcher that has seen enough."""
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """A function that gives an executor's fits: those begun here, or handed over to the cluster, so far."""
+    found = []
+
+    def of(executor):
+        if isinstance(executor, LocalExecutor):
+            really = local.solution
+            monkeypatch.setattr(
+                local, "solution", lambda *given, **kw: (found.append(given[0]), really(*given, **kw))[1]
+            )
+        else:
+            submit = executor._submit
+
+            def submitted(name, function, *arguments):
+                found.extend([function] * (function is run_solve))
+                return submit(name, function, *arguments)
+
+            monkeypatch.setattr(executor, "_submit", submitted)
+        return found
+
+    return of
+
+
+def test_a_watcher_hears_while_a_fit_runs_and_may_leave(executor, data, reference, begun, monkeypatch):
+    """Called before the first fit is done; its exception ends the call, and most of the work is never begun."""
+    for module in (local, dask):
+        assert module.POLL <= 1
+        monkeypatch.setattr(module, "POLL", 0.05)
+    calls, found = [], begun(executor)
+
+    def progress(done, total):
+        calls.append((done, total))
+        if len(calls) == 2:
+            raise Enough
+
+    with pytest.raises(Enough):
+        executor.solve([long_fit(seed, steps=60) for seed in (1, 5)] * 6, progress)
+    assert calls == [(0, 12)] * 2
+    # fits that run on workers come to their end, those in this process are left
+    assert bits(executor.run([PASSES["residual"]], data)[0]) == bits(reference["residual"])
+    threads = executor.threads if isinstance(executor, LocalExecutor) else executor._cluster.n_threads * dask.AHEAD
+    assert 1 <= len(found) <= threads < 12
+
+
+def test_fits_in_this_process_are_left_at_their_next_step(monkeypatch):
+    """A fit of hours is over as soon as its watcher leaves: each thread does the step that it is at, and no other."""
+    monkeypatch.setattr(local, "POLL", 0.05)
+    runner, really, steps = LocalExecutor(2), local.solution, []
+
+    def counted(solve, on_step, **threads):
+        def heard(info):
+            steps.append(info)
+            on_step(info)
+
+        return really(solve, heard, **threads)
+
+    monkeypatch.setattr(local, "solution", counted)
+
+    def progress(done, total):
+        if steps:
+            raise Enough
+
+    with pytest.raises(Enough):
+        runner.solve([long_fit(seed, steps=10**6) for seed in (1, 5)] * 2, progress)
+    before = len(steps)
+    runner.close()
+    assert len(steps) - before <= runner.threads
+
+
+@pytest.mark.slow
+def test_fits_run_at_the_same_time_on_several_workers():
+    """Eight fits on four processes of one thread: each has some, and at some moment more than two run at once."""
+    from distributed import get_task_stream
+
+    work = [long_fit(seed, steps=100) for seed in range(8)]
+    with cluster(4) as client:
+        runner = DaskExecutor(client)
+        with get_task_stream(client) as stream:
+            found = runner.solve(work)
+        at_once = [sum(one.began <= at.began < one.ended for one in found) for at in found]
+        assert max(at_once) > 2
+        workers = {task["worker"] for task in stream.data if "run_solve" in task["key"]}
+        assert len(workers) == 4
+        runner.close()
+
+
+@pytest.mark.slow
+def test_a_worker_killed_in_the_middle_of_fits_changes_no_bits():
+    """kill -9 of one of two workers with fits on both: those that it had are done again, with the same bits."""
+    work = [long_fit(seed, steps=15) for seed in range(6)]
+    with one_blas_thread():
+        expected = [bits(maximise(solve.start, solve.rule)) for solve in work]
+    with cluster(2) as client:
+        runner = DaskExecutor(client)
+        victim = next(iter(client.run(os.getpid).values()))
+        killed = []
+
+        def progress(done, total):
+            if done and not killed:
+                killed.append(done)
+                os.kill(victim, signal.SIGKILL)
+
+        assert ends(runner.solve(work, progress)) == expected
+        assert killed[0] < len(work), "no more than two for each worker are under way"
+        runner.close()
