@@ -56,10 +56,9 @@ STACK = 2**14
 class LaplaceState:
     """State of a fit of M columns and C outputs: α, a quadratic about ``weights``, and the posterior.
 
-    ``alpha`` (M, C) is inf if output k lacks the column. A column that all outputs lack is on trial
-    (``core.fast_laplace``). ``block`` is the statistic that pass number ``passes`` of this fit measured at ``weights``
-    (M, C). ``posteriors`` has one posterior per output, of the columns of this output in order. ``prior`` holds the
-    prior of each α, and the values of α that are fixed.
+    ``alpha`` (M, C) is inf if output k lacks the column. ``block`` is the statistic that pass number ``passes`` of this
+    fit measured at ``weights`` (M, C). ``posteriors`` has one posterior per output, of the columns of this output in
+    order. ``prior`` holds the prior of each α, and the values of α that are fixed.
     """
 
     likelihood: str
@@ -78,18 +77,13 @@ class LaplaceState:
 
     @property
     def n_vectors(self) -> int:
-        """Number of kernel columns with finite α, without the leading columns."""
-        return int((self.labels[self.active] >= 0).sum())
+        """Number of kernel columns, without the leading columns."""
+        return int((self.labels >= 0).sum())
 
     @property
     def n_columns(self) -> int:
         """The number M of columns, including the leading columns."""
         return len(self.labels)
-
-    @property
-    def active(self) -> Int:
-        """Positions of the columns with finite α in at least one output."""
-        return np.flatnonzero(np.isfinite(self.alpha).any(axis=1))
 
     @property
     def iteration(self) -> int:
@@ -368,11 +362,6 @@ def _left(
     return settled(replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept), changed)
 
 
-def moved_to(state: LaplaceState, alpha: Float) -> LaplaceState:
-    """Return the state at this α (M, C), all columns kept. Columns at ∞ have weight zero and no posterior."""
-    return settled(state, alpha, *_relieved(state, ~np.isfinite(alpha)))
-
-
 def _relieved(state: LaplaceState, gone: NDArray[np.bool_]) -> tuple[Float, LogisticBlock]:
     """Return the weights, with zeros for the columns marked in ``gone``, and the quadratic about these weights.
 
@@ -427,14 +416,12 @@ def enter(
     alpha: Float,
     weights: Float,
     prior: Prior = FLAT,
-    *,
-    wait: bool = False,
 ) -> LaplaceState:
     """Return the first state of a fit of the columns ``labels``, at the weights at which ``block`` was measured.
 
     ``known`` (k,) are the labels of the columns that already have α and weights, (k, C) each. The other columns have
-    weight zero. Their α starts at the optimum of Tipping & Faul (2003), or at ∞ if ``wait`` is true. If the outputs
-    share α, the optimum is computed from the mean s and the mean q².
+    weight zero. Their α starts at the optimum of Tipping & Faul (2003). If the outputs share α, the optimum is computed
+    from the mean s and the mean q².
     """
     old = np.flatnonzero(np.isin(labels, known))
     new = np.flatnonzero(~np.isin(labels, known))
@@ -445,8 +432,7 @@ def enter(
     there = init(likelihood, labels[old], np.maximum(alpha[order], floor), weights[order], begun, prior)
     joint, start = np.full((len(labels), weights.shape[1]), np.inf), np.zeros((len(labels), weights.shape[1]))
     joint[old], start[old] = there.alpha, weights[order]
-    if not wait:
-        joint[new] = _entry(there, together)
+    joint[new] = _entry(there, together)
     return init(likelihood, labels, joint, start, block, prior)
 
 

@@ -72,9 +72,8 @@ class RVMClassifier(ClassifierMixin, Diagnosed):
     solver : {"auto", "fixed-point", "fast"}, Auto, FixedPoint or Fast, default="auto"
         How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, the one
         with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds columns again while
-        that raises the evidence). Each works on the quadratic approximation of each Newton step. "auto" is the fixed
-        point. "fast" (Tipping & Faul 2003) keeps all candidates in each pass, while passes of the fixed point become
-        cheaper as it prunes. With priors or fixed α "fast" is refused.
+        that raises the evidence). For classification "auto" is the fixed point, on the quadratic approximation of each
+        Newton step, and "fast" is refused.
     multi_class : {"auto", "pooled", "multinomial", "ovr"}, default="auto"
         Model of three or more classes: "pooled" (vectors chosen one class against the rest; then one softmax of all
         vectors with one α), "multinomial" (one softmax; all classes share vectors and α), "ovr" (one against the

@@ -291,7 +291,7 @@ class Begin:
     """Start and end of a fit over ``rows`` (increasing; None for all rows); ``rule`` ends the fit.
 
     ``warm`` is the start of a fit over other rows than before; None means the current fit. If ``hold`` is true, α stays
-    fixed. ``pool`` holds candidates for a solver that computes their statistics on demand.
+    fixed.
     """
 
     rule: StopRule
@@ -299,7 +299,6 @@ class Begin:
     rows: Int | None = None
     warm: Any = None
     hold: bool = False
-    pool: Any = None
 
 
 class Likelihood(Protocol[F, W]):
@@ -366,16 +365,6 @@ class Likelihood(Protocol[F, W]):
         The statistics are the results of ``measure`` without kept columns.
         """
         return fit
-
-    def first_design(self, problem: FitProblem, options: FitOptions, new: Design, rows: Int | None) -> tuple[Pass, ...]:
-        """Return a pass that replaces the Gram pass when all rows are candidates of a first fit, or no pass."""
-        return ()
-
-    def from_design(
-        self, problem: FitProblem, options: FitOptions, fit: F, design: Design, *statistics: Any
-    ) -> tuple[F, Any]:
-        """Return the first fit from the statistics of ``first_design``, and the pool of candidates or None."""
-        return fit, None
 
     # continuation of fits
 

@@ -118,8 +118,8 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
     ) -> Newton:
         """Return the fit by Newton steps."""
         rule = replace(begin.rule, max_iterations=options.max_passes, guard=False)
-        start, solver = begin.warm or Start.of(fit), options.solver
-        return Newton(design, self, start, rule, begin.candidates, begin.rows, problem.prior, solver, begin.hold)
+        start = begin.warm or Start.of(fit)
+        return Newton(design, self, start, rule, begin.candidates, begin.rows, problem.prior, begin.hold)
 
     def gains(self, fit: LaplaceState, statistic: LogisticCross) -> Float:
         """Return gains summed over outputs (Tipping & Faul 2003, eq. 27).
@@ -200,8 +200,7 @@ class Newton(PassFit):
     """A fit of the columns of ``design``: passes and Newton steps until ``rule`` ends the fit.
 
     The passes read the rows ``rows`` (row numbers, increasing), or all rows if None. ``candidates`` is for progress
-    reports only. ``prior`` is the prior of each α. With the ``solver`` "fast", new columns are inactive at first and
-    are added step by step (``core.fast_laplace``). With ``hold`` α stays fixed, and only the mode is computed.
+    reports only. ``prior`` is the prior of each α. With ``hold`` α stays fixed, and only the mode is computed.
     """
 
     design: Design
@@ -211,7 +210,6 @@ class Newton(PassFit):
     candidates: int
     rows: Int | None = None
     prior: Prior = FLAT
-    solver: str = "fixed-point"
     hold: bool = False
 
     def begun(self) -> RunningNewton:
@@ -243,26 +241,14 @@ class RunningNewton:
         """
         task = self.task
         if self.search is not None:
-            search, reason = receive(self.search, block, self.rule, poll)
+            search, reason = receive(self.search, block, task.rule, poll)
             return replace(self, search=search, reason=reason)
         labels, start = labels_of(task.design), task.start
         kept = np.isin(start.labels, labels)
         known = start.labels[kept], start.alpha[kept], start.weights[kept]
-        first = enter(task.likelihood.name, labels, block, *known, task.prior, wait=self.fast)
+        first = enter(task.likelihood.name, labels, block, *known, task.prior)
         first = replace(first, passes=1)
-        return replace(self, search=settle(first) if task.hold else begin(first, self.rule, poll, fast=self.fast))
-
-    @property
-    def fast(self) -> bool:
-        """True for ``solver="fast"``; "auto" means the fixed point."""
-        return self.task.solver == "fast"
-
-    @property
-    def rule(self) -> StopRule:
-        """The rule that ends the fit. With "fast", a fit that begins with few vectors ignores ``stop_fraction``."""
-        rule, start = self.task.rule, self.task.start
-        begun = np.isin(self.task.design.labels, start.labels).sum()
-        return replace(rule, vectors=None) if self.fast and rule.vectors is not None and begun <= rule.vectors else rule
+        return replace(self, search=settle(first) if task.hold else begin(first, task.rule, poll))
 
     @property
     def info(self) -> StepInfo:

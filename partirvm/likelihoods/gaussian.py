@@ -17,7 +17,6 @@ from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.gains import HOPE, joint_entry, joint_gain
 from partirvm.core.left_out import LeftOut, left_out_of, sampled_rows
-from partirvm.core.on_demand import DesignRows, Pool
 from partirvm.core.posterior import AnyPosterior, any_posterior
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.residuals import ResidualStatistics, Scores
@@ -45,7 +44,7 @@ from partirvm.likelihoods.base import (
     labels_of,
     positions,
 )
-from partirvm.likelihoods.passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
+from partirvm.likelihoods.passes import GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.model import Model
 from partirvm.types import LEFT_OUT_ROWS, Columns, power_of_two
 
@@ -73,18 +72,17 @@ densities even; with 0.3 the mean RMSE rose by 1 %.
 class Solve(DenseFit):
     """A dense fit: iterations from ``start`` until ``rule`` ends the fit. ``candidates`` is for progress reports only.
 
-    ``solver`` is a name of ``core.solvers``. If the solver "fast" begins without columns, ``pool`` has the candidates.
+    ``solver`` is a name of ``core.solvers``.
     """
 
     start: HyperState
     rule: StopRule
     candidates: int
     solver: str = "fixed-point"
-    pool: Pool | None = None
 
     def run(self, on_step: OnStep) -> tuple[HyperState, Termination]:
         """Run the fit; return its final state and the reason of the end."""
-        return solvers.solve(self.start, self.rule, self.solver, on_step, self.pool)
+        return solvers.solve(self.start, self.rule, self.solver, on_step)
 
 
 @dataclass(frozen=True)
@@ -206,26 +204,9 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         alpha = np.maximum(warm.alpha, ALPHA_FLOOR * np.max(warm.beta) * np.diagonal(start.gram))
         return _enter(replace(warm, alpha=alpha).begun(start), ordered, labels)
 
-    def first_design(self, problem: FitProblem, options: FitOptions, new: Design, rows: Int | None) -> tuple[Pass, ...]:
-        """Return a pass for the design, if ``solver`` is "fast" or "auto" and supports this problem.
-
-        These solvers need Gram products only of columns that join; the design takes no more memory than all products.
-        """
-        acts = options.solver in ("fast", "auto") and problem.prior == FLAT and problem.n_targets == 1
-        return (DesignPass(new, rows),) if acts else ()
-
-    def from_design(
-        self, problem: FitProblem, options: FitOptions, fit: HyperState, design: Design, *statistics: DesignRows
-    ) -> tuple[HyperState, Pool | None]:
-        """Return the first fit: with "fast", a pool of candidates; with "auto", a fit of the whole Gram matrix."""
-        (rows,) = statistics
-        if options.solver == "auto":
-            return self.restart(problem, options, fit, self.warm(fit), design, rows.gram()), None
-        return fit, Pool(design.basis, labels_of(design), rows.joined())
-
     def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: HyperState, begin: Begin) -> Solve:
         """Return a dense fit."""
-        return Solve(fit, begin.rule, begin.candidates, options.solver, begin.pool)
+        return Solve(fit, begin.rule, begin.candidates, options.solver)
 
     def settling(
         self, problem: FitProblem, design: Design, fit: HyperState, rows: Int | None, *, whole: bool, last: bool

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from partirvm.core import tied
 from partirvm.core.diagnostics import MOST_TARGETS, NORMAL_MULTIPLES, STATED_LEVELS, NumberDiagnostics
 from partirvm.core.left_out import LeftOut
-from partirvm.core.on_demand import DesignRows
 from partirvm.core.predictive import ExtraColumns, quadratic_forms
 from partirvm.core.residuals import LEVELS, NORMAL, LargestResiduals, ResidualStatistics, Scores, TargetScores
 from partirvm.core.statistics import CrossBlock, GramBlock
@@ -64,27 +63,6 @@ class GramPass(Pass):
             block = make(kept, new, target, panel.weights)
             total = block if total is None else total.accumulate(block)
         return cast(GramBlock | CrossBlock, total)
-
-
-@dataclass(frozen=True)
-class DesignPass(DesignedPass):
-    """Pass for the design matrix and the target: a ``core.on_demand.DesignRows``.
-
-    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
-    """
-
-    name: ClassVar[str] = "design"
-    design: Design
-    rows: Int | None = None
-
-    def statistic(self, tile: TileRows) -> DesignRows:
-        """Return the tile's rows of design and target."""
-        scaling = self.design.scaling
-
-        def rows(panel: Panel, block: Float) -> DesignRows:
-            return DesignRows.of(block, scaling.targets(panel.t), panel.weights)
-
-        return cast(DesignRows, self.summed(tile, rows))
 
 
 @dataclass(frozen=True)

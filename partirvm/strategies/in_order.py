@@ -27,7 +27,6 @@ from partirvm.strategies.stages import (
     columns_of,
     final_rule,
     measured,
-    performed,
     saved,
     scored,
     settled,
@@ -133,24 +132,10 @@ class Early(BasicRound):
 
 
 def one_fit(state: RoundsState, new: Design, warm: Any, kind: str = "final") -> Steps[RoundsState]:
-    """Run the only fit of a run, which converges: a fit of the columns ``new``, started at ``warm`` if it is given.
-
-    The solver "fast" needs the Gram matrix of the columns that join, and not of all candidates. It therefore gets the
-    design matrix, which is no larger (``core.on_demand``). The solver "auto" begins with the fixed point: the Gram
-    matrix is computed from the design at once, and the memory of the design is freed.
-    """
-    problem, options, likelihood = state.problem, state.options, state.problem.likelihood
-    state, pool = replace(state, round=1, candidates=len(new.labels)), None
-    rows = posterior_rows(problem, options, options.last_rows)
-    passes = likelihood.first_design(problem, options, new, rows) if warm is None else ()
-    if passes:
-        design = state.design.join(new)
-        fit, pool = likelihood.from_design(problem, options, state.fit, design, *(yield from performed(passes)))
-        state = replace(state, design=design, fit=fit, seen=options.last_rows)
-    else:
-        state = yield from measured(state, new, options.last_rows, warm)
-    state = yield from solved(state, final_rule(options), warm=warm, pool=pool)
-    del pool
+    """Run the only fit of a run, which converges: a fit of the columns ``new``, started at ``warm`` if it is given."""
+    state = replace(state, round=1, candidates=len(new.labels))
+    state = yield from measured(state, new, state.options.last_rows, warm)
+    state = yield from solved(state, final_rule(state.options), warm=warm)
     state = yield from settled(state)
     state = yield from scored(state)
     return (yield from saved(state, kind, Termination.CONVERGED))

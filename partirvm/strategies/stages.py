@@ -123,7 +123,7 @@ def measured(state: S, new: Design, fit_rows: str, warm: Any = None) -> Steps[S]
     return replace(state, design=design, fit=fit, seen=fit_rows)
 
 
-def solved(state: S, rule: StopRule, *, warm: Any = None, hold: bool = False, pool: Any = None) -> Steps[S]:
+def solved(state: S, rule: StopRule, *, warm: Any = None, hold: bool = False) -> Steps[S]:
     """Request a fit of the design's columns over the fit rows; ``likelihoods.base.Begin`` explains the arguments.
 
     A fit that ends because its statistics lost digits goes on with those of the residual target.
@@ -132,10 +132,8 @@ def solved(state: S, rule: StopRule, *, warm: Any = None, hold: bool = False, po
     rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
     for rebases in count():
         rule = replace(rule, guard=False) if rebases >= REBASES else rule
-        begin = Begin(rule, state.candidates, rows, warm, hold, pool)
+        begin = Begin(rule, state.candidates, rows, warm, hold)
         (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, begin),)
-        del begin
-        pool = None
         state = replace(state, design=survivors(state.design, end.fit), fit=end.fit, reason=end.reason)
         if end.reason is not Termination.CANCELLED:
             break

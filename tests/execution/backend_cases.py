@@ -20,7 +20,6 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import (
     AugmentPass,
-    DesignPass,
     GramPass,
     LeaveOneOutPass,
     ResidualPass,
@@ -85,8 +84,6 @@ PASSES = {
     "slope": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0),
     "slope, two tiles": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=ASTRIDE),
     "slope, everywhere": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=EVERYWHERE),
-    "design": DesignPass(KEPT),
-    "design, two tiles": DesignPass(NEW, rows=ASTRIDE),
     "augment": AugmentPass(KEPT, MEAN, (NEW, design([42]))),
 }
 
@@ -109,12 +106,6 @@ def expected(pass_):
         mean = np.average(X, axis=0, weights=w)
         return {"inputs.n": there.sum(), "inputs.mean": mean, "targets.mean": [np.average(y, weights=w)], "bad": 0,
                 "inputs.square": w @ (X - mean) ** 2, "inputs.minimum": X[there].min(axis=0)}  # fmt: skip
-    if isinstance(pass_, DesignPass):
-        here = slice(None) if wanted is None else wanted
-        root = np.sqrt(w)[here, None]
-        logs = np.log(w[there]).sum()
-        return {"joined.blocks": [root * phi(pass_.design, X)[here]], "joined.targets": [root * t[here]],
-                "log_weight": logs, "n": there.sum()}  # fmt: skip
     if isinstance(pass_, AugmentPass):
         F = np.hstack([phi(extra, X) for extra in pass_.extras])
         kept = phi(pass_.design, X)

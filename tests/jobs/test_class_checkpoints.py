@@ -22,7 +22,7 @@ from partirvm.types import Columns
 FITS = [
     *((name, 2, "auto", "auto") for name in ("working-set", "incremental", "split-merge")),
     *(("working-set", 3, multi_class, "auto") for multi_class in ("multinomial", "ovr")),
-    ("split-merge", 3, "ovr", "fast"),
+    ("split-merge", 3, "ovr", "fixed-point"),
 ]
 
 

@@ -175,10 +175,6 @@ class StudentLikelihood(GaussianLikelihood):
         """The fit that stands: rows change with the first pass."""
         return fit
 
-    def first_design(self, problem: FitProblem, options: FitOptions, new: Design, rows: Any) -> tuple[Pass, ...]:
-        """None."""
-        return ()
-
     def fit(
         self, problem: FitProblem, options: FitOptions, design: Design, fit: HyperState, begin: Begin
     ) -> StudentFit:

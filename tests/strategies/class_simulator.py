@@ -7,7 +7,7 @@ from typing import Any
 
 import naive
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit, log_expit, softmax
 from simulator import Simulator
 
 from partirvm.core.link import LogisticBlock, LogisticCross, moderated
@@ -66,11 +66,8 @@ class ClassSimulator(Simulator):
         """(N, K) of predictors (N, C): sigmoid, softmax, or sigmoids divided by their sum."""
         if self.likelihood == "bernoulli":
             return np.hstack([1 - expit(f), expit(f)])
-        return (
-            softmax(f, axis=1)
-            if self.likelihood.startswith("multinomial")
-            else expit(f) / expit(f).sum(1, keepdims=True)
-        )
+        # logarithms: all sigmoids of a row may underflow
+        return np.asarray(softmax(f if self.likelihood.startswith("multinomial") else log_expit(f), axis=1))
 
     def weight(self, rows: np.ndarray | None) -> np.ndarray:
         """Weights of the rows of a pass."""

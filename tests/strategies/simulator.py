@@ -12,14 +12,13 @@ from scipy.stats import norm
 
 from partirvm.core import solvers
 from partirvm.core.left_out import LeftOut
-from partirvm.core.on_demand import DesignRows
 from partirvm.core.residuals import LEVELS, LargestResiduals, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.core.termination import Termination
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
+from partirvm.likelihoods.passes import GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Gather, Gathered, Log, Save, Solved, Stopped, StrategySteps
 from partirvm.strategies.problem import Options, Problem
@@ -139,10 +138,8 @@ class Simulator:
                 return self._left_out(instruction)
             case ScorePass():
                 return self._score(instruction)
-            case DesignPass():
-                return self._design(instruction)
-            case Solve(fit, rule, _, solver, pool):
-                return Solved(*solvers.solve(fit, rule, solver, pool=pool))
+            case Solve(fit, rule, _, solver):
+                return Solved(*solvers.solve(fit, rule, solver))
             case Save() | Log():
                 return None
         raise AssertionError(f"no answer to {instruction}")
@@ -176,13 +173,6 @@ class Simulator:
         best = np.lexsort((rows, -errors))[: pass_.select]
         largest = LargestResiduals(pass_.select, errors[best], rows[best], self.X[rows[best]])
         return ResidualStatistics(int(there.sum()), sum_squares, projection, largest)
-
-    def _design(self, pass_: DesignPass) -> DesignRows:
-        wanted = slice(None) if pass_.rows is None else pass_.rows
-        w = np.ones(len(self.X)) if self.w is None else self.w
-        root, there = np.sqrt(w[wanted])[:, None], w[wanted] > 0
-        Phi, log_weight = self.phi(pass_.design, self.X[wanted]), float(np.log(w[wanted][there]).sum())
-        return DesignRows((root * Phi,), (root * self.t[wanted],), int(there.sum()), log_weight)
 
     def _left_out(self, pass_: LeaveOneOutPass) -> LeftOut:
         rows = np.concatenate([np.full(int(pass_.design.bias), -1), pass_.design.rows])

@@ -59,7 +59,6 @@ def runs(draw, names=NAMES):
         max_passes=30,
         moderate=draw(st.booleans()),
         seed=draw(st.integers(0, 5)),
-        solver=draw(st.sampled_from(["auto", "fast"])),
     )
     return draw(st.sampled_from(names)), simulator, options
 

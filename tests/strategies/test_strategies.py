@@ -18,7 +18,7 @@ from partirvm.core.updates import init
 from partirvm.learning.basic_fits import partition_size
 from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import DesignPass, GramPass, ResidualPass, ScorePass
+from partirvm.likelihoods.passes import GramPass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Save, Solved
 from partirvm.strategies.problem import Options
@@ -315,21 +315,20 @@ def test_duplicate_rows_are_candidates_once(name, selection):
 
 
 @pytest.mark.parametrize("sampled", [False, True])
-def test_actions_on_all_candidates_need_no_gram_matrix(sampled):
-    """Basic asks for the design once, over the rows of the last fit, and ends where no action gains by the formulas."""
+def test_actions_on_all_candidates_end_where_none_gains(sampled):
+    """Over the rows of the last fit, by the formulas."""
     X, y = wave(80, d=1)
     simulator = Simulator(np.vstack([X, X[:10]]), np.append(y, y[:10] + 0.1), gamma=1.0)
     options = Options(20, "all", tol=1e-6, solver="fast", last_rows="sample" if sampled else "full")
     options = replace(options, sample_rows=60)
     assert simulator.run("basic", options) is Termination.CONVERGED
-    assert not simulator.passes(GramPass)
-    (asked,) = simulator.passes(DesignPass)
-    assert len(asked.design.labels) == 80
+    (asked,) = simulator.passes(GramPass)
+    assert len(asked.new.labels) == 80
     rows = np.arange(90) if asked.rows is None else asked.rows
     assert len(rows) == (60 if sampled else 90)
-    Phi, t = simulator.phi(asked.design, simulator.X[rows]), simulator.t[rows, 0]
+    Phi, t = simulator.phi(asked.new, simulator.X[rows]), simulator.t[rows, 0]
     (solved,) = simulator.heard_of(Solved)
-    names = [BIAS, *asked.design.labels]
+    names = [BIAS, *asked.new.labels]
     active = {names.index(label): alpha for label, alpha in zip(solved.fit.labels, solved.fit.alpha, strict=True)}
     assert 3 < len(active) < 30
     assert naive.best_action(Phi, t, active, solved.fit.beta)[0] < 2e-6 * len(rows)
