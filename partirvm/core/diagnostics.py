@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from partirvm.core.predictive import quantile
-from partirvm.core.sampling import LargestErrors, uniform
+from partirvm.core.sampling import LargestErrors, Purpose, draw_key, uniform
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -109,9 +109,6 @@ MOST_TARGETS = 4
 MOST_CLASSES = 12
 """Maximum number of classes that are counted separately. Of more classes the last ones are one class, their union."""
 
-DRAW = (0, 18)
-"""Seed of the sample."""
-
 
 @dataclass(frozen=True)
 class NumberDiagnostics:
@@ -144,7 +141,7 @@ class NumberDiagnostics:
         """
         z = (t - mean) / std
         inside = np.bincount(np.searchsorted(multiples, np.abs(z)), minlength=len(multiples) + 1)
-        keys, points = uniform(rows, DRAW), np.column_stack([t, mean, std])
+        keys, points = uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS)), np.column_stack([t, mean, std])
         pit = np.bincount(_bins(ndtr(z), PIT_BINS), minlength=PIT_BINS)
         largest = LargestErrors.of(np.abs(t - mean), rows, t, mean, std)
         return cls(len(t), np.cumsum(inside[:-1]), pit, *_smallest(keys, points), tuple(multiples), largest)

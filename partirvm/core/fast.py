@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from partirvm.core.gains import DEPENDENT
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.rank_one import ActiveColumns
+from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, noise_precision
 
@@ -103,7 +104,7 @@ class Greedy:
         self.since = 0
         self.log_evidence = self.active.posterior.log_evidence
         self.cost = 0.0
-        self._draws = None if order is None else np.random.default_rng(order)
+        self._draws = None if order is None else stream(order, Purpose.ACTIONS)
 
     @property
     def n(self) -> int:

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.predictive import quantile
-from partirvm.core.sampling import uniform
+from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.types import LEFT_OUT_ROWS
 
 Float = NDArray[np.float64]
@@ -290,4 +290,4 @@ def sampled_rows(n_rows: int, *, shuffled: bool) -> Int | None:
         return np.arange(n_rows - LEFT_OUT_ROWS, n_rows, dtype=np.int64)
     edges = np.arange(LEFT_OUT_ROWS + 1, dtype=np.int64) * n_rows // LEFT_OUT_ROWS
     width = np.diff(edges)
-    return edges[:-1] + np.floor(uniform(edges[:-1], (0, 0)) * width).astype(np.int64)
+    return edges[:-1] + np.floor(uniform(edges[:-1], draw_key(0, Purpose.LEFT_OUT_ROWS)) * width).astype(np.int64)

@@ -1,4 +1,8 @@
-"""Random draws of rows, tile by tile: the key of a row depends only on its number and the seed.
+"""Random streams, one for each purpose, and random draws of rows, tile by tile.
+
+A stream is keyed by the seed, its purpose and numbers such as the round: draws of two purposes are independent.
+
+The key of a row depends only on its number and the key of the draw.
 
 The keys sample without replacement with probability proportional to w (Efraimidis & Spirakis 2006): the rows with the
 largest log(u)/w, u uniform in (0, 1), form the sample. A sum over tiles that keeps the largest keys finds this sample.
@@ -12,12 +16,79 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum, auto
 
 import numpy as np
 from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+
+
+class Purpose(IntEnum):
+    """What random numbers are drawn for."""
+
+    SAMPLE = auto()
+    """Rows of a fit to a sample."""
+
+    CANDIDATES = auto()
+    """Candidates of a round."""
+
+    POOL = auto()
+    """Pool of candidates of which those of largest gain join."""
+
+    PARTITIONS = auto()
+    """Partitions of the rows."""
+
+    ACTIONS = auto()
+    """Order of the actions of the fast solver."""
+
+    CENTRES = auto()
+    """Centres of a tied RVM that learns the kernel."""
+
+    PROCESS_ROWS = auto()
+    """Rows of an exact Gaussian process."""
+
+    PROCESS_STARTS = auto()
+    """Initial widths of its search."""
+
+    FOLDS = auto()
+    """Folds of a cross-validation."""
+
+    BASIC_CANDIDATES = auto()
+    """Candidates of a basic RVM of a fold."""
+
+    BASIS_ROWS = auto()
+    """Rows to which a transformer of the option ``basis`` is fitted."""
+
+    COMPARED_ROWS = auto()
+    """Rows of which other methods learn."""
+
+    DIAGNOSED_ROWS = auto()
+    """Rows that diagnostics show."""
+
+    LEFT_OUT_ROWS = auto()
+    """Rows left out that calibrate the intervals."""
+
+
+def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
+    """Return the random numbers of a purpose, and of ``numbers`` such as the round.
+
+    >>> first, second = (stream(0, purpose).random() for purpose in (Purpose.FOLDS, Purpose.CENTRES))
+    >>> first == second
+    False
+    """
+    return np.random.default_rng(_sequence(seed, purpose, numbers))
+
+
+def draw_key(seed: int, purpose: Purpose, *numbers: int) -> tuple[int, int]:
+    """Return the key of a draw by row number, see ``drawn`` and ``uniform``."""
+    first, second = _sequence(seed, purpose, numbers).generate_state(2, np.uint64).tolist()
+    return first, second
+
+
+def _sequence(seed: int, purpose: Purpose, numbers: tuple[int, ...]) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(int(purpose), *numbers))
 
 
 def drawn(chances: Float, rows: Int, draw: tuple[int, int]) -> Float:
@@ -54,17 +125,17 @@ ROUNDS = 6
 """Rounds of the Feistel network; four are enough for a pseudorandom permutation (Luby & Rackoff 1988)."""
 
 
-def random_order(n_rows: int, seed: int | tuple[int, ...], places: Int) -> Int:
+def random_order(n_rows: int, draws: np.random.Generator, places: Int) -> Int:
     """Return the row at each of these ``places`` (k,) of a random order of the rows 0 … ``n_rows`` − 1.
 
     A Feistel network permutes the numbers below the next power of four; a number that is no row is permuted again until
     it is one (cycle walking, Black & Rogaway 2002). Time and memory are those of k numbers.
 
-    >>> sorted(random_order(7, 0, np.arange(7)).tolist())
+    >>> sorted(random_order(7, np.random.default_rng(0), np.arange(7)).tolist())
     [0, 1, 2, 3, 4, 5, 6]
     """
     half = max((max(n_rows - 1, 1).bit_length() + 1) // 2, 1)
-    keys = np.random.default_rng(seed).integers(1 << 63, size=ROUNDS, dtype=np.uint64)
+    keys = draws.integers(1 << 63, size=ROUNDS, dtype=np.uint64)
     found = np.asarray(places).astype(np.uint64)
     rest = np.arange(len(found))
     while len(rest):

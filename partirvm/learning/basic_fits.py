@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import SampledRows
@@ -38,9 +39,6 @@ CLASS_CANDIDATES = 100
 
 It was not compared with other values.
 """
-
-DRAW = 6
-"""Number that makes the random candidates different from other draws with the same seed."""
 
 
 def partition_size(n_rows: int, n_features: int, rho: float) -> int:
@@ -107,7 +105,7 @@ def fits_at(
     """
     rows = sample.rows.rows
     if len(rows) > CLASS_CANDIDATES:
-        rows = np.sort(np.random.default_rng((options.seed, DRAW)).permutation(rows)[:CLASS_CANDIDATES])
+        rows = np.sort(stream(options.seed, Purpose.BASIC_CANDIDATES).permutation(rows)[:CLASS_CANDIDATES])
     designs = [sample.candidates(problem.with_kernel(kernel), rows)[1] for kernel in kernels]
     loose = replace(options, tol=INTERMEDIATE * options.tol)
     found = [course.fit for course in _newton(sample, problem, designs, loose)]

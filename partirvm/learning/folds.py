@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Kernel, Several
 from partirvm.learning.basic_fits import fits_at
 from partirvm.learning.evidence import evaluate, losses
@@ -81,9 +82,6 @@ Smaller gains of the class indicators raised the log loss of the final fits as o
 
 ONE, UNSCALED = "one width", "one width for unscaled features"
 """Names of the forms in the history and the plan."""
-
-DRAW = 4
-"""Number that makes the random folds different from other draws with the same seed."""
 
 
 def choose(
@@ -198,7 +196,7 @@ def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tu
     ``rows`` are the numbers of the rows to split, all rows by default.
     """
     rows = np.arange(problem.n_rows) if rows is None else rows
-    order = rows[np.random.default_rng((seed, DRAW)).permutation(len(rows))].astype(np.int64)
+    order = rows[stream(seed, Purpose.FOLDS).permutation(len(rows))].astype(np.int64)
     if problem.codes is not None:
         order = order[np.argsort(problem.codes[order], kind="stable")]
     return tuple(np.sort(order[fold::FOLDS]) for fold in range(FOLDS))

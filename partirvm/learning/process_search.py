@@ -24,6 +24,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Directions, Kernel, Several
 from partirvm.kernels.radial import RadialKernel
@@ -104,9 +105,6 @@ LEAST_WIDTH = 1e-3
 FOLDS, LEFT_OUT = 5, 400
 """Number of folds in which directions are compared with widths, and of rows left out after which no fold follows."""
 
-DRAW = 7
-"""Number that makes the random rows different from other draws with the same seed."""
-
 
 @dataclass(frozen=True)
 class Searched:
@@ -158,7 +156,7 @@ def search(sample: SampledRows, problem: Problem, order: Int, most: int, *, fami
 
 def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> list[ProcessFit]:
     """Return the different results of the searches from ``STARTS`` and from what ``more`` rows see, best first."""
-    rng, logs, level = np.random.default_rng(DRAW), kernel.logs, np.log(rows.variance)
+    rng, logs, level = stream(0, Purpose.PROCESS_STARTS), kernel.logs, np.log(rows.variance)
     starts = [logs + 2 * np.log(start) for start in (STARTS * 2 if len(rows.X) <= TWICE else STARTS)]
     if len(logs) > 1:
         starts = [start + JITTER * rng.normal(size=len(logs)) for start in starts]
@@ -265,7 +263,7 @@ def learn_regression(
 
     ``family`` is True if the family is open, and ``columns`` is how many columns a dense fit may have.
     """
-    d, order = problem.empty.centres.shape[1], np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)
+    d, order = problem.empty.centres.shape[1], stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
     weights = sample.rows.weights_of(order)
     order = order if weights is None else order[weights > 0]
     turned, most = learning.metric in ("auto", "directions"), most_rows(d, columns)

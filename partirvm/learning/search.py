@@ -47,6 +47,7 @@ from partirvm.core.rprop import (
     raised,
     revived,
 )
+from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
@@ -110,9 +111,6 @@ A search takes some hundred evaluations of about eight operations each, so it en
 
 LEAST_EVALUATIONS = 20
 """Least number of evaluations of a search, however many features there are."""
-
-DRAW = 3
-"""Number that makes the random draw of centres different from other draws with the same seed."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +268,7 @@ class KernelSearch:
 
 def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
     """Make the first stage without evaluating it; draw its centres at random from the rows of the sample."""
-    chosen = np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
+    chosen = stream(seed, Purpose.CENTRES).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
     _, pool = sample.candidates(problem, chosen)
     count, kernel = min(learning.centres, len(pool.labels)), problem.empty.kernel
     score = partial(evaluate, sample, problem)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from partirvm.core.sampling import Purpose
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.kernels import NoKernel
@@ -30,9 +31,6 @@ PROBED = 16
 
 FITTED_ON = 20_000
 """Maximum number of rows on which an unfitted transformer is fitted; larger data are sampled at random."""
-
-DRAW = 5
-"""Number that makes this random draw different from other draws with the same seed."""
 
 
 def checked_basis(given: Any) -> Any:
@@ -130,7 +128,15 @@ def fitted(transformer: Any, parameters: Request, source: Source, scaling: Scali
         return transformer
     except NotFittedError:
         made = clone(transformer)
-    rows = random_rows(source.n_rows, NONE, FITTED_ON, seed=parameters.seed, draw=DRAW, shuffled=source.shuffled)
+    rows = random_rows(
+        source.n_rows,
+        NONE,
+        FITTED_ON,
+        seed=parameters.seed,
+        draw=0,
+        shuffled=source.shuffled,
+        purpose=Purpose.BASIS_ROWS,
+    )
     weights = source.weights_of(rows)
     rows = rows if weights is None else rows[weights > 0]
     try:

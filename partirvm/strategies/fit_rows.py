@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.sampling import random_order
+from partirvm.core.sampling import Purpose, random_order, stream
 from partirvm.likelihoods.base import Rows
 from partirvm.options import Request
 from partirvm.planning.cost import RowsUsed
@@ -188,9 +188,18 @@ def _sample(problem: Problem, options: Options, count: int) -> Int | None:
         return None
     seed, shuffled, nothing = options.seed, problem.shuffled, np.zeros(0, np.int64)
     if problem.codes is None:
-        return random_rows(problem.n_rows, nothing, count, seed=seed, draw=0, shuffled=shuffled)
+        return random_rows(problem.n_rows, nothing, count, seed=seed, draw=0, shuffled=shuffled, purpose=Purpose.SAMPLE)
     return stratified_rows(
-        problem.codes, problem.n_classes, nothing, count, seed=seed, draw=0, shuffled=shuffled, even=0.0, least=LEAST
+        problem.codes,
+        problem.n_classes,
+        nothing,
+        count,
+        seed=seed,
+        draw=0,
+        shuffled=shuffled,
+        even=0.0,
+        least=LEAST,
+        purpose=Purpose.SAMPLE,
     )
 
 
@@ -204,7 +213,7 @@ def _nested_sample(problem: Problem, options: Options) -> Int | None:
         return _sample(problem, options, count)
     if problem.shuffled:
         return np.arange(count, dtype=np.int64)
-    return np.sort(random_order(problem.n_rows, options.seed, np.arange(count)))
+    return np.sort(random_order(problem.n_rows, stream(options.seed, Purpose.SAMPLE), np.arange(count)))
 
 
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.sampling import random_order
+from partirvm.core.sampling import Purpose, random_order, stream
 from partirvm.kernels import Several
 from partirvm.kernels.design import Design
 from partirvm.planning.cost import CandidateSearch
@@ -69,7 +69,9 @@ SELECTIONS = {
 """Selections by name."""
 
 
-def random_rows(n_rows: int, used: Int, count: int, *, seed: int, draw: int, shuffled: bool) -> Int:
+def random_rows(
+    n_rows: int, used: Int, count: int, *, seed: int, draw: int, shuffled: bool, purpose: Purpose = Purpose.CANDIDATES
+) -> Int:
     """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing order.
 
     If the data were shuffled at ingest, neighbouring rows are a random sample, and reading them takes one or two tiles.
@@ -80,7 +82,7 @@ def random_rows(n_rows: int, used: Int, count: int, *, seed: int, draw: int, shu
     if shuffled:
         rows = (draw * count + np.arange(window, dtype=np.int64)) % n_rows
     else:
-        rows = np.random.default_rng((seed, draw)).choice(n_rows, size=window, replace=False).astype(np.int64)
+        rows = stream(seed, purpose, draw).choice(n_rows, size=window, replace=False).astype(np.int64)
     unused = rows[~np.isin(rows, used, assume_unique=True)]
     return np.sort(unused[:count])
 
@@ -96,6 +98,7 @@ def stratified_rows(
     shuffled: bool,
     even: float,
     least: int = 1,
+    purpose: Purpose = Purpose.CANDIDATES,
 ) -> Int:
     """Return ``count`` rows outside ``used`` (sorted), or all remaining rows, in increasing order, from all classes.
 
@@ -115,7 +118,7 @@ def stratified_rows(
         if shuffled:
             ranks = (draw * share + np.arange(share, dtype=np.int64)) % max(size, 1)
         else:
-            ranks = np.random.default_rng((seed, draw, k)).choice(size, size=share, replace=False)
+            ranks = stream(seed, purpose, draw, k).choice(size, size=share, replace=False)
         chosen.append(ranked(codes == k, np.sort(ranks), free))
     return np.sort(np.concatenate(chosen))
 
@@ -180,7 +183,7 @@ def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, 
         first = number * (size // count) + np.count_nonzero(more[:number])
         ranks = np.arange(first, first + size // count + int(more[number]))
         if not shuffled:
-            ranks = np.sort(random_order(size, (seed, k), ranks))
+            ranks = np.sort(random_order(size, stream(seed, Purpose.PARTITIONS, k), ranks))
         parts.append(ranked(members, ranks))
         dealt += size
     return np.sort(np.concatenate(parts))
@@ -208,7 +211,7 @@ def partition_rows(n_rows: int, count: int, number: int, *, seed: int, shuffled:
     first, last = number * n_rows // count, (number + 1) * n_rows // count
     if shuffled:
         return np.arange(first, last, dtype=np.int64)
-    return np.sort(random_order(n_rows, seed, np.arange(first, last)))
+    return np.sort(random_order(n_rows, stream(seed, Purpose.PARTITIONS), np.arange(first, last)))
 
 
 def distinct(points: Float, others: Float) -> Int:

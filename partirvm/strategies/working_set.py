@@ -21,6 +21,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.sampling import Purpose, draw_key
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Fit
@@ -143,7 +144,7 @@ class WorkingSetRounds(Rounds[WorkingSetState]):
         if selection.by_error or (selection.by_gain and likelihood.draws_pools):
             some = problem.shuffled and not selection.everywhere
             rows = _random(state, NONE, SPREAD * room) if some else None
-            draw = (state.options.seed, state.round) if selection.by_gain else None
+            draw = draw_key(state.options.seed, Purpose.POOL, state.round) if selection.by_gain else None
             request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw, floor=FLOOR)
             (found,) = yield (request,)
             largest = found.largest.ranked()
