@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "DiagnosticsDisplay": "partirvm.report.diagnostics",
-    "FitCallback": "partirvm.callbacks",
+    "FitCallback": "partirvm.estimators.callbacks",
     "RVMClassifier": "partirvm.estimators",
     "RVMRegressor": "partirvm.estimators",
     "allow_protocols": "partirvm.storage.address",
@@ -87,8 +87,8 @@ __all__ += [
 ]
 
 if TYPE_CHECKING:
-    from partirvm.callbacks import FitCallback
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
+    from partirvm.estimators.callbacks import FitCallback
     from partirvm.jobs import open_job
     from partirvm.options.values import (
         AlphaPrior,

@@ -13,8 +13,8 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "options", "quoting", "frames", "callbacks", "blas_threads"}
-"""Small frozen value types, how messages quote, what makes pandas of other data frames, the class of callbacks, and the
+VALUES = {"errors", "types", "options", "quoting", "frames", "blas_threads"}
+"""Small frozen value types, how messages quote, what makes pandas of other data frames, and the
 limit of BLAS threads: importable by all."""
 
 ARROWS = {
@@ -22,7 +22,6 @@ ARROWS = {
     "errors": {"quoting"},
     "types": set(),
     "blas_threads": set(),
-    "callbacks": set(),
     "options": {"errors", "planning.units"},
     "frames": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
@@ -54,7 +53,7 @@ ARROWS = {
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
     "report": VALUES | {"core", "strategies", "jobs", "planning.units", "execution.process", "storage.destination"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
-    "estimators": VALUES | {"setup", "jobs", "predict", "report", "data", "model", "execution", "core.termination"},
+    "estimators": VALUES | {"setup", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "setup"},
     "cli": VALUES | {"storage.address", "setup", "jobs", "predict", "report", "planning.units", "execution.process"},
@@ -64,12 +63,6 @@ ARROWS = {
 
 EXCEPTIONS = {
     "cli.shared": {"execution"},
-    "estimators.base": {
-        "core.exact.whole_numbers",
-    },
-    "estimators.classification": {
-        "core.link.probabilities",
-    },
     "estimators.saving": {
         "kernels.KERNELS",
         "kernels.functions.require_no_code",
@@ -79,13 +72,9 @@ EXCEPTIONS = {
         "storage.sealed.read_sealed",
         "storage.sealed.write_sealed",
     },
-    "estimators.diagnosed": {
-        "core.diagnostics.MOST_TARGETS",
-    },
     "estimators.jobs": {"planning.plan.Plan"},
     # A handle shows its page; the import is inside the method.
     "jobs.job": {"report.report.report_of"},
-    "estimators.watching": {"core.updates.StepInfo"},
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
 
@@ -93,7 +82,6 @@ THIRD_PARTIES = {
     "quoting": set(),
     "errors": set(),
     "types": {"numpy"},
-    "callbacks": set(),
     "blas_threads": {"scipy", "threadpoolctl"},
     "options": set(),
     "frames": {"pyarrow"},

@@ -12,7 +12,6 @@ from partirvm.errors import UsageError
 from partirvm.execution.allocator import (
     arrow_from_system,
     give_back_freed_memory,
-    keep_freed_memory,
     return_freed_memory,
 )
 from partirvm.execution.process import resident_memory
@@ -38,7 +37,7 @@ def ingest(
     have the same rows already.
     """
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    options |= {"memory_limit": limit, "process": _Process()}
+    options |= {"memory_limit": limit, "resident": _resident}
     if again and not append:
         raise UsageError("again applies only to an append: pass append=True (`--append`) too")
     return_freed_memory()
@@ -56,14 +55,7 @@ def _append_to(source: Any, data: Any, options: dict[str, Any]) -> ZarrSource:
     return _append(source, data, shuffle=0 if shuffle is None else int(shuffle), **options)
 
 
-class _Process:
-    """The current process, with the interface ``data.budget.Process``."""
-
-    def resident(self) -> int:
-        """Return freed memory to the system, then return the resident bytes of the process."""
-        give_back_freed_memory()
-        return resident_memory()
-
-    def reuse(self) -> None:
-        """Keep freed memory in the process from now on."""
-        keep_freed_memory()
+def _resident() -> int:
+    """Return freed memory to the system, then return the resident bytes of this process."""
+    give_back_freed_memory()
+    return resident_memory()
