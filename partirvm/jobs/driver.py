@@ -17,8 +17,8 @@ from partirvm.core.termination import Termination
 from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
-from partirvm.execution.base import Blocks, Executor
-from partirvm.execution.block_store import Fetched
+from partirvm.execution import Executor
+from partirvm.execution.kernel_store import Blocks, Fetched
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line
@@ -231,7 +231,7 @@ class Driver:
             case Gather(rows):
                 weights = self.source.weights_of(rows)
                 present = None if weights is None else weights > 0
-                return Gathered(self.executor.gather(self.source, rows), present)
+                return Gathered(self.source.gather(rows), present)
             case Save(design, fit, record, moderate):
                 self.kept = design, fit
                 # the model chooses its own origin, as it does when it is loaded, so that both predict the same bits

@@ -10,9 +10,9 @@ from typing import Any
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
+from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs import reference
 from partirvm.jobs.driver import Driver, Journal, Outcome, Watcher
-from partirvm.jobs.kernel_blocks import keeping_blocks
 from partirvm.jobs.row_numbers import table_rows
 from partirvm.jobs.warn import warn_of_data, warn_of_limits, warn_of_outcome
 from partirvm.learning.learned_text import kernel_texts
@@ -62,7 +62,7 @@ def run(
         journal.record(entry)
         driver.watcher.on_record(entry)
     warn_of_data(spec, source.columns)
-    with keeping_blocks(spec.plan, executor, beside) as driver.blocks:
+    with keeping_blocks(spec.plan, executor.forget, beside) as driver.blocks:
         outcome = driver.run(
             STRATEGIES[spec.plan.strategy](),
             spec.problem,

@@ -61,7 +61,7 @@ def evaluate(
     With ``fresh`` α and β get the number of updates of a first evaluation. Centres that are new since ``last`` stand
     at the end of the design.
     """
-    sample.keep(design)
+    sample.drop_blocks()
     tied = first_tied(problem) if last is None or last.tied is None else last.tied
     count = FIRST_UPDATES if fresh else UPDATES
     if problem.classifies:
@@ -85,7 +85,7 @@ def evaluate(
 
 def evaluate_fit(sample: SampledRows, design: Design, fit: HyperState) -> EvidencePoint:
     """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``."""
-    sample.keep(design)
+    sample.drop_blocks()
     statistics = _statistics(sample, design, _gram(design), len(design.scaling.t_shift))
     found = any_posterior(statistics, fit.alpha, fit.beta)
     (slope,) = sample.run(SlopePass(design, found.means, found.covariances, fit.beta))

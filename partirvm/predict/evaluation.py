@@ -10,7 +10,7 @@ from partirvm.data import ZarrSource, class_codes, require_target
 from partirvm.data.source import Source
 from partirvm.errors import DataError
 from partirvm.execution import executor_for
-from partirvm.execution.base import Progress
+from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
 from partirvm.likelihoods.class_passes import LogisticScorePass
 from partirvm.likelihoods.passes import ScorePass, TargetScorePass

@@ -18,7 +18,7 @@ from partirvm.data.publish import claimed
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
-from partirvm.execution.base import Progress
+from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
 from partirvm.model import FAR, AnyModel
 from partirvm.predict.output import Column, check_output, open_output

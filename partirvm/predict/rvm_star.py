@@ -27,7 +27,7 @@ from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
 from partirvm.execution import Executor, executor_for
-from partirvm.execution.base import Progress
+from partirvm.execution.tasks import Progress
 from partirvm.jobs.places import changes, current_request, difference, latest
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel

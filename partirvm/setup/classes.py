@@ -13,7 +13,7 @@ from partirvm.data import Source
 from partirvm.data.weights import class_weights
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import Executor
-from partirvm.execution.base import Progress
+from partirvm.execution.tasks import Progress
 from partirvm.options import Request
 from partirvm.quoting import listed, quoted
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 from partirvm import data as _data
 from partirvm.data import ZarrSource
 from partirvm.data.appending import append as _append
 from partirvm.errors import UsageError
-from partirvm.execution.allocator import (
-    arrow_from_system,
-    give_back_freed_memory,
-    return_freed_memory,
-)
-from partirvm.execution.process import resident_memory
+from partirvm.execution.process import resident_memory, return_freed_memory, trim_freed_memory
 from partirvm.planning.units import parse_bytes
 
 KEPT = ("features", "categorical", "classes", "like", "tile_rows", "overwrite")
@@ -41,10 +37,8 @@ def ingest(
     if again and not append:
         raise UsageError("again applies only to an append: pass append=True (`--append`) too")
     return_freed_memory()
-    with arrow_from_system():
-        return (
-            _append_to(source, data, {**options, "again": again}) if append else _data.ingest(source, data, **options)
-        )
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep freed memory
+    return _append_to(source, data, {**options, "again": again}) if append else _data.ingest(source, data, **options)
 
 
 def _append_to(source: Any, data: Any, options: dict[str, Any]) -> ZarrSource:
@@ -57,5 +51,5 @@ def _append_to(source: Any, data: Any, options: dict[str, Any]) -> ZarrSource:
 
 def _resident() -> int:
     """Return freed memory to the system, then return the resident bytes of this process."""
-    give_back_freed_memory()
+    trim_freed_memory()
     return resident_memory()

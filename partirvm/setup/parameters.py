@@ -13,7 +13,7 @@ from partirvm.core.solvers import SOLVERS
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
 from partirvm.execution import Executor
-from partirvm.execution.tile_passes import MomentsPass
+from partirvm.execution.tasks import MomentsPass
 from partirvm.likelihoods import words_of
 from partirvm.options import Request, check
 from partirvm.options.constraints import OneOf

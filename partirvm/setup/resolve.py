@@ -12,7 +12,7 @@ from partirvm.data import Source
 from partirvm.data.arrays import ClassWeighted
 from partirvm.data.checks import check_range
 from partirvm.execution import Executor
-from partirvm.execution.allocator import return_freed_memory
+from partirvm.execution.process import return_freed_memory
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape

@@ -14,7 +14,7 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
 from partirvm.core.updates import init
 from partirvm.data import ZarrSource
-from partirvm.execution.tile_passes import MomentsPass
+from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve

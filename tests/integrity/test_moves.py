@@ -22,7 +22,6 @@ from partirvm import ingest, jobs, load_model
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, MissingDataError, PartirvmError
-from partirvm.execution.block_store import DamagedError, DiskBlock
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
@@ -227,13 +226,3 @@ def test_attributes_are_bounded(what, tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200_000_000
-
-
-def test_kernel_blocks_in_the_wrong_place(tmp_path):
-    """Two chunks of the columns on disk change places: they are evaluated again."""
-    rng = np.random.default_rng(0)
-    one, other = (DiskBlock.write(tmp_path, rng.normal(size=(5, 100))) for _ in range(2))
-    swap(one.place / "c", other.place / "c")
-    for block in (one, other):
-        with pytest.raises(DamagedError):
-            block.read()

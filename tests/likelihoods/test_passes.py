@@ -10,7 +10,7 @@ import pytest
 
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import init
-from partirvm.execution.tile_passes import MomentsPass
+from partirvm.execution.tasks import MomentsPass
 from partirvm.likelihoods import class_passes, passes
 from partirvm.likelihoods.base import Panel, Pass, between, eligible
 
