@@ -65,8 +65,8 @@ EXCEPTIONS = {
     "cli.shared": {"execution"},
     "estimators.saving": {
         "kernels.KERNELS",
+        "kernels.WITH_GAMMA",
         "kernels.functions.require_no_code",
-        "kernels.Several",
         "storage.schema.require",
         "storage.sealed.open_sealed",
         "storage.sealed.read_sealed",

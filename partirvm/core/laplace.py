@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.gains import entry_precision, evidence_gain, sparsity_quality
-from partirvm.core.link import LINKS, LogisticBlock
+from partirvm.core.link import LINKS, LogisticBlock, LogisticCross
 from partirvm.core.posterior import Posterior, factorise, solve, solve_all, weakly_correlated
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
@@ -184,6 +184,17 @@ class LaplaceState:
     def losses(self) -> Float:
         """Return the loss of evidence by the deletion of each column (M,), nats, summed over outputs."""
         found: Float = evidence_gain(*self.sparsity_quality(), self.own_prior.alpha).sum(axis=1)
+        return found
+
+    def gains(self, statistic: LogisticCross) -> Float:
+        """Return the gain of adding each column of a pool alone (Q,), nats, summed over outputs.
+
+        A statistic from a sample is scaled up to the rows of the fit.
+        """
+        scale = self.n / statistic.n if self.n else 1.0
+        cross, diagonal = scale * statistic.cross, scale * statistic.diagonal.T
+        s, q = trial_factors(self, cross, diagonal, scale * statistic.gradient)
+        found: Float = evidence_gain(s, q, self.own_prior.alpha).sum(axis=1)
         return found
 
     def take(self, columns: Int) -> LaplaceState:

@@ -47,10 +47,6 @@ class Link:
     moderation: float = np.pi / 8.0
     """The factor c of ``moderated``: π/8 for the logistic sigmoid and the softmax, 1 (exact) for probit."""
 
-    def n_outputs(self, n_classes: int) -> int:
-        """Return the number C of linear predictors for K = ``n_classes`` classes."""
-        return n_classes
-
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         """Return the log likelihood (n, L) in nats, its derivative (n, C) in f, and the expected curvature (n, C) ≥ 0.
 
@@ -72,10 +68,6 @@ class Logistic(Link):
 
     name = "bernoulli"
 
-    def n_outputs(self, n_classes: int) -> int:
-        """Return 1: one linear predictor, which is positive if the second class is more probable."""
-        return 1
-
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         """Return log likelihood, derivative, and the curvature y(1 − y) with y the sigmoid of f."""
         y = expit(f)
@@ -91,10 +83,6 @@ class OneVsRest(Logistic):
     """Link of K classes, C = K: the logistic link of each class against the rest."""
 
     name = "ovr"
-
-    def n_outputs(self, n_classes: int) -> int:
-        """Return one linear predictor for each class."""
-        return n_classes
 
     def log_probability(self, f: Float, codes: Float, log_likelihood: Float) -> Float:
         """Return the logarithms of the sigmoids divided by their sum, for the given classes."""

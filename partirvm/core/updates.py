@@ -30,7 +30,7 @@ from partirvm.core.gains import fails, fixed_point, joint_gain, sparsity_quality
 from partirvm.core.left_out import Calibration
 from partirvm.core.posterior import AnyPosterior, JointPosterior, any_posterior, weakly_correlated
 from partirvm.core.priors import FLAT, Prior
-from partirvm.core.statistics import GramStatistics
+from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 
 Float = NDArray[np.float64]
@@ -144,6 +144,15 @@ class HyperState:
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
         return joint_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha)
+
+    def gains(self, statistic: CrossBlock) -> Float:
+        """Gain of evidence (Q,) of adding each column of a pool alone, nats; those of a sample are scaled up."""
+        scale = self.n / statistic.n if self.n else 1.0
+        cross, diagonal, projection = (
+            each * scale for each in (statistic.cross, statistic.diagonal, statistic.projection)
+        )
+        s, q = any_sparsity_quality(self, self.statistics.offset, cross, diagonal, projection)
+        return joint_gain(s, q, self.prior.alpha)
 
 
 @dataclass(frozen=True)

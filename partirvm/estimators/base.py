@@ -31,8 +31,7 @@ from partirvm.model import FAR, bases_of
 from partirvm.options import Request
 from partirvm.options.names import Auto, Effort, Gamma, KernelStore, SolverName
 from partirvm.options.table import TABLE
-from partirvm.options.value import flat
-from partirvm.options.values import AlphaPrior, KernelFamily, Solver, Strategy, StrategyName
+from partirvm.options.values import AlphaPrior, Solver, Strategy, StrategyName, Value, flat
 from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
 from partirvm.report.diagnostics import Diagnostics, DiagnosticsDisplay, from_json
@@ -88,7 +87,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         "auto",
         '{"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)',
         'In 1/unit² of the kernel\'s inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option '
-        "value such as ``Gaussian(...)``, which has its own gamma. For a kernel of ``partirvm.kernels`` "
+        'value such as ``Gaussian("learn")``, which has its own gamma. For a kernel with numbers '
         '"learn" and "learn-per-feature" learn all its parameters from their values on. "auto" means "scale" below 20 '
         "rows. If the vectors of a regression become twice as many as the centres that the kernel was learned from, it "
         "is learned again. A categorical column has the factor exp(−gamma_j [x_j ≠ z_j]); "
@@ -282,7 +281,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         own = self.kernel_.relevances(len(variance))
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
-        elif own is not None and isinstance(self.kernel, str | KernelFamily) and not hasattr(self.kernel_, "kernels"):
+        elif own is not None and isinstance(self.kernel, str | Value) and not hasattr(self.kernel_, "kernels"):
             self.gamma_ = own
         relevance = relevances(self.kernel_, variance)
         if relevance is not None:

@@ -59,9 +59,7 @@ from partirvm.jobs.packed_fits import (
 )
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.kernels import kernel_from_spec
-from partirvm.kernels.design import Design
-from partirvm.kernels.local_noise import LocalNoise
-from partirvm.kernels.registry import one_kernel
+from partirvm.kernels.design import Design, LocalNoise
 from partirvm.setup.spec import require_types
 from partirvm.storage import reading
 from partirvm.strategies.problem import Options, Problem
@@ -202,7 +200,7 @@ def _unpack_design(packed: Packed, problem: Problem) -> Design:
     noise, d = packed["noise"], problem.empty.centres.shape[1]
     functions = problem.empty.functions
     if noise is not None:
-        noise = LocalNoise(kernel=one_kernel(noise["kernel"]), **picked(noise, NOISE))
+        noise = LocalNoise(kernel=kernel_from_spec(noise["kernel"]), **picked(noise, NOISE))
         _require_shape(noise.centres, (len(noise.weights), d))
         _require_shape(noise.weights, (len(noise.weights),))
     design = replace(problem.empty, noise=noise, **picked(packed, DESIGN))

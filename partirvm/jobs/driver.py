@@ -282,7 +282,7 @@ class Driver:
 
     def _by_passes(self, tasks: Sequence[PassFit]) -> tuple[Solved, ...]:
         """Run several fits in parallel that need one pass per step. The next passes of all fits share one reading."""
-        searches, seconds, first = [task.begun() for task in tasks], [0.0] * len(tasks), time.time()
+        searches, seconds, first = list(tasks), [0.0] * len(tasks), time.time()
         while active := [k for k, search in enumerate(searches) if search.reason is None]:
             blocks = self._passes([searches[k].next_pass for k in active])
             for k, block in zip(active, blocks, strict=True):

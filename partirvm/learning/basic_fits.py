@@ -20,7 +20,7 @@ from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import SampledRows
-from partirvm.likelihoods.base import RunningFit, survivors
+from partirvm.likelihoods.base import survivors
 from partirvm.likelihoods.classes import Newton, Start
 from partirvm.likelihoods.gaussian import Solve, settle
 from partirvm.likelihoods.passes import GramPass, ResidualPass
@@ -71,12 +71,12 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     rule = replace(final_rule(options), guard=False)
     if problem.classifies:
         (course,) = _newton(sample, problem, [design], options)
-        fit, reason = course.fit, course.reason
+        fit: Any = course.fit
+        reason = course.reason
     else:
         (block,) = sample.run(GramPass(problem.empty, design, np.zeros((0, len(design.scaling.t_shift)))))
-        nothing = likelihood.start(problem)
-        fit = likelihood.restart(problem, options, nothing, likelihood.warm(nothing), design, block)
-        solution = sample.solve(Solve(fit, rule, count))
+        begun = likelihood.join(problem, likelihood.start(problem), problem.empty, design, block)
+        solution = sample.solve(Solve(begun, rule, count))
         (residual,) = sample.run(ResidualPass(survivors(design, solution.fit), solution.fit.posterior.means))
         fit, reason = settle(solution.fit, residual), solution.reason
     assert reason is not None
@@ -112,13 +112,14 @@ def fits_at(
     return [(survivors(design, fit), fit.mean) for design, fit in zip(designs, found, strict=True)]
 
 
-def _newton(sample: SampledRows, problem: Problem, designs: list[Design], options: Options) -> list[RunningFit]:
+def _newton(sample: SampledRows, problem: Problem, designs: list[Design], options: Options) -> list[Newton]:
     """Run several classification fits together, so that one reading of the rows serves the next pass of each fit."""
     likelihood: Any = problem.likelihood
     start = Start.of(likelihood.start(problem))
     rule = replace(final_rule(options), max_iterations=options.max_passes, guard=False)
-    tasks = [Newton(design, likelihood, start, rule, len(design.labels), prior=problem.prior) for design in designs]
-    running: list[RunningFit] = [task.begun() for task in tasks]
+    running = [
+        Newton(design, likelihood.name, start, rule, len(design.labels), prior=problem.prior) for design in designs
+    ]
     while going := [k for k, course in enumerate(running) if course.reason is None]:
         blocks: list[Any] = sample.run(*(running[k].next_pass for k in going))
         for k, block in zip(going, blocks, strict=True):

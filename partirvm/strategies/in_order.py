@@ -87,12 +87,11 @@ class BasicRound:
         if not problem.target_variance:
             return (yield from saved(state, self.kind, Termination.CONSTANT))
         if not problem.n_kernels:
-            design, warm = problem.empty.led_by(problem.leading), problem.likelihood.warm(state.fit)
-            return (yield from one_fit(state, design, warm, self.kind))
+            return (yield from one_fit(state, problem.empty.led_by(problem.leading), kind=self.kind))
         chosen = yield from columns_of(state.design, self.rows(state))
         new = chosen.take(fresh(chosen, state.design), leading=problem.lacking(state.design))
         state = replace(state, duplicates=count_duplicates(chosen, new))
-        return (yield from one_fit(state, new, None, self.kind))
+        return (yield from one_fit(state, new, kind=self.kind))
 
     def rows(self, state: RoundsState) -> Int:
         """Return the rows that are candidates."""
@@ -131,7 +130,7 @@ class Early(BasicRound):
         return among[np.arange(room) * len(among) // room]
 
 
-def one_fit(state: RoundsState, new: Design, warm: Any, kind: str = "final") -> Steps[RoundsState]:
+def one_fit(state: RoundsState, new: Design, warm: Any = None, kind: str = "final") -> Steps[RoundsState]:
     """Run the only fit of a run, which converges: a fit of the columns ``new``, started at ``warm`` if it is given."""
     state = replace(state, round=1, candidates=len(new.labels))
     state = yield from measured(state, new, state.options.last_rows, warm)
@@ -146,9 +145,17 @@ def effort(problem: Problem, rows: int) -> tuple[int, int]:
 
     def flops(candidates: int) -> float:
         columns = candidates * problem.n_kernels + max(len(problem.leading), 1)
-        return problem.likelihood.step_flops(problem, rows, columns)
+        return step_flops(problem, rows, columns)
 
     candidates = min(MAX_CANDIDATES, rows)
     while candidates > MIN_CANDIDATES and STEPS * flops(candidates) > FLOPS:
         candidates = max(candidates // 2, MIN_CANDIDATES)
     return candidates, int(np.clip(FLOPS / flops(candidates), 1, STEPS))
+
+
+def step_flops(problem: Problem, rows: int, columns: int) -> float:
+    """Return the flops of a step: a factorisation per target, or a pass and a factorisation for all outputs."""
+    if not problem.classifies:
+        return float(problem.n_targets * columns**3)
+    outputs = problem.n_outputs
+    return float(rows * columns**2 * outputs * (outputs + 1) + (columns * outputs) ** 3)

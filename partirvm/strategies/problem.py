@@ -87,7 +87,7 @@ class Problem:
     @property
     def n_outputs(self) -> int:
         """C, the number of linear predictors."""
-        return self.likelihood.n_outputs(self.n_classes)
+        return self.n_classes if self.n_classes and not self.likelihood.binary else 1
 
     @property
     def leading(self) -> Int:

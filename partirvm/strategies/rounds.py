@@ -31,6 +31,8 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods.base import Pass, Rows
+from partirvm.likelihoods.gaussian import with_rows
 from partirvm.likelihoods.noise_fit import CONSTANT, FittedNoise
 from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies.fit_rows import (
@@ -50,7 +52,6 @@ from partirvm.strategies.stages import (
     line_of,
     measured,
     noise_of_sample,
-    performed,
     saved,
     scored,
     settled,
@@ -175,13 +176,18 @@ class Rounds(Generic[S]):
         """
         problem, options = state.problem, replace(state.options, sample_rows=count)
         rows = fresh_rows(problem, state.options, options)
-        passes = () if rows is None else problem.likelihood.grow(problem, state.design, state.fit, rows)
+        passes = () if rows is None else self.passes_over(state, rows)
         if not passes:
             more = count - state.options.sample_rows
             return self.enlarged(replace(state, options=options, seen=""), more)
-        fit = problem.likelihood.grown(problem, state.design, state.fit, *(yield from performed(passes)))
+        fit = with_rows(state.fit, *(yield passes))
         more = fit.n - state.fit.n
         return self.enlarged(replace(state, options=options, seen=intermediate_rows(problem, options), fit=fit), more)
+
+    def passes_over(self, state: S, rows: Rows) -> tuple[Pass, ...]:
+        """Return the passes for the statistics of the fit's columns over further rows; none if they cannot be added."""
+        problem, likelihood = state.problem, state.problem.likelihood
+        return likelihood.measure(likelihood.start(problem), problem.empty, state.design, rows)
 
     def conclude(self, state: S, reason: Termination) -> Steps[S]:
         """Run the last fit; if it uses other rows than the current fit, measure them first."""
@@ -231,21 +237,20 @@ class Rounds(Generic[S]):
     def with_kernel(self, state: S, kernel: Kernel | Several) -> Steps[S]:
         """Measure the columns of the fit under another kernel, at the same α and β."""
         problem, design = state.problem.with_kernel(kernel), replace(state.design, kernel=kernel)
-        rows, likelihood = posterior_rows(problem, state.options, state.seen), problem.likelihood
+        rows = posterior_rows(problem, state.options, state.seen)
         nothing = np.zeros((0, len(problem.empty.scaling.t_shift)))
         (block,) = yield (GramPass(problem.empty, design, nothing, rows=rows),)
-        fit = likelihood.restart(problem, state.options, state.fit, likelihood.warm(state.fit), design, block)
+        fit = problem.likelihood.join(problem, state.fit, problem.empty, design, block)
         return replace(state, problem=problem, design=design, fit=fit)
 
     def after_append(self, state: S) -> Steps[S]:
         """Fit the present columns to all rows after an append."""
-        problem, likelihood = state.problem, state.problem.likelihood
-        state = replace(state, candidates=state.fit.n_vectors)
-        passes = likelihood.grow(problem, state.design, state.fit, range(problem.batches[-2].stop, problem.n_rows))
+        state, problem = replace(state, candidates=state.fit.n_vectors), state.problem
+        passes = self.passes_over(state, range(problem.batches[-2].stop, problem.n_rows))
         if passes and state.seen != "full":
             return (yield from self.next_round(replace(state, seen="")))
         if passes:
-            fit = likelihood.grown(problem, state.design, state.fit, *(yield from performed(passes)))
+            fit = with_rows(state.fit, *(yield passes))
             state = yield from solved(replace(state, fit=fit), self.rule(state))
         else:
             # first find the mode over all rows at fixed α: a quadratic approximation is valid for α only at the mode

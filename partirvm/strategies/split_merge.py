@@ -119,11 +119,10 @@ def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
         if len(new.labels):
             designs.append(new)
     state = replace(state, partitions=numbers.stop)
-    cold = problem.likelihood.warm(problem.likelihood.start(problem))
-    return (yield from _fits(state, designs, [cold] * len(designs))) if designs else state
+    return (yield from _fits(state, designs, [None] * len(designs))) if designs else state
 
 
-def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[FitStart]) -> Steps[SplitMergeState]:
+def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Any]) -> Steps[SplitMergeState]:
     """Fit these columns side by side; save the model of the highest evidence per row so far."""
     problem, options, likelihood = state.problem, state.options, state.problem.likelihood
     rows, nothing = posterior_rows(problem, options, options.fit_rows), likelihood.start(problem)
@@ -164,7 +163,7 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Fi
 
 
 def _begun(
-    state: SplitMergeState, designs: Sequence[Design], starts: Sequence[FitStart], *statistics: Any
+    state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Any], *statistics: Any
 ) -> tuple[Instruction, ...]:
     """Return the fits; intermediate fits need no residual pass for full precision."""
     problem, options, likelihood = state.problem, state.options, state.problem.likelihood
@@ -172,7 +171,7 @@ def _begun(
     rows = posterior_rows(problem, options, options.fit_rows)
     for k, (design, start) in enumerate(zip(designs, starts, strict=True)):
         blocks = statistics[each * k : each * (k + 1)]
-        fit = likelihood.restart(problem, options, likelihood.start(problem), start, design, *blocks)
+        fit = likelihood.join(problem, likelihood.start(problem), problem.empty, design, *blocks, warm=start)
         count = len(design.labels)
         begin = Begin(replace(intermediate_rule(options, count), guard=False), count, rows, start)
         fits.append(likelihood.fit(problem, options, design, fit, begin))
@@ -182,7 +181,7 @@ def _begun(
 def _merge(state: SplitMergeState) -> Steps[SplitMergeState]:
     """Merge the next pairs of fits of the level below."""
     designs: list[Design] = []
-    starts: list[FitStart] = []
+    starts: list[Any] = []
     elements = 0
     while len(state.below) > 1:
         design, start, joined = _joined(state)

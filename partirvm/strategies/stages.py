@@ -27,6 +27,7 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit, Pass, survivors
+from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Gather, Record, Save, Steps, Stopped
@@ -115,11 +116,10 @@ def measured(state: S, new: Design, fit_rows: str, warm: Any = None) -> Steps[S]
     # no name refers to statistics: they may be as large as the fit, and are freed before the next instruction
     if fit_rows == state.seen:
         passes = likelihood.measure(fit, state.design, new, rows)
-        fit = likelihood.join(fit, state.design, new, *(yield from performed(passes)))
+        fit = likelihood.join(problem, fit, state.design, new, *(yield from performed(passes)))
     else:
         passes = likelihood.measure(likelihood.start(problem), problem.empty, design, rows)
-        warm = warm or likelihood.warm(fit)
-        fit = likelihood.restart(problem, options, fit, warm, design, *(yield from performed(passes)))
+        fit = likelihood.join(problem, fit, problem.empty, design, *(yield from performed(passes)), warm=warm)
     return replace(state, design=design, fit=fit, seen=fit_rows)
 
 
@@ -233,6 +233,6 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
 
 def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
     """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
-    found = problem.likelihood.left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
+    found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
     diagnostics = [each.to_json() for each in found] if facts["kind"] in DIAGNOSED else []
     return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)

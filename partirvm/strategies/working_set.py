@@ -158,7 +158,7 @@ class WorkingSetRounds(Rounds[WorkingSetState]):
         if selection.by_gain and len(chosen.labels):
             posterior = posterior_rows(problem, state.options, state.seen)
             (statistic,) = yield (likelihood.gain_pass(state.design, state.fit, chosen, posterior),)
-            gains = likelihood.gains(state.fit, statistic)
+            gains = state.fit.gains(statistic)
             chosen = chosen.take(np.argsort(-gains, kind="stable")[: room * problem.n_kernels])
         return _marked(state, chosen.rows), chosen
 

@@ -47,7 +47,7 @@ class ClassSimulator(Simulator):
         """The answer to an instruction."""
         match instruction:
             case Newton():
-                course = instruction.begun()
+                course = instruction
                 while course.reason is None:
                     self.logistic.append(course.next_pass)
                     course = course.advance(self._logistic(course.next_pass))

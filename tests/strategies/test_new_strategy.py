@@ -12,8 +12,7 @@ import pytest
 import partirvm.strategies
 from partirvm import RVMRegressor, ingest, load_model
 from partirvm.cli import main
-from partirvm.options.value import held
-from partirvm.options.values import Strategy
+from partirvm.options.values import Value, held
 from partirvm.planning.schedule import Schedule
 from partirvm.strategies.fit_rows import partition
 from partirvm.strategies.in_order import IncrementalRounds
@@ -33,11 +32,12 @@ class Backwards(IncrementalRounds):
         )
 
 
-@dataclass(eq=False)
-class BackwardsValue(Strategy):
+@dataclass(eq=False, repr=False)
+class BackwardsValue(Value):
     """What a user may give of it."""
 
     name = "backwards"
+    of = "strategy"
     stop_fraction: float = held("stop_fraction")
 
 
