@@ -155,7 +155,7 @@ class Recorder(MemoryJournal):
         self.checkpoints = []
 
     def checkpoint(self, checkpoint):
-        if not checkpoint.final:
+        if checkpoint.end is None:
             self.checkpoints.append((len(self.history), pickle.dumps(checkpoint)))
 
 
