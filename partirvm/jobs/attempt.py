@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from partirvm.core.termination import Termination
@@ -29,7 +29,7 @@ from partirvm.errors import (
 from partirvm.execution import Executor, executor_for
 from partirvm.execution.cluster import address_of
 from partirvm.jobs.checkpoint import POINTER, attached
-from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
+from partirvm.jobs.driver import Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.places import (
     NOTHING_ALLOWED,
     Allowed,
@@ -100,10 +100,10 @@ class JobJournal(MemoryJournal):
             with suppress(Exception):  # only for the dashboard of the cluster: its failure must not end the fit
                 self._client.log_event("partirvm", {"job": self._store.location, **entry})
 
-    def checkpoint(self, checkpoint: Checkpoint) -> None:
-        lines = len(self.history) - checkpoint.final  # an update from a final checkpoint drops the final line
-        about = {"history": lines, "final": checkpoint.final, "rows": checkpoint.state.problem.n_rows}
-        self._store.checkpoint(checkpoint, **about)
+    def checkpoint(self, state: Any) -> None:
+        final = state.end is not None
+        lines = len(self.history) - final  # an update from a final checkpoint drops the final line
+        self._store.checkpoint(state, history=lines, final=final, rows=state.problem.n_rows)
 
 
 @dataclass
@@ -204,7 +204,7 @@ def carry_out(
             if restored is not None:
                 checkpoint = attached(restored.value, spec.problem, spec.options)
                 if rows != source.n_rows:
-                    checkpoint = replace(checkpoint, state=with_new_rows(checkpoint.state, spec))
+                    checkpoint = with_new_rows(checkpoint, spec)
             return run_attempt(
                 store,
                 state,
@@ -279,7 +279,7 @@ def run_attempt(
     timer: Timer,
     *,
     held_out: Source | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Any = None,
     watcher: Watcher | None = None,
     on_plan: Callable[[Plan], None] | None = None,
     client: Any = None,

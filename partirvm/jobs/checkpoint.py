@@ -1,15 +1,14 @@
 """Checkpoints of a strategy and specs of fits on disk. Both are files of ``storage.codec``.
 
-A checkpoint is taken after a line of history is stored (``jobs.driver.RESUMABLE``). It holds the state of the strategy
-without the values that only the steps between two such lines use. What the spec of the fit determines is stored with
-it, but taken from the spec when the checkpoint is used (``attached``). Posteriors are stored, because their bits may
-depend on how they were computed.
+A checkpoint is the state of the strategy after a line of history was stored (``jobs.driver.RESUMABLE``). What the spec
+of the fit determines is stored with it, but taken from the spec when the checkpoint is used (``attached``). Posteriors
+are stored, because their bits may depend on how they were computed.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,6 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.errors import FormatError
-from partirvm.jobs.driver import Checkpoint
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import require_no_code
 from partirvm.likelihoods import LIKELIHOODS
@@ -39,16 +37,15 @@ from partirvm.setup.spec import FitSpec
 from partirvm.storage import reading
 from partirvm.storage.codec import Codec
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
-from partirvm.strategies.relearning import with_kernel
-from partirvm.strategies.rounds import Phase, RoundsState
 from partirvm.strategies.split_merge import Part, SplitMergeState
+from partirvm.strategies.stages import RoundsState
 from partirvm.strategies.working_set import Best, WorkingSetState
 
-KIND, FORMAT = "partirvm-checkpoint", 10
+KIND, FORMAT = "partirvm-checkpoint", 11
 SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 4
 
 FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start, Warm)
-STATES = (Best, Checkpoint, Part, Phase, RoundsState, SplitMergeState, Termination, WorkingSetState)
+STATES = (Best, Part, RoundsState, SplitMergeState, Termination, WorkingSetState)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
 CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
@@ -56,20 +53,16 @@ CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Requ
 POINTER = {"history": int, "final": bool, "rows": int}
 """The schema of the pointer of a checkpoint: the lines of history before it, and the rows of its fit."""
 
-TEMPORARY = {
-    *("chosen", "incoming", "rebases", "warm", "standing", "constant", "sample", "noise"),
-    *("designs", "starts", "solved"),
-}
-"""The fields of states that have their defaults after a line of history."""
+State: TypeAlias = RoundsState | SplitMergeState
 
 
 def save_checkpoint(value: Any, location: str) -> str:
-    """Write a checkpoint to a new folder or URL. Returns and raises as ``Codec.write`` does."""
-    return CODEC.write(stored(value) if isinstance(value, Checkpoint) else value, location, KIND, FORMAT)
+    """Write the state of a strategy to a new folder or URL. Returns and raises as ``Codec.write`` does."""
+    return CODEC.write(stored(value) if isinstance(value, State) else value, location, KIND, FORMAT)
 
 
 def load_checkpoint(location: str, *, allow_code: bool = False, seal: str | None = None) -> Any:
-    """Return the checkpoint stored by ``save_checkpoint``, for ``attached``. Raises as ``Codec.read`` does.
+    """Return the state stored by ``save_checkpoint``, for ``attached``. Raises as ``Codec.read`` does.
 
     Raises ``UsageError`` if it contains a named function (``kernels.functions``) and ``allow_code`` is false.
     """
@@ -95,31 +88,29 @@ def load_spec(location: str, *, allow_code: bool = False, seal: str | None = Non
     return spec
 
 
-def stored(checkpoint: Checkpoint) -> Checkpoint:
-    """Return the checkpoint without temporary values, class codes and diagnostics."""
-    state = checkpoint.state
-    own: dict[str, Any] = {each.name: each.default for each in fields(state) if each.name in TEMPORARY}
-    own |= {"phase": Phase.SAVED, "problem": replace(state.problem, codes=None)}
+def stored(state: State) -> State:
+    """Return the state without class codes and diagnostics."""
+    own: dict[str, Any] = {"problem": replace(state.problem, codes=None)}
     if isinstance(state, RoundsState):
         own["fit"] = _stored_fit(state.fit)
         own["scores"] = replace(state.scores, diagnostics=()) if isinstance(state.scores, Scores) else None
     if isinstance(state, WorkingSetState) and state.best is not None:
         own["best"] = replace(state.best, fit=_stored_fit(state.best.fit))
-    return replace(checkpoint, state=replace(state, **own))
+    return replace(state, **own)
 
 
 def _stored_fit(fit: Any) -> Any:
     return replace(fit, left_out=None, found=fit.posterior) if isinstance(fit, HyperState) else fit
 
 
-def attached(checkpoint: Any, problem: Problem, options: Options) -> Checkpoint:
-    """Return a stored checkpoint for a fit with this problem and these options.
+def attached(state: Any, problem: Problem, options: Options) -> Any:
+    """Return a stored state of a strategy for a fit with this problem and these options.
 
     Raises ``FormatError`` if it does not match this fit.
     """
     with reading("the checkpoint of this fit", "restore it, or start the job again"):
-        state = require_state(checkpoint)
-        problem = with_kernel(problem, state.problem.empty.kernel)
+        state = require_state(state)
+        problem = problem.with_kernel(state.problem.empty.kernel)
         own: dict[str, Any] = {"problem": problem, "options": replace(options, sample_rows=state.options.sample_rows)}
         if isinstance(state, SplitMergeState):
             for part in (*state.below, *state.parts):
@@ -132,14 +123,13 @@ def attached(checkpoint: Any, problem: Problem, options: Options) -> Checkpoint:
             _require_numbers(state.used, problem.n_rows)
             if state.best is not None:
                 own["best"] = replace(state.best, fit=_attached_fit(state.best.fit, state.best.design, problem))
-        return Checkpoint(replace(state, **own), checkpoint.waiting, checkpoint.final)
+        return replace(state, **own)
 
 
-def require_state(checkpoint: Any) -> RoundsState | SplitMergeState:
-    """Return the state of a stored checkpoint. Raises ``FormatError`` for another value."""
-    state = checkpoint.state if isinstance(checkpoint, Checkpoint) else None
-    if not isinstance(state, RoundsState | SplitMergeState) or state.phase is not Phase.SAVED:
-        raise FormatError(f"the checkpoint of this fit is damaged: it is {checkpoint!r:.40}: start the job again")
+def require_state(state: Any) -> State:
+    """Return the stored state of a strategy. Raises ``FormatError`` for another value."""
+    if not isinstance(state, State):
+        raise FormatError(f"the checkpoint of this fit is damaged: it is {state!r:.40}: start the job again")
     return state
 
 

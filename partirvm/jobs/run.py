@@ -28,14 +28,14 @@ from partirvm.errors import (
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs import reference
-from partirvm.jobs.driver import Checkpoint, Driver, MemoryJournal, Outcome, Watcher
+from partirvm.jobs.driver import Driver, MemoryJournal, Outcome, Watcher
 from partirvm.learning.basic_fits import DENSE
 from partirvm.learning.learned_text import kernel_texts
 from partirvm.quoting import listed, quoted
 from partirvm.setup.spec import FitSpec
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.appended import grown
-from partirvm.strategies.rounds import RoundsState
+from partirvm.strategies.rounds import with_appended_rows
+from partirvm.strategies.stages import RoundsState
 from partirvm.types import Columns
 
 
@@ -48,7 +48,7 @@ def run(
     held_out: Source | None = None,
     watcher: Watcher | None = None,
     interrupted: Callable[[], Termination | None] = lambda: None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Any = None,
     usable: bool = False,
     elapsed: float = 0.0,
     beside: Path | None = None,
@@ -56,8 +56,8 @@ def run(
     """Run the spec of a fit and warn of problems with the data or the result.
 
     The journal receives the model and the history. ``interrupted``, ``usable`` and ``elapsed`` are passed to
-    ``Driver``. With a ``checkpoint`` the run continues from this checkpoint. ``beside`` is the folder for kernel blocks
-    that are kept on disk; without ``beside`` a temporary folder is used.
+    ``Driver``. With a ``checkpoint``, a state of the strategy, the run continues from there. ``beside`` is the folder
+    for kernel blocks that are kept on disk; without ``beside`` a temporary folder is used.
     """
     executor.use(spec.plan.threads)
     texts, remarks = kernel_texts(source.columns.features), list[str]()
@@ -103,7 +103,7 @@ def is_growable(state: Any) -> bool:
 
 def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
     """Return the state of a checkpoint extended to the new rows of a grown spec (``setup.resolve``)."""
-    state = grown(state, spec.problem, spec.options)
+    state = with_appended_rows(state, spec.problem, spec.options)
     return state if spec.plan.schedule.selects else replace(state, selection=spec.options.selection)
 
 

@@ -19,7 +19,7 @@ from partirvm.kernels.design import Design, LocalNoise
 from partirvm.kernels.functions import require_no_code
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
-from partirvm.model.label_arrays import plain_labels
+from partirvm.model.input_rows import plain_labels
 from partirvm.storage.codec import Codec
 from partirvm.types import Columns, Scaling
 

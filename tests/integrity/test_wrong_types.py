@@ -97,7 +97,7 @@ def test_a_wrong_type_in_an_object(case, capsys, pattern, path, value, verb, mat
     [
         ("checkpoints", "WorkingSetState", "round", {"array": 0}, "update"),
         ("checkpoints", "WorkingSetState", "candidates", "x", "update"),
-        ("checkpoints", "Checkpoint", "waiting", "x", "update"),
+        ("checkpoints", "WorkingSetState", "learned", "x", "update"),
         ("specs", "Options", "max_columns", {"dict": []}, "update"),
         ("specs", "Problem", "target_scale", None, "resume"),
     ],

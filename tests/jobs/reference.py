@@ -29,7 +29,7 @@ def model(seed=0, m=3):
     scaling = Scaling(np.zeros(2), np.ones(2), np.zeros(1), np.ones(1))
     design = Design(Gaussian((0.5,)), scaling, rng.normal(size=(m, 2)), np.arange(m), bias=False)
     return Model(
-        design, rng.normal(size=m), np.tril(rng.normal(size=(m, m))), np.ones(m), 1.0, 1.0, -1.0, 9, Columns(("a", "b"))
+        design, rng.normal(size=m), np.tril(rng.normal(size=(m, m))), np.ones(m), -1.0, 9, Columns(("a", "b")), 1.0, 1.0
     )
 
 

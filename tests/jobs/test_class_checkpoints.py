@@ -64,9 +64,9 @@ def test_every_state_comes_back_and_goes_on(name, K, multi_class, solver, tmp_pa
     whole = run(name, fit, source, executor, journal)
     assert len(journal.checkpoints) >= 2
     for checkpoint, _, _ in journal.checkpoints:
-        found = reread(checkpoint, fit.problem, fit.options).state
+        found = reread(checkpoint, fit.problem, fit.options)
         for each in ("fit", "parts", "below", "best", "used"):
-            assert_same(getattr(checkpoint.state, each, None), getattr(found, each, None))
+            assert_same(getattr(checkpoint, each, None), getattr(found, each, None))
     middle, history, model = journal.checkpoints[len(journal.checkpoints) // 2]
     save_checkpoint(middle, str(tmp_path / "one"))
     found = attached(load_checkpoint(str(tmp_path / "one")), fit.problem, fit.options)
@@ -86,7 +86,7 @@ def test_no_file_holds_the_codes_of_all_rows(tmp_path):
     assert fit.problem.codes.dtype == np.int8
     save_checkpoint(journal.checkpoints[0][0], str(tmp_path / "c"))
     save_spec(fit, str(tmp_path / "s"))
-    assert load_checkpoint(str(tmp_path / "c")).state.problem.codes is None
+    assert load_checkpoint(str(tmp_path / "c")).problem.codes is None
     assert load_spec(str(tmp_path / "s")).problem.codes is None
     for path in (tmp_path / "c", tmp_path / "s"):
         assert b'"|i1"' not in (path / "packed" / "c" / "0").read_bytes()
