@@ -6,7 +6,6 @@ Modules that are slow to import are imported inside the commands.
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import Any
 
 import click
@@ -233,8 +232,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     from partirvm import jobs
 
     with cluster(scheduler) as client:
-        parameters, announce = options.parameters(choices), partial(echo, err=True)
-        made = jobs.plan(place(data, client), parameters, validation=validation, client=client, announce=announce)
+        made = jobs.plan(place(data, client), options.parameters(choices), validation=validation, client=client)
     show(made.to_json(), as_flags(str(made)), as_json)
 
 

@@ -39,11 +39,12 @@ from partirvm.jobs.update import is_resumable, with_new_rows
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
+from partirvm.setup.measuring import Interrupted, Timer, check_aborted, timer_of
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import grow, resolve, resume_spec
 from partirvm.setup.spec import LIMITS, FitSpec
-from partirvm.setup.timer import Interrupted, StoppedError, Timer, check_aborted, timer_of
 from partirvm.storage.process_identity import Process
+from partirvm.strategies.instructions import Stopped
 
 TAKE_OVER_SECONDS = 40.0
 """Seconds that a new driver waits for the lease of a driver that hangs or cannot be reached."""
@@ -141,7 +142,7 @@ def carry_out(
             rows = None if restored is None else int(restored.about["rows"])
             try:
                 spec = decided(store, request, source, executor, held_out, timer.after(requests), rows, allowed.code)
-            except StoppedError:
+            except Stopped:
                 return _stopped(store, requests, history_of(state), timer)
             return run_attempt(
                 store,

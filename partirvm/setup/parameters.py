@@ -20,7 +20,7 @@ from partirvm.options.constraints import OneOf
 from partirvm.quoting import quoted
 from partirvm.setup.basis import checked_basis, portable_basis, require_functions
 from partirvm.setup.kernel import checked_kernel, portable_kernel
-from partirvm.setup.timer import Interrupted, check_aborted
+from partirvm.setup.measuring import Interrupted, check_aborted
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import grows
 
