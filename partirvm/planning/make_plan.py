@@ -111,7 +111,7 @@ def make_plan(
 ) -> Plan:
     """Compute threads and the maximum number of columns from memory; estimate passes, seconds and peak memory.
 
-    ``request`` is resolved. ``rows_used`` describes the rows of intermediate fits, ``candidate_search`` the selection of
+    ``request`` is resolved. ``rows_used`` are the rows of intermediate fits, ``candidate_search`` the selection of
     candidates. ``joining`` is the number of rows that are split into partitions, by default all rows.
     ``shrink_threads`` and ``shrink_partition`` permit fewer threads and fewer
     candidates if memory is short. The schedule bounds the candidates by ``max_vectors``. Raises ``MemoryLimitError``

@@ -70,8 +70,9 @@ def resolve(
     """Check the data, resolve every "auto" of a checked request, learn the kernel if requested, and plan.
 
     ``interrupted`` is called between tiles and dense iterations. If it returns ``TIME``, the remaining learning and
-    measuring is skipped. If it returns ``ABORTED``, ``Stopped`` is raised. If ``known`` is the problem of a fit of other
-    rows, its scaling and its kernel are used. ``joining`` is the number of rows that are split into partitions, by default all.
+    measuring is skipped. If it returns ``ABORTED``, ``Stopped`` is raised. If ``known`` is the problem of a fit of
+    other rows, its scaling and its kernel are used. ``joining`` is the number of rows that are split into partitions,
+    by default all.
     Raises ``UsageError`` for an invalid option, ``DataError`` for unsuitable data, and ``MemoryLimitError`` if the fit
     needs more memory than the limit.
     """
