@@ -62,7 +62,7 @@ ARROWS = {
 """What each part may import of the others: a part's name, or one module of it."""
 
 EXCEPTIONS = {
-    "cli.shared": {"execution"},
+    "cli.running": {"execution"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
     "estimators": {"core.termination.Termination"},
     "estimators.base": {
@@ -111,7 +111,7 @@ EXCEPTIONS = {
     },
     "estimators.jobs": {"planning.plan.Plan"},
     # A handle shows its page; the import is inside the method.
-    "jobs.job": {"report.report.report_of"},
+    "jobs.job": {"report.page.report_of"},
     "estimators.watching": {"core.termination.Termination", "core.updates.StepInfo"},
     "estimators.predictions": {
         "data.as_source",
@@ -155,7 +155,7 @@ THIRD_PARTIES = {
     "jobs": {"numpy", "zarr"},
     "jobs.reference": {"sklearn"},
     "report": {"numpy", "rich", "matplotlib"},
-    "report.page": {"jinja2", "markupsafe"},
+    "report.page": {"jinja2"},
     "setup": {"numpy"},
     "learning": {"numpy"},
     "learning.exact_process": {"scipy"},
@@ -164,7 +164,7 @@ THIRD_PARTIES = {
     "estimators": {"numpy", "sklearn"},
     "setup.basis": {"sklearn"},
     "setup.remarks": {"scipy"},
-    "cli.terrain": {"numpy", "zarr", "matplotlib"},
+    "cli.demo": {"numpy", "zarr", "matplotlib"},
     "cli": {"click", "distributed"},
     "__main__": set(),
 }

@@ -36,7 +36,7 @@ from partirvm.options.value import flat
 from partirvm.options.values import KernelFamily
 from partirvm.predict.prediction import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
 from partirvm.quoting import listed_values
-from partirvm.report.displays import progress_for
+from partirvm.report.progress import progress_for
 from partirvm.setup.parameters import check_parameters, portable
 from partirvm.setup.relevance import relevances
 from partirvm.setup.resolve import resolve

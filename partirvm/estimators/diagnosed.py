@@ -13,7 +13,7 @@ from partirvm.estimators.base import RelevanceVectorMachine, array_of, told_by_n
 from partirvm.execution import executor_for
 from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import check_features
-from partirvm.report.diagnostics import Diagnostics, DiagnosticsDisplay, from_json
+from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
 
 
 class Diagnosed(RelevanceVectorMachine):
@@ -22,10 +22,10 @@ class Diagnosed(RelevanceVectorMachine):
     def plot_diagnostics(self, X: Any = None, y: Any = None, *, figure: Any = None) -> DiagnosticsDisplay:
         """Draw predictions at rows that the fit has not used beside their targets.
 
-        For a regression: actual against predicted values, coverage of intervals, standardised residuals and their
-        quantiles, the probability integral transform, and, if the stated standard deviations vary, errors and coverage
-        against them. For a classification: reliability of probabilities, confusion matrix, the ROC and the
-        precision-recall curve of two classes, largest probability, and log loss. Panels of points or by deviation show
+        For a regression: actual against predicted values, coverage of intervals, standardised residuals, the
+        probability integral transform, and, if the stated standard deviations vary, errors against them. For a
+        classification: reliability of probabilities, confusion matrix, the ROC and the precision-recall curve of two
+        classes, and largest probability. Panels of points or by deviation show
         400 random rows; all other panels count all rows. The rows are read once, tile by tile. Of several targets the
         first four are drawn, and of more than twelve classes the last ones are one class.
 
