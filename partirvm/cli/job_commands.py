@@ -167,7 +167,7 @@ again = takes(
 @click.command()
 @takes("job", options.limits, again)
 def resume(job: str, **choices: Any) -> int:
-    """Resume a job that was aborted, was interrupted or reached a limit.
+    """Resume a job that was aborted, interrupted or limited.
 
     The job continues from its last checkpoint. Its final model equals that of an uninterrupted fit to the last bit.
     Only the limits below can be changed; for other changes start a new job. --data and --validation give the new
