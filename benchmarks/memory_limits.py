@@ -130,7 +130,6 @@ SETTINGS = (
     Setting("2 classes", TWO, 256, rounds(250, 2, kernel_store="none")),
     Setting("2 classes, blocks in memory", TWO, 256, rounds(100, 2, kernel_store="memory")),
     Setting("2 classes, blocks in Zarr", TWO, 256, rounds(100, 2, kernel_store="zarr")),
-    Setting("2 classes, fast", TWO, 256, rounds(150, 2, solver="fast")),
     Setting("2 classes, basic", FEW_OF_TWO, 256, {"gamma": 20.0, "strategy": "basic"}),
     Setting("2 classes, incremental", TWO, 256, rounds(200, 3, strategy="incremental", fit_rows="sample")),
     Setting("2 classes, split-merge", FEW_OF_TWO, 256,

@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "DiagnosticsDisplay": "partirvm.report.display",
-    "FitCallback": "partirvm.callbacks",
+    "FitCallback": "partirvm.estimators.callbacks",
     "RVMClassifier": "partirvm.estimators",
     "RVMRegressor": "partirvm.estimators",
     "allow_protocols": "partirvm.storage.address",
@@ -33,26 +33,22 @@ _VALUES = (
     "AlphaPrior",
     "Auto",
     "Basic",
-    "Categorical",
     "Fast",
     "FixedPoint",
-    "Gaussian",
     "Growing",
     "Incremental",
-    "Laplacian",
-    "Matern32",
-    "Matern52",
     "Noise",
-    "Polynomial",
     "Radial",
     "Sample",
-    "Sigmoid",
     "SplitMerge",
     "WorkingSet",
 )
 """Options as values, which estimators are given."""
 
+_FAMILIES = ("Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial", "Sigmoid")
+
 _HOMES.update(dict.fromkeys(_VALUES, "partirvm.options.values"))
+_HOMES.update(dict.fromkeys(_FAMILIES, "partirvm.kernels"))
 
 __all__ = [
     "DiagnosticsDisplay",
@@ -87,27 +83,21 @@ __all__ += [
 ]
 
 if TYPE_CHECKING:
-    from partirvm.callbacks import FitCallback
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
+    from partirvm.estimators.callbacks import FitCallback
     from partirvm.jobs import open_job
+    from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid
     from partirvm.options.values import (
         AlphaPrior,
         Auto,
         Basic,
-        Categorical,
         Fast,
         FixedPoint,
-        Gaussian,
         Growing,
         Incremental,
-        Laplacian,
-        Matern32,
-        Matern52,
         Noise,
-        Polynomial,
         Radial,
         Sample,
-        Sigmoid,
         SplitMerge,
         WorkingSet,
     )

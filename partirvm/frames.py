@@ -13,12 +13,26 @@ OWN = ("pandas", "dask", "dask_expr", "distributed", "numpy", "zarr", "partirvm"
 """Packages whose objects are used unchanged."""
 
 
+def module_of(value: Any) -> str:
+    """Return the top-level package of the class of a value.
+
+    >>> module_of([])
+    'builtins'
+    """
+    return type(value).__module__.partition(".")[0]
+
+
+def is_frame(value: Any) -> bool:
+    """Return True for a pandas or Dask data frame. Neither library is imported."""
+    return module_of(value) in ("pandas", "dask", "dask_expr") and hasattr(value, "columns")
+
+
 def pandas_frame(X: Any, name: str = "X") -> Any:
     """A data frame of polars, Arrow or another library with the protocol, converted to pandas; else X unchanged.
 
     Raises ``DataError`` for a single column, and for a lazy frame.
     """
-    module = type(X).__module__.partition(".")[0]
+    module = module_of(X)
     if hasattr(X, "to_frame") and getattr(X, "ndim", 1) == 1:
         raise DataError(
             f"{name} is one column, a {type(X).__name__} of {module}, but must have two dimensions: its to_frame() has "
@@ -38,7 +52,7 @@ def pandas_frame(X: Any, name: str = "X") -> Any:
 
 def pandas_column(y: Any) -> Any:
     """A polars series or data frame converted to pandas; anything else unchanged."""
-    if type(y).__module__.partition(".")[0] != "polars":
+    if module_of(y) != "polars":
         return y
     if not hasattr(y, "to_frame"):
         return pandas_frame(y, "y")

@@ -32,7 +32,7 @@ BIAS = -1
 """Label of the bias column. Labels below zero mark *leading* columns: not offered by rows, candidates in every fit."""
 
 EXTRA_COLUMNS = 120
-"""Test rows whose extra basis functions are evaluated together, a multiple of 24 (``core.rowwise``)."""
+"""Test rows whose extra basis functions are evaluated together, a multiple of 24 (``core.predictive``)."""
 
 OFF = 1e-3
 """Relevance, as a fraction of the largest, below which a feature counts as switched off."""

@@ -13,8 +13,8 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "options", "quoting", "frames", "callbacks", "blas_threads"}
-"""Small frozen value types, how messages quote, what makes pandas of other data frames, the class of callbacks, and the
+VALUES = {"errors", "types", "options", "quoting", "frames", "blas_threads"}
+"""Small frozen value types, how messages quote, what makes pandas of other data frames, and the
 limit of BLAS threads: importable by all."""
 
 ARROWS = {
@@ -22,7 +22,6 @@ ARROWS = {
     "errors": {"quoting"},
     "types": set(),
     "blas_threads": set(),
-    "callbacks": set(),
     "options": {"errors", "planning.units"},
     "frames": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
@@ -53,7 +52,8 @@ ARROWS = {
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
     "report": VALUES | {"core", "strategies", "jobs", "planning.units", "execution.process", "storage.destination"},
-    "estimators": VALUES | {"setup", "jobs", "predict", "report"},
+    # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
+    "estimators": VALUES | {"setup", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "setup"},
     "cli": VALUES | {"storage.address", "setup", "jobs", "predict", "report", "planning.units", "execution.process"},
@@ -63,67 +63,18 @@ ARROWS = {
 
 EXCEPTIONS = {
     "cli.running": {"execution"},
-    # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
-    "estimators": {"core.termination.Termination"},
-    "estimators.base": {
-        "execution.executor_for",
-        "core.exact.whole_numbers",
-        "data.as_source",
-        "data.checks.numeric_array",
-        "data.labels.coded",
-        "data.labels.label_values",
-        "data.labels.plain_labels",
-        "data.require_target",
-        "data.source.Source",
-        "model.basis_functions.Bases",
-        "model.coded_frames.coded_frame",
-        "model.coded_frames.levels_of",
-    },
-    "estimators.classification": {
-        "core.link.probabilities",
-        "data.as_source",
-        "data.labels.coded",
-        "data.labels.find_classes",
-        "data.weighted.text_of_label",
-        "model.ClassModel",
-        "model.bases_of",
-        "model.label_array",
-        "model.plain_labels",
-    },
     "estimators.saving": {
-        "core.termination.Termination",
         "kernels.KERNELS",
+        "kernels.WITH_GAMMA",
         "kernels.functions.require_no_code",
-        "kernels.Several",
-        "model.ClassModel",
-        "model.Model",
-        "model.files.load_saved",
-        "model.save_model",
         "storage.schema.require",
         "storage.sealed.open_sealed",
         "storage.sealed.read_sealed",
         "storage.sealed.write_sealed",
     },
-    "estimators.diagnosed": {
-        "execution.executor_for",
-        "core.diagnostics.MOST_TARGETS",
-        "data.require_target",
-    },
     "estimators.jobs": {"planning.plan.Plan"},
     # A handle shows its page; the import is inside the method.
     "jobs.job": {"report.page.report_of"},
-    "estimators.watching": {"core.termination.Termination", "core.updates.StepInfo"},
-    "estimators.predictions": {
-        "data.as_source",
-        "data.source.Source",
-        "model.Model",
-    },
-    "estimators.regression": {"data.noise.noise_weights", "model.Model", "model.bases_of"},
-    "estimators.updating": {
-        "execution.executor_for",
-        "data.ArraySource",
-        "data.shuffled_rows",
-    },
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
 
@@ -131,7 +82,6 @@ THIRD_PARTIES = {
     "quoting": set(),
     "errors": set(),
     "types": {"numpy"},
-    "callbacks": set(),
     "blas_threads": {"scipy", "threadpoolctl"},
     "options": set(),
     "frames": {"pyarrow"},
@@ -147,10 +97,10 @@ THIRD_PARTIES = {
     "strategies": {"numpy", "scipy"},
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "model": {"numpy", "zarr"},
-    "execution": {"numpy", "threadpoolctl", "scipy"},
-    "execution.block_store": {"numpy", "zarr"},
+    "execution": {"numpy"},
+    "execution.kernel_store": {"numpy", "zarr"},
     "execution.cluster": {"distributed"},
-    "execution.dask": {"numpy", "distributed", "threadpoolctl"},
+    "execution.dask": {"distributed"},
     "execution.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},
     "jobs.reference": {"sklearn"},

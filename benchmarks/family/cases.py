@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.family.data import Float, gaussian_noise, read, sinc, uniform_noise
 from partirvm import RVMRegressor
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.stopping import StopRule
+from partirvm.core.termination import StopRule
 from partirvm.core.updates import init, maximise
 from partirvm.errors import PartirvmWarning
 

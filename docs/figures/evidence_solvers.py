@@ -7,7 +7,7 @@ import numpy as np
 
 from partirvm.core.fast import grow
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.stopping import StopRule
+from partirvm.core.termination import StopRule
 from partirvm.core.updates import init, maximise
 from partirvm.kernels import Gaussian
 

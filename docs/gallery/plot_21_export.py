@@ -45,7 +45,7 @@ job.wait(timeout=300)
 #
 # The ending of the output decides. Row i belongs to row i of the source, whatever the shuffle of ``ingest``.
 # ``--interval`` adds the ends of a prediction interval. The rows are predicted tile by tile, so that they need not fit
-# in memory; an interrupted prediction continues where it was.
+# in memory; OUTPUT appears under its name only when it is complete.
 
 with contextlib.chdir(folder):
     for ending in ("csv", "parquet", "zarr"):

@@ -327,9 +327,7 @@ def predict(
     text, or write .parquet.
 
     OUTPUT gets its name when all rows are predicted. Until then the predictions are in a hidden folder beside OUTPUT,
-    such as .predictions.csv.partial. After Ctrl-C, a kill or the loss of the cluster, the same command continues from
-    this folder. Delete the folder if the command will not be repeated. An OUTPUT that is already complete, from the
-    same model and DATA, is not written again.
+    such as .predictions.csv.partial, which a killed command leaves and the next one with this OUTPUT removes.
 
     Far from all relevance vectors, std falls back to the standard deviation of the noise. With --augment TRAIN_DATA it
     grows there instead, up to the standard deviation of the target. TRAIN_DATA must be the DATA that JOB was fitted to.
@@ -352,7 +350,7 @@ def predict(
             progress.on_tile("predict", done, total)
 
         augmenting = None if augment is None else place(augment, client)
-        choices |= {"augment": augmenting, "client": client, "progress": on_tile, "note": progress.note}
+        choices |= {"augment": augmenting, "client": client, "progress": on_tile}
         rows = predict.predict(job, place(data, client), output, **choices)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
 

@@ -1,8 +1,10 @@
-"""Sums over rows that show whether stated uncertainty is right: of numbers, and of class probabilities.
+"""How two classes are told apart at each threshold of a score: the ROC and the precision-recall curve.
+
+Sums over rows that show whether stated uncertainty is right: of numbers, and of class probabilities.
 
 Both statistics are additive, so that a pass sums tiles in its tree, and their size does not depend on the number of
 rows. Counts are of all rows. Points are a random sample: the rows of smallest key, where the key of a row depends only
-on its number (``core.drawing``). ``report.diagnostics`` makes pictures of these values.
+on its number (``core.sampling``). ``report.plots`` makes pictures of these values.
 """
 
 from __future__ import annotations
@@ -15,13 +17,76 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from partirvm.core.drawing import uniform
-from partirvm.core.largest import LargestErrors
-from partirvm.core.roc import ThresholdCurve
-from partirvm.core.uncertainty import quantile
+from partirvm.core.predictive import quantile
+from partirvm.core.sampling import LargestErrors, Purpose, draw_key, uniform
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+
+POINTS = 150
+"""Number of equal steps between the points of a curve."""
+
+FIRST = 1.3
+"""Ratio of the numbers of rows at further points near the start, where precision changes most."""
+
+
+@dataclass(frozen=True)
+class ThresholdCurve:
+    """Counts of rows at or above some thresholds, from the largest score to the smallest.
+
+    ``negative`` and ``positive`` (k,) int64 count the rows of each class; both start at 0 and end at all rows.
+    ``average_precision`` is Σ (R_j − R_{j−1}) P_j over all thresholds j, with recall R and precision P, and ``auc`` is
+    the area under the ROC curve.
+    """
+
+    negative: Int
+    positive: Int
+    auc: float
+    average_precision: float
+
+    @classmethod
+    def of(cls, negative: Int, positive: Int, auc: float) -> ThresholdCurve:
+        """Return the curve from the counts (u,) of rows at each distinct score, by increasing score.
+
+        >>> ThresholdCurve.of(np.array([1, 0]), np.array([0, 1]), 1.0).average_precision
+        1.0
+        """
+        false, true = (np.concatenate([[0], np.cumsum(each[::-1])]) for each in (negative, positive))
+        recall, precision = true / true[-1], true[1:] / (true[1:] + false[1:])
+        shown = _chosen(false, true)
+        return cls(false[shown], true[shown], auc, float(np.diff(recall) @ precision))
+
+    @property
+    def rates(self) -> tuple[Float, Float]:
+        """False positive rate and true positive rate (recall), (k,) each."""
+        return self.negative / self.negative[-1], self.positive / self.positive[-1]
+
+    @property
+    def precision(self) -> Float:
+        """Precision (k − 1,) at all points but the first, which has no rows."""
+        precision: Float = self.positive[1:] / (self.positive[1:] + self.negative[1:])
+        return precision
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        counts = {name: getattr(self, name).tolist() for name in ("negative", "positive")}
+        return {**counts, "auc": self.auc, "average_precision": self.average_precision}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> ThresholdCurve:
+        """Return the curve from the result of ``to_json``."""
+        negative, positive = (np.array(stored[name], dtype=np.int64) for name in ("negative", "positive"))
+        return cls(negative, positive, stored["auc"], stored["average_precision"])
+
+
+def _chosen(false: Int, true: Int) -> Int:
+    """Return the places of the points: equal steps of both rates together, and geometric steps of rows at the start."""
+    along, rows = false / false[-1] + true / true[-1], false + true
+    equal = np.searchsorted(along, np.linspace(0.0, 2.0, POINTS + 1) - 1e-12)
+    first = np.searchsorted(rows, FIRST ** np.arange(np.log(rows[-1]) / np.log(FIRST) + 1))
+    found: Int = np.unique(np.minimum(np.concatenate([[0], equal, first]), len(false) - 1))
+    return found
+
 
 STATED_LEVELS = (0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99)
 """Levels of the central intervals whose observed coverage is counted."""
@@ -43,9 +108,6 @@ MOST_TARGETS = 4
 
 MOST_CLASSES = 12
 """Maximum number of classes that are counted separately. Of more classes the last ones are one class, their union."""
-
-DRAW = (0, 18)
-"""Seed of the sample."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +141,7 @@ class NumberDiagnostics:
         """
         z = (t - mean) / std
         inside = np.bincount(np.searchsorted(multiples, np.abs(z)), minlength=len(multiples) + 1)
-        keys, points = uniform(rows, DRAW), np.column_stack([t, mean, std])
+        keys, points = uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS)), np.column_stack([t, mean, std])
         pit = np.bincount(_bins(ndtr(z), PIT_BINS), minlength=PIT_BINS)
         largest = LargestErrors.of(np.abs(t - mean), rows, t, mean, std)
         return cls(len(t), np.cumsum(inside[:-1]), pit, *_smallest(keys, points), tuple(multiples), largest)

@@ -28,12 +28,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.entering import DEPENDENT
-from partirvm.core.on_demand import OnDemand, Pool
+from partirvm.core.gains import DEPENDENT
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.rank_one import ActiveColumns
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.sampling import Purpose, stream
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, noise_precision
 
 Float = NDArray[np.float64]
@@ -92,23 +91,20 @@ def first(gain: Float) -> int:
 class Greedy:
     """A fit in progress. It starts with those columns of ``state`` that have not just ``entered``, at their α.
 
-    With a ``pool`` it starts without columns, and the candidates are those of the pool. ``order`` is the seed of a
-    random order of actions.
+    ``order`` is the seed of a random order of actions.
     """
 
-    def __init__(self, state: HyperState, pool: Pool | None = None, order: int | None = None) -> None:
-        statistics = state.statistics if pool is None else OnDemand(pool)
+    def __init__(self, state: HyperState, order: int | None = None) -> None:
         entered = np.zeros(state.n_columns, bool) if state.entered is None else state.entered
         begun = np.flatnonzero(~entered)
-        self._state = state if pool is None else replace(state, statistics=statistics.take(begun))
+        self._state = state
         self.floored, self.iteration = state.floored, state.iteration
-        self.active = ActiveColumns(statistics, begun, state.alpha[begun], float(state.beta))
-        self.leading = statistics.labels < 0
-        self._promise: tuple[Int, Float] | None = None
+        self.active = ActiveColumns(state.statistics, begun, state.alpha[begun], float(state.beta))
+        self.leading = state.labels < 0
         self.since = 0
         self.log_evidence = self.active.posterior.log_evidence
         self.cost = 0.0
-        self._draws = None if order is None else np.random.default_rng(order)
+        self._draws = None if order is None else stream(order, Purpose.ACTIONS)
 
     @property
     def n(self) -> int:
@@ -178,10 +174,7 @@ class Greedy:
         s, q, precision = active.S[wanted], active.Q[wanted], active.beta * active.diagonal[wanted]
         alpha = best_alpha(s, q, ALPHA_FLOOR * precision)
         alpha[s < DEPENDENT * precision] = np.inf
-        gain = log_contribution(alpha, s, q)
-        if len(wanted):
-            self._promise = wanted, gain
-        return wanted, alpha, gain
+        return wanted, alpha, log_contribution(alpha, s, q)
 
     def _action(self, column: int, alpha: float, gain: float) -> Action:
         kind = "add" if self.active.place[column] < 0 else "estimate" if np.isfinite(alpha) else "delete"
@@ -192,7 +185,7 @@ class Greedy:
         active = self.active
         self.cost += LEAST_COST + ACTION_COST * active.M * (len(active.place) + 2 * active.M)
         if action.kind == "add":
-            active.add(action.column, action.alpha, self._promise)
+            active.add(action.column, action.alpha)
         elif action.kind == "delete":
             active.delete(action.column)
         else:
@@ -257,7 +250,6 @@ def grow(
     on_step: Callable[[StepInfo], None] = lambda info: None,
     on_action: Callable[[Action], None] = lambda action: None,
     enough: Callable[[float, int], bool] = lambda cost, columns: False,
-    pool: Pool | None = None,
 ) -> tuple[HyperState, Termination]:
     """A dense fit by actions, until no gain exceeds ``tol``·N nats and σ² has converged, or the rule ends it.
 
@@ -265,10 +257,9 @@ def grow(
     iteration of the rule is a refresh. The limit ``vectors`` of the rule ends a fit that starts with more columns, once
     deletions reach it. With ``thin`` columns of q² ≤ s are deleted, however small the gain. Under ``guard`` a fit whose
     residual has finally cancelled ends as ``CANCELLED``, and continues without the inactive candidates. If ``enough``
-    is true for its cost so far (``Greedy.cost``) and number of columns, it ends as at the maximum of iterations. With a
-    ``pool`` it starts without columns, and the candidates are those of the pool.
+    is true for its cost so far (``Greedy.cost``) and number of columns, it ends as at the maximum of iterations.
     """
-    greedy = Greedy(state, pool, rule.order)
+    greedy = Greedy(state, rule.order)
     least = rule.tol * greedy.n
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors
     reason = None

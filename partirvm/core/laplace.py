@@ -1,6 +1,6 @@
 """Classification: evidence maximisation with the Laplace approximation, one pass per Newton step.
 
-A pass at weights W (M, C) returns log likelihood, gradient and curvature (``core.logistic``), and so a quadratic
+A pass at weights W (M, C) returns log likelihood, gradient and curvature (``core.link``), and so a quadratic
 approximation of the log likelihood. With this quadratic each output has the posterior H_k = ΦᵀB_kΦ + A,
 μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k) − A w_k). The mean equals H_k⁻¹ΦᵀB_k z with the working response
 z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t in the place of z.) The evidence of the quadratic is
@@ -39,9 +39,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.entering import entry_precision, evidence_gain, sparsity_quality
-from partirvm.core.link import LINKS
-from partirvm.core.logistic import LogisticBlock
+from partirvm.core.gains import entry_precision, evidence_gain, sparsity_quality
+from partirvm.core.link import LINKS, LogisticBlock, LogisticCross
 from partirvm.core.posterior import Posterior, factorise, solve, solve_all, weakly_correlated
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
@@ -57,10 +56,9 @@ STACK = 2**14
 class LaplaceState:
     """State of a fit of M columns and C outputs: α, a quadratic about ``weights``, and the posterior.
 
-    ``alpha`` (M, C) is inf if output k lacks the column. A column that all outputs lack is on trial
-    (``core.fast_laplace``). ``block`` is the statistic that pass number ``passes`` of this fit measured at ``weights``
-    (M, C). ``posteriors`` has one posterior per output, of the columns of this output in order. ``prior`` holds the
-    prior of each α, and the values of α that are fixed.
+    ``alpha`` (M, C) is inf if output k lacks the column. ``block`` is the statistic that pass number ``passes`` of this
+    fit measured at ``weights`` (M, C). ``posteriors`` has one posterior per output, of the columns of this output in
+    order. ``prior`` holds the prior of each α, and the values of α that are fixed.
     """
 
     likelihood: str
@@ -79,18 +77,13 @@ class LaplaceState:
 
     @property
     def n_vectors(self) -> int:
-        """Number of kernel columns with finite α, without the leading columns."""
-        return int((self.labels[self.active] >= 0).sum())
+        """Number of kernel columns, without the leading columns."""
+        return int((self.labels >= 0).sum())
 
     @property
     def n_columns(self) -> int:
         """The number M of columns, including the leading columns."""
         return len(self.labels)
-
-    @property
-    def active(self) -> Int:
-        """Positions of the columns with finite α in at least one output."""
-        return np.flatnonzero(np.isfinite(self.alpha).any(axis=1))
 
     @property
     def iteration(self) -> int:
@@ -191,6 +184,17 @@ class LaplaceState:
     def losses(self) -> Float:
         """Return the loss of evidence by the deletion of each column (M,), nats, summed over outputs."""
         found: Float = evidence_gain(*self.sparsity_quality(), self.own_prior.alpha).sum(axis=1)
+        return found
+
+    def gains(self, statistic: LogisticCross) -> Float:
+        """Return the gain of adding each column of a pool alone (Q,), nats, summed over outputs.
+
+        A statistic from a sample is scaled up to the rows of the fit.
+        """
+        scale = self.n / statistic.n if self.n else 1.0
+        cross, diagonal = scale * statistic.cross, scale * statistic.diagonal.T
+        s, q = trial_factors(self, cross, diagonal, scale * statistic.gradient)
+        found: Float = evidence_gain(s, q, self.own_prior.alpha).sum(axis=1)
         return found
 
     def take(self, columns: Int) -> LaplaceState:
@@ -369,11 +373,6 @@ def _left(
     return settled(replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept), changed)
 
 
-def moved_to(state: LaplaceState, alpha: Float) -> LaplaceState:
-    """Return the state at this α (M, C), all columns kept. Columns at ∞ have weight zero and no posterior."""
-    return settled(state, alpha, *_relieved(state, ~np.isfinite(alpha)))
-
-
 def _relieved(state: LaplaceState, gone: NDArray[np.bool_]) -> tuple[Float, LogisticBlock]:
     """Return the weights, with zeros for the columns marked in ``gone``, and the quadratic about these weights.
 
@@ -428,14 +427,12 @@ def enter(
     alpha: Float,
     weights: Float,
     prior: Prior = FLAT,
-    *,
-    wait: bool = False,
 ) -> LaplaceState:
     """Return the first state of a fit of the columns ``labels``, at the weights at which ``block`` was measured.
 
     ``known`` (k,) are the labels of the columns that already have α and weights, (k, C) each. The other columns have
-    weight zero. Their α starts at the optimum of Tipping & Faul (2003), or at ∞ if ``wait`` is true. If the outputs
-    share α, the optimum is computed from the mean s and the mean q².
+    weight zero. Their α starts at the optimum of Tipping & Faul (2003). If the outputs share α, the optimum is computed
+    from the mean s and the mean q².
     """
     old = np.flatnonzero(np.isin(labels, known))
     new = np.flatnonzero(~np.isin(labels, known))
@@ -446,8 +443,7 @@ def enter(
     there = init(likelihood, labels[old], np.maximum(alpha[order], floor), weights[order], begun, prior)
     joint, start = np.full((len(labels), weights.shape[1]), np.inf), np.zeros((len(labels), weights.shape[1]))
     joint[old], start[old] = there.alpha, weights[order]
-    if not wait:
-        joint[new] = _entry(there, together)
+    joint[new] = _entry(there, together)
     return init(likelihood, labels, joint, start, block, prior)
 
 

@@ -40,8 +40,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.drawing import uniform
-from partirvm.core.uncertainty import quantile
+from partirvm.core.predictive import quantile
+from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.types import LEFT_OUT_ROWS
 
 Float = NDArray[np.float64]
@@ -117,7 +117,7 @@ class LeftOut:
     """Errors and variances of n rows left out, in the model's units: √u·e and u·v of rows of weight u > 0, (n,) each.
 
     ``rows`` (n,) are the numbers of these rows. The weight u is the row weight, divided by the noise factor if the
-    noise depends on the inputs (``kernels.local_noise``): σ²/u is the noise variance of the row.
+    noise depends on the inputs (``kernels.design``): σ²/u is the noise variance of the row.
     ``errors`` and ``variances`` are those without the row, ``own_errors`` and ``own_variances`` those also without its
     own columns. ``owner`` (n,) is the number of the first of these, −1 if there are none, and ``nearest`` (M,) is the
     largest value of each column at the rows that do not own it, as a fraction of its peak. ``targets`` (n, 2) are
@@ -290,4 +290,4 @@ def sampled_rows(n_rows: int, *, shuffled: bool) -> Int | None:
         return np.arange(n_rows - LEFT_OUT_ROWS, n_rows, dtype=np.int64)
     edges = np.arange(LEFT_OUT_ROWS + 1, dtype=np.int64) * n_rows // LEFT_OUT_ROWS
     width = np.diff(edges)
-    return edges[:-1] + np.floor(uniform(edges[:-1], (0, 0)) * width).astype(np.int64)
+    return edges[:-1] + np.floor(uniform(edges[:-1], draw_key(0, Purpose.LEFT_OUT_ROWS)) * width).astype(np.int64)

@@ -3,8 +3,16 @@
 ``begin`` returns the first ``NewtonSearch``: the current state of the fit, and a ``trial`` state at whose weights the
 next pass computes its statistic. ``settle`` returns a ``NewtonSearch`` with fixed α. ``receive(search, block, rule)``
 processes the statistic of the trial, and returns the next ``NewtonSearch`` and, at the end of the fit, the reason. New
-values of α come from MacKay's updates, or in a ``fast`` search from actions on one column at a time
-(``core.fast_laplace``).
+values of α come from MacKay's updates.
+
+Newton steps for coupled outputs: the block-diagonal Hessian, corrected by gradient differences of past passes.
+
+Let a pass at W + s find a gradient that is smaller by y than at W. Then to first order the full curvature G, including
+the blocks between outputs, satisfies Gs = y (the secant equation). The pairs (s, y + As) are valid for any α. The BFGS
+recursion (Nocedal & Wright, Numerical Optimization, 2006, algorithm 7.4) starts from the diagonal blocks (G_k + A_k)⁻¹
+and uses the last few pairs. The result is a step with the correct curvature along all s, without another pass.
+
+Damping of updates that overshoot. The applied share of an update shrinks after a reversal and grows otherwise.
 """
 
 from __future__ import annotations
@@ -14,15 +22,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
-from partirvm.core.damping import next_share
-from partirvm.core.entering import HOPE
-from partirvm.core.fast_laplace import Aim, aimed, toward
+from partirvm.core.gains import HOPE
 from partirvm.core.laplace import LaplaceState, settled, thin, update
-from partirvm.core.logistic import LogisticBlock
-from partirvm.core.secant import Pairs, among, newton_step, remember
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.link import LogisticBlock
+from partirvm.core.termination import StopRule, Termination
 
 Float = NDArray[np.float64]
 
@@ -57,9 +62,6 @@ quadratic can underestimate the loss of likelihood by pruning by thousands of na
 NEAR = 10.0
 """Distance from the mode, nats, below which α is updated again after a step was undone."""
 
-NEAR_ROWS = 0.1
-"""Distance from the mode, nats per row, below which actions change α."""
-
 SHORTER, LONGER = 0.1, 4.0
 """Factors of the step length: the minimum factor after a step was undone, and the factor after a successful step."""
 
@@ -78,9 +80,8 @@ class NewtonSearch:
     Newton step at the α of ``current``, or 0 for a step with new α. ``since`` is the pass at which the schedule of
     updates began. If ``settling`` is true, α is final, and only the mode is searched. ``origin`` (M, C) are the weights
     about which the quadratic of the trial was measured. ``pairs`` holds steps and gradient differences of past passes
-    (``core.secant``). ``drift`` (M, C) is the last proposed change of log α, and ``share`` (M, C) is the fraction of
-    this change that was applied. In a fast search ``aim`` is the last aim of the actions, and states contain all
-    candidates; candidates at α = ∞ are on trial.
+    (``core.newton``). ``drift`` (M, C) is the last proposed change of log α, and ``share`` (M, C) is the fraction of
+    this change that was applied.
     """
 
     current: LaplaceState
@@ -93,17 +94,14 @@ class NewtonSearch:
     pairs: Pairs = ()
     drift: Float | None = None
     share: Float | None = None
-    aim: Aim | None = None
 
 
 def _never_stop() -> None:
     """Do nothing: the default for ``poll``, with which the fit is never stopped."""
 
 
-def begin(state: LaplaceState, rule: StopRule, poll: Poll = _never_stop, *, fast: bool = False) -> NewtonSearch:
+def begin(state: LaplaceState, rule: StopRule, poll: Poll = _never_stop) -> NewtonSearch:
     """Return the first search from a state. ``poll`` is called between dense iterations and may raise an exception."""
-    if fast:
-        return _act(state, Aim.at(state), rule, state.passes, poll)
     return _propose(state, rule, state.passes, poll)
 
 
@@ -122,18 +120,8 @@ def receive(
 ) -> tuple[NewtonSearch, Termination | None]:
     """Process the statistic of the trial. Returns the next search, and the reason if the fit has ended.
 
-    At the end ``current`` is the final state, in a fast search with only the active columns. ``poll`` is called
-    between dense iterations and may raise an exception.
+    At the end ``current`` is the final state. ``poll`` is called between dense iterations and may raise an exception.
     """
-    search, reason = _received(search, block, rule, poll)
-    if reason is not None and search.aim is not None:
-        search = replace(search, current=search.current.take(search.current.active))
-    return search, reason
-
-
-def _received(
-    search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll
-) -> tuple[NewtonSearch, Termination | None]:
     before, trial = search.current, search.trial
     now = settled(replace(trial, passes=before.passes + 1), trial.alpha, trial.weights, block)
     if now.penalised() < search.baseline - _rounding(now):
@@ -151,14 +139,8 @@ def _received(
         return replace(search, current=now), Termination.ITERATIONS
     if search.settling:
         return _plain(now, 1.0, search.since, pairs, settling=True), None
-    if search.step and now.decrement > _near(search.aim, now):
-        step = min(LONGER * search.step, 1.0)
-        since = now.passes if search.aim is None else search.since
-        return _plain(now, step, since, pairs, settling=False, aim=search.aim), None
-    if search.aim is not None:
-        found = _act(now, search.aim, rule, search.since, poll, pairs)
-        ended = found.step and reached
-        return (replace(search, current=now), Termination.CONVERGED) if ended else (found, None)
+    if search.step and now.decrement > NEAR:
+        return _plain(now, min(LONGER * search.step, 1.0), now.passes, pairs, settling=False), None
     level = abs(now.log_evidence - before.log_evidence) < small and now.n_columns == before.n_columns
     if level and not search.step and now.decrement < small:
         if reached:
@@ -207,23 +189,6 @@ def _propose(
     return replace(_tried(state, moved, since, pairs), drift=drift, share=share)
 
 
-def _act(state: LaplaceState, last: Aim, rule: StopRule, since: int, poll: Poll, pairs: Pairs = ()) -> NewtonSearch:
-    """Apply actions on the current quadratic, and return the search with the corresponding Newton step.
-
-    If no action raises the evidence, or if the weights are far from the mode, the step keeps α.
-    """
-    far = state.decrement > _near(last, state)
-    aim = last if far else aimed(state, last, rule.tol * state.n, state.passes - since > TIMID, poll, rule.order)
-    if far or np.array_equal(aim.goal, state.alpha):
-        return _plain(state, 1.0, since, pairs, settling=False, aim=aim)
-    return replace(_tried(state, toward(state, aim), since, pairs), aim=aim)
-
-
-def _near(aim: Aim | None, state: LaplaceState) -> float:
-    """Return the distance from the mode, nats, below which α is updated."""
-    return NEAR if aim is None else max(NEAR, NEAR_ROWS * state.n)
-
-
 def _tried(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> NewtonSearch:
     """Return the search with the Newton step at the α and columns of ``moved``."""
     pairs = among(pairs, state.labels, moved.labels)
@@ -244,11 +209,9 @@ def _changes(state: LaplaceState, moved: LaplaceState, last: NewtonSearch | None
     return drift, next_share(drift, last.drift[kept], last.share[kept])
 
 
-def _plain(
-    state: LaplaceState, step: float, since: int, pairs: Pairs = (), *, settling: bool, aim: Aim | None = None
-) -> NewtonSearch:
+def _plain(state: LaplaceState, step: float, since: int, pairs: Pairs = (), *, settling: bool) -> NewtonSearch:
     trial = _moved(state, step, pairs)
-    return NewtonSearch(state, trial, state.penalised(), step, since, settling, state.weights, pairs, aim=aim)
+    return NewtonSearch(state, trial, state.penalised(), step, since, settling, state.weights, pairs)
 
 
 def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSearch, Termination | None]:
@@ -258,25 +221,19 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSear
     1983, §6.3.2). The pairs for the secant equation are discarded.
     """
     state = replace(search.current, passes=search.current.passes + 1)
-    step, aim = 1.0, search.aim
+    step = 1.0
     if search.step:
         rise = search.step * state.decrement
         step = search.step * min(max(rise / (2 * rise + fall), SHORTER), 0.5)
-    elif aim is None:
+    else:
         state = _sober(state)
     # at the mode a step at fixed α is zero, and the same update would be tried and undone without end
     idle = not search.step and state.decrement < SETTLED * rule.tol * state.n
-    if aim is not None and not search.step:
-        aim = aim.nearer()
-    stuck = idle and (state.passes - search.since <= TIMID if aim is None else aim.share.max() < SHORTEST)
-    if step < SHORTEST or stuck:
+    if step < SHORTEST or (idle and state.passes - search.since <= TIMID):
         return replace(search, current=state), Termination.CONVERGED
     if state.passes >= rule.max_iterations:
         return replace(search, current=state), Termination.ITERATIONS
-    if idle and aim is not None:
-        return replace(_tried(state, toward(state, aim), search.since, ()), aim=aim), None
-    since = state.passes if aim is None else search.since  # the damping of actions continues
-    return _plain(state, step, since, settling=search.settling, aim=aim), None
+    return _plain(state, step, state.passes, settling=search.settling), None
 
 
 def _sober(state: LaplaceState) -> LaplaceState:
@@ -297,3 +254,85 @@ def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
 
 def _rounding(state: LaplaceState) -> float:
     return 1e-10 * (abs(state.penalised()) + state.n)
+
+
+Int = NDArray[np.int64]
+Pairs = tuple[tuple[Float, Float], ...]
+"""Type of the pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
+
+RELAXED = 2.0 / 3.0
+"""Fraction of the block-diagonal Newton step that is taken if there is no pair."""
+
+MEMORY = 8
+"""Number of pairs kept."""
+
+STRAIGHT = 1e-12
+"""Minimum cosine between s and y + As for a pair to be used, since smaller cosines are rounding errors."""
+
+
+def remember(pairs: Pairs, step: Float, fall: Float) -> Pairs:
+    """Append a pair and drop the oldest pairs beyond ``MEMORY``. A step of zero is ignored."""
+    return (*pairs, (step, fall))[-MEMORY:] if step.any() else pairs
+
+
+def among(pairs: Pairs, before: Int, after: Int) -> Pairs:
+    """Restrict pairs for columns with the labels ``before`` to columns with the labels ``after``."""
+    if len(before) == len(after):
+        return pairs
+    kept = np.flatnonzero(np.isin(before, after))
+    return tuple((step[kept], fall[kept]) for step, fall in pairs)
+
+
+def newton_step(state: LaplaceState, pairs: Pairs) -> Float:
+    """Return a step (M, C) from the weights of ``state`` towards the mode, which raises the penalised likelihood.
+
+    Weights of columns at α = ∞ do not change.
+    """
+    there = np.isfinite(state.alpha)
+    prior = np.where(there, state.alpha, 0.0)
+    q = np.where(there, state.block.gradient - prior * state.weights, 0.0)
+    used = []
+    for step, fall in ((there * step, there * fall) for step, fall in pairs):
+        change = fall + prior * step
+        product = float(np.sum(step * change))
+        if product > STRAIGHT * np.sqrt(np.sum(step**2) * np.sum(change**2)):
+            used.append((step, change, product))
+    if not used:
+        return RELAXED * _by_blocks(state, q)
+    parts = []
+    for step, change, product in reversed(used):
+        part = float(np.sum(step * q)) / product
+        parts.append(part)
+        q = q - part * change
+    found = _by_blocks(state, q)
+    for (step, change, product), part in zip(used, reversed(parts), strict=True):
+        found += (part - float(np.sum(change * found)) / product) * step
+    return found
+
+
+def _by_blocks(state: LaplaceState, right: Float) -> Float:
+    """Return (G_k + A_k)⁻¹ times column k of ``right``, for each output k, (M, C)."""
+    found = np.zeros(right.shape)
+    for k, each in enumerate(state.posteriors):
+        active = np.isfinite(state.alpha[:, k])
+        if active.any():
+            found[active, k] = each.scale * lapack.dpotrs(each.factor, each.scale * right[active, k], lower=1)[0]
+    return found
+
+
+LEAST_SHARE = 2.0**-5
+"""Minimum share of a change that is applied."""
+
+REGAIN = 1.25
+"""Factor by which the share grows while changes keep their direction."""
+
+
+def next_share(drift: Float, last_drift: Float, last_share: Float) -> Float:
+    """Return the share of the changes ``drift`` to apply: it shrinks after a reversal and grows otherwise.
+
+    ``last_drift`` are the last proposed changes, ``last_share`` the share of these that was applied; all of one shape.
+
+    >>> next_share(np.array([1.0, -1.0, 1.0]), np.array([1.0, 1.0, 2.0]), np.array([1.0, 1.0, 0.5])).tolist()
+    [1.0, 0.5, 0.625]
+    """
+    return np.clip(np.where(drift * last_drift < 0, 0.5, REGAIN) * last_share, LEAST_SHARE, 1.0)

@@ -1,7 +1,6 @@
 """The posterior of the active columns among many candidates, updated when a single column joins or leaves.
 
-G = ΦᵀΦ and b = Φᵀt of all K candidates are known, or each row of G is computed when its column joins
-(``core.on_demand``). M of the candidates are *active*. Σ and μ refer to the active columns. All candidates have
+G = ΦᵀΦ and b = Φᵀt of all K candidates are known. M of the candidates are *active*; Σ and μ refer to these. All have
 
     S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k,      Q_k = βφ_kᵀ(t − Φμ)      (Tipping & Faul 2003, eqs. 24 and 25).
 
@@ -22,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
-from partirvm.core.entering import DEPENDENT, sparsity_quality
-from partirvm.core.on_demand import OnDemand
+from partirvm.core.gains import DEPENDENT, sparsity_quality
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.statistics import EPS, GramStatistics
 
@@ -42,7 +40,7 @@ class ActiveColumns:
     ``statistics`` (of all K candidates and one target). ``refresh`` computes everything again.
     """
 
-    def __init__(self, statistics: GramStatistics | OnDemand, columns: Int, alpha: Float, beta: float) -> None:
+    def __init__(self, statistics: GramStatistics, columns: Int, alpha: Float, beta: float) -> None:
         K = statistics.n_columns
         self.statistics = statistics
         self.beta = beta
@@ -51,10 +49,8 @@ class ActiveColumns:
         self._columns: Int = np.array(columns, dtype=np.int64)
         self._alpha: Float = np.array(alpha, dtype=np.float64)
         self._mean: Float = np.zeros(len(columns))
-        self._rows: Float = np.empty((len(columns), K))
+        self._rows: Float = statistics.gram[self._columns]
         self._Sigma: Float = np.zeros((len(columns), len(columns)), order="F")
-        for i, column in enumerate(self._columns):
-            self._rows[i] = statistics.row(column)
         self.place[self._columns] = np.arange(len(columns))
         self.M = len(columns)
         self.posterior: Posterior = self._anew(beta)
@@ -90,7 +86,7 @@ class ActiveColumns:
         del self._Sigma  # free the old matrix, too
         back = self.statistics.offset.copy()
         back[self.columns] = 0.0
-        if isinstance(self.statistics, GramStatistics) and back.any():
+        if back.any():
             self.statistics = self.statistics.shift(-back)
         found = posterior(self.statistics.take(self.columns), self.alpha, beta)
         self._Sigma = np.zeros((room, room), order="F")
@@ -110,14 +106,14 @@ class ActiveColumns:
         """Free the arrays that only actions need, M × K and M × M."""
         self._rows, self._Sigma = self._rows[:0, :0].copy(), self._Sigma[:0, :0].copy()
 
-    def add(self, column: int, alpha: float, likely: tuple[Int, Float] | None = None) -> None:
-        """Activate a candidate at this α. ``likely`` holds candidates that may join next, and their expected gains."""
+    def add(self, column: int, alpha: float) -> None:
+        """Activate a candidate at this α."""
         if len(self._rows) == self.M:
             self._grow()
         M, beta = self.M, self.beta
         tied = np.zeros(len(self._rows))
         tied[:M] = beta * (self._Sigma[:M, :M] @ self._rows[:M, column])
-        row = self.statistics.row(column, likely)
+        row = self.statistics.gram[column]
         change = beta * (row - tied[:M] @ self._rows[:M])
         variance = 1.0 / (alpha + self.S[column])
         mean = variance * self.Q[column]

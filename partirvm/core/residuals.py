@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from partirvm.core.diagnostics import MOST_TARGETS, NumberDiagnostics
-from partirvm.core.uncertainty import quantile
+from partirvm.core.predictive import quantile
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

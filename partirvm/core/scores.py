@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.diagnostics import ClassDiagnostics
-from partirvm.core.roc import ThresholdCurve
+from partirvm.core.diagnostics import ClassDiagnostics, ThresholdCurve
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

@@ -45,12 +45,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.entering import ABSENT, DEPENDENT, entry_precision
 from partirvm.core.fast import Greedy, grow
-from partirvm.core.on_demand import Pool
+from partirvm.core.gains import ABSENT, DEPENDENT, entry_precision
 from partirvm.core.priors import FLAT
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise
 
 WORTH = 1e-3
@@ -92,49 +90,21 @@ def solve(
     rule: StopRule,
     solver: str = "fixed-point",
     on_step: Watch = lambda info: None,
-    pool: Pool | None = None,
 ) -> tuple[HyperState, Termination]:
-    """A dense fit: from ``state`` until the rule ends it. ``on_step`` is called after each step, and may raise to stop.
-
-    For "fast" the candidates may be in a ``pool``, beside a ``state`` without columns.
-    """
-    return SOLVERS[solver].run(state, rule, on_step, pool)
+    """A dense fit from ``state`` until the rule ends it. ``on_step`` is called after each step, may raise to stop."""
+    return SOLVERS[solver](state, rule, on_step)
 
 
-def _auto(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) -> tuple[HyperState, Termination]:
+def _auto(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
     alone = isinstance(state.beta, np.ndarray) or state.prior != FLAT
     if rule.vectors is not None or alone:
         return maximise(state, rule, on_step)
     return _best(state, rule, on_step)
 
 
-def _fixed_point(
-    state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None
-) -> tuple[HyperState, Termination]:
-    return maximise(state, rule, on_step)
+Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
 
-
-def _fast(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) -> tuple[HyperState, Termination]:
-    return grow(state, rule, on_step, pool=pool)
-
-
-@dataclass(frozen=True)
-class DenseSolver:
-    """A way to maximise the evidence. ``acts_alone``: by actions only, for one target and the flat prior."""
-
-    name: str
-    run: Callable[[HyperState, StopRule, Watch, Pool | None], tuple[HyperState, Termination]]
-    acts_alone: bool = False
-
-
-SOLVERS = {
-    each.name: each
-    for each in (
-        DenseSolver("auto", _auto),
-        DenseSolver("fixed-point", _fixed_point),
-        DenseSolver("fast", _fast, acts_alone=True),
-    )
-}
+SOLVERS: dict[str, Solver] = {"auto": _auto, "fixed-point": maximise, "fast": grow}
 """Every solver by name."""
 
 

@@ -161,11 +161,6 @@ class GramStatistics:
         """Squared lengths of the columns (M,), the diagonal of ΦᵀWΦ."""
         return np.ascontiguousarray(np.diagonal(self.gram))
 
-    def row(self, column: int, likely: tuple[Int, Float] | None = None) -> Float:
-        """Return the row of ΦᵀWΦ at this position (M,); ``likely`` is ignored (see ``OnDemand.row``)."""
-        found: Float = self.gram[column]
-        return found
-
     def target(self, number: int) -> GramStatistics:
         """Return the statistics of a single target, with the same Gram matrix."""
         one = slice(number, number + 1)

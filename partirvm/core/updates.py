@@ -11,7 +11,7 @@ while the others are present; so a column is deleted only if, in addition, the d
 fit hardly changes, ``thin`` deletes these columns.
 
 **Several targets** share α: the fixed point is α_i ← Σ_τγ_iτ / Σ_τμ_iτ², each target has its own β_τ, and a column's
-gain is the sum over targets (``core.shared_alpha``). Then β and ``target_variance`` are (T,), μ and γ (M, T).
+gain is the sum over targets (``core.gains``). Then β and ``target_variance`` are (T,), μ and γ (M, T).
 
 **Noise floor.** σ² is at least ``NOISE_FLOOR`` × the mean square of the target: for noise-free data and interpolating
 models β would diverge. ``floored`` reports it.
@@ -26,14 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.entering import joint_gain, sparsity_quality
+from partirvm.core.gains import fails, fixed_point, joint_gain, sparsity_quality
 from partirvm.core.left_out import Calibration
 from partirvm.core.posterior import AnyPosterior, JointPosterior, any_posterior, weakly_correlated
 from partirvm.core.priors import FLAT, Prior
-from partirvm.core.shared_alpha import fails, fixed_point
-from partirvm.core.statistics import GramStatistics
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.statistics import CrossBlock, GramStatistics
+from partirvm.core.termination import StopRule, Termination
 
 Float = NDArray[np.float64]
 
@@ -146,6 +144,15 @@ class HyperState:
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
         return joint_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha)
+
+    def gains(self, statistic: CrossBlock) -> Float:
+        """Gain of evidence (Q,) of adding each column of a pool alone, nats; those of a sample are scaled up."""
+        scale = self.n / statistic.n if self.n else 1.0
+        cross, diagonal, projection = (
+            each * scale for each in (statistic.cross, statistic.diagonal, statistic.projection)
+        )
+        s, q = any_sparsity_quality(self, self.statistics.offset, cross, diagonal, projection)
+        return joint_gain(s, q, self.prior.alpha)
 
 
 @dataclass(frozen=True)

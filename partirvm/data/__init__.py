@@ -2,19 +2,28 @@
 
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.checks import class_codes, require_target
+from partirvm.data.chunked import ChunkedSource
 from partirvm.data.convert import as_source
 from partirvm.data.ingestion import ingest
-from partirvm.data.source import Columns, Fingerprint, Source, Tile, tile_rows_for, tile_slices
-from partirvm.data.tiled import check_fingerprint, hash_tile
-from partirvm.data.zarr_source import ZarrArraySource, ZarrSource
+from partirvm.data.source import (
+    Columns,
+    Fingerprint,
+    Source,
+    Tile,
+    check_fingerprint,
+    hash_tile,
+    tile_rows_for,
+    tile_slices,
+)
+from partirvm.data.zarr_source import ZarrSource
 
 __all__ = [
     "ArraySource",
+    "ChunkedSource",
     "Columns",
     "Fingerprint",
     "Source",
     "Tile",
-    "ZarrArraySource",
     "ZarrSource",
     "as_source",
     "check_fingerprint",

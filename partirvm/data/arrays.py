@@ -1,8 +1,11 @@
-"""A source of tiles from NumPy arrays in memory, in the order of the arrays or permuted. The arrays are not copied."""
+"""Sources of rows in memory: NumPy arrays, in their order or permuted, and rows gathered from another source; and the
+source that multiplies row weights by class weights. Arrays are not copied.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +13,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.exact import require_exact
 from partirvm.data.checks import check_shapes, check_weights, numeric_array
-from partirvm.data.source import Columns, Fingerprint, Float, Int, Tile, tile_rows_for
-from partirvm.data.tiled import HeldTiles, TiledRows, as_rows, default_names
+from partirvm.data.source import Columns, Float, HeldTiles, Int, Source, Tile, as_rows, default_names, tile_rows_for
 from partirvm.errors import DataError
 
 
@@ -27,7 +29,7 @@ def shuffled_rows(n_rows: int, seed: int) -> Int:
     return np.argsort(np.random.default_rng(seed).random(n_rows), kind="stable").astype(np.int64)
 
 
-class ArraySource(TiledRows):
+class ArraySource(Source):
     """A source of tiles from NumPy arrays. Numeric types other than float64 are converted tile by tile.
 
     Parameters
@@ -90,7 +92,6 @@ class ArraySource(TiledRows):
             require_exact(self._t, "y", columns=self.columns.target_names(self.n_targets))
         self._permutation = None if permutation is None else _checked(permutation, self.n_rows)
         self.shuffled, self.seed = permutation is not None, seed
-        self._fingerprint: Fingerprint | None = None
 
     def tile(self, number: int) -> Tile:
         """Return one tile: a view if the arrays are float64 and not permuted, otherwise a copy of its rows."""
@@ -102,38 +103,125 @@ class ArraySource(TiledRows):
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
         """Return the inputs of the rows with the given numbers, shape (len(rows), d)."""
-        wanted = self._row_numbers(rows)
-        return self._X[wanted if self._permutation is None else self._permutation[wanted]].astype(
-            np.float64, copy=False
-        )
+        return self._X[self._places(rows)].astype(np.float64, copy=False)
 
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        """Return the precision weights of the rows with the given numbers, shape (len(rows),); None for unweighted
-        data.
-        """
+        """Return the precision weights of the given rows, shape (len(rows),); None for unweighted data."""
+        places = self._places(rows)
+        return None if self._weights is None else self._weights[places].astype(np.float64, copy=False)
+
+    def _places(self, rows: Sequence[int] | Int) -> Int:
         wanted = self._row_numbers(rows)
-        if self._weights is None:
-            return None
-        return self._weights[wanted if self._permutation is None else self._permutation[wanted]].astype(
-            np.float64, copy=False
-        )
+        return wanted if self._permutation is None else self._permutation[wanted]
 
     def part(self, tiles: Sequence[int]) -> HeldTiles:
         """Return a source that holds only the rows of the given tiles."""
         return HeldTiles(self, tiles)
-
-    def fingerprint(self) -> Fingerprint:
-        """Return the shape and the hashes of the first tiles. The fingerprint is computed once."""
-        if self._fingerprint is None:
-            self._fingerprint = super().fingerprint()
-        return self._fingerprint
 
 
 def _checked(permutation: NDArray[Any], n_rows: int) -> Int:
     order = np.asarray(permutation)
     if order.shape != (n_rows,) or order.dtype.kind not in "iu":
         raise DataError(f"the permutation must be {n_rows} row numbers, found {order.dtype} of shape {order.shape}.")
-    order = order.astype(np.int64, copy=False)
-    if not (np.bincount(np.clip(order, 0, n_rows - 1), minlength=n_rows) == 1).all() or order.min() < 0:
+    if not np.array_equal(np.sort(order), np.arange(n_rows)):
         raise DataError(f"the permutation must contain each of the {n_rows} row numbers exactly once.")
-    return order
+    return order.astype(np.int64, copy=False)
+
+
+class GatheredRows(Source):
+    """Selected rows of a source in memory. The tiles are those of the source that contain selected rows, numbered from
+    0.
+
+    A pass over some rows of a source sums the statistics of the tiles that contain these rows, in a fixed tree.
+    Gathered rows keep their tiles, order and panels, so a pass over gathered rows gives the same bits. Tiles differ in
+    length, and row numbers within a tile count only the held rows. ``gather`` and ``weights_of`` take row numbers of
+    the source. ``rows`` (n,) are the increasing row numbers of the held rows. ``pieces`` are the inputs, targets and
+    weights of these rows in order, a few tiles at a time.
+    """
+
+    def __init__(self, source: Source, rows: Int, pieces: Iterable[tuple[Float, Float, Float | None]]) -> None:
+        inputs, targets, weights = zip(*pieces, strict=True)
+        self._take_shape_of(source)
+        self.rows, self._X, self._t, self.n_rows = rows, np.concatenate(inputs), np.concatenate(targets), len(rows)
+        self.weighted = weights[0] is not None
+        self._weights = np.concatenate(weights) if self.weighted else None
+        self._edges = np.append(np.unique(rows // source.tile_rows, return_index=True)[1], len(rows)).tolist()
+
+    @property
+    def n_tiles(self) -> int:
+        """Return the number of tiles that contain selected rows."""
+        return len(self._edges) - 1
+
+    def tile(self, number: int) -> Tile:
+        """Return the held rows of one tile."""
+        held = slice(*self._edges[number : number + 2])
+        weights = None if self._weights is None else self._weights[held]
+        return Tile(number, held.start, self._X[held], self._t[held], weights)
+
+    def gather(self, rows: Sequence[int] | Int) -> Float:
+        """Return the inputs of rows by their numbers in the source, (len(rows), d). Raises ``IndexError`` for a missing
+        row.
+        """
+        return self._X[self._places(rows)]
+
+    def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
+        """Return the precision weights of rows by their numbers in the source, (len(rows),); None without weights."""
+        return None if self._weights is None else self._weights[self._places(rows)]
+
+    def only(self, rows: Int) -> GatheredRows:
+        """Return a subset of the held rows, given by increasing row numbers of the source, in the same tiles."""
+        places = self._places(rows)
+        weights = None if self._weights is None else self._weights[places]
+        return GatheredRows(self, rows, [(self._X[places], self._t[places], weights)])
+
+    def _places(self, rows: Sequence[int] | Int) -> Int:
+        wanted = np.asarray(rows, dtype=np.int64)
+        places = np.minimum(np.searchsorted(self.rows, wanted), len(self.rows) - 1)
+        if not (self.rows[places] == wanted).all():
+            raise IndexError("some of the requested rows are not held")
+        return places
+
+
+def rows_of_tile(rows: Int, source: Source, number: int) -> tuple[Float, Float, Float | None]:
+    """Return the inputs, targets and weights of the given rows (increasing numbers) that lie in one tile."""
+    tile = source.tile(number)
+    first, last = np.searchsorted(rows, [tile.start, tile.start + len(tile.X)])
+    some = rows[first:last] - tile.start
+    return tile.X[some], tile.t[some], None if tile.weights is None else tile.weights[some]
+
+
+class ClassWeighted(Source):
+    """A source whose row weights are multiplied by ``weights[code]``, (K,), the weight of the class of the row.
+
+    The codes are the first column of the targets. Only the row weights change, so class weights have exactly the effect
+    of equal sample weights. The rows of a class of weight zero count as absent. ``moments`` is None until a pass
+    computes the moments, because the moments of ``source`` ignore the class weights.
+
+    >>> source = ArraySource(np.zeros((3, 1)), np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 4.0]))
+    >>> ClassWeighted(source, np.array([3.0, 0.5])).tile(0).weights.tolist()
+    [3.0, 0.5, 2.0]
+    """
+
+    def __init__(self, source: Source, weights: Float) -> None:
+        self._source, self._class_weights = source, np.asarray(weights, dtype=np.float64)
+        self._take_shape_of(source)
+        self.weighted = True
+
+    def tile(self, number: int) -> Tile:
+        """Return one tile of the source; its row weights include the class weights."""
+        tile = self._source.tile(number)
+        weights = self._class_weights[tile.t[:, 0].astype(np.int64)]
+        return replace(tile, weights=as_rows(weights if tile.weights is None else weights * tile.weights))
+
+    def gather(self, rows: Sequence[int] | Int) -> Float:
+        """Return the inputs of the rows with the given numbers, shape (len(rows), d)."""
+        return self._source.gather(rows)
+
+    def part(self, tiles: Sequence[int]) -> ClassWeighted:
+        """Return a part of the source with the same class weights."""
+        part = ClassWeighted(self._source.part(tiles), self._class_weights)
+        part._fingerprint = self.fingerprint()
+        return part
+
+    def __str__(self) -> str:
+        return str(self._source)

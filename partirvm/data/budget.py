@@ -6,7 +6,7 @@ tile,
 
     reading   = ALLOWANCE + held + BATCHES b      ``held``: bytes of the reader besides a batch (``Reader.held``)
     writing   = ALLOWANCE + tiles + 2 s           s: bytes of records sorted at a time (unsorted and sorted copy)
-    tiles     = DUPLICATES + TILES 8 R w          tiles being filled, hashed, compressed, written
+    tiles     = HASHES + TILES 8 R w              tiles being filled, hashed, compressed, written
 
 ``Budget`` computes b from the memory limit before reading starts, and computes s after all rows are read.
 ``MemoryLimitError`` is raised if one of the phases needs more than the limit.
@@ -14,12 +14,10 @@ tile,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from partirvm.errors import MemoryLimitError
-
-FLOAT = 8
 
 ALLOWANCE = 28 << 20
 """Bytes that the formula does not contain: libraries loaded at first use, uncollected Python objects, fragmentation."""
@@ -34,62 +32,34 @@ LEAST_SORT = 4 << 20
 TILES = 20
 """Number of copies of a tile: 4 being filled or queued, 3 for hashing rows, and 6 in each of two writer threads."""
 
-DUPLICATES = 8 << 20
-"""Number of bytes that the duplicate counter uses."""
+HASHES = 8 << 20
+"""Number of bytes of the hashes of rows that find duplicates."""
 
 USUAL_LIMIT = 512 << 20
 USUAL_ROOM = 256 << 20
-"""The default limit is the larger of 512 MiB and the current memory of the process plus 256 MiB.
-"""
-
-
-class IngestProcess(Protocol):
-    """An interface to the memory of the current process."""
-
-    def resident(self) -> int:
-        """Release freed memory to the operating system, and return the number of resident bytes afterwards."""
-        ...
-
-    def reuse(self) -> None:
-        """Configure the allocator to keep freed memory for later blocks of the same sizes."""
-        ...
-
-
-@dataclass(frozen=True)
-class FixedMemory:
-    """A process with a fixed number of resident bytes: the memory limit applies to the ingest alone."""
-
-    held: int = 0
-
-    def resident(self) -> int:
-        """Return the fixed number of resident bytes."""
-        return self.held
-
-    def reuse(self) -> None:
-        """Do nothing."""
-
-
-ALONE = FixedMemory()
+"""The default limit is the larger of 512 MiB and the current memory of the process plus 256 MiB."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The memory limit of a process, and the bytes that the process already uses (``base``)."""
+    """The memory limit of a process, the bytes that the process already uses (``base``), and a function that returns
+    the current number of resident bytes.
+    """
 
     limit: int
     base: int
-    process: IngestProcess
+    resident: Callable[[], int]
 
     @classmethod
-    def of(cls, limit: int | None, process: IngestProcess) -> Budget:
+    def of(cls, limit: int | None, resident: Callable[[], int]) -> Budget:
         """Return the budget for the given limit, or for the default limit if ``limit`` is None. Call this method after
         the libraries are imported.
 
-        >>> Budget.of(None, FixedMemory(100 << 20)).limit >> 20, Budget.of(None, FixedMemory(900 << 20)).limit >> 20
+        >>> Budget.of(None, lambda: 100 << 20).limit >> 20, Budget.of(None, lambda: 900 << 20).limit >> 20
         (512, 1156)
         """
-        base = process.resident()
-        return cls(max(USUAL_LIMIT, base + USUAL_ROOM) if limit is None else limit, base, process)
+        base = resident()
+        return cls(max(USUAL_LIMIT, base + USUAL_ROOM) if limit is None else limit, base, resident)
 
     def batch_bytes(self, source: str, width: int, tile_rows: int, held: int, most: int, advice: str) -> int:
         """Return the bytes of float64 per batch for records of ``width`` values; ``most`` if there is enough memory.
@@ -97,11 +67,11 @@ class Budget:
         Raises ``MemoryLimitError`` if the limit is too small for reading or writing. The error states the bytes needed,
         the bytes available and ``advice``.
 
-        >>> budget = Budget.of(192 << 20, FixedMemory(110 << 20))
+        >>> budget = Budget.of(192 << 20, lambda: 110 << 20)
         >>> budget.batch_bytes("t.parquet", 17, 8192, held=40 << 20, most=4 << 20, advice="")  # (82 − 28 − 40) / 6 MiB
         2446677
         """
-        least = max(LEAST_BATCH, LEAST_ROWS * FLOAT * width)
+        least = max(LEAST_BATCH, LEAST_ROWS * 8 * width)
         reading = ALLOWANCE + held + BATCHES * least
         writing = ALLOWANCE + tile_bytes(width, tile_rows) + 2 * LEAST_SORT
         need = self.base + max(reading, writing)
@@ -115,7 +85,7 @@ class Budget:
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:
         """Return the number of bytes of records to sort at a time; call this method after all rows are read."""
-        return max((self.limit - self.process.resident() - ALLOWANCE - tile_bytes(width, tile_rows)) // 2, LEAST_SORT)
+        return max((self.limit - self.resident() - ALLOWANCE - tile_bytes(width, tile_rows)) // 2, LEAST_SORT)
 
 
 def tile_bytes(width: int, tile_rows: int) -> int:
@@ -124,7 +94,7 @@ def tile_bytes(width: int, tile_rows: int) -> int:
     >>> tile_bytes(18, 8192) >> 20
     30
     """
-    return DUPLICATES + TILES * FLOAT * tile_rows * width
+    return HASHES + TILES * 8 * tile_rows * width
 
 
 def _mebibytes(number: int) -> str:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from partirvm.core.exact import require_exact_frame
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.checks import check_dtype, numeric_array
-from partirvm.data.labels import CodedLabels
-from partirvm.data.noise import NoiseWeights
-from partirvm.data.readers import is_frame, module_of
+from partirvm.data.chunked import ChunkedSource, MappedArray
 from partirvm.data.source import Columns, Source
+from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, UsageError
-from partirvm.frames import pandas_column, pandas_frame
+from partirvm.frames import is_frame, module_of, pandas_column, pandas_frame
 from partirvm.quoting import quoted
 
 
@@ -67,28 +66,19 @@ def as_source(
     >>> source.n_rows, source.n_features, source.columns.features
     (3, 2, ('x0', 'x1'))
     """
-    if isinstance(X, (str, os.PathLike)) or (hasattr(X, "tile") and hasattr(X, "gather")):
+    if isinstance(X, str | os.PathLike | Source):
         if y is not None or weights is not None:
             raise UsageError("y and weights are part of DATA: pass only the DATA.")
-        if not isinstance(X, (str, os.PathLike)):
-            return cast(Source, X)
-        from partirvm.data.zarr_source import ZarrSource
-
-        return ZarrSource(X)
+        return X if isinstance(X, Source) else ZarrSource(X)
     X, y = pandas_frame(X), pandas_column(y)
     if is_frame(X):
         columns = columns or Columns(tuple(str(name) for name in X.columns), target=_name(y))
         X = _frame_values(X)
     y, weights = _values("y", y), _values("the weights", weights)
-    if "dask" in (module_of(X), module_of(y)):
-        from partirvm.data.dask_source import DaskSource
-
-        return DaskSource(_plain(X), y, weights, columns=columns, tile_rows=tile_rows)
-    if "zarr" in (module_of(X), module_of(y)):
-        from partirvm.data.zarr_source import ZarrArraySource
-
-        return ZarrArraySource(
-            X, y, weights, allow_missing_chunks=allow_missing_chunks, columns=columns, tile_rows=tile_rows
+    if {"dask", "zarr"} & {module_of(X), module_of(y)}:
+        X = X if module_of(X) in ("dask", "zarr") else numeric_array("X", X)
+        return ChunkedSource(
+            X, y, weights, columns=columns, tile_rows=tile_rows, allow_missing_chunks=allow_missing_chunks
         )
     X = numeric_array("X", X)
     order = None if seed is None or X.ndim != 2 else shuffled_rows(len(X), seed)
@@ -126,7 +116,7 @@ def _floats(frame: Any) -> Any:
 
 def _values(name: str, values: Any) -> Any:
     """Convert targets or weights to an array that supports slicing."""
-    if values is None or module_of(values) == "zarr" or isinstance(values, CodedLabels | NoiseWeights):
+    if values is None or module_of(values) == "zarr" or isinstance(values, MappedArray):
         return values
     if hasattr(values, "to_dask_array"):
         for dtype in values.dtypes if values.ndim == 2 else [values.dtype]:
@@ -142,8 +132,3 @@ def _values(name: str, values: Any) -> Any:
         require_exact_frame(values if values.ndim == 2 else values.to_frame(name))
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     return numeric_array(name, values)
-
-
-def _plain(X: Any) -> Any:
-    """Prepare X for use with a Dask y: Dask arrays are unchanged, all other values become a NumPy array."""
-    return X if hasattr(X, "dask") else numeric_array("X", X)

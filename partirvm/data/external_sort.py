@@ -1,8 +1,4 @@
-"""A sort for more records than memory can hold: records are scattered to files by key range, and each file is sorted.
-
-The sort is stable: the order depends only on the keys and on the order in which records were added, not on the memory
-or on batch sizes.
-"""
+"""A sort for more records than memory can hold, and a count of equal rows in a fixed amount of memory."""
 
 from __future__ import annotations
 
@@ -12,8 +8,9 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from partirvm.data.source import Float
+from partirvm.types import Float
 
 BUCKETS = 256
 """Number of key ranges of equal width; each is an open file."""
@@ -25,8 +22,9 @@ READ_BYTES = 2 << 20
 class ExternalSorter:
     """A context manager that sorts records of ``width`` float64 values by the first value, the key, in bounded memory.
 
-    Each record is appended to one of ``BUCKETS`` files by its key range. A file that is larger than memory is scattered
-    again. Therefore the keys should be nearly uniform, and few may be equal, as random keys or row numbers.
+    Each record is appended to one of ``BUCKETS`` files by its key range, and each file is sorted. A file that is larger
+    than memory is scattered again. Therefore the keys should be nearly uniform, and few may be equal, as random keys or
+    row numbers. The sort is stable: the order depends only on the keys and on the order in which records were added.
 
     Parameters
     ----------
@@ -59,8 +57,7 @@ class ExternalSorter:
         if self._high is None:
             self._append(0, records)
             return
-        keys = records[:, 0]
-        places = (keys - self._low) * (BUCKETS / (self._high - self._low))  # rounding keeps the order of keys
+        places = (records[:, 0] - self._low) * (BUCKETS / (self._high - self._low))  # rounding keeps the order of keys
         if not ((places > -1) & (places < BUCKETS + 1)).all():
             raise ValueError(f"keys must lie in [{self._low}, {self._high})")
         buckets = np.minimum(places, BUCKETS - 1).astype(np.uint8)
@@ -75,9 +72,9 @@ class ExternalSorter:
 
         ``memory`` is the maximum number of bytes that are sorted at once. The peak memory is twice this number.
         """
-        self._close_files()
-        for bucket in sorted(self._files):
-            path = self._folder / f"{bucket}"
+        for bucket, file in sorted(self._files.items()):
+            file.close()
+            path = Path(file.name)
             size = path.stat().st_size
             if self._high is None:
                 yield from self._batches(path)
@@ -86,41 +83,88 @@ class ExternalSorter:
                 yield records[np.argsort(records[:, 0], kind="stable")]
                 del records
             else:
-                yield from self._finer(bucket, path, memory)
+                span = (self._high - self._low) / BUCKETS
+                low = self._low + bucket * span
+                with ExternalSorter(self._folder / f"{bucket}-finer", self._width, low=low, high=low + span) as finer:
+                    for batch in self._batches(path):
+                        finer.add(batch)
+                    yield from finer.blocks(memory)
             path.unlink()
-
-    def close(self) -> None:
-        """Delete the spill files."""
-        self._close_files()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        for file in self._files.values():
+            file.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _append(self, bucket: int, records: Float) -> None:
         if bucket not in self._files:
             self._files[bucket] = (self._folder / f"{bucket}").open("wb")
         self._files[bucket].write(np.ascontiguousarray(records).data)
 
-    def _close_files(self) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def _finer(self, bucket: int, path: Path, memory: int) -> Iterator[Float]:
-        """Yield the records of a file that is larger than memory, sorted by smaller ranges."""
-        assert self._high is not None
-        span = (self._high - self._low) / BUCKETS
-        low = self._low + bucket * span
-        with ExternalSorter(self._folder / f"{bucket}-finer", self._width, low=low, high=low + span) as finer:
-            for batch in self._batches(path):
-                finer.add(batch)
-            yield from finer.blocks(memory)
-
     def _batches(self, path: Path, size: int = READ_BYTES) -> Iterator[Float]:
         rows = max(size // (8 * self._width), 1)
         with path.open("rb") as file:
             while len(flat := np.fromfile(file, dtype=np.float64, count=rows * self._width)):
                 yield flat.reshape(-1, self._width)
+
+
+KEPT = 1 << 17
+"""Number of hashes of rows that are kept in memory, about."""
+
+
+class RowHashes:
+    """Hashes of ``n_rows`` rows: a checksum of all rows, and the number of rows that repeat an earlier row.
+
+    Only hashes below a threshold are kept, so that memory is bounded. All copies of a row have the same hash, so the
+    sample contains either all copies of a row or none. For up to ``KEPT`` rows the number of duplicates is exact.
+
+    >>> hashes, backwards = RowHashes(4), RowHashes(4)
+    >>> hashes.add(np.array([[1.0, 2.0], [0.0, 2.0], [1.0, 2.0], [-0.0, 2.0]]))
+    >>> backwards.add(np.array([[0.0, 2.0], [1.0, 2.0], [0.0, 2.0], [1.0, 2.0]]))
+    >>> hashes.duplicates(), hashes.exact, hashes.checksum == backwards.checksum
+    (2, True, True)
+    """
+
+    def __init__(self, n_rows: int) -> None:
+        self._shift = max((n_rows - 1) // KEPT, 0).bit_length()
+        self._kept = np.empty(0, dtype=np.uint64)
+        self._copies = 0
+        self._sum = np.zeros(1, dtype=np.uint64)
+
+    @property
+    def checksum(self) -> str:
+        """Sixteen hexadecimal digits that depend on the values of all rows, but not on the order of the rows."""
+        return f"{int(self._sum[0]):016x}"
+
+    @property
+    def exact(self) -> bool:
+        """Return True if the hashes of all rows are kept."""
+        return self._shift == 0
+
+    def add(self, rows: Float) -> None:
+        """Add rows (n, columns)."""
+        hashes = _hashes(rows)
+        self._sum += hashes.sum(dtype=np.uint64)
+        if self._shift:
+            hashes = hashes[hashes >> np.uint64(64 - self._shift) == 0]
+        before = len(self._kept) + len(hashes)
+        self._kept = np.union1d(self._kept, hashes)
+        self._copies += before - len(self._kept)
+
+    def duplicates(self) -> int:
+        """Return the number of rows that repeat an earlier row, estimated if the hashes are not ``exact``."""
+        return self._copies << self._shift
+
+
+def _hashes(rows: Float) -> NDArray[np.uint64]:
+    """Return a hash of every row: multiply-add with random odd numbers, then the final mixing steps of splitmix64."""
+    bits = (rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
+    multipliers = np.random.default_rng(20230517).integers(0, 2**63, size=rows.shape[1], dtype=np.uint64)
+    bits ^= bits >> np.uint64(32)
+    mixed: NDArray[np.uint64] = bits @ (multipliers * np.uint64(2) + np.uint64(1))
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

@@ -11,29 +11,25 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import ColumnMoments, Moments
-from partirvm.core.reduction import TreeSum
-from partirvm.data.budget import ALONE, Budget, IngestProcess
+from partirvm.data.budget import ALLOWANCE, Budget
 from partirvm.data.checks import check_row_count
-from partirvm.data.duplicates import DuplicateCounter
-from partirvm.data.encode import Encoder, Roles, assign_roles
-from partirvm.data.external_sort import ExternalSorter
-from partirvm.data.layout import DataAttributes, create_arrays, require_small
-from partirvm.data.open_table import open_reader
+from partirvm.data.encode import Encoder
+from partirvm.data.external_sort import ExternalSorter, RowHashes
+from partirvm.data.layout import DataAttributes
 from partirvm.data.publish import Publication, publication, storing
-from partirvm.data.readers import Batch, Reader
-from partirvm.data.source import Columns, Float, Tile, tile_rows_for
+from partirvm.data.readers import open_reader
+from partirvm.data.roles import Roles, assign_roles
+from partirvm.data.source import Columns, tile_rows_for
+from partirvm.data.tables import Reader
+from partirvm.data.writer import Extended, Progress, TileWriter, tile_width
 from partirvm.data.zarr_source import ZarrSource
-from partirvm.errors import DataWarning, UsageError
+from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.quoting import listed, quoted
-from partirvm.storage.chunks import checksum
-
-Progress = Callable[[str, int, int | None], None]
 
 UNKNOWN_ROWS = 1 << 40
 """The number of rows assumed for the tile size if the number is unknown before reading."""
@@ -55,7 +51,7 @@ def ingest(
     tile_rows: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
-    process: IngestProcess = ALONE,
+    resident: Callable[[], int] = lambda: 0,
 ) -> ZarrSource:
     """Convert a table or arrays to DATA, a Zarr group of shuffled rows in tiles. The source is streamed. An error
     leaves no partial output.
@@ -101,9 +97,9 @@ def ingest(
         If True, existing DATA are replaced.
     progress : callable, optional
         A function that is called with (phase, rows done, total rows or None); phases are "read" and "write".
-    process : data.budget.IngestProcess
-        An object that measures the memory of this process. By default the limit applies to the memory of the ingest
-        alone.
+    resident : callable, optional
+        A function that releases freed memory and returns the resident bytes of this process. By default the limit
+        applies to the memory of the ingest alone.
 
     Returns
     -------
@@ -136,60 +132,63 @@ def ingest(
     if shuffle is not None and (isinstance(shuffle, bool) or not isinstance(shuffle, (int, np.integer)) or shuffle < 0):
         raise UsageError(f"shuffle is {shuffle!r}: it must be a seed, an integer ≥ 0, or None to keep the order.")
     columns = {"target": target, "features": features, "categorical": categorical, "weights": weights, "noise": noise}
-    made, duplicates = written(
+    made, hashes = written(
         source,
-        data,
+        os.fspath(data),
+        publication(os.fspath(data), overwrite=overwrite),
         roles={**columns, "classes": classes, "like": _known_columns(like)},
         seed=None if shuffle is None else int(shuffle),
         memory_limit=memory_limit,
         tile_rows=tile_rows,
-        overwrite=overwrite,
         progress=progress,
-        process=process,
+        resident=resident,
     )
-    for message in _remarks(made, duplicates):
+    for message in _remarks(made, hashes):
         warnings.warn(f"{data}: {message}", DataWarning, stacklevel=2)
     return ZarrSource(data)
 
 
 def written(
     source: Any,
-    data: str | os.PathLike[str],
+    where: str,
+    place: AbstractContextManager[Publication],
     *,
     roles: dict[str, Any],
     seed: int | None,
-    memory_limit: int | None = None,
-    tile_rows: int | None = None,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    process: IngestProcess = ALONE,
-    least: int = 2,
-) -> tuple[DataAttributes, DuplicateCounter]:
-    """Write DATA as ``ingest`` does, with at least ``least`` rows. Returns the attributes and the duplicate counter.
+    memory_limit: int | None,
+    tile_rows: int | None,
+    progress: Progress | None,
+    resident: Callable[[], int],
+    extended: Extended | None = None,
+) -> tuple[DataAttributes, RowHashes]:
+    """Write DATA as ``ingest`` does, or the group of an append. Returns the attributes and the hashes of the new rows.
 
-    ``roles`` are the arguments of ``data.encode.assign_roles``. Raises the errors of ``ingest``, and issues no
-    warnings.
+    ``roles`` are the arguments of ``data.roles.assign_roles``. Raises the errors of ``ingest``, and issues no warnings.
     """
-    reader = open_reader(source)
-    assigned = assign_roles(reader, **roles)
-    encoder = Encoder(assigned, reader, roles["like"])
-    width = 2 + len(assigned.wanted)
-    tile = tile_rows or tile_rows_for(reader.n_rows or UNKNOWN_ROWS, _tile_width(assigned))
     import zarr.codecs  # noqa: F401  (imported here, so that the budget counts the memory of this import)
 
-    budget = Budget.of(memory_limit, process)
+    reader = open_reader(source, None if memory_limit is None else memory_limit - resident() - ALLOWANCE)
+    assigned = assign_roles(reader, **roles)
+    if extended is not None:
+        _require_same_roles(extended.attributes, assigned, where)
+    encoder = Encoder(assigned, reader, roles["like"])
+    width = 2 + len(assigned.wanted)
+    tile = tile_rows or tile_rows_for(reader.n_rows or UNKNOWN_ROWS, tile_width(assigned))
+    budget = Budget.of(memory_limit, resident)
     held, most = reader.held(assigned.wanted), reader.most_batch
     batch_bytes = budget.batch_bytes(reader.name, width, tile, held=held, most=most, advice=reader.memory_advice)
     report = progress or (lambda phase, done, total: None)
-    with publication(os.fspath(data), overwrite=overwrite) as place:
-        with ExternalSorter(place.spill, width, high=None if seed is None else 1.0) as rows:
-            _read(reader, encoder, rows, seed, batch_bytes, process, report, least if assigned.targets else 1)
+    least = 2 if assigned.targets and extended is None else 1
+    with place as publication:
+        with ExternalSorter(publication.spill, width, high=None if seed is None else 1.0) as rows:
+            _read(reader, encoder, rows, seed, batch_bytes, resident, report)
+            check_row_count(encoder.n_rows, least, reader.name)
+            encoder.check()
             sort_bytes = budget.sort_bytes(width, tile)
-            process.reuse()
-            writer = _Writer(place, encoder, rows.n_records, seed, tile_rows, report, os.fspath(data))
+            writer = TileWriter(publication, where, encoder, seed, tile_rows, report, extended)
             attributes = writer.write(rows.blocks(sort_bytes))
-        place.commit(attributes.to_json())
-    return attributes, writer.duplicates
+        publication.commit(attributes.to_json())
+    return attributes, writer.hashes
 
 
 def _known_columns(like: Any) -> Columns | None:
@@ -201,8 +200,21 @@ def _known_columns(like: Any) -> Columns | None:
     return found
 
 
-def _tile_width(roles: Roles) -> int:
-    return len(roles.features) + max(len(roles.targets) - 1, 0)
+def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:
+    """Raise ``DataError`` if DATA and the new rows differ in having a target or weights, or in their targets."""
+    for name, before, now in (
+        ("the target", old.labelled, bool(new.targets)),
+        ("weights", old.weighted, new.weights is not None),
+    ):
+        if before != now:
+            has, lacks = ("DATA have", "the new rows do not") if before else ("the new rows have", "DATA do not")
+            raise DataError(f"{place}: {has} {name}, but {lacks}: append only rows with the same columns")
+    if old.labelled and (old.columns.targets or (old.columns.target,)) != new.targets:
+        raise DataError(
+            f"{place}: the target of DATA is {quoted(old.columns.target)}, but the target of the new rows is "
+            f"{quoted(', '.join(new.targets))}: append only rows with the same columns, and several targets in the "
+            "same order"
+        )
 
 
 def _read(
@@ -211,152 +223,29 @@ def _read(
     rows: ExternalSorter,
     seed: int | None,
     batch_bytes: int,
-    process: IngestProcess,
+    resident: Callable[[], int],
     report: Progress,
-    least: int,
 ) -> None:
-    """Stream the source into records (key, row number, features, targets, weights). Raises ``DataError`` for missing
-    values.
-    """
+    """Stream the source into records: shuffle key, row number, features, targets, weights."""
     rng = None if seed is None else np.random.default_rng(seed)
     roles = encoder.roles
     space = np.empty((0, 2 + len(roles.wanted)))
     for batch in reader.batches(roles.wanted, roles.levels, batch_bytes):
-        n = len(batch[roles.features[0]])
+        start, n = encoder.n_rows, len(batch[roles.features[0]])
         space = space if len(space) >= n else np.empty((n, space.shape[1]))
         records = space[:n]
-        _fill(records, batch, encoder, rng)
+        encoder.encode(batch, into=records[:, 2:])
+        records[:, 1] = np.arange(start, start + n)
+        records[:, 0] = records[:, 1] if rng is None else rng.random(n)
         if encoder.bad == 0:
             with storing("the spill files beside the data"):
                 rows.add(records)
         del batch  # free the memory before the next batch is read
-        process.resident()  # pages of many sizes leave gaps of about half their total size
+        resident()  # pages of many sizes leave gaps of about half their total size
         report("read", encoder.n_rows, reader.n_rows)
-    check_row_count(encoder.n_rows, least, reader.name)
-    encoder.check()
 
 
-def _fill(records: Float, batch: Batch, encoder: Encoder, rng: np.random.Generator | None) -> None:
-    """Fill the records with the key, the row number and the encoded values of a batch."""
-    start, n = encoder.n_rows, len(records)
-    encoder.encode(batch, into=records[:, 2:])
-    records[:, 1] = np.arange(start, start + n)
-    records[:, 0] = records[:, 1] if rng is None else rng.random(n)
-
-
-class _Writer:
-    """A writer that divides the records, in their final order, into tiles, and writes the tiles with moments and
-    hashes.
-    """
-
-    def __init__(
-        self,
-        place: Publication,
-        encoder: Encoder,
-        n_rows: int,
-        seed: int | None,
-        tile_rows: int | None,
-        report: Progress,
-        where: str,
-    ) -> None:
-        roles = encoder.roles
-        self._d, self._n, self._seed, self._report = len(roles.features), n_rows, seed, report
-        self._weighted, self._n_targets = roles.weights is not None, len(roles.targets)
-        self._tile_rows = tile_rows or tile_rows_for(n_rows, _tile_width(roles))
-        self._columns, self._remaps = encoder.columns(), encoder.remaps()
-        with storing("the data"):
-            self._arrays = create_arrays(
-                place.group,
-                n_rows,
-                self._d,
-                self._tile_rows,
-                n_targets=self._n_targets,
-                weighted=self._weighted,
-                ordered=seed is not None,
-            )
-        n_tiles = -(-n_rows // self._tile_rows)
-        require_small(self._columns, n_tiles, len(self._arrays), where)
-        self._moments: TreeSum[Moments] = TreeSum(n_tiles)
-        self._hashes: list[dict[str, str]] = [{}] * n_tiles
-        self.duplicates, self._segment = DuplicateCounter(), place.segment
-
-    def write(self, blocks: Iterator[Float]) -> DataAttributes:
-        """Write all tiles, two at a time. Returns the attributes of the DATA group."""
-        pending: list[Future[tuple[int, Moments, dict[str, str]]]] = []
-        with ThreadPoolExecutor(2) as pool:
-            for number, records in enumerate(runs_of(blocks, self._tile_rows)):
-                if len(pending) == 3:
-                    self._settle(pending.pop(0))
-                for place, remap in self._remaps.items():
-                    records[:, 2 + place] = remap[records[:, 2 + place].astype(np.int64)]
-                pending.append(pool.submit(self._write_tile, number, records))
-                self.duplicates.add(records[:, 2:])
-            for future in pending:
-                self._settle(future)
-        return DataAttributes(
-            n_rows=self._n,
-            n_features=self._d,
-            tile_rows=self._tile_rows,
-            columns=self._columns,
-            seed=self._seed,
-            weighted=self._weighted,
-            moments=self._moments.result(),
-            hashes={name: tuple(each[name] for each in self._hashes) for name in self._arrays},
-            batches=((self._n, self.duplicates.checksum),),
-            segments=((0, self._segment),),
-            labelled=self._n_targets > 0,
-        )
-
-    def _settle(self, future: Future[tuple[int, Moments, dict[str, str]]]) -> None:
-        number, moments, self._hashes[number] = future.result()
-        self._moments.add(number, moments)
-        self._report("write", min((number + 1) * self._tile_rows, self._n), self._n)
-
-    def _write_tile(self, number: int, records: Float) -> tuple[int, Moments, dict[str, str]]:
-        start = number * self._tile_rows
-        X = np.ascontiguousarray(records[:, 2 : 2 + self._d])
-        t = np.ascontiguousarray(records[:, 2 + self._d : 2 + self._d + self._n_targets])
-        weights = np.ascontiguousarray(records[:, -1]) if self._weighted else None
-        y = t if self._n_targets > 1 else t.reshape(-1)
-        parts: dict[str, Any] = {"X": X, "y": y, "weights": weights, "row": records[:, 1].astype(np.int64)}
-        with storing("the data"):
-            for name, array in self._arrays.items():
-                array[start : start + len(X)] = parts[name]
-        tile = Tile(number, start, X, t, weights)
-        return number, _moments(tile), {name: checksum(parts[name]) for name in self._arrays}
-
-
-def _moments(tile: Tile) -> Moments:
-    """Return the moments of a tile of finite values. Without a target the target moments have no columns."""
-    if tile.t.shape[1]:
-        return Moments.of(tile.X, tile.t, tile.weights, tile.start)
-    inputs, none = ColumnMoments.of(tile.X, tile.weights), np.empty(0)
-    return Moments(inputs, ColumnMoments(inputs.n, inputs.total, none, none, none, none))
-
-
-def runs_of(blocks: Iterator[Float], rows: int) -> Iterator[Float]:
-    """Divide blocks of any length into separate arrays of ``rows`` rows; the last array may be shorter.
-
-    >>> [len(run) for run in runs_of(iter([np.zeros((5, 1)), np.zeros((2, 1))]), 3)]
-    [3, 3, 1]
-    """
-    held: list[Float] = []
-    count = 0
-    for block in blocks:
-        start = 0
-        while count + len(block) - start >= rows:
-            stop = start + rows - count
-            yield np.concatenate([*held, block[start:stop]])
-            held, count, start = [], 0, stop
-        if start < len(block):
-            held.append(block[start:].copy())
-            count += len(block) - start
-        del block  # free the memory before the next block is read
-    if held:
-        yield np.concatenate(held)
-
-
-def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterator[str]:
+def _remarks(attributes: DataAttributes, hashes: RowHashes) -> Iterator[str]:
     """Yield warnings about the ingested data: constant columns, duplicate rows."""
     if not attributes.labelled:
         return
@@ -379,8 +268,8 @@ def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterat
                 f"all rows with positive weight have the class {quoted(label)}: these data can be used to evaluate a "
                 "model, but not to fit one."
             )
-    found = duplicates.estimate()
+    found = hashes.duplicates()
     if found:
-        about = "" if duplicates.exact else "about "
+        about = "" if hashes.exact else "about "
         total = f"{attributes.n_rows:,}"
         yield f"{about}{found:,} of {total} rows are duplicates of another row (equal inputs, target and weight)."

@@ -9,15 +9,16 @@ the classes, and again to code the labels. The labels are never held in memory a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.data.readers import module_of
+from partirvm.data.chunked import MappedArray, client_of, computed, refuse_missing_chunks
 from partirvm.data.source import Float
-from partirvm.data.zarr_source import refuse_missing_chunks
 from partirvm.errors import DataError
+from partirvm.frames import module_of
 from partirvm.quoting import listed, listed_values, quoted
 
 Labels = NDArray[Any]
@@ -87,25 +88,8 @@ def coded(y: Any, classes: Labels) -> Any:
     Raises ``DataError`` for a label that is not among the classes (for Zarr and Dask: when the label is read).
     """
     if hasattr(y, "map_blocks"):
-        return y.map_blocks(_codes, classes=classes, dtype=np.float64, meta=np.empty((0,) * y.ndim))
-    return CodedLabels(y, classes) if module_of(y) == "zarr" else _codes(np.asarray(y), classes)
-
-
-class CodedLabels:
-    """A Zarr array of labels that is read as codes. The class has the part of the array interface that
-    ``ZarrArraySource`` uses.
-    """
-
-    def __init__(self, labels: Any, classes: Labels) -> None:
-        self.shape, self.dtype = labels.shape, np.dtype(np.float64)
-        self.chunks, self.shards = labels.chunks, getattr(labels, "shards", None)
-        self._labels, self._classes = labels, classes
-
-    def __getitem__(self, rows: slice) -> Float:
-        return _codes(np.asarray(self._labels[rows]), self._classes)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return self[:].astype(dtype or np.float64, copy=False)
+        return y.map_blocks(partial(_codes, classes), dtype=np.float64, meta=np.empty((0,) * y.ndim))
+    return MappedArray(y, partial(_codes, classes)) if module_of(y) == "zarr" else _codes(classes, np.asarray(y))
 
 
 def plain_label(label: Any) -> Any:
@@ -133,8 +117,6 @@ def plain_labels(classes: Labels) -> tuple[Any, ...]:
 
 def _blocks(y: Any) -> Iterator[Labels]:
     if hasattr(y, "map_blocks"):
-        from partirvm.data.dask_source import client_of, computed
-
         client = client_of(y)
         for block in y.blocks.ravel() if y.ndim == 1 else [y]:
             yield np.asarray(computed(block, client=client)[0])
@@ -188,7 +170,7 @@ def _kind(label: Any) -> str:
     return f"objects of type {type(label).__name__}"
 
 
-def _codes(labels: Labels, classes: Labels) -> Float:
+def _codes(classes: Labels, labels: Labels, start: int = 0) -> Float:
     labels = np.asarray(labels)  # blocks of a Dask series may be pandas arrays
     try:
         places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)

@@ -106,6 +106,9 @@ def partial_folder(path: Path) -> Iterator[Path]:
             remove_leftovers(path)
             partial.mkdir(parents=True)
         yield partial
+    except BaseException:
+        _finish_writes()
+        raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -134,11 +137,7 @@ def _local(path: Path, lease: Lease, overwrite: bool) -> Iterator[Publication]:
                 _put_back(partial, path)
                 raise
 
-        try:
-            yield Publication(group, partial / "spill", publish)
-        except BaseException:
-            _finish_writes()
-            raise
+        yield Publication(group, partial / "spill", publish)
 
 
 def _finish_writes() -> None:

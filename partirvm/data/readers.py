@@ -1,141 +1,184 @@
-"""Readers for ingest. A reader streams named columns in batches of bounded size.
-
-A batch maps column names to one-dimensional Arrow or NumPy arrays of one length.
-"""
+"""Readers for ingest. A reader streams named columns as Arrow arrays, in batches of bounded size."""
 
 from __future__ import annotations
 
+import os
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
 from partirvm.core.exact import refuse_masked
 from partirvm.data.checks import check_shapes, numeric_array
-from partirvm.data.dask_source import client_of, computed
-from partirvm.data.tiled import default_names
-from partirvm.errors import DataError
+from partirvm.data.chunked import client_of, computed, refuse_missing_chunks, with_known_sizes
+from partirvm.data.source import default_names
+from partirvm.data.tables import Batch, Reader, open_binary, open_table, reading_file, rows_per_batch
+from partirvm.errors import DataError, MemoryLimitError, UsageError
+from partirvm.frames import is_frame, module_of, pandas_column, pandas_frame
 from partirvm.quoting import listed, quoted
 
-Batch = Mapping[str, Any]
+
+def open_reader(source: Any, room: int | None = None) -> Reader:
+    """Return the reader for a path, an fsspec URL, a data frame, or a tuple (X, y) or (X, y, weights); y may be None.
+
+    ``room`` is the maximum number of bytes of an .npz file. Raises ``DataError``, ``MissingDataError``, ``UsageError``
+    or ``MemoryLimitError`` for a source that cannot be read.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        found = open_table(os.fspath(source))
+        return found if isinstance(found, Reader) else _npz(*found, room)
+    if isinstance(source, (tuple, list)) and len(source) in (2, 3):
+        return ColumnsReader(pandas_frame(source[0]), *map(pandas_column, source[1:]))
+    source = pandas_frame(source, "the source")
+    if is_frame(source):
+        return ColumnsReader(source)
+    raise UsageError(
+        f"cannot ingest a {type(source).__name__}: pass a file, a folder, a data frame of pandas, polars or Dask, or a "
+        "tuple (X, y) of arrays; for rows to predict pass (X, None) and like=…"
+    )
 
 
-class Reader(Protocol):
-    """The interface of a table to be ingested.
+class ColumnsReader(Reader):
+    """A reader of a data frame or array X, with targets and weights beside X. Rows are matched by position.
 
-    ``features`` are the default feature columns; None stands for all columns except targets and weights. ``targets``
-    and ``weights`` are the columns of these roles if the format defines the roles. An ``untyped`` format does not
-    distinguish numbers from text. ``memory_advice`` states how to read the source with less memory. Batches larger than
-    ``most_batch`` bytes are not faster.
+    X is a pandas or Dask frame, or a NumPy, Zarr or Dask array; ``y`` and ``weights`` are arrays, series, frames or
+    lists, or None. The columns of an array X are called ``names``, default ``x0``, ``x1``, …; those of an array y (N,
+    T) are called ``y0``, ``y1``, …. ``others`` are more columns (N,). Dask frames are computed partition by partition.
+    ``categorical`` are the columns of pandas' categorical type, which are categories by default.
     """
 
-    name: str
-    columns: tuple[str, ...]
-    features: tuple[str, ...] | None
-    targets: tuple[str, ...]
-    weights: str | None
-    n_rows: int | None
-    untyped: bool
-    memory_advice: str
-    most_batch: int
+    def __init__(
+        self,
+        X: Any,
+        y: Any = None,
+        weights: Any = None,
+        *,
+        name: str = "",
+        names: Sequence[str] | None = None,
+        others: Mapping[str, Any] | None = None,
+    ) -> None:
+        frame = is_frame(X)
+        self.name = name or ("the data frame" if frame else "the array X" if y is None else "the arrays (X, y)")
+        self._X = X if frame else _numbers("X", X)
+        if not frame:
+            check_shapes(self._X)
+        beside = [] if y is None else _targets(y, named=frame)
+        self.targets = tuple(column for columns, _ in beside for column in columns)
+        if weights is not None:
+            self.weights = "weights"
+            beside.append((("weights",), _positional(weights) if frame else _numbers("the weights", weights)))
+        beside += [((other,), values) for other, values in (others or {}).items()]
+        self._names, self._arrays = [columns for columns, _ in beside], [array for _, array in beside]
+        if frame:
+            self._own = tuple(str(column) for column in X.columns)
+            kinds = zip(self._own, X.dtypes, strict=True)
+            self.categorical = tuple(column for column, dtype in kinds if hasattr(dtype, "categories"))
+        else:
+            self._own = self.features = tuple(names or default_names(self._X.shape[1]))
+        self.columns = (*self._own, *(column for columns in self._names for column in columns))
+        self._edges: list[int] | None = None  # numbers of the first rows of the partitions, and the number of rows
+        if hasattr(X, "npartitions") and frame and beside:
+            self._edges = [0, *accumulate(_lengths(X))]
+        self._check(beside, frame)
 
-    def held(self, wanted: Sequence[str]) -> int:
-        """Return the bytes needed to read the given columns, in addition to the batches."""
-        ...
+    def _check(self, beside: Sequence[tuple[tuple[str, ...], Any]], frame: bool) -> None:
+        """Check names and shapes, and that X, y and the weights have the same number of rows."""
+        X, taken = self._X, list(self._own) * frame
+        if len(self._own) != (len(X.columns) if frame else X.shape[1]):
+            raise DataError(f"{self.name}: X has {X.shape[1]} columns, but `columns` has {len(self._own)} names.")
+        for column in (name for columns, _ in beside for name in columns if frame):
+            if column in taken:
+                raise DataError(
+                    f"a column of y or the weights and a column of X have the same name {quoted(column)}: rename one."
+                )
+            taken.append(column)
+        if not frame or not hasattr(X, "npartitions"):
+            self.n_rows = len(X) if frame else int(X.shape[0])
+        elif self._edges is not None:
+            self.n_rows = self._edges[-1]
+        else:
+            return
+        refuse_missing_chunks("X", X)
+        X = np.broadcast_to(0.0, (self.n_rows, 1)) if frame else X
+        for columns, array in beside:
+            refuse_missing_chunks(", ".join(columns), array)
+            shape = np.broadcast_to(0.0, array.shape)
+            check_shapes(X, *((None, shape) if columns == ("weights",) else (shape, None)), least=1)
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Stream the wanted columns in batches of about ``batch_bytes`` bytes. Columns in ``levels`` contain labels."""
-        ...
+        """Yield rows of X with the same rows of the other arrays."""
+        step = rows_per_batch(batch_bytes, len(self.columns))
+        for X, arrays in self._blocks(step):
+            columns: dict[str, Any] = {}
+            for names, array in zip(self._names, arrays, strict=True):
+                columns |= zip(names, [array] if len(array.shape) == 1 else array.T, strict=True)
+            for start in range(0, len(X), step):
+                rows = slice(start, start + step)
+                yield {name: self._arrow(name, self._column(X, columns, name, rows)) for name in wanted}
+
+    def _column(self, X: Any, columns: dict[str, Any], name: str, rows: slice) -> Any:
+        if name in columns:
+            return columns[name][rows]
+        place = self._own.index(name)
+        return X.iloc[rows, place] if is_frame(X) else X[rows, place]
+
+    def _blocks(self, step: int) -> Iterator[tuple[Any, Sequence[Any]]]:
+        """Yield the rows of X, and the same rows of the other arrays, in memory: partitions, or ``step`` rows."""
+        client, X, n_rows = client_of(self._X, *self._arrays), self._X, self.n_rows or 0
+        if is_frame(X) and hasattr(X, "npartitions"):
+            edges = self._edges or [0] * (X.npartitions + 1)
+            spans = [slice(*edges[number : number + 2]) for number in range(X.npartitions)]
+            pieces = (X.partitions[number] for number in range(X.npartitions))
+        else:
+            spans = [slice(start, start + step) for start in range(0, n_rows, step)]
+            pieces = ((X.iloc if is_frame(X) else X)[rows] for rows in spans)
+        for piece, rows in zip(pieces, spans, strict=True):
+            blocks = [piece, *(array[rows] for array in self._arrays)]
+            # one by one: Dask does not optimize expressions of frames together with graphs of arrays
+            loaded = [computed(b, client=client)[0] if hasattr(b, "__dask_graph__") else b for b in blocks]
+            yield loaded[0], loaded[1:]
+
+    def _arrow(self, name: str, values: Any) -> Any:
+        """Convert values of a column to an Arrow array."""
+        import pyarrow as pa
+
+        if isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
+            # pa.array would import pandas (about 45 MiB)
+            dtype = np.float64 if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
+            plain = np.ascontiguousarray(values, dtype)
+            return pa.Array.from_buffers(pa.from_numpy_dtype(plain.dtype), len(plain), [None, pa.py_buffer(plain)])
+        try:
+            array = pa.array(values, from_pandas=True)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{self.name}: the column {quoted(name)} holds values of several types, values that are neither "
+                f"numbers nor labels, or numbers that do not fit into 64 bits ({error})."
+            ) from error
+        return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-class StreamingReader:
-    """Base class of readers that hold nothing in memory except their batches."""
-
-    memory_advice = ""
-    most_batch = 64 << 20
-
-    def held(self, wanted: Sequence[str]) -> int:
-        """Return the bytes needed to read the given columns, in addition to the batches."""
-        return 0
+def _lengths(frame: Any) -> list[int]:
+    """Return the number of rows of each partition of a Dask frame or series."""
+    (lengths,) = computed(frame.map_partitions(len), client=client_of(frame))
+    return [int(n) for n in lengths]
 
 
-def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
-    """Return the number of rows of float64 that fit into ``batch_bytes``, at least 64.
-
-    >>> rows_per_batch(16 << 20, 16)
-    131072
-    """
-    return max(batch_bytes // (8 * max(n_columns, 1)), 64)
-
-
-def numbers(values: Any) -> np.ndarray[Any, Any]:
-    """Convert a numeric Arrow array to a NumPy array. Missing values, which occur only in arrays of floats, become NaN.
-
-    Arrow's ``to_numpy`` is not used, because this method imports pandas (about 45 MiB).
-
-    >>> import pyarrow as pa
-    >>> numbers(pa.array([1.5, None])).tolist(), numbers(pa.array([2, 3])[1:]).tolist()
-    ([1.5, nan], [3])
-    """
-    return np.from_dlpack(values.fill_null(float("nan")) if values.null_count else values)
-
-
-def module_of(value: Any) -> str:
-    """Return the top-level package of the class of a value.
-
-    >>> module_of(np.zeros(2))
-    'numpy'
-    """
-    return type(value).__module__.partition(".")[0]
-
-
-def is_frame(value: Any) -> bool:
-    """Return True for a pandas or Dask data frame. Neither library is imported."""
-    return module_of(value) in ("pandas", "dask", "dask_expr") and hasattr(value, "columns")
-
-
-class PairReader(StreamingReader):
-    """A reader of a tuple (X, y) or (X, y, weights) of sliceable arrays: NumPy, Zarr, Dask. ``y`` may be None.
-
-    The columns of y (N, T) are called ``y0``, ``y1``, …
-    """
-
-    untyped = False
-
-    def __init__(self, X: Any, y: Any, weights: Any = None) -> None:
-        self.name = "the arrays (X, y)" if y is not None else "the array X"
-        self._X = _sliceable("X", X)
-        self._y: Any = None if y is None else _by_position(y)
-        self._weights = None if weights is None else _sliceable("the weights", weights)
-        check_shapes(self._X, None if self._y is None else np.broadcast_to(0.0, self._y.shape), self._weights, least=1)
-        self._check_chunks()
-        self.n_rows: int | None = int(self._X.shape[0])
-        self.features: tuple[str, ...] | None = default_names(int(self._X.shape[1]))
-        self.targets = () if self._y is None else target_columns(self._y.shape)
-        self.weights: str | None = None if weights is None else "weights"
-        self.columns = (*self.features, *self.targets, *["weights"] * (weights is not None))
-
-    def _check_chunks(self) -> None:
-        if "zarr" in (module_of(self._X), module_of(self._y)):
-            from partirvm.data.zarr_source import refuse_missing_chunks
-
-            for name, array in (("X", self._X), ("y", self._y), ("weights", self._weights)):
-                refuse_missing_chunks(name, array)
-
-    def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Yield slices of the arrays. If the chunks of X are small, each slice contains whole chunks."""
-        n_rows, n_features = (int(n) for n in self._X.shape)
-        step = rows_per_batch(batch_bytes, n_features + len(self.targets))
-        client = client_of(self._X, self._y, self._weights)
-        for start in range(0, n_rows, step):
-            rows = slice(start, start + step)
-            X = _computed(self._X[rows], client)
-            batch = {f"x{j}": X[:, j] for j in range(n_features)}
-            if self._y is not None:
-                batch |= by_column(self.targets, _computed(self._y[rows], client))
-            if self._weights is not None:
-                batch["weights"] = _computed(self._weights[rows], client)
-            yield batch
+def _targets(y: Any, *, named: bool) -> list[tuple[tuple[str, ...], Any]]:
+    """Return arrays (N,) or (N, T) of targets with the names of their columns; ``named`` uses the names in y."""
+    if is_frame(y):
+        names = tuple(str(name or "y") for name in y.columns)
+        if len(set(names)) < len(names) or not names:
+            raise DataError(f"ingest: the columns of y need distinct names, found {listed(y.columns)}.")
+        if not hasattr(y, "npartitions") and named:
+            return [((name,), _positional(y[column])) for name, column in zip(names, y.columns, strict=True)]
+    elif hasattr(y, "to_frame"):
+        names = (str(y.name or "y"),)
+    else:
+        names, named = (), False
+    array = _positional(y)
+    return [(names if named else target_columns(array.shape), array)]
 
 
 def target_columns(shape: tuple[int, ...]) -> tuple[str, ...]:
@@ -144,194 +187,52 @@ def target_columns(shape: tuple[int, ...]) -> tuple[str, ...]:
     >>> target_columns((9,)), target_columns((9, 2))
     (('y',), ('y0', 'y1'))
     """
-    return ("y",) if len(shape) == 1 else tuple(f"y{k}" for k in range(shape[1]))
+    return ("y",) if len(shape) == 1 or shape[1] == 1 else tuple(f"y{k}" for k in range(shape[1]))
 
 
-def by_column(names: tuple[str, ...], values: Any) -> dict[str, Any]:
-    """Return the columns of an array (rows,) or (rows, columns), by name."""
-    return dict(zip(names, [values] if values.ndim == 1 else values.T, strict=True))
-
-
-def _by_position(values: Any) -> Any:
-    """Convert ``values``, numbers or labels, to a sliceable array; shape (N, 1) becomes (N,)."""
+def _positional(values: Any) -> Any:
+    """Convert numbers or labels to an array that is sliced by position."""
     if hasattr(values, "to_dask_array"):
-        values = values.to_dask_array(lengths=True)
+        return values.to_dask_array(lengths=_lengths(values))
     refuse_masked(values, "y")
-    array = _known_chunks(values if _is_array(values) else np.asarray(values))
-    return array[:, 0] if len(array.shape) == 2 and array.shape[1] == 1 else array
+    if module_of(values) == "pandas":
+        return values.array if values.ndim == 1 else values.to_numpy()
+    return with_known_sizes(values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values))
 
 
-def _sliceable(name: str, values: Any) -> Any:
-    """Convert numeric values to a sliceable array. Raises ``DataError`` for all other values."""
+def _numbers(name: str, values: Any) -> Any:
+    """Convert numbers to an array that is sliced by position. Raises ``DataError`` for all other values."""
     if hasattr(values, "to_dask_array"):
-        values = values.to_dask_array(lengths=True)
-    lazy = _is_array(values) and not isinstance(values, np.ma.MaskedArray) and not hasattr(values, "toarray")
-    return _known_chunks(values if lazy else numeric_array(name, values))
+        values = values.to_dask_array(lengths=_lengths(values))
+    lazy = hasattr(values, "dask") or module_of(values) == "zarr"
+    return with_known_sizes(values if lazy else numeric_array(name, values))
 
 
-def _is_array(values: Any) -> bool:
-    """Return True if slices are by position; slices of pandas objects may be by label."""
-    return hasattr(values, "shape") and hasattr(values, "dtype") and module_of(values) != "pandas"
+def _npz(filesystem: Any, path: str, room: int | None) -> ColumnsReader:
+    """Return the reader of an archive with ``X`` (N, d), and optionally ``y`` (N,) or (N, T), ``weights`` (N,) and the
+    feature names ``columns`` (d,). Other arrays (N,) are columns too, and may be named as target or weights.
 
-
-def _computed(block: Any, client: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(computed(block, client=client)[0] if hasattr(block, "dask") else block)
-
-
-def _known_chunks(array: Any) -> Any:
-    """Compute unknown chunk sizes of a Dask array. All other values are returned unchanged."""
-    if hasattr(array, "compute_chunk_sizes") and any(np.isnan(n) for n in array.shape):
-        return array.compute_chunk_sizes()
-    return array
-
-
-class FrameReader(StreamingReader):
-    """A reader of a pandas or Dask data frame. Dask data frames are computed partition by partition.
-
-    ``categorical`` are the columns of pandas' categorical type. Such features are categories by default.
+    The arrays are read whole. Raises ``MemoryLimitError`` if they have more than ``room`` bytes.
     """
-
-    name = "the data frame"
-    untyped = False
-    features: tuple[str, ...] | None = None
-
-    def __init__(
-        self,
-        frame: Any,
-        targets: tuple[str, ...] = (),
-        weights: str | None = None,
-        beside: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._frame, self._beside = frame, beside or {}
-        self.columns = (*(str(name) for name in frame.columns), *self._beside)
-        self.targets, self.weights = targets, weights
-        self.categorical = tuple(
-            str(name) for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if hasattr(dtype, "categories")
-        )
-        self.n_rows: int | None = None if hasattr(frame, "npartitions") else len(frame)
-
-    @classmethod
-    def of_parts(cls, X: Any, y: Any, weights: Any = None) -> FrameReader:
-        """Make a reader of a data frame of features together with targets (unless y is None) and weights.
-
-        Rows are matched by position, as in a fit. Indexes are ignored.
-        """
-        targets = {} if y is None else _targets_by_name(y)
-        beside: dict[str, Any] = {}
-        parts = [*(("y", name, values) for name, values in targets.items()), ("weights", "weights", weights)]
-        for role, name, values in parts:
-            if values is None:
-                continue
-            if name in (*map(str, X.columns), *beside):
-                raise DataError(f"{role} and a column of X have the same name {quoted(name)}: rename one column.")
-            column = beside[name] = _positional(role, values)
-            if hasattr(X, "npartitions"):
-                if hasattr(column, "npartitions") and column.npartitions != X.npartitions:
-                    raise _not_together(role, f"{column.npartitions} partitions", f"{X.npartitions}")
-            elif hasattr(column, "npartitions"):
-                (beside[name],) = computed(column, client=client_of(column))
-        if not hasattr(X, "npartitions"):
-            for name, column in beside.items():
-                if len(column) != len(X):
-                    raise DataError(
-                        f"X has {len(X):,} rows, but {name} has {len(column):,}: the lengths must be equal."
-                    )
-            X, beside = X.assign(**{name: _values_of(column) for name, column in beside.items()}), {}
-        return cls(X, tuple(targets), None if weights is None else "weights", beside)
-
-    def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Yield slices of the frame, or of its partitions in order."""
-        places = [self.columns.index(name) for name in wanted]
-        step = rows_per_batch(batch_bytes, len(wanted))
-        for part in self._partitions() if hasattr(self._frame, "npartitions") else [self._frame]:
-            yield from self._slices(part, places, wanted, step)
-
-    def _partitions(self) -> Iterator[Any]:
-        """Yield the computed partitions of a Dask frame, each with the same rows of y and the weights."""
-        series = {name: column for name, column in self._beside.items() if _is_series(column)}
-        arrays = {name: column for name, column in self._beside.items() if name not in series}
-        client, start = client_of(self._frame, *series.values(), *arrays.values()), 0
-        for number in range(self._frame.npartitions):
-            together = [each.partitions[number] for each in (self._frame, *series.values())]
-            part, *columns = computed(*together, client=client)
-            stop = start + len(part)
-            rows = dict(zip(series, columns, strict=True))
-            for name, array in arrays.items():
-                lazy = hasattr(array, "npartitions")
-                rows[name] = _computed(array.partitions[number] if lazy else array[start:stop], client)
-            for name, column in rows.items():
-                if len(column) != len(part):
-                    if not hasattr(self._beside[name], "npartitions"):
-                        held = len(self._beside[name])
-                        raise DataError(f"{name} has {held:,} rows, but X has more: the lengths must be equal.")
-                    raise _not_together(name, f"{len(column):,} rows for partition {number} of X", f"{len(part):,}")
-            yield part.assign(**{name: _values_of(column) for name, column in rows.items()})
-            start = stop
-        for name, column in arrays.items():
-            if len(column) != start:
-                raise DataError(f"X has {start:,} rows, but {name} has {len(column):,}: the lengths must be equal.")
-
-    def _slices(self, frame: Any, places: list[int], wanted: Sequence[str], step: int) -> Iterator[Batch]:
-        import pyarrow as pa
-
-        for start in range(0, len(frame), step):
-            rows = frame.iloc[start : start + step, places]
-            batch = {}
-            for place, name in enumerate(wanted):
-                try:
-                    batch[name] = pa.Array.from_pandas(rows.iloc[:, place])
-                except (pa.ArrowException, OverflowError) as error:
-                    raise DataError(
-                        f"{self.name}: the column {quoted(name)} holds values of several types, or numbers that do "
-                        f"not fit into 64 bits ({error})."
-                    ) from error
-                if isinstance(batch[name], pa.ChunkedArray):
-                    batch[name] = batch[name].combine_chunks()
-            yield batch
-
-
-def _targets_by_name(y: Any) -> dict[str, Any]:
-    """Return the columns of y by name. A pandas or Dask series or frame has names; other names are from
-    ``target_columns``.
-    """
-    if _is_series(y):
-        return {str(y.name or "y"): y}
-    if is_frame(y):
-        if len(set(map(str, y.columns))) < len(y.columns) or not len(y.columns):
-            raise DataError(f"ingest: the columns of y need distinct names, found {listed(y.columns)}.")
-        return {str(name or "y"): y[name] for name in y.columns}
-    array = _by_position(y)
-    if len(array.shape) not in (1, 2):
-        raise DataError(f"y must have shape (rows,) or (rows, targets), found {tuple(array.shape)}.")
-    names = target_columns(array.shape)
-    return {name: array if len(array.shape) == 1 else array[:, k] for k, name in enumerate(names)}
-
-
-def _is_series(values: Any) -> bool:
-    return hasattr(values, "to_frame") and values.ndim == 1
-
-
-def _positional(name: str, values: Any) -> Any:
-    """Return one column: a Dask series or array, or values in memory that are sliced by position."""
-    if is_frame(values) and values.ndim == 2:
-        if len(values.columns) != 1:
-            raise DataError(f"ingest: {name} must be one column, found {len(values.columns)}.")
-        values = values[values.columns[0]]
-    if _is_series(values):
-        return _values_of(values)
-    column = _by_position(values)
-    if len(column.shape) != 1:
-        raise DataError(f"ingest: {name} must have shape (rows,), found {tuple(column.shape)}.")
-    return column if hasattr(column, "npartitions") else np.asarray(column)
-
-
-def _values_of(column: Any) -> Any:
-    """Return the values of a pandas series without its index. All other values are returned unchanged."""
-    return column.array if module_of(column) == "pandas" and _is_series(column) else column
-
-
-def _not_together(name: str, found: str, expected: str) -> DataError:
-    return DataError(
-        f"{name} has {found}, but X has {expected}: partitions are matched in order and must have equal "
-        f"lengths. Ingest one data frame that has {name} as a column, or repartition X and {name} equally."
-    )
+    with reading_file(path), open_binary(filesystem, path) as file:
+        with zipfile.ZipFile(file) as archive:
+            nbytes = sum(member.file_size for member in archive.infolist())
+        if room is not None and nbytes > room:
+            raise MemoryLimitError(
+                f"{path}: its arrays have {nbytes >> 20:,} MiB and are read whole, but the memory limit leaves "
+                f"{max(room, 0) >> 20:,} MiB: raise memory_limit, or write the rows as Parquet."
+            )
+        file.seek(0)
+        try:
+            arrays = dict(np.load(file, allow_pickle=False))
+        except MemoryError as error:
+            raise DataError(
+                f"{path}: an array states more values than the file holds: write the file again."
+            ) from error
+    if "X" not in arrays:
+        raise DataError(f"{path}: there is no array X in the archive. Its arrays: {listed(sorted(arrays))}.")
+    X, y, weights = (arrays.pop(name, None) for name in ("X", "y", "weights"))
+    names = arrays.pop("columns", None)
+    others = {name: array for name, array in arrays.items() if array.shape == X.shape[:1]}
+    names = None if names is None else [str(name) for name in names.reshape(-1)]
+    return ColumnsReader(X, y, weights, name=path, names=names, others=others)

@@ -8,14 +8,18 @@ depends on the data and not on the machine, so that sums over tiles have the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.exact import require_exact
 from partirvm.core.moments import Moments
+from partirvm.errors import ChangedDataError, DataError
+from partirvm.storage.chunks import checksum
 from partirvm.types import Columns as Columns
 
 Float = NDArray[np.float64]
@@ -23,6 +27,9 @@ Int = NDArray[np.int64]
 
 TILE_BYTES = 1 << 20
 """Approximate number of bytes of inputs per tile for data with many rows."""
+
+FINGERPRINT_TILES = 16
+"""Number of tiles that are hashed for a fingerprint if ingest did not record hashes."""
 
 
 @dataclass(frozen=True)
@@ -55,52 +62,136 @@ class Fingerprint:
     moments: str = ""
 
 
-@runtime_checkable
-class Source(Protocol):
-    """The interface of a set of rows that is read tile by tile. Reading is thread-safe. A source on disk is small when
-    pickled.
+class Source:
+    """A set of rows that is read tile by tile. Reading is thread-safe. A source on disk is small when pickled.
+
+    ``shuffled`` states that neighbouring rows are a random sample of all rows. ``moments`` are those of all rows, if
+    already computed. A subclass sets the attributes, and reads tiles with ``tile``.
     """
 
     n_rows: int
     n_features: int
     n_targets: int
     tile_rows: int
-    shuffled: bool  # neighbouring rows are a random sample of all rows
     columns: Columns
-    moments: Moments | None  # over all rows, if already computed
+    shuffled: bool = False
+    moments: Moments | None = None
+    seed: int | None = None
+    weighted: bool = False
+    _fingerprint: Fingerprint | None = None
 
     @property
     def n_tiles(self) -> int:
         """Return the number of tiles, ⌈n_rows / tile_rows⌉."""
-        ...
+        return -(-self.n_rows // self.tile_rows)
 
     def tile(self, number: int) -> Tile:
-        """Read one tile. Raises ``MissingDataError`` for a missing or damaged chunk; values are never replaced."""
-        ...
-
-    def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Return the inputs of the rows with the given numbers, shape (len(rows), d), in the given order. Each tile is
-        read once.
+        """Read one tile. Raises ``IndexError`` for an invalid tile number, and ``MissingDataError`` for a missing or
+        damaged chunk; values are never replaced.
         """
-        ...
-
-    def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        """Return the precision weights of the given rows, (len(rows),), in the given order; None for unweighted data.
-
-        Rows of unweighted data have the weight 1. A row of weight zero counts as absent and cannot be a candidate.
-        """
-        ...
+        raise NotImplementedError
 
     def part(self, tiles: Sequence[int]) -> Source:
         """Return a picklable source from which another process can read the given tiles, with unchanged tile numbers.
 
-        A source on disk returns itself.
+        A source that every process can read returns itself.
         """
-        ...
+        return self
+
+    def gather(self, rows: Sequence[int] | Int) -> Float:
+        """Return the inputs of the rows with the given numbers, shape (len(rows), d), in the given order. Each tile is
+        read once.
+
+        The method holds the result and one tile in memory. Raises ``IndexError`` for a number outside [0, n_rows).
+        """
+        wanted = self._row_numbers(rows)
+        return self._collect(wanted, np.empty((len(wanted), self.n_features)), self._inputs)
+
+    def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
+        """Return the precision weights of the rows with the given numbers, (len(rows),), in the given order.
+
+        Returns None for unweighted data, whose rows have the weight 1. A row of weight zero counts as absent and cannot
+        be a candidate. Each tile is read once. Raises ``IndexError`` for a number outside [0, n_rows).
+        """
+        wanted = self._row_numbers(rows)
+        return self._collect(wanted, np.empty(len(wanted)), self._weights_in) if self.weighted else None
+
+    def _collect(self, wanted: Int, collected: Float, read: Callable[[int], Float]) -> Float:
+        """Fill ``collected`` with the wanted rows of the arrays that ``read`` returns for each tile."""
+        tiles = wanted // self.tile_rows
+        order = np.argsort(tiles, kind="stable")
+        for places in np.split(order, np.flatnonzero(np.diff(tiles[order])) + 1):
+            if len(places):
+                number = int(tiles[places[0]])
+                collected[places] = read(number)[wanted[places] - number * self.tile_rows]
+        return collected
 
     def fingerprint(self) -> Fingerprint:
-        """Return the identity of the data, without reading all rows."""
-        ...
+        """Return the shape and the hashes of the first ``FINGERPRINT_TILES`` tiles. The fingerprint is computed once,
+        without reading all rows.
+        """
+        if self._fingerprint is None:
+            hashes = tuple(hash_tile(self.tile(number)) for number in range(min(self.n_tiles, FINGERPRINT_TILES)))
+            self._fingerprint = Fingerprint(self.n_rows, self.n_features, hashes)
+        return self._fingerprint
+
+    def check(self, expected: Fingerprint) -> None:
+        """Compare the shape and the common hashes with an earlier fingerprint.
+
+        Raises ``ChangedDataError``, which states the difference.
+        """
+        check_fingerprint(self.fingerprint(), expected, str(self))
+
+    def _inputs(self, number: int) -> Float:
+        return self.tile(number).X
+
+    def _weights_in(self, number: int) -> Float:
+        """Return the weights of a tile; called only for weighted data."""
+        weights = self.tile(number).weights
+        assert weights is not None
+        return weights
+
+    def _span(self, number: int) -> tuple[int, int]:
+        """Return the number of the first row of a tile, and the number of the first row after the tile."""
+        if not 0 <= number < self.n_tiles:
+            raise IndexError(f"there is no tile {number}: {self} has tiles 0 to {self.n_tiles - 1}")
+        return number * self.tile_rows, min((number + 1) * self.tile_rows, self.n_rows)
+
+    def _row_numbers(self, rows: Sequence[int] | Int) -> Int:
+        wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
+        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.n_rows):
+            raise IndexError(f"row numbers from {wanted.min()} to {wanted.max()} are outside {self}")
+        return wanted
+
+    def _take_shape_of(self, source: Source) -> None:
+        """Take shape, tiles, columns and order of another source."""
+        self.n_rows, self.n_features, self.n_targets = source.n_rows, source.n_features, source.n_targets
+        self.tile_rows, self.columns, self.shuffled = source.tile_rows, source.columns, source.shuffled
+        self.seed, self.weighted = source.seed, source.weighted
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__} of {self.n_rows:,} rows × {self.n_features} features"
+
+
+class HeldTiles(Source):
+    """Selected tiles of a source with their numbers, for processes that cannot read the arrays."""
+
+    def __init__(self, source: Source, tiles: Sequence[int]) -> None:
+        self._take_shape_of(source)
+        self.moments = source.moments
+        self._tiles = {number: source.tile(number) for number in tiles}
+        self._fingerprint = source.fingerprint()
+
+    def tile(self, number: int) -> Tile:
+        """Return one of the held tiles. Raises ``DataError`` for a tile that is not held."""
+        self._span(number)
+        if number not in self._tiles:
+            raise DataError(f"tile {number} is not in this part of the data, which holds tiles {sorted(self._tiles)}")
+        return self._tiles[number]
+
+    def part(self, tiles: Sequence[int]) -> HeldTiles:
+        """Return a source that holds only the given tiles of this part."""
+        return HeldTiles(self, tiles)
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:
@@ -124,3 +215,57 @@ def tile_slices(n_rows: int, tile_rows: int) -> list[slice]:
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     return [slice(start, min(start + tile_rows, n_rows)) for start in range(0, n_rows, tile_rows)]
+
+
+def hash_tile(tile: Tile) -> str:
+    """Return a hash of sixteen hexadecimal digits of X, t and the weights of a tile.
+
+    >>> zeros = np.zeros((2, 1))
+    >>> hash_tile(Tile(0, 0, zeros, zeros)) == hash_tile(Tile(7, 14, zeros, zeros))
+    True
+    """
+    return hash_of(checksum(block) for block in (tile.X, tile.t, tile.weights) if block is not None and block.size)
+
+
+def hash_of(checksums: Iterable[str]) -> str:
+    """Return the hash of a tile from the checksums of its X, t and weights."""
+    return hashlib.blake2b("".join(checksums).encode(), digest_size=8).hexdigest()
+
+
+def check_fingerprint(found: Fingerprint, expected: Fingerprint, name: str) -> None:
+    """Raise ``ChangedDataError`` unless shape, attributes and common hashes of two fingerprints are equal."""
+    advice = "Pass the same data again, or start a new fit."
+    if (found.n_rows, found.n_features) != (expected.n_rows, expected.n_features):
+        raise ChangedDataError(
+            f"{name}: the data have {found.n_rows:,} rows × {found.n_features} features, but had "
+            f"{expected.n_rows:,} × {expected.n_features} before. {advice}"
+        )
+    for number, (now, before) in enumerate(zip(found.hashes, expected.hashes, strict=False)):
+        if now != before:
+            raise ChangedDataError(
+                f"{name}: the values of tile {number} have changed (hash {now}, was {before}). {advice}"
+            )
+    pairs = ((found.about, expected.about), (found.moments, expected.moments))
+    if any(now != before for now, before in pairs if now and before):
+        raise ChangedDataError(f"{name}: names, categories, classes, moments or the tile size have changed. {advice}")
+
+
+def as_rows(block: Any, name: str = "the rows", start: int = 0, columns: Sequence[str] | None = None) -> Float:
+    """Return a read-only, C-contiguous float64 view or copy of ``block``.
+
+    Raises ``DataError`` for an integer that float64 cannot represent. The error states the position of the integer by
+    ``name``, the number ``start`` of the first row, and the names of the ``columns``.
+    """
+    require_exact(np.asarray(block), name, start, columns=columns)
+    rows = np.ascontiguousarray(block, dtype=np.float64).view()
+    rows.flags.writeable = False
+    return rows
+
+
+def default_names(n_features: int) -> tuple[str, ...]:
+    """Return the names of the features of an array, as in scikit-learn.
+
+    >>> default_names(2)
+    ('x0', 'x1')
+    """
+    return tuple(f"x{j}" for j in range(n_features))

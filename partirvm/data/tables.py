@@ -1,17 +1,16 @@
-"""Readers of CSV, Parquet and .npz files, local or at an fsspec URL. Files are streamed with small buffers."""
+"""Readers of CSV and Parquet files for ingest, and the interface of all readers."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from partirvm.core.exact import LARGEST, first_rounded, rounded
-from partirvm.data.readers import Batch, StreamingReader, numbers, rows_per_batch
 from partirvm.errors import DataError, MissingDataError
 from partirvm.quoting import listed, named, quoted
 from partirvm.storage import open_filesystem, reading
@@ -34,19 +33,88 @@ MOST_PROBE = 64 << 20
 WHOLE = r"^\s*[+-]?\d{16,308}\s*$"
 """A pattern of integers in CSV that float64 may round: 16 to 308 digits. Longer integers may be infinite."""
 
+Batch = Mapping[str, Any]
+"""Arrow arrays of one length by the names of their columns."""
 
-def find_files(url: str) -> list[tuple[Any, str]]:
-    """Return the files of a path, folder, glob or fsspec URL: pairs of file system and path, sorted by path.
+
+class Reader:
+    """A table to be ingested.
+
+    ``features`` are the default feature columns; None stands for all columns except targets and weights. ``targets``,
+    ``weights`` and ``categorical`` are the columns of these roles if the format defines the roles. An ``untyped``
+    format does not distinguish numbers from text. ``memory_advice`` states how to read the source with less memory.
+    Batches larger than ``most_batch`` bytes are not faster.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    features: tuple[str, ...] | None = None
+    targets: tuple[str, ...] = ()
+    weights: str | None = None
+    categorical: tuple[str, ...] = ()
+    n_rows: int | None = None
+    untyped: bool = False
+    memory_advice: str = ""
+    most_batch: int = 64 << 20
+
+    def held(self, wanted: Sequence[str]) -> int:
+        """Return the bytes needed to read the given columns, in addition to the batches."""
+        return 0
+
+    def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
+        """Stream the wanted columns in batches of about ``batch_bytes`` bytes. Columns in ``levels`` contain labels."""
+        raise NotImplementedError
+
+
+def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
+    """Return the number of rows of float64 that fit into ``batch_bytes``, at least 64.
+
+    >>> rows_per_batch(16 << 20, 16)
+    131072
+    """
+    return max(batch_bytes // (8 * max(n_columns, 1)), 64)
+
+
+def numbers(values: Any) -> np.ndarray[Any, Any]:
+    """Convert a numeric Arrow array to a NumPy array. Missing values, which occur only in arrays of floats, become NaN.
+
+    Arrow's ``to_numpy`` is not used, because this method imports pandas (about 45 MiB).
+
+    >>> import pyarrow as pa
+    >>> numbers(pa.array([1.5, None])).tolist(), numbers(pa.array([2, 3])[1:]).tolist()
+    ([1.5, nan], [3])
+    """
+    return np.from_dlpack(values.fill_null(float("nan")) if values.null_count else values)
+
+
+def open_table(url: str) -> Reader | tuple[Any, str]:
+    """Return the reader for CSV or Parquet: a file, a folder or a glob of files of one kind; for an .npz file its file
+    system and path.
+
+    Raises ``MissingDataError`` or ``DataError``.
+    """
+    filesystem, path = open_filesystem(url)
+    with reading(url):
+        files = _files_of(filesystem, path, url)
+    endings = {next(ending for ending in ENDINGS if file.lower().endswith(ending)) for file in files}
+    kinds = {"csv" if ending in CSV_ENDINGS else "npz" if ending == ".npz" else "parquet" for ending in endings}
+    if len(kinds) > 1:
+        raise DataError(
+            f"{url} holds files of several kinds ({', '.join(sorted(endings))}): select one kind, as in *.csv."
+        )
+    if kinds == {"npz"}:
+        if len(files) > 1:
+            raise DataError(f"{url} holds {len(files)} .npz files: ingest one .npz file at a time.")
+        return filesystem, files[0]
+    return (CsvReader if kinds == {"csv"} else ParquetReader)(url, filesystem, files)
+
+
+def _files_of(filesystem: Any, path: str, url: str) -> list[str]:
+    """Return the paths of a file, folder or glob, sorted.
 
     The files of a folder are all files below the folder that ingest can read, without paths that have a part beginning
     with ``.`` or ``_``. Raises ``MissingDataError`` if there are no files.
     """
-    filesystem, path = open_filesystem(url)
-    with reading(url):
-        return _files_of(filesystem, path, url)
-
-
-def _files_of(filesystem: Any, path: str, url: str) -> list[tuple[Any, str]]:
     if filesystem.isfile(path):
         found = [path]
         if not path.lower().endswith(ENDINGS):
@@ -61,7 +129,7 @@ def _files_of(filesystem: Any, path: str, url: str) -> list[tuple[Any, str]]:
     files = sorted(file for file in found if file.lower().endswith(ENDINGS))
     if not files:
         raise MissingDataError(f"{url}: there is no file that ingest can read here ({', '.join(ENDINGS)}).")
-    return [(filesystem, file) for file in files]
+    return files
 
 
 def open_binary(filesystem: Any, path: str) -> BinaryIO:
@@ -71,29 +139,32 @@ def open_binary(filesystem: Any, path: str) -> BinaryIO:
     return cast(BinaryIO, filesystem.open(path, "rb"))
 
 
-class ParquetReader:
+def reading_file(path: str) -> AbstractContextManager[None]:
+    """Convert errors of Arrow, a decompressor or a store to an error that names the file."""
+    return reading(path, "check that the file is complete and that its ending states its type", DataError)
+
+
+class ParquetReader(Reader):
     """A reader of Parquet files with equal columns. Row groups are read one after another without read-ahead."""
 
-    features: tuple[str, ...] | None = None
-    targets: tuple[str, ...] = ()
-    weights: str | None = None
-    untyped = False
     most_batch = 4 << 20
 
-    def __init__(self, url: str, files: list[tuple[Any, str]]) -> None:
-        self.name, self._files = url, files
-        self.n_rows: int | None = 0
-        self._largest = (-1, files[0], 0)
-        for filesystem, path in files:
+    def __init__(self, url: str, filesystem: Any, files: list[str]) -> None:
+        import pyarrow.parquet as pq
+
+        self.name, self._filesystem, self._files, self.n_rows = url, filesystem, files, 0
+        self._largest = (-1, files[0], 0)  # bytes, file and number of the largest row group
+        for path in files:
             with reading_file(path), open_binary(filesystem, path) as file:
-                found, rows, groups = _parquet_head(file)
-            if path == files[0][1]:
-                self.columns = found
-            same_columns(url, self.columns, path, found, files[0][1])
-            self.n_rows += rows
-            for number, size in enumerate(groups):
-                if size > self._largest[0]:
-                    self._largest = (size, (filesystem, path), number)
+                parquet = pq.ParquetFile(file, pre_buffer=False)
+                groups = [parquet.metadata.row_group(k).total_byte_size for k in range(parquet.num_row_groups)]
+                found = tuple(parquet.schema_arrow.names)
+            self.columns = found if path == files[0] else self.columns
+            same_columns(url, self.columns, path, found, files[0])
+            self.n_rows += parquet.metadata.num_rows
+            self._largest = max(
+                [self._largest, *((size, path, k) for k, size in enumerate(groups))], key=lambda x: x[0]
+            )
         self.memory_advice = (
             ", take fewer columns (`--features`), or write the file with smaller row groups (the largest has "
             f"{max(self._largest[0], 0):,} bytes) and pages"
@@ -111,8 +182,8 @@ class ParquetReader:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        _, (filesystem, path), number = self._largest
-        with reading_file(path), open_binary(filesystem, path) as file:
+        _, path, number = self._largest
+        with reading_file(path), open_binary(self._filesystem, path) as file:
             parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=LEAST_BUFFER)
             if not parquet.num_row_groups:
                 return 0
@@ -134,58 +205,43 @@ class ParquetReader:
 
         rows = rows_per_batch(batch_bytes, len(wanted))
         buffer = min(max(batch_bytes // len(wanted), LEAST_BUFFER), MOST_BUFFER)
-        for filesystem, path in self._files:
-            with reading_file(path), open_binary(filesystem, path) as file:
+        for path in self._files:
+            with reading_file(path), open_binary(self._filesystem, path) as file:
                 parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True)
                 for batch in parquet.iter_batches(batch_size=rows, columns=list(wanted), use_threads=False):
                     yield {name: batch.column(name) for name in wanted}
 
 
-def _parquet_head(file: BinaryIO) -> tuple[tuple[str, ...], int, list[int]]:
-    """Return the names of the columns, the number of rows, and the bytes of each row group."""
-    import pyarrow.parquet as pq
-
-    parquet = pq.ParquetFile(file, pre_buffer=False)
-    metadata = parquet.metadata
-    sizes = [metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)]
-    return tuple(parquet.schema_arrow.names), metadata.num_rows, sizes
-
-
-class CsvReader(StreamingReader):
+class CsvReader(Reader):
     """A reader of CSV files with a header and equal columns. The files are parsed block by block.
 
     Every wanted column that is not text is parsed as float64 from the first row on, so fractional values may occur
     anywhere in a column of integers. Empty fields, NA, NaN and null are missing values.
     """
 
-    features: tuple[str, ...] | None = None
-    targets: tuple[str, ...] = ()
-    weights: str | None = None
     untyped = True
-    n_rows: int | None = None
 
-    def __init__(self, url: str, files: list[tuple[Any, str]]) -> None:
-        self.name, self._files = url, files
-        for filesystem, path in files:
-            with reading_file(path), open_binary(filesystem, path) as file:
-                found = self._head(file, path)
-            if path == files[0][1]:
-                self.columns = found
-            same_columns(url, self.columns, path, found, files[0][1])
+    def __init__(self, url: str, filesystem: Any, files: list[str]) -> None:
+        self.name, self._filesystem, self._files = url, filesystem, files
+        for path in files:
+            found = self._head(path)
+            self.columns = found if path == files[0] else self.columns
+            same_columns(url, self.columns, path, found, files[0])
 
-    def _head(self, file: BinaryIO, path: str) -> tuple[str, ...]:
+    def _head(self, path: str) -> tuple[str, ...]:
         import pyarrow as pa
         from pyarrow import csv
 
-        try:
-            with csv.open_csv(_decompressed(file, path), csv.ReadOptions(use_threads=False)) as stream:
-                names = tuple(stream.schema.names)
-        except UnicodeDecodeError as error:
-            raise _no_utf8(path) from error
-        except pa.ArrowInvalid as error:
-            if "Empty CSV" in str(error):
-                raise DataError(f"{path}: the file is empty: it has no rows, and possibly no header.") from error
-            raise _csv_error(error, path, ()) from error
+        with reading_file(path), open_binary(self._filesystem, path) as file:
+            try:
+                with csv.open_csv(_decompressed(file, path), csv.ReadOptions(use_threads=False)) as stream:
+                    names = tuple(stream.schema.names)
+            except UnicodeDecodeError as error:
+                raise _no_utf8(path) from error
+            except pa.ArrowInvalid as error:
+                if "Empty CSV" in str(error):
+                    raise DataError(f"{path}: the file is empty: it has no rows, and possibly no header.") from error
+                raise _csv_error(error, path, ()) from error
         if any("\0" in name for name in names):
             raise _no_utf8(path)
         if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
@@ -200,17 +256,19 @@ class CsvReader(StreamingReader):
         """
         block_size = max(batch_bytes // 12, 1 << 16)
         plain = [name for name in wanted if name not in levels]
-        for filesystem, path in self._files:
+        for path in self._files:
             large: set[str] = set()
-            for batch in self._blocks(filesystem, path, wanted, levels, block_size):
-                large |= {name for name in plain if name not in large and _any_large(batch.column(name))}
+            for batch in self._blocks(path, wanted, levels, block_size):
+                large |= {
+                    name
+                    for name in plain
+                    if name not in large and (np.abs(numbers(batch.column(name))) >= LARGEST).any()
+                }
                 yield {name: batch.column(name) for name in wanted}
             if large:
-                self._require_exact(filesystem, path, large, block_size)
+                self._require_exact(path, large, block_size)
 
-    def _blocks(
-        self, filesystem: Any, path: str, wanted: Iterable[str], levels: Container[str], block_size: int
-    ) -> Iterator[Any]:
+    def _blocks(self, path: str, wanted: Iterable[str], levels: Container[str], block_size: int) -> Iterator[Any]:
         """Yield record batches of one file: text for the columns in ``levels``, float64 for all other columns."""
         import pyarrow as pa
         from pyarrow import csv
@@ -222,21 +280,21 @@ class CsvReader(StreamingReader):
             quoted_strings_can_be_null=False,
         )
         read = csv.ReadOptions(use_threads=False, block_size=block_size)
-        with reading_file(path), open_binary(filesystem, path) as file:
+        with reading_file(path), open_binary(self._filesystem, path) as file:
             try:
                 with csv.open_csv(_decompressed(file, path), read, convert_options=options) as stream:
                     yield from stream
             except pa.ArrowInvalid as error:
                 raise _csv_error(error, path, self.columns) from error
 
-    def _require_exact(self, filesystem: Any, path: str, names: set[str], block_size: int) -> None:
+    def _require_exact(self, path: str, names: set[str], block_size: int) -> None:
         """Read the given columns again as text, because only text distinguishes 9007199254740993 from the nearest
         float64.
         """
         import pyarrow.compute as pc
 
         start = 0
-        for batch in self._blocks(filesystem, path, names, names, block_size):
+        for batch in self._blocks(path, names, names, block_size):
             for name in names:
                 texts = batch.column(name)
                 rows = numbers(pc.indices_nonzero(pc.match_substring_regex(texts, WHOLE)))
@@ -246,11 +304,6 @@ class CsvReader(StreamingReader):
                     place = f"row {start + row:,} (counted from 0)"
                     raise rounded(path, name, place, texts[row].as_py(), ingested=True)
             start += len(batch)
-
-
-def _any_large(column: Any) -> bool:
-    """Return True if a column of float64 contains a number that may be a rounded integer."""
-    return bool((np.abs(numbers(column)) >= LARGEST).any())
 
 
 def _decompressed(file: BinaryIO, path: str) -> Any:
@@ -272,9 +325,8 @@ def _csv_error(error: Exception, path: str, columns: Sequence[str]) -> DataError
         return _no_utf8(path)
     if place is None or value is None:
         return DataError(f"{path}: cannot be read as CSV ({text}): separate fields by commas, one row per line.")
-    name = columns[int(place[1])]
     line = f" (line {row[1]})" if row else ""
-    return text_column(path, name, f"{quoted(value[1])}{line}")
+    return text_column(path, columns[int(place[1])], f"{quoted(value[1])}{line}")
 
 
 def _no_utf8(path: str) -> DataError:
@@ -309,8 +361,3 @@ def same_columns(url: str, expected: Sequence[str], path: str, found: Sequence[s
         raise DataError(
             f"{url}: {path} {' and '.join(said)}, compared with {first}. All files must have the same columns."
         )
-
-
-def reading_file(path: str) -> AbstractContextManager[None]:
-    """Convert errors of Arrow, a decompressor or a store to an error that names the file."""
-    return reading(path, "check that the file is complete and that its ending states its type", DataError)

@@ -1,61 +1,157 @@
-"""Base class of the estimators: parameters, sources of the training rows, the fit, and predictions tile by tile."""
+"""Base class of the estimators: parameters and their documentation, the fit, and values of rows tile by tile."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from copy import copy
-from dataclasses import replace
-from typing import Any, Self
+from dataclasses import dataclass, field, fields
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier, is_regressor
+from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from partirvm.callbacks import FitCallback
-from partirvm.core.exact import whole_numbers
+from partirvm.core.diagnostics import MOST_TARGETS
 from partirvm.data import as_source, require_target
-from partirvm.data.checks import numeric_array
-from partirvm.data.labels import coded, label_values, plain_labels
 from partirvm.data.source import Source
-from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
+from partirvm.errors import UsageError
+from partirvm.estimators.callbacks import FitCallback, Watching
+from partirvm.estimators.inputs import array_of, data_errors, in_memory, rows_of, source_of
 from partirvm.estimators.sklearn_bases import BaseEstimator
-from partirvm.estimators.watching import Watching, require_callbacks
 from partirvm.execution import executor_for
-from partirvm.frames import pandas_column, pandas_frame
-from partirvm.jobs.driver import MemoryJournal, Outcome
+from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
-from partirvm.model.basis_functions import Bases
-from partirvm.model.coded_frames import coded_frame, levels_of
+from partirvm.jobs.update import with_new_rows
+from partirvm.model import FAR, bases_of
 from partirvm.options import Request
-from partirvm.options.value import flat
-from partirvm.options.values import KernelFamily
-from partirvm.predict.prediction import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
-from partirvm.quoting import listed_values
+from partirvm.options.names import Auto, Effort, Gamma, KernelStore, SolverName
+from partirvm.options.table import TABLE
+from partirvm.options.values import AlphaPrior, Solver, Strategy, StrategyName, Value, flat
+from partirvm.predict.evaluation import score
+from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
+from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import progress_for
 from partirvm.setup.parameters import check_parameters, portable
 from partirvm.setup.relevance import relevances
-from partirvm.setup.resolve import resolve
+from partirvm.setup.resolve import grow, resolve
 from partirvm.setup.spec import FitSpec
 from partirvm.setup.timer import timer_of
-from partirvm.types import OFF, Columns
+from partirvm.types import OFF
 
 Float = NDArray[np.float64]
 Labels = NDArray[Any]
+Documented = TypeVar("Documented", bound=type)
+
+PLACE = "    (The parameters are those of the fields.)\n"
+"""Line of a docstring in place of which the entries are put."""
 
 
+def parameter(default: Any, kind: str, text: str = "") -> Any:
+    """Return the field of a parameter of this ``kind``; ``text`` follows the help of the option of the same name."""
+    return field(default=default, metadata={"kind": kind, "text": text})
+
+
+def documented(estimator: Documented) -> Documented:
+    """Put the entries of the parameters into the docstring of an estimator."""
+    entries = []
+    for each in fields(estimator):
+        option = re.sub(r"\s*\[default: [^]]*\]$", "", TABLE[each.name].help) if each.name in TABLE else ""
+        body = textwrap.fill(f"{option} {each.metadata['text']}".strip(), 112, break_on_hyphens=False)
+        default = repr(each.default).replace("'", '"')
+        entry = f"{each.name} : {each.metadata['kind']}, default={default}\n" + textwrap.indent(body, "    ")
+        entries.append(textwrap.indent(entry, "    ") + "\n")
+    assert estimator.__doc__ is not None
+    assert PLACE in estimator.__doc__
+    estimator.__doc__ = estimator.__doc__.replace(PLACE, "".join(entries))
+    return estimator
+
+
+@dataclass(eq=False, repr=False)
 class RelevanceVectorMachine(BaseEstimator, ABC):
-    """Base of the estimators. A subclass adds its parameters, ``_take`` (attributes of a model) and predictions."""
+    """Base of the estimators. A subclass adds parameters, ``_take`` (attributes of a model) and predictions."""
 
-    kernel: Any
-    client: Any
-    verbose: bool
-    model_: Any
-    _callbacks: tuple[FitCallback, ...] = ()
+    kernel: Any = parameter(
+        "auto",
+        "str, option value, kernel, callable, list of these, or None",
+        "Any callable of points and centres works if the fit runs in this process. An option value such as "
+        '``Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))`` has options of its own; a '
+        "kernel of ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a "
+        'list, each candidate row offers one basis function per kernel. None means "none".',
+    )
+    gamma: Gamma | NDArray[np.float64] = parameter(
+        "auto",
+        '{"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)',
+        'In 1/unit² of the kernel\'s inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option '
+        'value such as ``Gaussian("learn")``, which has its own gamma. For a kernel with numbers '
+        '"learn" and "learn-per-feature" learn all its parameters from their values on. "auto" means "scale" below 20 '
+        "rows. If the vectors of a regression become twice as many as the centres that the kernel was learned from, it "
+        "is learned again. A categorical column has the factor exp(−gamma_j [x_j ≠ z_j]); "
+        '"scale" treats it as a number of variance (1 − 1/levels)/2.',
+    )
+    basis: Any = parameter(
+        None,
+        'None, "linear", str, callable, transformer or list of these',
+        "Any callable works if the fit runs in this process, as does a transformer of scikit-learn; an unfitted one is "
+        "cloned and fitted on the training rows (on 20,000 random ones at most). Functions get the same inputs as the "
+        "kernel. For a design matrix X of your own (NumPy, Zarr, Dask), "
+        '``kernel=None, basis="linear", standardize=False`` gives each of its columns an α.',
+    )
+    strategy: StrategyName | Strategy = parameter(
+        "auto",
+        '{"auto", "basic", "split-merge", "incremental", "working-set"} or option value',
+        "The option values have the options of their strategy: "
+        '``WorkingSet(selection="gain", fit_rows=Sample(rows=5000))``.',
+    )
+    partition_size: int | Auto = parameter("auto", '"auto" or int')
+    solver: SolverName | Solver = parameter(
+        "auto",
+        '{"auto", "fixed-point", "fast"}, Auto, FixedPoint or Fast',
+        'The fixed point is MacKay\'s (1992); "fast" is that of Tipping & Faul (2003). If all rows are candidates of a '
+        'regression, "auto" takes the better of both. With priors, fixed α or several targets that share vectors '
+        '"auto" is the fixed point and "fast" is refused. For classification "auto" is the fixed point, on the '
+        'quadratic approximation of each Newton step, and "fast" is refused.',
+    )
+    alpha_prior: tuple[float, float] | AlphaPrior = parameter(
+        (0.0, 0.0),
+        "pair of float or AlphaPrior",
+        "See Tipping (2001, appendix A). With a rate above 0 no α grows to infinity: a vector is deleted if evidence "
+        "and prior together are larger without it. Kernel learning ignores it. "
+        '``AlphaPrior(a, b, fixed={"bias": 1e-6})`` fixes precisions by the name of their basis function ("bias" or '
+        "another of ``basis_names_``), which then stays.",
+    )
+    fit_intercept: bool = parameter(True, "bool", "The mean of a numeric target is removed and added back in any case.")
+    standardize: bool = parameter(True, "bool")
+    max_vectors: int | None = parameter(None, "int or None")
+    max_rounds: int | None = parameter(None, "int or None")
+    effort: Effort = parameter("balanced", '{"quick", "balanced", "thorough"}')
+    time_limit: float | str | None = parameter(None, "float, str or None", "A number is in seconds.")
+    memory_limit: int | str = parameter("auto", '"auto", int or str', "A number is in bytes.")
+    tol: float = parameter(1e-7, "float")
+    kernel_store: KernelStore = parameter(
+        "auto",
+        '{"auto", "memory", "zarr", "none"}',
+        'With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.',
+    )
+    random_state: Any = parameter(
+        None,
+        "int, RandomState or None",
+        "Seed of all random choices: the order of rows in memory, samples and random candidates.",
+    )
+    client: Any = parameter(
+        None,
+        "distributed.Client or None",
+        "Client of the Dask cluster that runs the fit; None runs it in this process.",
+    )
+    verbose: bool = parameter(
+        False,
+        "bool",
+        "Show the progress of ``fit``: a live view on a terminal, HTML in a notebook, otherwise lines on stderr.",
+    )
 
     def __sklearn_clone__(self) -> Self:
         """Clone with the metadata requests, the callbacks and the same client, which cannot be copied."""
@@ -63,7 +159,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         bare.client = None
         cloned: Self = super(RelevanceVectorMachine, bare).__sklearn_clone__()
         cloned.client = self.client
-        cloned._callbacks = self._callbacks
+        if "_callbacks" in vars(self):
+            cloned.set_callbacks(*self._callbacks)
         return cloned
 
     def set_callbacks(self, *callbacks: FitCallback) -> Self:
@@ -72,7 +169,11 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         Clones have them too, so a grid search passes them on; pickles and files do not. Raises ``UsageError`` for an
         object that is not a ``FitCallback``.
         """
-        self._callbacks = require_callbacks(callbacks)
+        for one in callbacks:
+            if not isinstance(one, FitCallback):
+                kind = type(one).__name__
+                raise UsageError(f"set_callbacks was given a {kind}: derive its class from partirvm.FitCallback")
+        self._callbacks = callbacks
         return self
 
     def set_params(self, **params: Any) -> Self:
@@ -116,40 +217,40 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         held_out: Source | None,
         parameters: Request,
         journal: MemoryJournal | None = None,
+        before: tuple[FitSpec, Any] | None = None,
     ) -> FitSpec:
-        """Fit, and set the model, history, termination and plan; return the spec of the fit."""
-        journal = journal or MemoryJournal()
+        """Fit, and set the attributes; return the spec of the fit. A fit of fewer rows ``before`` is continued."""
+        journal, checkpoint = journal or MemoryJournal(), None
         parameters = check_parameters(parameters)
         if self.client is not None:
             portable(parameters)
-        executor = executor_for(self.client)
-        try:
-            with progress_for(quiet=not self.verbose) as display:
-                timer, watching = timer_of(parameters), Watching(self._callbacks, display)
-                spec = resolve(source, parameters, executor, held_out, timer)
-                watching.on_plan(spec.plan)
-                outcome = run(
-                    spec,
-                    source,
-                    executor,
-                    journal,
-                    held_out=held_out,
-                    watcher=watching,
-                    interrupted=watching.ending(timer),
-                    elapsed=timer.seconds,
-                )
-        finally:
-            executor.close()
+        with closing(executor_for(self.client)) as executor, progress_for(quiet=not self.verbose) as display:
+            timer, watching = timer_of(parameters), Watching(getattr(self, "_callbacks", ()), display)
+            if before is None:
+                spec, interrupted = resolve(source, parameters, executor, held_out, timer), watching.ending(timer)
+            else:
+                spec, checkpoint = grow(before[0], source, parameters, executor), before[1]
+                checkpoint = with_new_rows(checkpoint, spec)
+                ending = watching.ending(timer)
+                interrupted = lambda: None if journal.model is None else ending()  # noqa: E731 - a model needs a round
+            watching.on_plan(spec.plan)
+            outcome = run(
+                spec,
+                source,
+                executor,
+                journal,
+                held_out=held_out,
+                watcher=watching,
+                interrupted=interrupted,
+                checkpoint=checkpoint,
+                elapsed=timer.seconds,
+            )
         watching.on_end(outcome.reason)
         assert journal.model is not None
-        self._fitted(journal, outcome, spec)
-        self._describe(journal.model.design.kernel, spec.input_variance)
-        return spec
-
-    def _fitted(self, journal: MemoryJournal, outcome: Outcome, spec: FitSpec) -> None:
-        """Set the attributes of a fit from its journal and outcome."""
         self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, spec.plan
         self._take(journal.model)
+        self._describe(journal.model.design.kernel, spec.input_variance)
+        return spec
 
     def _beside_model(self) -> dict[str, Any]:
         """Return the attributes that a file stores in addition to the model and the parameters."""
@@ -180,17 +281,25 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         own = self.kernel_.relevances(len(variance))
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
-        elif own is not None and isinstance(self.kernel, str | KernelFamily) and not hasattr(self.kernel_, "kernels"):
+        elif own is not None and isinstance(self.kernel, str | Value) and not hasattr(self.kernel_, "kernels"):
             self.gamma_ = own
         relevance = relevances(self.kernel_, variance)
         if relevance is not None:
             self.feature_relevance_ = relevance
 
-    def _take_bases(self, bases: Bases, outputs: Any = slice(None)) -> None:
-        """Set the attributes of the bias and basis functions; a classifier selects ``outputs``."""
-        self.basis_names_ = np.array(bases.names, dtype=object)
-        self.basis_weights_, self.basis_alpha_ = bases.weights.T[outputs], bases.alpha.T[outputs]
-        self.basis_relevance_ = bases.relevance
+    @abstractmethod
+    def _coded(self, y: Any) -> tuple[Any, Labels | None]:
+        """Return the targets (N,) as numbers, and the class labels (K,) if the numbers are codes of classes."""
+
+    def _take(self, model: Any) -> None:
+        """Set the attributes that a fitted model has."""
+        kernels, bases = slice(model.design.n_leading, None), bases_of(model)
+        self.model_ = model
+        self.relevance_vectors_, self.n_relevance_vectors_ = model.design.centres, model.n_vectors
+        self.weights_, self.alpha_ = model.mean[kernels], model.alpha[kernels]
+        self.log_evidence_ = model.log_evidence
+        self.basis_names_, self.basis_relevance_ = np.array(bases.names, dtype=object), bases.relevance
+        self.basis_weights_, self.basis_alpha_ = bases.weights.T, bases.alpha.T
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
         """Return the relevant features: a mask (d,), or with ``indices`` their positions.
@@ -206,217 +315,74 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         mask = self.feature_relevance_ >= OFF
         return np.flatnonzero(mask) if indices else mask
 
-    @abstractmethod
-    def _take(self, model: Any) -> None:
-        """Set the attributes that a fitted model has."""
-
-    @abstractmethod
-    def _coded(self, y: Any) -> tuple[Any, Labels | None]:
-        """Return the targets (N,) as numbers, and the class labels (K,) if the numbers are codes of classes."""
-
-    def _training_source(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
-        """Return the training rows, and their class labels for classification."""
-        if in_memory(X):
-            X, y, weights, columns, labels = self._arrays(X, y, sample_weight)
-            return _of_classes(as_source(X, y, weights, seed=seed, columns=columns), labels), labels
-        y, labels = (y, None) if y is None else self._coded(y)
-        source = as_source(X, y, sample_weight, seed=seed)
-        require_target(source)
-        if source.n_targets != 1 and labels is not None:
-            raise UsageError(f"y has {source.n_targets} columns: one class of each row at a time")
-        self.n_features_in_ = source.n_features
-        names = [] if hasattr(X, "gather") else list(getattr(X, "columns", ()))
-        if names and all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        return _of_classes(source, labels), labels
-
-    def _arrays(
-        self, X: Any, y: Any, sample_weight: Any, levels: dict[str, tuple[Any, ...]] | None = None
-    ) -> tuple[Any, Any, Any, Columns | None, Labels | None]:
-        """Rows of weight above zero that are in memory, checked: X, y, weights, columns where they have names, labels.
-
-        With ``levels`` of categories they have to be like the rows before.
-        """
-        more = levels is not None
-        X = pandas_frame(X)
-        levels = levels_of(X) if levels is None else levels
-        X, y = self._rows(X, levels, y, ensure_min_samples=1 if more else 2, reset=not more)
-        names = getattr(self, "feature_names_in_", None)
-        weights = None
-        if sample_weight is not None:
-            sample_weight = _weights(sample_weight, len(X))
-            with told_by_name():
-                weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            present = weights > 0
-            if not present.all():
-                X, y, weights = X[present], y[present], weights[present]
-        y, labels = self._coded(y)
-        columns = None if names is None else Columns(tuple(names), categories=levels)
-        return X, y, weights, columns, labels
-
-    def _rows(self, X: Any, levels: dict[str, tuple[Any, ...]], *y: Any, reset: bool = False, **checks: Any) -> Any:
-        """Rows in memory as an array (n, d), and targets beside it if they are given; checked as scikit-learn does.
-
-        Raises ``DataError`` that names columns and rows which cannot be used.
-        """
-        numbers = is_regressor(self)
-        if y:
-            targets = y[0]
-            if targets is not None and not numbers:
-                targets = labels_of(targets)
-            elif targets is not None:
-                targets = numbers_of(targets)
-            y = (targets,)
-            checks |= {"y_numeric": numbers, "multi_output": numbers}
-        with told_by_name():
-            X = coded_frame(X, levels)
-            found = validate_data(self, X, *y, dtype=np.float64, ensure_all_finite=False, reset=reset, **checks)
-        rows = found[0] if y else found
-        check_finite(rows, getattr(self, "feature_names_in_", None))
-        return found
-
-    def _held_out_source(self, validation: Any, columns: Columns, labels: Labels | None) -> Source | None:
-        """The rows of ``validation``, with the columns and classes of the training rows."""
-        return None if validation is None else self._new_source(validation, columns, labels)
-
-    def _new_source(self, validation: Any, columns: Columns, labels: Labels | None) -> Source:
-        """Return rows that are not for training: a pair (X, y), or DATA."""
-        if not isinstance(validation, tuple | list):
-            return as_source(validation)
-        if len(validation) != 2:
-            raise UsageError(f"validation has {len(validation)} parts: it must be (X, y), or DATA")
-        X, y = pandas_frame(validation[0], "the validation X"), validation[1]
-        check_names(X, columns.features)
-        if in_memory(X):
-            X, y = self._rows(X, columns.categories, y)
-        return as_source(X, y if labels is None else coded(array_of(y), labels), columns=columns)
-
     def _values(self, function: OfRows, X: Any) -> Float:
         """Return the values (n, V) of a function of raw inputs, such as a model's intervals, for each row of X."""
         if in_memory(X):
-            values, far = values_of_rows(function, self._rows(X, self.model_.columns.categories))
+            values, near = function(rows_of(self, X, self.model_.columns.categories))
+            far = int((near < FAR).sum())
         else:
-            found = self._each_tile(ValuesTile(function), as_source(X))
-            values, far = found[:, :-1], int(found[:, -1].sum())
+            source, tiles = as_source(X), TileValues((function,))
+            check_features(self.model_, source)
+            with closing(executor_for(self.client)) as executor:
+                blocks = [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]
+            found = np.concatenate(blocks)
+            found = found[np.argsort(found[:, 0])]
+            values, far = found[:, 1:-1], int(found[:, -1].sum())
         warn_of_far_rows(far, len(values), self.model_)
         return values
 
-    def _each_tile(self, function: Callable[[Source, int], Float], source: Source) -> Float:
-        """Return the values (n, …) of ``function`` for each row of a source, sorted by row number (first column)."""
+    def plot_diagnostics(self, X: Any = None, y: Any = None, *, figure: Any = None) -> DiagnosticsDisplay:
+        """Draw predictions at rows that the fit has not used beside their targets.
+
+        For a regression: actual against predicted values, coverage of intervals, standardised residuals, the
+        probability integral transform, and, if the stated standard deviations vary, errors against them. For a
+        classification: reliability of probabilities, confusion matrix, the ROC and the precision-recall curve of two
+        classes, and largest probability. Panels of points or by deviation show
+        400 random rows; all other panels count all rows. The rows are read once, tile by tile. Of several targets the
+        first four are drawn, and of more than twelve classes the last ones are one class.
+
+        Parameters
+        ----------
+        X : of any kind that ``fit`` takes, optional
+            Rows (n, d). Training rows have smaller errors than new rows, so that their picture looks too good. None:
+            the held-out rows (``validation``) of the fit. A regression of one target without held-out rows has the
+            training rows, each predicted as if the fit had not had it, and no coverage of intervals.
+        y : array-like (n,) or (n, T)
+            Targets or labels, of the same kind as X or a NumPy array; None if X is DATA, which holds them.
+        figure : matplotlib Figure, optional
+            An empty figure; by default a new one of ``pyplot``.
+
+        Returns
+        -------
+        DiagnosticsDisplay
+            With ``figure_`` and ``axes_``.
+
+        Raises
+        ------
+        UsageError
+            If matplotlib is not installed, or X is None and the fit has no such rows.
+        DataError
+            For other features, targets or labels than those of the fit; both are ``ValueError``.
+        """
+        check_is_fitted(self)
+        each = getattr(self, "estimators_", None)
+        if each is None:
+            model = self.model_
+            names = getattr(model, "classes", None) or model.columns.target_names(model.n_targets)
+            return DiagnosticsDisplay(self._diagnostics(X, y), [str(name) for name in names]).plot(figure)
+        found = [one._diagnostics(X, None if y is None else array_of(y)[:, k])[0] for k, one in enumerate(each)]
+        return DiagnosticsDisplay(found[:MOST_TARGETS]).plot(figure)
+
+    def _diagnostics(self, X: Any, y: Any) -> list[Diagnostics]:
+        """Return the diagnostics of each target, by one pass over the rows; without rows those of the fit."""
+        if X is None:
+            stored = next((line["diagnostics"] for line in reversed(self.history_) if line.get("diagnostics")), None)
+            if stored is None:
+                raise UsageError("the fit has no held-out rows: give X and y, or fit with validation=(X, y)")
+            return from_json(stored)
+        with data_errors():
+            source = source_of(self, X if y is None else (X, y), self.model_.columns, getattr(self, "classes_", None))
+        require_target(source)
         check_features(self.model_, source)
-        executor = executor_for(self.client)
-        try:
-            found = np.concatenate([block for _, block in executor.map(function, source, range(source.n_tiles), None)])
-        finally:
-            executor.close()
-        return found[np.argsort(found[:, 0]), 1:]
-
-
-@contextmanager
-def told_by_name() -> Iterator[None]:
-    """Turn the errors of scikit-learn and NumPy about invalid data into errors of partirvm."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            yield
-    except PartirvmError:
-        raise
-    except ValueError as error:
-        raise DataError(_without_values(error)) from error
-    except TypeError as error:
-        raise DataTypeError(_without_values(error)) from error
-
-
-def _without_values(error: Exception) -> str:
-    """The text of an error without the arrays that it prints on several lines."""
-    text = str(error)
-    if "\n" in text:
-        text = re.sub(r"(array=)?\[[\s\S]*\]\.?", "", text)
-    return "\n".join(line for line in text.splitlines() if line.strip())
-
-
-def check_finite(X: Float, names: Any) -> None:
-    """Raise ``DataError`` for values that are NaN or infinite: their count, the first row and its column by name."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(X.sum()):
-            return
-    wrong = ~np.isfinite(X)
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        name = f"x{column}" if names is None else str(names[column])
-        raise DataError(
-            f"X has {int(wrong.sum()):,} values that are NaN or infinite, the first in row {row:,} (counted from 0), "
-            f"column {name!r}: remove or fill them"
-        )
-
-
-def labels_of(y: Any) -> Labels:
-    """Labels in memory as an array of their own type. Raises ``DataError`` for missing or invalid labels."""
-    return label_values(whole_numbers(pandas_column(y)))
-
-
-def numbers_of(y: Any) -> NDArray[Any]:
-    """Targets in memory as an array of finite numbers. Raises ``DataError`` for others."""
-    targets = numeric_array("y", whole_numbers(pandas_column(y)))
-    _check_numbers("y", targets)
-    return targets
-
-
-def _check_numbers(name: str, values: NDArray[Any]) -> None:
-    """Raise ``DataError`` for targets or weights that are NaN or infinite; the message names the first such row."""
-    wrong = ~np.isfinite(values)
-    if wrong.any():
-        found = "NaN" if np.isnan(values).any() else "infinity or a value too large for dtype('float64')"
-        raise DataError(
-            f"Input {name} contains {found}: {int(wrong.sum()):,} such values, the first in row "
-            f"{int(np.argwhere(wrong)[0][0]):,} (counted from 0): remove these rows, or fill the values in"
-        )
-
-
-def _weights(given: Any, n_rows: int) -> Any:
-    """Return the weights of ``n_rows`` rows, or one weight for all. Raises ``DataError`` for invalid weights."""
-    weights = numeric_array("sample_weight", given)
-    if weights.ndim and weights.shape != (n_rows,):
-        raise DataError(
-            f"sample_weight has the shape {weights.shape}, and X has {n_rows:,} rows: it must be ({n_rows},), one "
-            "weight for each row"
-        )
-    _check_numbers("sample_weight", weights)
-    if not weights.any():
-        raise DataError("no row has a weight above zero: there is nothing to fit")
-    return weights if weights.ndim else float(weights)
-
-
-def check_names(X: Any, features: tuple[str, ...]) -> None:
-    """Raise ``DataError`` if the columns of a validation frame differ from named training columns."""
-    names = tuple(str(name) for name in getattr(X, "columns", features))
-    if names != features and features != tuple(f"x{column}" for column in range(len(features))):
-        raise DataError(
-            f"the validation data have the features [{listed_values(names)}], the training data "
-            f"[{listed_values(features)}]: they must be "
-            "the same, in the same order"
-        )
-
-
-def in_memory(X: Any) -> bool:
-    """Return whether scikit-learn can validate X: anything except paths, sources, Zarr and Dask arrays."""
-    module, source = type(X).__module__.partition(".")[0], hasattr(X, "tile") and hasattr(X, "gather")
-    return not (isinstance(X, str) or hasattr(X, "__fspath__") or source or module in _FOREIGN)
-
-
-_FOREIGN = ("zarr", "dask", "dask_expr", "distributed")
-
-
-def array_of(y: Any) -> Any:
-    """Convert labels or targets to an array: a Dask series as a Dask array, lists and other series as a NumPy array."""
-    if hasattr(y, "to_dask_array"):
-        y = y if isinstance(y.dtype, np.dtype) else y.astype(object)  # text and categories of pandas' own
-        return y.to_dask_array(lengths=True)
-    return y if type(y).__module__.partition(".")[0] in _FOREIGN else np.asarray(y)
-
-
-def _of_classes(source: Source, labels: Labels | None) -> Source:
-    if labels is not None:
-        source.columns = replace(source.columns, classes=plain_labels(labels))
-    return source
+        with closing(executor_for(self.client)) as executor:
+            return list(score(self.model_, source, executor).diagnostics)

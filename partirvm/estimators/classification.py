@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,22 +13,21 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import probabilities
-from partirvm.data import as_source
 from partirvm.data.labels import coded, find_classes
-from partirvm.data.weighted import text_of_label
-from partirvm.estimators.base import Labels, array_of, in_memory, labels_of, told_by_name
-from partirvm.estimators.diagnosed import Diagnosed
+from partirvm.data.weights import text_of_label
+from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
+from partirvm.estimators.inputs import Labels, array_of, data_errors, labels_of, source_of, training_source
 from partirvm.estimators.sklearn_bases import ClassifierMixin
-from partirvm.model import ClassModel, bases_of, label_array, plain_labels
+from partirvm.model import ClassModel, label_array, plain_labels
 from partirvm.options import Request
-from partirvm.options.names import Auto, Effort, Gamma, KernelStore, MultiClass, SolverName
-from partirvm.options.values import AlphaPrior, Solver, Strategy, StrategyName
-from partirvm.predict.prediction import ValuesTile, values_of_rows, warn_of_far_rows
+from partirvm.options.names import Auto, MultiClass
 
 Float = NDArray[np.float64]
 
 
-class RVMClassifier(ClassifierMixin, Diagnosed):
+@documented
+@dataclass(eq=False, repr=False)
+class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     """Relevance Vector Machine for classification (Tipping 2001, §3), trained out of core.
 
     Linear predictors Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows, one for two
@@ -37,95 +36,7 @@ class RVMClassifier(ClassifierMixin, Diagnosed):
 
     Parameters
     ----------
-    kernel : str, option value, kernel, callable, list of these, or None, default="auto"
-        Kernel: "auto" (the family of largest evidence among "gaussian", "matern52" and "matern32", if gamma is learned
-        for a regression; otherwise "gaussian"), "gaussian" (or "rbf"), "laplacian", "matern32", "matern52",
-        "polynomial", "sigmoid", "categorical", "linear", "linear-spline", "none" (only the functions of basis), or
-        "module:function", a Python function of points (n, d) and centres (m, d) that returns k (n, m); every worker
-        must be able to import it. Any callable of points and centres works if the fit runs in this process. An option
-        value such as ``Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))`` has options of its
-        own; a kernel of ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a
-        list, each candidate row offers one basis function per kernel. None means "none".
-    gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,), default="auto"
-        Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A number,
-        one number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence),
-        "learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned per
-        feature or, for a regression, per learned direction of the features; up to 2,000 rows, held-out rows decide
-        which, and whether one width predicts as well). Not used by "linear", "linear-spline" and functions. In 1/unit²
-        of the kernel's inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option value such as
-        ``Gaussian(...)``, which has its own gamma. For a kernel of ``partirvm.kernels`` "learn" and "learn-per-feature"
-        learn all its parameters from their values on. "auto" means "scale" below 20 rows. A categorical column has the
-        factor exp(−gamma_j [x_j ≠ z_j]); "scale" treats it as a number of variance (1 − 1/levels)/2.
-    basis : None, "linear", str, callable, transformer or list of these, default=None
-        Basis functions beside those of the kernel, each with its own α: "linear" (the features), "module:function", a
-        Python function of rows (n, d) that returns φ (n, B), or several of these. Any callable works if the fit runs in
-        this process, as does a transformer of scikit-learn; an unfitted one is cloned and fitted on the training rows
-        (on 20,000 random ones at most). Functions get the same inputs as the kernel. For a design matrix X of your own
-        (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of its columns an α.
-    strategy : {"auto", "basic", "split-merge", "incremental", "working-set"} or option value, default="auto"
-        How rows become candidates: "basic" (all rows in one fit, for some thousand rows), "split-merge" (partitions of
-        P rows are fitted side by side and their vectors merged in pairs), "incremental" (one partition after the other
-        joins the vectors kept so far), "working-set" (in each round the P most promising rows join them), or "auto"
-        ("basic" up to 200 rows, "working-set" above). The option values have the options of their strategy:
-        ``WorkingSet(selection="gain", fit_rows=Sample(rows=5000))``.
-    partition_size : "auto" or int, default="auto"
-        P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM on
-        √(rows·features) random rows.
-    solver : {"auto", "fixed-point", "fast"}, Auto, FixedPoint or Fast, default="auto"
-        How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, the one
-        with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds columns again while
-        that raises the evidence). Each works on the quadratic approximation of each Newton step. "auto" is the fixed
-        point. "fast" (Tipping & Faul 2003) keeps all candidates in each pass, while passes of the fixed point become
-        cheaper as it prunes. With priors or fixed α "fast" is refused.
-    multi_class : {"auto", "pooled", "multinomial", "ovr"}, default="auto"
-        Model of three or more classes: "pooled" (vectors chosen one class against the rest; then one softmax of all
-        vectors with one α), "multinomial" (one softmax; all classes share vectors and α), "ovr" (one against the
-        rest), or "auto" ("pooled"). The α of "pooled" maximises the evidence of the softmax. With "ovr" probabilities
-        are divided by their sum.
-    moderate : {"auto", True, False}, default="auto"
-        Class probabilities include the uncertainty of the weights. A linear predictor f of variance σ² counts as f/√(1
-        + πσ²/8) (MacKay 1992, "The evidence framework applied to classification networks"). "auto" is True for two
-        classes and at most 10,000 rows.
-    class_weight : None, "balanced" or dict of label and weight, default=None
-        Weights of the rows of each class: "balanced" (equal total weight of all classes), or LABEL=WEIGHT,… (1 for
-        classes not named). They multiply the rows' weights. "balanced" is n/(K·count), with the sum of weights as count
-        if rows have weights.
-    alpha_prior : pair of float or AlphaPrior, default=(0.0, 0.0)
-        Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. 0,0 is
-        flat. See Tipping (2001, appendix A). With a rate above 0 no α grows to infinity: a vector is deleted if
-        evidence and prior together are larger without it. Kernel learning ignores it. ``AlphaPrior(a, b, fixed={"bias":
-        1e-6})`` fixes precisions by the name of their basis function ("bias" or another of ``basis_names_``), which
-        then stays.
-    fit_intercept : bool, default=True
-        Add a bias, one basis function with its own α.
-    standardize : bool, default=True
-        Shift and scale features and numeric targets by their mean and standard deviation.
-    max_vectors : int or None, default=None
-        Maximum number of relevance vectors.
-    max_rounds : int or None, default=None
-        Maximum number of rounds of "working-set" or "incremental".
-    effort : {"quick", "balanced", "thorough"}, default="balanced"
-        When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % ("quick")
-        or 3 % ("balanced"), or if the evidence no longer rises ("thorough").
-    time_limit : float, str or None, default=None
-        Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and planning count. A
-        number is in seconds.
-    memory_limit : "auto", int or str, default="auto"
-        Maximum resident memory of each process, such as 512MiB or 2GiB; "auto" is 70 % of the memory of the machine,
-        container or worker. A number is in bytes.
-    tol : float, default=1e-07
-        The last fit has converged when the evidence changes by less than this number of nats per row.
-    kernel_store : {"auto", "memory", "zarr", "none"}, default="auto"
-        Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" (on disk
-        beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, the fastest by
-        measurement for a classification). The result does not depend on it. With an "auto" ``memory_limit``, "auto"
-        uses at most a quarter of it.
-    random_state : int, RandomState or None, default=None
-        Seed of all random choices: the order of rows in memory, samples and random candidates.
-    client : distributed.Client or None, default=None
-        Client of the Dask cluster that runs the fit; None runs it in this process.
-    verbose : bool, default=False
-        Show the progress of ``fit``: a live view on a terminal, HTML in a notebook, otherwise lines on stderr.
+    (The parameters are those of the fields.)
 
     Attributes
     ----------
@@ -162,53 +73,24 @@ class RVMClassifier(ClassifierMixin, Diagnosed):
     (True, True)
     """
 
-    def __init__(
-        self,
-        kernel: Any = "auto",
-        gamma: Gamma | NDArray[np.float64] = "auto",
-        basis: Any = None,
-        strategy: StrategyName | Strategy = "auto",
-        partition_size: int | Auto = "auto",
-        solver: SolverName | Solver = "auto",
-        multi_class: MultiClass = "auto",
-        moderate: bool | Auto = "auto",
-        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
-        alpha_prior: tuple[float, float] | AlphaPrior = (0.0, 0.0),
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        max_vectors: int | None = None,
-        max_rounds: int | None = None,
-        effort: Effort = "balanced",
-        time_limit: float | str | None = None,
-        memory_limit: int | str = "auto",
-        tol: float = 1e-7,
-        kernel_store: KernelStore = "auto",
-        random_state: Any = None,
-        client: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.basis = basis
-        self.strategy = strategy
-        self.partition_size = partition_size
-        self.solver = solver
-        self.multi_class = multi_class
-        self.moderate = moderate
-        self.class_weight = class_weight
-        self.alpha_prior = alpha_prior
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.max_vectors = max_vectors
-        self.max_rounds = max_rounds
-        self.effort = effort
-        self.time_limit = time_limit
-        self.memory_limit = memory_limit
-        self.tol = tol
-        self.kernel_store = kernel_store
-        self.random_state = random_state
-        self.client = client
-        self.verbose = verbose
+    multi_class: MultiClass = parameter(
+        "auto",
+        '{"auto", "pooled", "multinomial", "ovr"}',
+        'The α of "pooled" maximises the evidence of the softmax. With "ovr" probabilities are divided by their sum.',
+    )
+    moderate: bool | Auto = parameter(
+        "auto",
+        '{"auto", True, False}',
+        "A linear predictor f of variance σ² counts as f/√(1 + πσ²/8) (MacKay 1992, "
+        '"The evidence framework applied to classification networks"). "auto" is True for two classes and at most '
+        "10,000 rows.",
+    )
+    class_weight: Literal["balanced"] | Mapping[Any, float] | None = parameter(
+        None,
+        'None, "balanced" or dict of label and weight',
+        'They multiply the rows\' weights. "balanced" is n/(K·count), with the sum of weights as count if rows have '
+        "weights.",
+    )
 
     def parameters(self) -> Request:
         """Return the options of a fit of this estimator, with a seed drawn from ``random_state``."""
@@ -243,15 +125,16 @@ class RVMClassifier(ClassifierMixin, Diagnosed):
             (data of a type that cannot be used a ``TypeError``, too), and ``ArithmeticError`` where numbers overflow.
         """
         parameters = self.parameters()
-        source, labels = self._training_source(X, y, sample_weight, parameters.seed)
-        self._fit(source, self._held_out_source(validation, source.columns, labels), parameters)
+        source, labels = training_source(self, X, y, sample_weight, parameters.seed)
+        held = None if validation is None else source_of(self, validation, source.columns, labels)
+        self._fit(source, held, parameters)
         self.classes_ = label_array(source.columns.classes or ()) if labels is None else labels
         return self
 
     def _coded(self, y: Any) -> tuple[Any, Labels]:
         y = array_of(y)
         if isinstance(y, np.ndarray):
-            with told_by_name():
+            with data_errors():
                 # each value twice: scikit-learn warns of more classes than half of the rows
                 check_classification_targets(np.repeat(np.unique(y), 2) if y.ndim == 1 and y.dtype != object else y)
         labels = find_classes(y)
@@ -267,28 +150,16 @@ class RVMClassifier(ClassifierMixin, Diagnosed):
         self.classes_ = label_array(labels["values"]).astype(labels["dtype"])
 
     def _take(self, model: ClassModel) -> None:
-        kernels = slice(model.design.n_leading, None)
+        super()._take(model)
         outputs = 0 if model.mean.shape[1] == 1 else slice(None)
-        self.model_ = model
-        self.relevance_vectors_ = model.design.centres
-        self.n_relevance_vectors_ = model.n_vectors
-        self.weights_ = model.mean[kernels].T[outputs]
-        self.alpha_ = model.alpha[kernels].T[outputs]
+        self.weights_, self.alpha_ = self.weights_.T[outputs], self.alpha_.T[outputs]
+        self.basis_weights_, self.basis_alpha_ = self.basis_weights_[outputs], self.basis_alpha_[outputs]
         self.intercept_ = model.mean[: int(model.design.bias)].sum(axis=0)[outputs]
-        self.log_evidence_ = model.log_evidence
-        self._take_bases(bases_of(model), outputs)
 
     def _predictors(self, X: Any) -> Float:
         """Return the linear predictors (n, C), the inputs of the link."""
         check_is_fitted(self)
-        model: ClassModel = self.model_
-        if in_memory(X):
-            f, far = values_of_rows(model.predictors, self._rows(X, model.columns.categories))
-        else:
-            found = self._each_tile(ValuesTile(model.predictors), as_source(X))
-            f, far = found[:, :-1], int(found[:, -1].sum())
-        warn_of_far_rows(far, len(f), model)
-        return f
+        return self._values(self.model_.predictors, X)
 
     def decision_function(self, X: Any) -> Float:
         """Linear predictors at X (n, d), as passed to the link; they are moderated if the model moderates.
@@ -330,7 +201,7 @@ class RVMClassifier(ClassifierMixin, Diagnosed):
         Weights are (n,). Raises ``DataError`` for missing labels, labels of several types, and other features or rows.
         """
         predicted, labels = self.predict(X), labels_of(y)
-        with told_by_name():
+        with data_errors():
             return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
 
     def predict(self, X: Any) -> Labels:

@@ -2,34 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.metrics import r2_score
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from partirvm.data.noise import noise_weights
-from partirvm.estimators.base import numbers_of, told_by_name
-from partirvm.estimators.predictions import RegressionPredictions
-from partirvm.estimators.sklearn_bases import RegressorMixin
-from partirvm.estimators.targets import columns_of
-from partirvm.model import Model, bases_of
-from partirvm.options.names import (
-    Auto,
-    Effort,
-    Estimate,
-    Gamma,
-    KernelStore,
-    MultiOutput,
-    NoiseForm,
-    Reference,
-    SolverName,
+from partirvm.data import ArraySource, as_source, shuffled_rows
+from partirvm.data.weights import noise_weights
+from partirvm.errors import DataError, UsageError
+from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
+from partirvm.estimators.inputs import (
+    TrainingRows,
+    array_of,
+    columns_of,
+    data_errors,
+    in_memory,
+    numbers_of,
+    rows_of,
+    source_of,
+    training_rows,
+    training_source,
 )
-from partirvm.options.values import AlphaPrior, Noise, Solver, Strategy, StrategyName
-from partirvm.types import power_of_two
+from partirvm.estimators.sklearn_bases import RegressorMixin
+from partirvm.jobs.driver import MemoryJournal
+from partirvm.jobs.update import is_growable
+from partirvm.model import Model
+from partirvm.options import Request
+from partirvm.options.names import Estimate, MultiOutput, NoiseForm, Reference
+from partirvm.options.table import TABLE
+from partirvm.options.values import Noise, written
+from partirvm.predict.prediction import check_features
+from partirvm.predict.rvm_star import augmented_rows, require_augmentable
+from partirvm.setup.parameters import check_parameters
+from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.types import Columns, power_of_two
+
+Float = NDArray[np.float64]
 
 
-class RVMRegressor(RegressorMixin, RegressionPredictions):
+@dataclass(frozen=True)
+class Stream:
+    """The state kept between two calls of ``partial_fit``: the rows of each call, and the fit of all of them."""
+
+    calls: tuple[TrainingRows, ...]
+    columns: Columns
+    request: Request
+    spec: FitSpec
+    checkpoint: Any
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
     """Relevance Vector Machine for regression (Tipping 2001), trained out of core.
 
     The mean is Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows; weights have a Gaussian
@@ -38,98 +68,7 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
 
     Parameters
     ----------
-    kernel : str, option value, kernel, callable, list of these, or None, default="auto"
-        Kernel: "auto" (the family of largest evidence among "gaussian", "matern52" and "matern32", if gamma is learned
-        for a regression; otherwise "gaussian"), "gaussian" (or "rbf"), "laplacian", "matern32", "matern52",
-        "polynomial", "sigmoid", "categorical", "linear", "linear-spline", "none" (only the functions of basis), or
-        "module:function", a Python function of points (n, d) and centres (m, d) that returns k (n, m); every worker
-        must be able to import it. Any callable of points and centres works if the fit runs in this process. An option
-        value such as ``Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))`` has options of its
-        own; a kernel of ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a
-        list, each candidate row offers one basis function per kernel. None means "none".
-    gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,), default="auto"
-        Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A number,
-        one number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence),
-        "learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned per
-        feature or, for a regression, per learned direction of the features; up to 2,000 rows, held-out rows decide
-        which, and whether one width predicts as well). Not used by "linear", "linear-spline" and functions. In 1/unit²
-        of the kernel's inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option value such as
-        ``Gaussian(...)``, which has its own gamma. For a kernel of ``partirvm.kernels`` "learn" and "learn-per-feature"
-        learn all its parameters from their values on. "auto" means "scale" below 20 rows. If the number of vectors
-        grows to twice the number of centres that the kernel was learned from, it is learned again. A categorical column
-        has the factor exp(−gamma_j [x_j ≠ z_j]); "scale" treats it as a number of variance (1 − 1/levels)/2.
-    basis : None, "linear", str, callable, transformer or list of these, default=None
-        Basis functions beside those of the kernel, each with its own α: "linear" (the features), "module:function", a
-        Python function of rows (n, d) that returns φ (n, B), or several of these. Any callable works if the fit runs in
-        this process, as does a transformer of scikit-learn; an unfitted one is cloned and fitted on the training rows
-        (on 20,000 random ones at most). Functions get the same inputs as the kernel. For a design matrix X of your own
-        (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of its columns an α.
-    strategy : {"auto", "basic", "split-merge", "incremental", "working-set"} or option value, default="auto"
-        How rows become candidates: "basic" (all rows in one fit, for some thousand rows), "split-merge" (partitions of
-        P rows are fitted side by side and their vectors merged in pairs), "incremental" (one partition after the other
-        joins the vectors kept so far), "working-set" (in each round the P most promising rows join them), or "auto"
-        ("basic" up to 200 rows, "working-set" above). The option values have the options of their strategy:
-        ``WorkingSet(selection="gain", fit_rows=Sample(rows=5000))``.
-    partition_size : "auto" or int, default="auto"
-        P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM on
-        √(rows·features) random rows.
-    solver : {"auto", "fixed-point", "fast"}, Auto, FixedPoint or Fast, default="auto"
-        How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, the one
-        with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds columns again while
-        that raises the evidence). The fixed point is MacKay's (1992); "fast" is that of Tipping & Faul (2003). If all
-        rows are candidates, "auto" takes the better of both. With priors, fixed α or several targets that share vectors
-        "auto" is the fixed point and "fast" is refused.
-    noise_variance : "estimate", float or Noise, default="estimate"
-        Variance of the noise in the target's unit squared: a number, or "estimate". With several targets the number
-        holds for each. ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ².
-    noise : {"auto", "constant", "local"}, default="auto"
-        Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if rows left out are
-        predicted clearly better). The logarithm of local noise is a small RVM of its own, fitted to the errors of rows
-        left out; its mean over the training rows is ``noise_variance_``, which also holds far from all of them. For one
-        target whose noise variance is estimated.
-    alpha_prior : pair of float or AlphaPrior, default=(0.0, 0.0)
-        Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. 0,0 is
-        flat. See Tipping (2001, appendix A). With a rate above 0 no α grows to infinity: a vector is deleted if
-        evidence and prior together are larger without it. Kernel learning ignores it. ``AlphaPrior(a, b, fixed={"bias":
-        1e-6})`` fixes precisions by the name of their basis function ("bias" or another of ``basis_names_``), which
-        then stays.
-    multi_output : {"shared", "independent"}, default="shared"
-        What several targets share: "shared" (vectors and α; each target has its own weights and noise) or "independent"
-        (nothing; one fit per target, not available for DATA: ingest each target separately). For y of shape (N, T).
-        With "shared", candidates are selected by the sum of squared errors over standardised targets, and a learned
-        width maximises the sum of the evidences. With "independent" the fits are in ``estimators_``.
-    fit_intercept : bool, default=True
-        Add a bias, one basis function with its own α. The target's mean is removed and added back in any case.
-    standardize : bool, default=True
-        Shift and scale features and numeric targets by their mean and standard deviation.
-    max_vectors : int or None, default=None
-        Maximum number of relevance vectors.
-    max_rounds : int or None, default=None
-        Maximum number of rounds of "working-set" or "incremental".
-    effort : {"quick", "balanced", "thorough"}, default="balanced"
-        When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % ("quick")
-        or 3 % ("balanced"), or if the evidence no longer rises ("thorough").
-    time_limit : float, str or None, default=None
-        Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and planning count. A
-        number is in seconds.
-    memory_limit : "auto", int or str, default="auto"
-        Maximum resident memory of each process, such as 512MiB or 2GiB; "auto" is 70 % of the memory of the machine,
-        container or worker. A number is in bytes.
-    tol : float, default=1e-07
-        The last fit has converged when the evidence changes by less than this number of nats per row.
-    reference : {"auto", "none"}, default="auto"
-        After a fit of at least 1,000 rows with a learned kernel: compare the model with boosting and with the nearest
-        rows, on rows left out, and warn if one is clearly better ("auto"), or do not ("none").
-    kernel_store : {"auto", "memory", "zarr", "none"}, default="auto"
-        Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" (on disk
-        beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, the fastest by
-        measurement for a classification). The result does not depend on it.
-    random_state : int, RandomState or None, default=None
-        Seed of all random choices: the order of rows in memory, samples and random candidates.
-    client : distributed.Client or None, default=None
-        Client of the Dask cluster that runs the fit; None runs it in this process.
-    verbose : bool, default=False
-        Show the progress of ``fit``: a live view on a terminal, HTML in a notebook, otherwise lines on stderr.
+    (The parameters are those of the fields.)
 
     Attributes
     ----------
@@ -173,55 +112,27 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
     (True, True)
     """
 
-    def __init__(
-        self,
-        kernel: Any = "auto",
-        gamma: Gamma | NDArray[np.float64] = "auto",
-        basis: Any = None,
-        strategy: StrategyName | Strategy = "auto",
-        partition_size: int | Auto = "auto",
-        solver: SolverName | Solver = "auto",
-        noise_variance: float | Estimate | Noise = "estimate",
-        noise: NoiseForm = "auto",
-        alpha_prior: tuple[float, float] | AlphaPrior = (0.0, 0.0),
-        multi_output: MultiOutput = "shared",
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        max_vectors: int | None = None,
-        max_rounds: int | None = None,
-        effort: Effort = "balanced",
-        time_limit: float | str | None = None,
-        memory_limit: int | str = "auto",
-        tol: float = 1e-7,
-        reference: Reference = "auto",
-        kernel_store: KernelStore = "auto",
-        random_state: Any = None,
-        client: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.basis = basis
-        self.strategy = strategy
-        self.partition_size = partition_size
-        self.solver = solver
-        self.noise_variance = noise_variance
-        self.noise = noise
-        self.alpha_prior = alpha_prior
-        self.multi_output = multi_output
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.max_vectors = max_vectors
-        self.max_rounds = max_rounds
-        self.effort = effort
-        self.time_limit = time_limit
-        self.memory_limit = memory_limit
-        self.tol = tol
-        self.reference = reference
-        self.kernel_store = kernel_store
-        self.random_state = random_state
-        self.client = client
-        self.verbose = verbose
+    noise_variance: float | Estimate | Noise = parameter(
+        "estimate",
+        '"estimate", float or Noise',
+        "With several targets the number holds for each. ``Noise(prior=(c, d))`` estimates it under a Gamma prior on "
+        "1/σ².",
+    )
+    noise: NoiseForm = parameter(
+        "auto",
+        '{"auto", "constant", "local"}',
+        "The logarithm of local noise is a small RVM of its own, fitted to the errors of rows left out; its mean over "
+        "the training rows is ``noise_variance_``, which also holds far from all of them. For one target whose noise "
+        "variance is estimated.",
+    )
+    multi_output: MultiOutput = parameter(
+        "shared",
+        '{"shared", "independent"}',
+        'For y of shape (N, T). With "shared", candidates are selected by the sum of squared errors over standardised '
+        'targets, and a learned width maximises the sum of the evidences. With "independent" the fits are in '
+        "``estimators_``.",
+    )
+    reference: Reference = parameter("auto", '{"auto", "none"}')
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None, sample_noise: Any = None
@@ -254,12 +165,232 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
         if sample_noise is not None:
             sample_weight = noise_weights(sample_noise, sample_weight)
         if self.multi_output == "independent" and (targets := columns_of(y)) > 1:
-            return self._fit_each(X, y, targets, sample_weight, validation)
-        source, _ = self._training_source(X, y, sample_weight, parameters.seed)
-        self._fit(source, self._held_out_source(validation, source.columns, None), parameters)
+            check_parameters(parameters)
+            if validation is not None and not isinstance(validation, tuple | list):
+                raise UsageError("validation must be a pair (X, y), y with a column for each target")
+            found: list[Any] = []
+            for k in range(targets):
+                held_out = None if validation is None else (validation[0], array_of(validation[1])[:, k])
+                found.append(self._one().fit(X, array_of(y)[:, k], sample_weight, held_out))
+            for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+                delattr(self, name)  # attributes of an earlier fit of all targets
+            self.__dict__.pop("_stream", None)
+            self.estimators_ = found
+            return self._take_each()
+        source, _ = training_source(self, X, y, sample_weight, parameters.seed)
+        held = None if validation is None else source_of(self, validation, source.columns)
+        self._fit(source, held, parameters)
         for name in ("estimators_", "_stream"):
             self.__dict__.pop(name, None)
         return self
+
+    def _one(self) -> Self:
+        """Return an estimator of one target; ``basis`` is shared, because a clone of a transformer is not fitted."""
+        one: Self = clone(self)
+        one.basis = self.basis
+        return one
+
+    def _take_each(self) -> Self:
+        """Set the attributes of all targets from the fits of the single targets."""
+        if hasattr(self.estimators_[0], "feature_names_in_"):
+            self.feature_names_in_ = self.estimators_[0].feature_names_in_
+        self.n_features_in_ = self.estimators_[0].n_features_in_
+        for name in ("intercept_", "noise_variance_", "n_relevance_vectors_"):
+            setattr(self, name, np.array([getattr(one, name) for one in self.estimators_]))
+        self.log_evidence_ = float(sum(one.log_evidence_ for one in self.estimators_))
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Update the model with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call fits the given rows.
+
+        A later call is the update of a job whose DATA have more rows (``Job.update``). It keeps the kernel, the scaling
+        and the options of the first call, so the first call should have enough rows to estimate them. The relevance
+        vectors stay candidates, and their statistics are computed over the new rows only. Rounds with new candidates
+        follow. The estimator keeps a copy of all rows. ``history_``, ``termination_`` and ``plan_`` describe the last
+        call; ``max_rounds`` and ``time_limit`` apply to each call.
+
+        Raises the errors of ``fit``, and ``UsageError`` after ``fit``, which keeps no rows, or if a parameter that must
+        be kept has changed since the first call.
+        """
+        if hasattr(self, "estimators_") or (self.multi_output == "independent" and columns_of(y) > 1):
+            targets = columns_of(y)
+            each = getattr(self, "estimators_", None) or [self._one() for _ in range(targets)]
+            if targets != len(each):
+                raise DataError(f"y has {targets} targets, the rows before had {len(each)}")
+            for k, one in enumerate(each):
+                one.partial_fit(X, array_of(y)[:, k], sample_weight)
+            self.estimators_ = each
+            return self._take_each()
+        if not in_memory(X):
+            raise UsageError(f"partial_fit takes rows in memory, X is {type(X).__name__}: fit takes all kinds of data")
+        stream: Stream | None = getattr(self, "_stream", None)
+        if stream is None and hasattr(self, "model_"):
+            raise UsageError(
+                "partial_fit cannot continue the last fit: fit keeps no rows, and a file holds none. Call partial_fit "
+                "of an estimator that is not fitted, with these rows first"
+            )
+        asked, journal = self.parameters(), MemoryJournal(resumable=True)
+        if stream is None:
+            rows = training_rows(self, X, y, sample_weight)
+            columns, request = rows.columns or ArraySource(rows.X).columns, asked
+            calls: tuple[TrainingRows, ...] = (rows,)
+            spec = self._fit(_source_of_calls(calls, columns, request.seed), None, asked, journal)
+        else:
+            self._check_kept(stream, asked)
+            rows = training_rows(self, X, y, sample_weight, stream.columns.categories)
+            if rows.y.shape[1:] != stream.calls[0].y.shape[1:]:
+                raise DataError(
+                    f"y has {columns_of(rows.y)} targets, the rows before had {columns_of(stream.calls[0].y)}"
+                )
+            calls, columns, request = (*stream.calls, rows), stream.columns, stream.request
+            limits, rounds = {name: getattr(asked, name) for name in LIMITS}, asked.max_rounds
+            limits["max_rounds"] = None if rounds is None else stream.checkpoint.round + rounds
+            source, before = _source_of_calls(calls, columns, request.seed), (stream.spec, stream.checkpoint)
+            spec = self._fit(source, None, replace(request, **limits), journal, before)
+        # a fit that has ended without a checkpoint cannot be continued
+        self._stream = None if journal.last is None else Stream(calls, columns, request, spec, journal.last)
+        return self
+
+    def _check_kept(self, stream: Stream, asked: Request) -> None:
+        """Raise an error for changed parameters that ``partial_fit`` would ignore, or a fit it cannot update."""
+        if not is_growable(stream.checkpoint):
+            raise UsageError("partial_fit cannot continue: split-merge ended before its last merge; fit all rows again")
+        if not stream.spec.problem.target_variance:
+            raise DataError(
+                "the target of the first rows was constant, so that the target of new rows cannot be scaled: call fit "
+                "with rows whose targets vary"
+            )
+        for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
+            before, now = getattr(stream.request, name), getattr(asked, name)
+            if before is not now and before != now:
+                title = written(self.get_params(deep=False), name)
+                raise UsageError(
+                    f"{title} is {now!r}, and was {before!r} at the first rows: partial_fit keeps it, so set it back "
+                    "or fit all rows again"
+                )
+
+    @property
+    def _grown(self) -> bool:
+        """Whether ``partial_fit`` has added rows to the model."""
+        stream: Stream | None = getattr(self, "_stream", None)
+        return stream.spec.before is not None if stream is not None else self.__dict__.get("_was_grown", False)
+
+    def _beside_model(self) -> dict[str, Any]:
+        return {**super()._beside_model(), "grown": self._grown}
+
+    def _take_saved(self, model: Any, beside: dict[str, Any]) -> None:
+        super()._take_saved(model, beside)
+        self._was_grown = beside["grown"]
+
+    def predict(self, X: Any, return_std: bool = False, augment: Any = None) -> Any:
+        """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
+
+        Of T targets both are (n, T). Mean ± 1.645 × the standard deviation is the 90 % interval of
+        ``predict_interval``, so the Gaussian of this standard deviation is the stated predictive density.
+        X is of any kind that ``fit`` takes.
+
+        ``augment`` gives the rows of the fit again, in any order: a pair (X, y), a triple (X, y, sample_weight), or
+        DATA. Each row is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005): with a basis function more at
+        itself (of the first of several kernels), so that the standard deviation grows away from these rows, to
+        √(noise variance + variance of y) where there are none, and not back to that of the noise. It takes passes
+        over them, N·n·M products for N rows of the fit, n of X and M basis functions.
+
+        Raises ``DataError`` or ``ValueError`` if X has other features, or ``augment`` are not the rows of the fit;
+        ``MemoryLimitError`` where not even a few rows at a time fit in ``memory_limit``.
+        """
+        check_is_fitted(self)
+        if hasattr(self, "estimators_"):
+            each = [
+                one.predict(X, return_std=return_std, augment=rows)
+                for one, rows in zip(self.estimators_, self._augments(augment), strict=True)
+            ]
+            return tuple(map(np.column_stack, zip(*each, strict=True))) if return_std else np.column_stack(each)
+        model: Model = self.model_
+        if augment is not None:
+            both = self._augmented(X, augment)
+            return both if return_std else both[0]
+        found = self._values(model.predictive.values if return_std else model.means, X)
+        columns = slice(model.n_targets) if model.n_targets > 1 else 0
+        mean, std = found[:, columns], found[:, model.n_targets :]
+        return (mean, std if model.n_targets > 1 else std[:, 0]) if return_std else mean
+
+    def predict_interval(
+        self, X: Any, level: float = 0.95, kind: str = "prediction", hyperparameters: bool = True
+    ) -> tuple[Float, Float]:
+        """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's units.
+
+        Of T independent targets (n, T) each; targets that share vectors have none.
+
+        Parameters
+        ----------
+        X : of any kind that ``fit`` takes
+        level : float in (0, 1)
+        kind : {"prediction", "credible"}
+            Where a new noisy target lies with this probability, or its mean.
+        hyperparameters : bool
+            True includes the uncertainty of the precisions α and of the noise: the weights' covariance grows by the
+            delta method (``core.predictive``), and the quantiles and the noise variance are those of the errors of
+            training rows that are left out, each without the basis function centred at it (``core.left_out``).
+            Credible intervals, and intervals of a fit whose noise was given or that has fewer than 20 rows, use
+            quantiles of Student's t with the degrees of freedom of the noise. False gives the interval of the
+            posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22). The uncertainty of a
+            learned kernel is included in neither, but in ``joint_laplace``.
+
+        Raises
+        ------
+        UsageError, DataError
+            For a level or kind that is none, or X with other features; both are ``ValueError``.
+        """
+        check_is_fitted(self)
+        if hasattr(self, "estimators_"):
+            each = [one.predict_interval(X, level, kind, hyperparameters) for one in self.estimators_]
+            lower, upper = map(np.column_stack, zip(*each, strict=True))
+            return lower, upper
+        ends = self._values(self.model_.interval(level, kind, hyperparameters=hyperparameters), X)
+        return ends[:, 0], ends[:, 1]
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
+        """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
+
+        Each column is one function: weights drawn from N(μ, Σ), the same for all rows, with the covariance Σ of the
+        stated uncertainty. ``noise`` adds that of a new target to each value, so that the standard deviation of the
+        values is that of ``predict``. ``random_state`` is an int, a RandomState or None. X is of any kind that ``fit``
+        takes. Of T independent targets (n, T, n_samples). Raises ``DataError`` or ``ValueError`` if X has other
+        features.
+        """
+        check_is_fitted(self)
+        rng = check_random_state(random_state)
+        if hasattr(self, "estimators_"):
+            return np.stack([one.sample_y(X, n_samples, rng, noise=noise) for one in self.estimators_], axis=1)
+        values = self._values(self.model_.samples(n_samples, rng), X)
+        if noise:
+            deviations = self._values(self.model_.predictive.noise_deviations, X)
+            values = values + deviations * rng.standard_normal(values.shape)
+        return values
+
+    def _augmented(self, X: Any, augment: Any) -> tuple[Float, Float]:
+        """Return the mean and standard deviation of each row of X by RVM*, from the training rows ``augment``."""
+        model: Model = self.model_
+        require_augmentable(model)
+        training = source_of(self, augment, model.columns, name="augment")
+        if in_memory(X):
+            source = as_source(rows_of(self, X, model.columns.categories), columns=model.columns)
+        else:
+            source = as_source(X)
+        for each in (training, source):
+            check_features(model, each)
+        return augmented_rows(model, source, training, self.client, self.memory_limit, grown=self._grown)
+
+    def _augments(self, augment: Any) -> list[Any]:
+        """Split ``augment`` into one pair or triple for each target."""
+        if augment is None:
+            return [None] * len(self.estimators_)
+        if not isinstance(augment, tuple | list) or len(augment) not in (2, 3):
+            raise UsageError(
+                "augment must be (X, y) or (X, y, sample_weight) of the fit, with a column of y per target"
+            )
+        X, y, *weights = augment
+        return [(X, array_of(y)[:, k], *weights) for k in range(len(self.estimators_))]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the means at X (n, d) against y (n,), or of y (n, T) the mean over targets, for targets of any scale.
@@ -267,7 +398,7 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
         X is of any kind that ``fit`` takes, weights are (n,). Raises ``DataError`` for other features or rows.
         """
         predicted, y = self.predict(X), numbers_of(y)
-        with told_by_name():
+        with data_errors():
             unit = power_of_two(np.abs(y).max(axis=0))
             return float(r2_score(y / unit, predicted / unit, sample_weight=sample_weight))
 
@@ -282,16 +413,21 @@ class RVMRegressor(RegressorMixin, RegressionPredictions):
         return tags
 
     def _take(self, model: Model) -> None:
-        kernels = slice(model.design.n_leading, None)
-        self.model_ = model
-        self.relevance_vectors_ = model.design.centres
-        self.n_relevance_vectors_ = model.n_vectors
-        self.weights_ = model.mean[kernels]
-        self.alpha_ = model.alpha[kernels]
-        self.determinedness_ = model.determinedness[kernels]
+        super()._take(model)
+        self.determinedness_ = model.determinedness[model.design.n_leading :]
         self.intercept_ = model.intercept
         with np.errstate(over="ignore", under="ignore"):
             variance = np.square(model.design.scaling.t_unit) * model.noise_variance
         self.noise_variance_ = variance if model.n_targets > 1 else float(variance[0])
-        self.log_evidence_ = model.log_evidence
-        self._take_bases(bases_of(model))
+
+
+def _source_of_calls(calls: Iterable[TrainingRows], columns: Columns, seed: int) -> ArraySource:
+    """Return the rows of all calls of ``partial_fit``, those of each call shuffled among themselves."""
+    calls = list(calls)
+    sizes, weights = [len(call.X) for call in calls], None
+    if any(call.weights is not None for call in calls):
+        weights = np.concatenate([np.ones(len(call.X)) if call.weights is None else call.weights for call in calls])
+    starts = np.cumsum([0, *sizes[:-1]])
+    order = np.concatenate([start + shuffled_rows(n, seed) for start, n in zip(starts, sizes, strict=True)])
+    X, y = (np.concatenate([getattr(call, name) for call in calls]) for name in ("X", "y"))
+    return ArraySource(X, y, weights, permutation=order, columns=columns, seed=seed)

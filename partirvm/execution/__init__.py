@@ -1,20 +1,25 @@
-"""Executors that run passes in this process or on a Dask cluster."""
+"""Executors that run passes and dense fits in this process or on a Dask cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from partirvm.execution.base import Executor
 from partirvm.execution.local import LocalExecutor, usable_cores
 
+if TYPE_CHECKING:
+    from partirvm.execution.dask import DaskExecutor
+
 __all__ = ["Executor", "LocalExecutor", "connect", "executor_for", "in_this_process"]
+
+Executor: TypeAlias = "LocalExecutor | DaskExecutor"
+"""An executor; both kinds give the same bits."""
 
 
 def connect(address: str) -> Any:
     """Return a client of the Dask scheduler at this address. Raises ``ClusterError`` if there is no response."""
-    from partirvm.execution.dask import connect
+    from partirvm.execution.cluster import connect
 
     return connect(address)
 

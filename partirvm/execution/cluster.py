@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-import socket
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
@@ -20,9 +18,12 @@ from typing import Any, TypeVar
 from partirvm.blas_threads import kernels
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmError, PartirvmWarning
 from partirvm.execution import tasks
-from partirvm.execution.window import POLL
+from partirvm.execution.local import POLL
 
 R = TypeVar("R")
+
+CONNECT = 10.0
+"""Seconds to wait for a scheduler's first response."""
 
 QUESTION = 5.0
 """Seconds to wait for one response of the scheduler."""
@@ -44,6 +45,27 @@ STOPPED: ContextVar[threading.Event | None] = ContextVar("STOPPED", default=None
 """For a driver on a worker: set when the worker begins to stop (``execution.detached``)."""
 
 
+def connect(address: str) -> Any:
+    """Return a client of the scheduler at this address, with the TLS certificates of Dask's configuration, if any.
+
+    Raises ``ClusterError`` if the scheduler does not respond within ``CONNECT`` seconds, or refuses the connection.
+    """
+    from distributed import Client  # type: ignore[attr-defined,unused-ignore]
+
+    try:
+        return Client(address, timeout=CONNECT)  # type: ignore[no-untyped-call,unused-ignore]
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two types: TLS on one side only
+        text = f"{error} {error.__cause__ or ''}".rstrip()  # some errors of ssl are only in the text
+        advice = "start one with `dask scheduler`, and give the address that it prints, such as tcp://10.0.0.5:8786"
+        own = isinstance(error, TypeError | RuntimeError | FileNotFoundError | PermissionError)
+        if own or "SSL" in text or "(closed)" in text:
+            advice = (
+                "if the scheduler uses TLS, give its tls:// address, and name the tls.yaml of a client's certificates, "
+                "made together with the scheduler's, in DASK_CONFIG; a scheduler without TLS has a tcp:// address"
+            )
+        raise ClusterError(f"no Dask scheduler responds at {address!r} ({text}): {advice}") from error
+
+
 def address_of(client: Any) -> str:
     """Return the address of the scheduler of a client. Raises ``ClusterError`` if the client is closed."""
     scheduler = client.scheduler
@@ -55,68 +77,75 @@ def address_of(client: Any) -> str:
     return str(scheduler.address)
 
 
-def worker_left(error: Exception) -> bool:
-    """Return True for an error of a client call that a worker causes by leaving during the call.
-
-    Besides ``OSError`` these are missing entries in tables of ``distributed``, raised by its own code.
-    """
-    if not isinstance(error, KeyError | AttributeError):
-        return isinstance(error, OSError)
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return str(frame.f_globals.get("__name__")).partition(".")[0] == "distributed"
-
-
 class Cluster:
     """A ``distributed.Client`` and the seconds to wait for a worker before an error (``patience``)."""
 
-    def __init__(self, client: Any, patience: float) -> None:
+    def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
         self.client, self.patience = client, patience
-        self.address, self._generation = address_of(client), client.generation
-        self._stopped = STOPPED.get()
+        self.address = address_of(client)
         self.n_threads = 1  # of all workers, at the last poll
         self.least_threads = 1  # of a worker, at the last poll
-
-    @property
-    def stopped(self) -> bool:
-        """Return True if this process is a worker that is being stopped."""
-        return self._stopped is not None and self._stopped.is_set()
-
-    def watch(self) -> ClusterWatch:
-        """Return a new ``ClusterWatch`` of the cluster."""
-        return ClusterWatch(self)
+        self._stopped = STOPPED.get()
+        self._last_poll = time.monotonic()
+        self._silent_since: float | None = None
+        self._empty_since: float | None = None
 
     def workers(self) -> dict[str, Any]:
-        """Wait for at least one worker, and return the scheduler's record of each worker.
-
-        Raises ``NoWorkersError`` if no worker joins, ``ClusterError`` if the scheduler does not respond.
-        """
-        watch = self.watch()
-        while not (workers := watch.poll()):
+        """Wait for at least one worker, and return the scheduler's record of each worker. Raises as ``poll``."""
+        while not (workers := self.poll()):
             time.sleep(0.1)
         return workers
 
-    def current_workers(self) -> dict[str, Any] | None:
-        """Return the current workers, or None if the scheduler does not respond."""
+    def poll_if_due(self) -> None:
+        """Poll the cluster, unless the last poll was less than ``POLL`` seconds ago."""
+        if time.monotonic() - self._last_poll > POLL:
+            self.poll()
+
+    def poll(self) -> dict[str, Any] | None:
+        """Return the workers, or None while the scheduler does not respond.
+
+        Raises ``NoWorkersError`` after ``patience`` seconds without a worker, ``ClusterError`` after ``SILENCE``
+        seconds without a scheduler, or at once if the client has closed or the worker of this process is stopped.
+        """
+        if self._ended():
+            raise self.failure()
         try:
             identity = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=QUESTION)
         except (OSError, RuntimeError, AttributeError):  # unreachable, event loop ended, client closed
+            identity = None
+        self._last_poll = now = time.monotonic()
+        if identity is None:
+            self._silent_since = self._silent_since or now
+            if self._ended() or now - self._silent_since > SILENCE:
+                raise self.failure()
             return None
         workers: dict[str, Any] = identity["workers"]
-        self.n_threads = sum(worker["nthreads"] for worker in workers.values()) or 1
-        self.least_threads = min((worker["nthreads"] for worker in workers.values()), default=1)
+        threads = [worker["nthreads"] for worker in workers.values()]
+        self.n_threads, self.least_threads = sum(threads) or 1, min(threads, default=1)
+        self._silent_since = None
+        self._empty_since = None if workers else self._empty_since or now
+        if self._empty_since is not None and now - self._empty_since > self.patience:
+            raise NoWorkersError(
+                f"the cluster at {self.address} has had no worker for {self.patience:.0f} s: start one with "
+                f"`dask worker {self.address}`"
+            )
         return workers
+
+    def _ended(self) -> bool:
+        stopped = self._stopped is not None and self._stopped.is_set()
+        return stopped or self.client.status == "closed"
 
     def call(self, coroutine: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
         """Return the result of a call of the client, which runs in the client's event loop, or raise its error.
 
-        Never blocks on a broken cluster: raises as ``ClusterWatch.poll`` does, and ``TimeoutError`` after ``seconds``.
+        Never blocks on a broken cluster: raises as ``poll`` does, and ``TimeoutError`` after ``seconds``.
         """
-        watch, end = self.watch(), time.monotonic() + seconds
+        end = time.monotonic() + seconds
         called: Future[R] | None = None
         try:
             called = asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
             while not wait_for([called], min(POLL, seconds)).done:
-                watch.poll_if_due()
+                self.poll_if_due()
                 if time.monotonic() > end:
                     raise TimeoutError
             return called.result()
@@ -134,25 +163,20 @@ class Cluster:
         except (PartirvmError, CancelledError):
             raise
         except Exception:
-            watch = self.watch()
-            while watch.poll() is None:
+            while self.poll() is None:
                 time.sleep(0.1)
             raise
 
     def failure(self, error: Exception | None = None) -> ClusterError:
-        """Return the error to raise for ``error`` of ``distributed``, or for a cluster that does not respond.
-
-        Each cause has its own sentence and advice.
-        """
+        """Return the error to raise for ``error`` of ``distributed``, or for a cluster that does not respond."""
         from distributed.scheduler import KilledWorker
 
         resume = f"resume with `partirvm resume JOB --scheduler {self.address}`"
-        if self.stopped or (self.client.status == "closed" and self._listens()):
-            if self.client.generation != self._generation:
-                return ClusterError(f"the Dask cluster at {self.address} was restarted, which ends its fits: {resume}")
+        if self._ended():
             return ClusterError(
-                f"the Dask client of {self.address} was closed, or the worker that ran the fit was stopped (retired, "
-                f"scaled down): if no other worker continues, {resume}"
+                f"the connection to the Dask cluster at {self.address} ended: its client was closed, the cluster was "
+                "restarted or has lost its scheduler, or the worker that ran the fit was stopped (retired, scaled "
+                f"down): if no other worker continues, {resume}"
             )
         if isinstance(error, KilledWorker | CancelledError | KeyError | OSError):
             return ClusterError(
@@ -166,23 +190,6 @@ class Cluster:
             f"the Dask scheduler at {self.address} does not respond any more: start a new one with "
             "`dask scheduler`, and its workers, and resume there with `partirvm resume JOB --scheduler ADDRESS`"
         )
-
-    def _listens(self) -> bool:
-        """Return True if something accepts connections at the scheduler's address, or the address is in this process.
-
-        A client also closes by itself, after it has looked for a lost scheduler in vain.
-        """
-        from distributed.comm.addressing import get_address_host_port
-
-        try:
-            place = get_address_host_port(self.address)
-        except ValueError:
-            return True
-        try:
-            socket.create_connection(place, timeout=QUESTION).close()
-        except OSError:
-            return False
-        return True
 
     def ask_workers(self, function: Callable[[], Any]) -> dict[str, Any]:
         """Return the result of ``function()``, or its exception, for each worker. Workers that leave are not counted.
@@ -204,9 +211,7 @@ class Cluster:
                     f"a worker of the cluster at {self.address} has not responded for {ANSWER:.0f} s: end the worker "
                     "that hangs (Dask's dashboard shows when each was last seen), and try again"
                 ) from silent
-            except Exception as lost:
-                if not worker_left(lost):
-                    raise
+            except Exception as lost:  # a worker left: missing entries in tables of distributed, and OSError
                 error, said = lost, {}
             found = {worker: value for worker, value in said.items() if not isinstance(value, OSError)}
             if found:
@@ -242,41 +247,3 @@ class Cluster:
                 PartirvmWarning,
                 stacklevel=3,
             )
-
-
-class ClusterWatch:
-    """Regular polls of a cluster, with an error after too long a time without workers or without scheduler."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._last_poll = self._last_response = self._last_worker = time.monotonic()
-
-    def poll_if_due(self) -> None:
-        """Poll the cluster, unless the last poll was less than ``POLL`` seconds ago."""
-        if time.monotonic() - self._last_poll > POLL:
-            self.poll()
-
-    def poll(self) -> dict[str, Any] | None:
-        """Return the workers, or None while the scheduler does not respond.
-
-        Raises ``NoWorkersError`` after ``patience`` seconds without a worker, ``ClusterError`` after ``SILENCE``
-        seconds without a scheduler, or at once if the client has closed or the worker of this process is stopped.
-        """
-        cluster = self._cluster
-        if cluster.stopped:
-            raise cluster.failure()
-        workers = cluster.current_workers()
-        self._last_poll = now = time.monotonic()
-        if workers is None:
-            if now - self._last_response > SILENCE or cluster.client.status == "closed":
-                raise cluster.failure()
-            return None
-        self._last_response = now
-        if workers:
-            self._last_worker = now
-        elif now - self._last_worker > cluster.patience:
-            raise NoWorkersError(
-                f"the cluster at {cluster.address} has had no worker for {cluster.patience:.0f} s: start one with "
-                f"`dask worker {cluster.address}`"
-            )
-        return workers

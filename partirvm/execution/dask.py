@@ -8,37 +8,27 @@ offsets, Gram matrices) and rows of this process are sent once. The tasks refer 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
-from itertools import islice
+from contextlib import closing, suppress
+from operator import add
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
-
-import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.blas_threads import kernels
 from partirvm.core.reduction import TreeSum, aligned_runs
 from partirvm.data.source import Source
-from partirvm.errors import ClusterError, PartirvmError
-from partirvm.execution.base import Blocks, Progress, Solution
-from partirvm.execution.block_store import Keeping, forget
-from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster, ClusterWatch, worker_left
-from partirvm.execution.local import usable_cores
+from partirvm.errors import PartirvmError
+from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
+from partirvm.execution.kernel_store import Blocks, Keeping, forget
+from partirvm.execution.local import POLL, SHARE, usable_cores
 from partirvm.execution.process import resident_memory
-from partirvm.execution.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
-from partirvm.execution.tile_passes import PassGroup, grouped, ungrouped
-from partirvm.execution.tls import refusal
-from partirvm.execution.window import POLL, Window
-from partirvm.likelihoods.base import DenseFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.execution.tasks import PassGroup, Progress, Solution, grouped, map_tile, run_solve, run_tiles, ungrouped
+from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.planning.plan import Machine
 
 R = TypeVar("R")
-
-SHARE = 0.7
-"""Fraction of a worker's memory that ``memory_limit="auto"`` allows."""
 
 TASKS_PER_THREAD = 4
 """Number of tasks per worker thread in a batch of passes: enough for load balance, few enough for the scheduler."""
@@ -49,24 +39,8 @@ MOST_TILES = 256
 AHEAD = 2
 """Maximum number of pending fits or mapped tiles per worker thread."""
 
-ANSWER = 10.0
-"""Seconds to wait for a scheduler's first response."""
-
 FETCH = 10.0
 """Seconds to wait for a result before it is asked for again, maybe of another worker; doubled each time."""
-
-
-def connect(address: str) -> Any:
-    """Return a client of the scheduler at this address, with the TLS certificates of Dask's configuration, if any.
-
-    Raises ``ClusterError`` if the scheduler does not respond within ``ANSWER`` seconds, or refuses the connection.
-    """
-    from distributed import Client  # type: ignore[attr-defined,unused-ignore]
-
-    try:
-        return Client(address, timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
-    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two types: TLS on one side only
-        raise ClusterError(refusal(address, error)) from error
 
 
 class DaskExecutor:
@@ -80,7 +54,8 @@ class DaskExecutor:
 
     def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
         self._client, self._cluster = client, Cluster(client, patience)
-        self._sent: WeakKeyDictionary[Source, _Blocks] = WeakKeyDictionary()
+        self._sent: WeakKeyDictionary[Source, tuple[int, dict[int, Any]]] = WeakKeyDictionary()
+        """Rows on the cluster, for each source of this process: a level, and futures of runs of 2**level tiles."""
         self._cluster.workers()
         self._cluster.check_packages(kernels())
 
@@ -92,26 +67,20 @@ class DaskExecutor:
     def machine(self, limit: int | None) -> Machine:
         """Return the maximum threads, the maximum resident bytes and the minimum memory over all workers."""
         workers = list(self._cluster.workers().values())
-        bases = self._cluster.ask_workers(resident_memory).values()
+        base = max(resident_memory(), *self._cluster.ask_workers(resident_memory).values())
         memory = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
         threads = max(worker["nthreads"] for worker in workers)
-        return Machine(
-            threads, max(*bases, resident_memory()), limit or int(SHARE * memory) or 8 << 30, workers=len(workers)
-        )
+        return Machine(threads, base, limit or int(SHARE * memory) or 8 << 30, workers=len(workers))
 
     def use(self, threads: int) -> None:
         """Do nothing: the workers determine the number of threads."""
 
     def run(
-        self,
-        passes: Sequence[Pass],
-        source: Source,
-        progress: Progress | None = None,
-        blocks: Blocks | None = None,
+        self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, blocks: Blocks | None = None
     ) -> list[Any]:
         """Return the statistic of each pass, summed on the workers in the fixed tree.
 
-        ``progress`` is called after each tile. Blocks are stored on the worker that evaluated the tile; another worker
+        ``progress`` is called after each tile. Blocks are kept on the worker that evaluated the tile; another worker
         evaluates the blocks again.
         """
         groups = grouped(passes, source)
@@ -122,7 +91,7 @@ class DaskExecutor:
         return ungrouped(groups, results)
 
     def forget(self, token: str) -> None:
-        """Delete the stored kernel blocks of a fit on all workers that respond."""
+        """Delete the kept kernel blocks of a fit on all workers that respond."""
         with suppress(Exception):  # a worker that cannot be reached deletes the blocks after ``IDLE`` seconds
             self._cluster.call(self._client.run(forget, token, asynchronous=True), QUESTION)
 
@@ -144,9 +113,9 @@ class DaskExecutor:
                     tiles[future] = len(run)
                     total.add(index, _Node(self, future), level)
                 roots.append(total.result().future)
-            waiting, done, watch = {*tiles, *roots}, 0, self._cluster.watch()
+            waiting, done = {*tiles, *roots}, 0
             while waiting:
-                finished = self._finished(waiting, watch)
+                finished = self._finished(waiting)
                 waiting -= finished
                 # removed from the dict, so that workers can free a node as soon as it is added
                 done += sum(tiles.pop(future, 0) for future in finished)
@@ -162,26 +131,11 @@ class DaskExecutor:
         ``progress`` is called after each fit. If ``progress`` raises an exception, running fits finish on the workers,
         and their results are discarded.
         """
-        found: dict[int, Solution] = {}
-        self._persist(lambda: self._solve(solves, found, progress))
-        return [found[position] for position in range(len(solves))]
 
-    def _solve(self, solves: Sequence[DenseFit], found: dict[int, Solution], progress: Progress | None) -> None:
-        left = iter([position for position in range(len(solves)) if position not in found])
-        waiting: dict[Any, int] = {}
-        self._cluster.workers()
-        watch = self._cluster.watch()
-        try:
-            while len(found) < len(solves):
-                for position in islice(left, max(AHEAD * self._cluster.n_threads - len(waiting), 0)):
-                    (sent,) = self._send([solves[position]], "columns")
-                    waiting[self._submit("dense-fit", run_solve, sent)] = position
-                for future in self._finished(waiting, watch):
-                    found[waiting.pop(future)] = self._result(future)
-                if progress is not None:
-                    progress(len(found), len(solves))
-        finally:
-            _release(waiting)
+        def begin(solve: DenseFit) -> Any:
+            return self._submit("dense-fit", run_solve, *self._send([solve], "columns"))
+
+        return list(self._each(begin, solves, progress, []))
 
     def map(
         self,
@@ -194,58 +148,59 @@ class DaskExecutor:
 
         If the caller stops early, or an error occurs, pending tasks are released.
         """
-        carried: list[Any] = []
+        sent: list[Any] = []
 
         def begin(number: int) -> Any:
-            if not carried:
-                carried.extend(self._send([function], "model"))
+            if not sent:
+                sent.extend(self._send([function], "model"))
             parts, _ = self._parts(source, [number])
-            return self._submit(getattr(function, "name", "tile"), map_tile, carried[0], parts, number)
+            return self._submit(getattr(function, "name", "tile"), map_tile, sent[0], parts, number)
 
-        window = Window(tiles, begin, AHEAD * self._cluster.n_threads)
+        with closing(self._each(begin, tiles, progress, sent)) as results:
+            yield from zip(tiles, results, strict=True)
 
-        def forget() -> None:
-            _release([*window.forget(), *carried])
-            carried.clear()
+    def _each(
+        self, begin: Callable[[Any], Any], things: Sequence[Any], progress: Progress | None, sent: list[Any]
+    ) -> Generator[Any, None, None]:
+        """Yield the results of the tasks that ``begin`` submits for each of ``things``, in order.
 
-        def end(future: Any) -> Any:
-            result = self._awaited(future, progress, window.done, window.total)
-            _release([future])
-            return result
+        The number of pending tasks is bounded. After the loss of a worker, ``sent``, futures of data that all tasks
+        share, is emptied, and pending tasks are submitted again.
+        """
+        waiting: deque[Any] = deque()
+
+        def release() -> None:
+            _release([*waiting, *sent])
+            waiting.clear()
+            sent.clear()
 
         def following() -> Any:
             try:
-                return window.next(end)
+                reach = done + AHEAD * self._cluster.n_threads
+                for thing in things[done + len(waiting) : reach]:
+                    waiting.append(begin(thing))
+                while not self._finished([waiting[0]]):
+                    if progress is not None:
+                        progress(done, len(things))
+                return self._result(waiting[0])
             except CancelledError:
-                forget()
+                release()
                 raise
 
         try:
-            for number in tiles:
-                yield number, self._persist(following)
+            for done in range(len(things)):
+                result = self._persist(following)
+                _release([waiting.popleft()])
                 if progress is not None:
-                    progress(window.done, window.total)
+                    progress(done + 1, len(things))
+                yield result
         finally:
-            forget()
-
-    def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the inputs of these rows, read on a worker if the data have an address, otherwise in this process."""
-        if source.part([0]) is not source:
-            return source.gather(rows)
-        return self._persist(lambda: self._gather(source, np.asarray(rows)))
-
-    def _gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
-        future = self._submit("gather", gather_rows, source, rows)
-        try:
-            found: NDArray[Any] = self._awaited(future)
-            return found
-        finally:
-            _release([future])
+            release()
 
     def close(self) -> None:
         """Release the rows that were sent to workers."""
-        for blocks in self._sent.values():
-            _release(blocks.futures.values())
+        for _, futures in self._sent.values():
+            _release(futures.values())
         self._sent.clear()
 
     def _level(self, n_tiles: int) -> int:
@@ -261,16 +216,13 @@ class DaskExecutor:
         """
         if source.part([0]) is source:
             return [source], [(number, 0) for number in tiles]
-        sent = self._sent.setdefault(source, _Blocks(self._level(source.n_tiles)))
-        needed = sorted({number >> sent.level for number in tiles})
+        level, futures = self._sent.setdefault(source, (self._level(source.n_tiles), {}))
+        needed = sorted({number >> level for number in tiles})
         for block in needed:
-            if block not in sent.futures:
-                first, size = block << sent.level, 1 << sent.level
-                (sent.futures[block],) = self._send(
-                    [source.part(range(first, min(first + size, source.n_tiles)))], "rows"
-                )
-        places = [(number, needed.index(number >> sent.level)) for number in tiles]
-        return [sent.futures[block] for block in needed], places
+            if block not in futures:
+                rows = range(block << level, min((block + 1) << level, source.n_tiles))
+                (futures[block],) = self._send([source.part(rows)], "rows")
+        return [futures[block] for block in needed], [(number, needed.index(number >> level)) for number in tiles]
 
     def _persist(self, attempt: Callable[[], R]) -> R:
         """Repeat an attempt after the loss of a worker with the only copy of data that this process had sent."""
@@ -291,11 +243,9 @@ class DaskExecutor:
             with self._cluster.reaching():
                 sent = self._client.scatter({_key(name): value for value in values}, hash=False, asynchronous=True)
                 futures: dict[str, Any] = self._cluster.call(sent)
-        except PartirvmError:
+        except (PartirvmError, TypeError, ValueError):  # the last two: values that cannot be pickled
             raise
-        except Exception as error:
-            if not worker_left(error):
-                raise
+        except Exception as error:  # a worker left: missing entries in tables of distributed, and OSError
             raise CancelledError(str(error)) from error
         return list(futures.values())
 
@@ -304,7 +254,7 @@ class DaskExecutor:
         with self._cluster.reaching():
             return self._client.submit(function, *arguments, key=_key(name), pure=False)
 
-    def _finished(self, waiting: Collection[Any], watch: ClusterWatch) -> set[Any]:
+    def _finished(self, waiting: Collection[Any]) -> set[Any]:
         """Wait at most ``POLL`` seconds, and return the tasks that have ended. Never blocks on a broken cluster.
 
         Raises ``CancelledError`` if data that a task needs were lost with a worker, and the error of a failed task.
@@ -321,15 +271,8 @@ class DaskExecutor:
         for kind in ("error", "cancelled", "lost"):  # an error is the cause of what was cancelled besides
             for future in (future for future in waiting if status[future] == kind):
                 self._result(future)
-        watch.poll_if_due()
+        self._cluster.poll_if_due()
         return {future for future in waiting if status[future] != "pending"}
-
-    def _awaited(self, future: Any, progress: Progress | None = None, done: int = 0, total: int = 0) -> Any:
-        watch = self._cluster.watch()
-        while not self._finished([future], watch):
-            if progress is not None:
-                progress(done, total)
-        return self._result(future)
 
     def _result(self, future: Any) -> Any:
         """Fetch and return the result of a finished task, or raise the error of the task."""
@@ -360,14 +303,6 @@ def _release(futures: Collection[Any]) -> None:
         future.release()
 
 
-class _Blocks:
-    """Rows of a source on the cluster: futures of runs of 2**level tiles, by the number of the run."""
-
-    def __init__(self, level: int) -> None:
-        self.level = level
-        self.futures: dict[int, Any] = {}
-
-
 def _key(name: str) -> str:
     return f"{name}-{uuid.uuid4().hex}"
 
@@ -379,4 +314,4 @@ class _Node:
         self.executor, self.future = executor, future
 
     def __add__(self, other: _Node) -> _Node:
-        return _Node(self.executor, self.executor._submit("sum", add_nodes, self.future, other.future))
+        return _Node(self.executor, self.executor._submit("sum", add, self.future, other.future))

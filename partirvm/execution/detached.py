@@ -10,11 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from partirvm.errors import ClusterError, PartirvmError
-from partirvm.execution.cluster import STOPPED, WORKER_TIMEOUT, Cluster
+from partirvm.execution.cluster import ANSWER, STOPPED, Cluster
 from partirvm.storage.address import allow_protocols, allowed_protocols
-
-ANSWER = 60.0
-"""Seconds to wait for a call on a worker, such as opening the data, or for a response of the scheduler."""
 
 FAREWELL = 3.0
 """Seconds that a worker which is stopped waits until its driver has recorded the end; Dask kills it after 4 s."""
@@ -29,7 +26,7 @@ def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
     Raises ``NoWorkersError`` for a cluster without workers. Raises ``ClusterError`` if packages differ or there is no
     response in ``ANSWER`` seconds. A ``PartirvmError`` raised by the function is raised again.
     """
-    cluster = Cluster(client, WORKER_TIMEOUT)
+    cluster = Cluster(client)
     cluster.workers()
     cluster.check_packages()
     with cluster.reaching():
@@ -59,7 +56,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
     from distributed import fire_and_forget  # type: ignore[attr-defined,unused-ignore]
 
     end = time.monotonic() + ANSWER
-    cluster = Cluster(client, WORKER_TIMEOUT)
+    cluster = Cluster(client)
     with cluster.reaching():
         future = client.submit(_aside, allowed_protocols(), function, args, options, key=key, pure=False)
         fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from typing import Any
-
-from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.reduction import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
-from partirvm.execution.base import Blocks, Progress, Solution, solution
-from partirvm.execution.block_store import forget
-from partirvm.execution.blocks import OneDesign
+from partirvm.execution.kernel_store import Blocks, forget
 from partirvm.execution.process import available_memory, resident_memory
-from partirvm.execution.tile_passes import SeveralStatistics, grouped, tile_statistics, ungrouped
-from partirvm.execution.window import POLL, Window
-from partirvm.likelihoods.base import DenseFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.execution.tasks import (
+    Progress,
+    SeveralStatistics,
+    Solution,
+    grouped,
+    solution,
+    tile_statistics,
+    ungrouped,
+)
+from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.planning.plan import Machine
 
 SHARE = 0.7
 """Fraction of the available memory that ``memory_limit="auto"`` allows."""
+
+POLL = 1.0
+"""Seconds between checks for other events (an abort, a broken cluster) while waiting for a result."""
 
 
 def usable_cores() -> int:
@@ -36,14 +42,15 @@ def usable_cores() -> int:
 class LocalExecutor:
     """Executor on the threads of this process. NumPy releases the GIL in matrix products and exponentials.
 
-    At most one finished tile per thread waits for its addition, so memory is bounded.
+    At most one finished tile per thread waits for its addition, so memory is bounded. Statistics do not depend on the
+    executor or the number of threads.
     """
 
     elastic = True
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or usable_cores()
-        self._pool = _pool(self.threads)
+        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="partirvm")
 
     def machine(self, limit: int | None) -> Machine:
         """Return threads and resident bytes of this process, and the given limit or 70 % of the available memory."""
@@ -53,19 +60,15 @@ class LocalExecutor:
         """Set the number of threads."""
         self.close()
         self.threads = threads
-        self._pool = _pool(threads)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="partirvm")
 
     def run(
-        self,
-        passes: Sequence[Pass],
-        source: Source,
-        progress: Progress | None = None,
-        blocks: Blocks | OneDesign | None = None,
+        self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, blocks: Blocks | None = None
     ) -> list[Any]:
         """Return the statistic of each pass, summed in the fixed tree as tiles finish.
 
-        ``progress`` is called after each tile. For rows in memory (``data.gathered``), ``blocks`` may be the stored
-        blocks of one design.
+        A tile that several passes need is read once. ``progress`` is called after each tile. ``blocks`` has the
+        settings for kept kernel blocks, and receives the counts.
         """
         keeping = None if blocks is None else blocks.keeping
         groups = grouped(passes, source)
@@ -84,7 +87,7 @@ class LocalExecutor:
         return ungrouped(groups, results)
 
     def forget(self, token: str) -> None:
-        """Delete the stored kernel blocks of a fit."""
+        """Delete the kept kernel blocks of a fit."""
         forget(token)
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
@@ -117,41 +120,30 @@ class LocalExecutor:
         tiles: Sequence[int],
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield results in order of tiles."""
+        """Yield ``(number, function(source, number))`` for these tiles, in order."""
         return zip(tiles, self._each(lambda number: function(source, number), tiles, progress), strict=True)
 
     def _each(
         self, function: Callable[[Any], Any], things: Sequence[Any], progress: Progress | None, ahead: int | None = None
     ) -> Iterator[Any]:
         """Yield ``function(thing)`` for each of ``things`` in order; at most ``ahead`` calls run in advance."""
-        window = Window(
-            things, lambda thing: self._pool.submit(function, thing), self.threads if ahead is None else ahead
-        )
+        waiting: deque[Future[Any]] = deque()
         report = progress or (lambda done, total: None)
-
-        def end(future: Future[Any]) -> Any:
-            while not wait([future], timeout=POLL).done:
-                report(window.done, window.total)
-            return future.result()
-
         with one_blas_thread():
             try:
-                while window.done < window.total:
-                    result = window.next(end)
-                    report(window.done, window.total)
+                for done in range(len(things)):
+                    reach = done + 1 + (self.threads if ahead is None else ahead)
+                    for thing in things[done + len(waiting) : reach]:
+                        waiting.append(self._pool.submit(function, thing))
+                    while not wait([waiting[0]], timeout=POLL).done:
+                        report(done, len(things))
+                    result = waiting.popleft().result()
+                    report(done + 1, len(things))
                     yield result
             finally:
-                for future in window.forget():
+                for future in waiting:
                     future.cancel()
-
-    def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the inputs of the rows with these numbers."""
-        return source.gather(rows)
 
     def close(self) -> None:
         """Stop the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="partirvm")

@@ -1,22 +1,30 @@
-"""The memory use and the memory limits of this process, as reported by the operating system."""
+"""The memory of this process: its use, its limit, and what it returns to the operating system."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import resource
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-_STATUS = Path("/proc/self/status")
+M_MMAP_THRESHOLD = -3
+"""Option number of glibc's malloc.h."""
+
+THRESHOLD = 256 << 10
+"""Minimum bytes of a block that is returned to the system as soon as it is freed."""
+
+NO_LIMIT = 1 << 60
+"""Version 1 of control groups states a number above this one where there is no limit."""
 
 
 def _status(field: str) -> int | None:
-    try:
-        for line in _STATUS.read_text().splitlines():
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(field + ":"):
                 return int(line.split()[1]) * 1024
-    except OSError:
-        return None
     return None
 
 
@@ -38,46 +46,45 @@ def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/c
 
     ``proc`` and ``cgroups`` are the mount points of the process and control group file systems.
     """
-    return min([_meminfo(proc), *_cgroup_limits(proc, cgroups)])
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_cgroup_limits(proc, cgroups)])
 
 
 def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
     """Yield the memory limits of this process's control group and of all parents, for cgroup versions 1 and 2."""
-    yield from _limits(cgroups, "memory.max")
-    yield from _limits(cgroups / "memory", "memory.limit_in_bytes")
-    try:
-        lines = (proc / "self" / "cgroup").read_text().splitlines()
-    except OSError:
-        return
+    lines = ["0::/", "0:memory:/"]  # a container may see its limit as that of the root
+    with suppress(OSError):
+        lines += (proc / "self" / "cgroup").read_text().splitlines()
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        parts = [part for part in path.split("/") if part not in ("", "..")]
-        if not controllers:
-            yield from _limits(cgroups, "memory.max", parts)
-            yield from _limits(cgroups / "unified", "memory.max", parts)
-        elif "memory" in controllers.split(","):
-            yield from _limits(cgroups / "memory", "memory.limit_in_bytes", parts)
+        folder, name = cgroups, "memory.max"
+        if controllers:
+            if "memory" not in controllers.split(","):
+                continue
+            folder, name = cgroups / "memory", "memory.limit_in_bytes"
+        for part in ["", *(part for part in path.split("/") if part not in ("", ".."))]:
+            folder /= part
+            with suppress(OSError):
+                text = (folder / name).read_text().strip()
+                if text.isdigit() and int(text) < NO_LIMIT:
+                    yield int(text)
 
 
-def _limits(root: Path, name: str, parts: Sequence[str] = ()) -> Iterator[int]:
-    """Yield the limits in the files ``name`` of the folder ``root/parts`` and of its parents up to ``root``."""
-    for depth in range(len(parts) + 1):
-        try:
-            text = root.joinpath(*parts[:depth], name).read_text().strip()
-        except OSError:
-            continue
-        if text.isdigit() and int(text) < _NO_LIMIT:  # otherwise "max", or version 1's number for no limit
-            yield int(text)
+def return_freed_memory() -> bool:
+    """Make glibc return freed blocks at once from now on. Returns True if this is supported (glibc only).
+
+    After glibc has freed a block of up to 32 MiB, glibc keeps freed blocks of this size. A fit frees many matrices of
+    slowly growing size, so the resident memory grows to 1.5 times the used memory.
+    """
+    return _glibc("mallopt", M_MMAP_THRESHOLD, THRESHOLD)
 
 
-_NO_LIMIT = 1 << 60
+def trim_freed_memory() -> None:
+    """Return all freed blocks that glibc holds to the system. This call is slow and should be rare."""
+    _glibc("malloc_trim", 0)
 
 
-def _meminfo(proc: Path) -> int:
-    try:
-        for line in (proc / "meminfo").read_text().splitlines():
-            if line.startswith("MemTotal:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 8 << 30
+def _glibc(function: str, *values: int) -> bool:
+    if sys.platform.startswith("linux"):
+        with suppress(OSError, AttributeError):
+            return bool(ctypes.CDLL(None)[function](*values))
+    return False

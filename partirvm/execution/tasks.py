@@ -1,28 +1,175 @@
-"""Functions that run on a worker of a cluster: the local functions, with one BLAS thread per task.
+"""The tasks of executors: passes over one tile, dense fits, and what a worker of a cluster calls.
 
-All functions are pure, so the scheduler may run a task twice.
+``tile_statistics(passes, source, number)`` reads one tile and returns its contribution to each of the passes that use
+it. Within a tile, rows are processed in *panels* of a fixed size, so that the whole design of a tile is never in
+memory. Tiles and panels do not depend on the machine. With one BLAS thread per task, the bits do not either. All
+functions are pure, so the scheduler of a cluster may run a task twice.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import platform
-from collections.abc import Callable, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import add
+from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
+from partirvm.core.moments import Moments
 from partirvm.core.reduction import TreeSum
-from partirvm.data.source import Source
-from partirvm.execution.allocator import return_freed_memory
-from partirvm.execution.base import Solution, solution
-from partirvm.execution.block_store import Keeping
-from partirvm.execution.tile_passes import SeveralStatistics, tile_statistics
-from partirvm.likelihoods.base import DenseFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.core.termination import Termination
+from partirvm.core.tiled import on_threads
+from partirvm.core.updates import StepInfo
+from partirvm.data.source import Source, Tile
+from partirvm.execution.kernel_store import Fetched, Keeping, fill_block
+from partirvm.execution.process import return_freed_memory
+from partirvm.kernels.design import Design
+from partirvm.likelihoods.base import DenseFit, Fit, Panel, Pass, Rows, TileRows, between
+from partirvm.types import PANEL_ROWS
+
+Float = NDArray[np.float64]
+
+Progress = Callable[[int, int], None]
+"""Type of a function called with the numbers of finished and of all tasks. To stop, it raises an exception."""
 
 PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
+
+
+@dataclass(frozen=True)
+class MomentsPass(Pass):
+    """Pass over all rows for the moments of inputs and targets and the first non-finite value."""
+
+    name: ClassVar[str] = "moments"
+
+    @property
+    def designs(self) -> tuple[Design, ...]:
+        """None."""
+        return ()
+
+    def statistic(self, tile: TileRows) -> Moments:
+        """Return the moments of the tile's rows."""
+        return Moments.of(tile.X, tile.t, tile.weights, tile.start)
+
+
+@dataclass(frozen=True)
+class SeveralStatistics:
+    """Statistics of several passes over the same tiles, and the counts of kernel blocks. Addition is elementwise."""
+
+    parts: tuple[Any, ...]
+    fetched: Fetched = field(default_factory=Fetched)
+
+    def __add__(self, other: SeveralStatistics) -> SeveralStatistics:
+        return SeveralStatistics(tuple(map(add, self.parts, other.parts)), self.fetched + other.fetched)
+
+
+@dataclass(frozen=True)
+class PassGroup:
+    """Passes that read the same tiles, with their ``positions`` in the given list. Each tile is then read once."""
+
+    positions: tuple[int, ...]
+    passes: tuple[Pass, ...]
+    tiles: tuple[int, ...]
+
+
+def grouped(passes: Sequence[Pass], source: Source) -> list[PassGroup]:
+    """Group passes by the tiles that they read, in order of the first pass of each group."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for position, pass_ in enumerate(passes):
+        groups.setdefault(tuple(tiles_of(pass_, source)), []).append(position)
+    return [PassGroup(tuple(mine), tuple(passes[k] for k in mine), tiles) for tiles, mine in groups.items()]
+
+
+def ungrouped(groups: Sequence[PassGroup], totals: Sequence[SeveralStatistics]) -> list[Any]:
+    """Return the statistic of each pass in the original order."""
+    found = {
+        position: part
+        for group, total in zip(groups, totals, strict=True)
+        for position, part in zip(group.positions, total.parts, strict=True)
+    }
+    return [found[position] for position in range(len(found))]
+
+
+def tiles_of(pass_: Pass, source: Source) -> list[int]:
+    """Return the numbers, increasing, of the tiles that a pass reads: all tiles, or the tiles with its rows."""
+    rows = pass_.rows
+    if rows is None:
+        return list(range(source.n_tiles))
+    if isinstance(rows, range):
+        return list(range(rows.start // source.tile_rows, -(-rows.stop // source.tile_rows)))
+    return list(map(int, np.unique(rows // source.tile_rows)))
+
+
+@dataclass(frozen=True)
+class _Tile(Tile):
+    """A tile whose kernel blocks are kept between passes, with the counts of their elements for each panel."""
+
+    keeping: Keeping | None = None
+    fetched: list[Fetched] = field(default_factory=list)
+
+    def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
+        """Yield the panels of the tile's selected rows, each with its blocks of the designs.
+
+        The blocks of a panel overwrite the blocks of the last panel. Buffers are reused, since new arrays of this size
+        need new memory pages, which cost as much as the kernel evaluation. Blocks have the layout column by column.
+        """
+        noise = next((design for design in designs if design.noise is not None), None)
+        numbers = self.start + np.arange(len(self.X), dtype=np.int64)
+        if rows is not None:
+            numbers = between(rows, numbers[0], numbers[-1])
+        whole = len(numbers) == len(self.X)
+        digest = "" if whole else hashlib.blake2b(numbers.tobytes(), digest_size=16).hexdigest()
+        places = [np.empty(min(PANEL_ROWS, len(numbers)) * design.n_columns) for design in designs]
+        for number, start in enumerate(range(0, len(numbers), PANEL_ROWS)):
+            here = numbers[start : start + PANEL_ROWS]
+            # whole tiles are the usual case, and are sliced without a copy
+            some: Any = slice(start, start + PANEL_ROWS) if whole else here - self.start
+            weights = None if self.weights is None else self.weights[some]
+            factors = None if noise is None else noise.row_weights(self.X[some])
+            if factors is not None:
+                weights = factors if weights is None else weights * factors
+            panel = Panel(here, self.X[some], self.t[some], weights)
+            blocks = []
+            for design, place in zip(designs, places, strict=True):
+                blocks.append(place[: len(here) * design.n_columns].reshape(design.n_columns, len(here)).T)
+                self.fetched.append(fill_block(self.keeping, self.number, digest, number, design, panel.X, blocks[-1]))
+            yield panel, *blocks
+
+
+def tile_statistics(
+    passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | None = None
+) -> SeveralStatistics:
+    """Return the contributions of one tile to each pass. ``keeping`` has the settings for kept kernel blocks."""
+    read = source.tile(number)
+    tile = _Tile(read.number, read.start, read.X, read.t, read.weights, keeping)
+    parts = tuple(pass_.statistic(tile) for pass_ in passes)
+    return SeveralStatistics(parts, sum(tile.fetched, Fetched()))
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The final state of a dense fit, the reason for its end, and the times of start and end in seconds since 1970."""
+
+    fit: Fit
+    reason: Termination
+    began: float
+    ended: float
+
+
+def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solution:
+    """Run a dense fit to its end; large matrices use ``threads`` threads, with the same bits for any number of them.
+
+    ``on_step`` is called at each step, and may raise an exception to stop.
+    """
+    began = time.time()
+    with on_threads(threads):
+        fit, reason = solve.run(on_step)
+    return Solution(fit, reason, began, time.time())
 
 
 def run_tiles(
@@ -40,28 +187,18 @@ def run_tiles(
     return total.result()
 
 
-def add_nodes(left: SeveralStatistics, right: SeveralStatistics) -> SeveralStatistics:
-    """Return the sum of two sibling nodes."""
-    return left + right
-
-
 def run_solve(solve: DenseFit) -> Solution:
-    """Run a dense fit."""
+    """Run a dense fit on a worker."""
     return_freed_memory()
     with one_blas_thread():
         return solution(solve)
 
 
 def map_tile(function: Callable[[Source, int], Any], parts: Sequence[Source], number: int) -> Any:
-    """Apply ``function`` to one tile; ``parts`` has one element."""
+    """Apply ``function`` to one tile on a worker; ``parts`` has one element."""
     return_freed_memory()
     with one_blas_thread():
         return function(parts[0], number)
-
-
-def gather_rows(source: Source, rows: NDArray[Any]) -> NDArray[Any]:
-    """Return the inputs of the rows with these numbers."""
-    return source.gather(rows)
 
 
 def package_versions() -> dict[str, str]:

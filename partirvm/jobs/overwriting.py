@@ -22,7 +22,7 @@ from partirvm.storage.lease import limits, valid
 
 SERIES = "spec"
 
-OWN = ("events", "models", "specs", "checkpoints", "control", "predictions")
+OWN = ("events", "models", "specs", "checkpoints", "control")
 """The names of a job's objects in the folder of its run."""
 
 

@@ -8,16 +8,15 @@ from typing import Any, TypeAlias
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.left_out import Calibration
-from partirvm.core.link import LINKS
-from partirvm.core.logistic import LogisticBlock
+from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.posterior import JointPosterior, Posterior
 from partirvm.core.residuals import Scores
 from partirvm.core.scores import ClassScores
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
+from partirvm.likelihoods.classes import Start
 from partirvm.likelihoods.gaussian import Warm
-from partirvm.likelihoods.laplace import Start
 from partirvm.strategies.problem import Problem
 
 Packed: TypeAlias = dict[str, Any]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.reference import ReferenceErrors, by_near_rows, noise_of_near_rows
+from partirvm.core.sampling import Purpose, stream
 from partirvm.jobs.driver import Driver
 from partirvm.learning.sample import Entry, Spent, gathered
 from partirvm.setup.spec import FitSpec
@@ -27,9 +28,6 @@ LEAST_MEMORY = 1 << 30
 
 LEFT_OUT = 5
 """Every fifth row is left out of the other methods."""
-
-DRAW = 8
-"""Number that makes the random rows different from other draws with the same seed."""
 
 BOOSTING, NEAR = "boosting (scikit-learn's HistGradientBoostingRegressor)", "the mean of the ten nearest rows"
 
@@ -56,7 +54,7 @@ def compare(driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
     design, fit = driver.kept
     source, scaling = driver.source, design.scaling
     most = min(MOST_ROWS, MOST_BYTES // (8 * source.n_features), source.n_rows)
-    order = np.random.default_rng((spec.request.seed, DRAW)).permutation(source.n_rows)[:most]
+    order = stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)[:most]
     with gathered(source, np.sort(order), driver.executor, lambda *progress: None, Spent()) as sample:
         tiles = [sample.rows.tile(k) for k in range(sample.rows.n_tiles)]
     weights = [np.ones(len(tile.X)) if tile.weights is None else tile.weights for tile in tiles]

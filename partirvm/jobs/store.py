@@ -9,7 +9,6 @@
     JOB/checkpoints/…                 checkpoints of the strategy, with pointers as above (jobs.checkpoint)
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
-    JOB/predictions/3f0c….json        a finished prediction, named by a hash of its identity
     JOB/spec-000005-000005.json       the request of a job that overwrites another one, and JOB/run-000005/, the folder
                                       of its events, models, … (jobs.overwriting)
 
@@ -424,23 +423,6 @@ class JobStore:
         if damaged:
             raise MissingDataError(f"{self.location}: no {what} can be read: " + "; ".join(damaged))
         return None
-
-    # Predictions
-
-    def note_prediction(self, key: str, facts: dict[str, Any]) -> None:
-        """Record that a prediction is finished. No lease is needed; if the folder cannot be written, do nothing."""
-        with suppress(OSError, StorageError):
-            name = self._prediction(key)
-            self._folder.create(name, to_json(name, facts))
-
-    def has_prediction(self, key: str) -> bool:
-        """Return True if this prediction was recorded as finished."""
-        with suppress(MissingDataError, FormatError):
-            return bool(read_json(self._folder, self._prediction(key)))
-        return False
-
-    def _prediction(self, key: str) -> str:
-        return f"{self._job.name.prefix}predictions/{key}.json"
 
     # Removal
 

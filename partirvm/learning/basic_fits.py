@@ -16,20 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import SampledRows
-from partirvm.likelihoods.base import RunningFit
-from partirvm.likelihoods.columns import survivors
+from partirvm.likelihoods.base import survivors
+from partirvm.likelihoods.classes import Newton, Start
 from partirvm.likelihoods.gaussian import Solve, settle
-from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
-from partirvm.likelihoods.laplace import Newton, Start
+from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.new_columns import left_out
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.relearning import with_kernel
-from partirvm.strategies.rounds import record
-from partirvm.strategies.rules import INTERMEDIATE, final_rule
+from partirvm.strategies.selection import count_duplicates
+from partirvm.strategies.stages import INTERMEDIATE, final_rule, record
 
 Float = NDArray[np.float64]
 
@@ -41,9 +39,6 @@ CLASS_CANDIDATES = 100
 
 It was not compared with other values.
 """
-
-DRAW = 6
-"""Number that makes the random candidates different from other draws with the same seed."""
 
 
 def partition_size(n_rows: int, n_features: int, rho: float) -> int:
@@ -70,18 +65,18 @@ def probe_rows(n_rows: int, n_features: int, cap: int) -> int:
 def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
     offered, design = sample.candidates(problem, sample.rows.rows)
-    count, duplicates = len(design.labels), left_out(offered, design)
+    count, duplicates = len(design.labels), count_duplicates(offered, design)
     options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
     likelihood: Any = problem.likelihood
     rule = replace(final_rule(options), guard=False)
     if problem.classifies:
         (course,) = _newton(sample, problem, [design], options)
-        fit, reason = course.fit, course.reason
+        fit: Any = course.fit
+        reason = course.reason
     else:
         (block,) = sample.run(GramPass(problem.empty, design, np.zeros((0, len(design.scaling.t_shift)))))
-        nothing = likelihood.start(problem)
-        fit = likelihood.restart(problem, options, nothing, likelihood.warm(nothing), design, block)
-        solution = sample.solve(Solve(fit, rule, count))
+        begun = likelihood.join(problem, likelihood.start(problem), problem.empty, design, block)
+        solution = sample.solve(Solve(begun, rule, count))
         (residual,) = sample.run(ResidualPass(survivors(design, solution.fit), solution.fit.posterior.means))
         fit, reason = settle(solution.fit, residual), solution.reason
     assert reason is not None
@@ -110,20 +105,21 @@ def fits_at(
     """
     rows = sample.rows.rows
     if len(rows) > CLASS_CANDIDATES:
-        rows = np.sort(np.random.default_rng((options.seed, DRAW)).permutation(rows)[:CLASS_CANDIDATES])
-    designs = [sample.candidates(with_kernel(problem, kernel), rows)[1] for kernel in kernels]
+        rows = np.sort(stream(options.seed, Purpose.BASIC_CANDIDATES).permutation(rows)[:CLASS_CANDIDATES])
+    designs = [sample.candidates(problem.with_kernel(kernel), rows)[1] for kernel in kernels]
     loose = replace(options, tol=INTERMEDIATE * options.tol)
     found = [course.fit for course in _newton(sample, problem, designs, loose)]
     return [(survivors(design, fit), fit.mean) for design, fit in zip(designs, found, strict=True)]
 
 
-def _newton(sample: SampledRows, problem: Problem, designs: list[Design], options: Options) -> list[RunningFit]:
+def _newton(sample: SampledRows, problem: Problem, designs: list[Design], options: Options) -> list[Newton]:
     """Run several classification fits together, so that one reading of the rows serves the next pass of each fit."""
     likelihood: Any = problem.likelihood
     start = Start.of(likelihood.start(problem))
     rule = replace(final_rule(options), max_iterations=options.max_passes, guard=False)
-    tasks = [Newton(design, likelihood, start, rule, len(design.labels), prior=problem.prior) for design in designs]
-    running: list[RunningFit] = [task.begun() for task in tasks]
+    running = [
+        Newton(design, likelihood.name, start, rule, len(design.labels), prior=problem.prior) for design in designs
+    ]
     while going := [k for k, course in enumerate(running) if course.reason is None]:
         blocks: list[Any] = sample.run(*(running[k].next_pass for k in going))
         for k, block in zip(going, blocks, strict=True):

@@ -1,7 +1,7 @@
 """How a kernel is scored on a sample: the evidence and its slopes in the kernel's log parameters, or a held-out loss.
 
-The evidence is that of a tied RVM (``core.tied``; for classes that of their indicators, ``core.tied_indicators``), or
-that of a given fit with its α and β held constant. An evaluation takes two passes: Gram and slopes. Both use the same
+The evidence is that of a tied RVM (``core.tied``; for classes, of their indicators), or that of a given fit with its
+α and β held constant. An evaluation takes two passes: Gram and slopes. Both use the same
 kernel blocks, which may be kept in memory between them.
 """
 
@@ -12,19 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core import tied_indicators
 from partirvm.core.posterior import any_posterior
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.tied import NoiseBounds, Tied, updates
+from partirvm.core.tied import NoiseBounds, Tied, indicator_updates, updates
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
 from partirvm.learning.sample import SampledRows
-from partirvm.likelihoods.columns import labels_of
+from partirvm.likelihoods.base import labels_of
+from partirvm.likelihoods.class_passes import IndicatorGramPass, IndicatorLossPass, IndicatorSlopePass, LogisticPass
 from partirvm.likelihoods.gaussian import FIRST_NOISE
-from partirvm.likelihoods.gaussian_passes import GramPass
-from partirvm.likelihoods.indicator_passes import IndicatorGramPass, IndicatorLossPass, IndicatorSlopePass
-from partirvm.likelihoods.laplace_passes import LogisticPass
-from partirvm.likelihoods.slope_passes import SlopePass
+from partirvm.likelihoods.passes import GramPass, SlopePass
 from partirvm.strategies.problem import Problem
 
 Float = NDArray[np.float64]
@@ -64,12 +61,12 @@ def evaluate(
     With ``fresh`` α and β get the number of updates of a first evaluation. Centres that are new since ``last`` stand
     at the end of the design.
     """
-    sample.keep(design)
+    sample.drop_blocks()
     tied = first_tied(problem) if last is None or last.tied is None else last.tied
     count = FIRST_UPDATES if fresh else UPDATES
     if problem.classifies:
         statistics = _statistics(sample, design, IndicatorGramPass(design, problem.n_classes), problem.n_classes)
-        tied, shared = tied_indicators.updates(statistics, tied, count)
+        tied, shared = indicator_updates(statistics, tied, count)
         slopes, errors = IndicatorSlopePass(design, shared, float(tied.beta)), IndicatorLossPass(design, shared.mean)
         slope, sums = sample.run(slopes, errors)
         value, mean, residual, wrong = shared.log_evidence, shared.mean, sums[:1], int(sums[1])
@@ -88,7 +85,7 @@ def evaluate(
 
 def evaluate_fit(sample: SampledRows, design: Design, fit: HyperState) -> EvidencePoint:
     """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``."""
-    sample.keep(design)
+    sample.drop_blocks()
     statistics = _statistics(sample, design, _gram(design), len(design.scaling.t_shift))
     found = any_posterior(statistics, fit.alpha, fit.beta)
     (slope,) = sample.run(SlopePass(design, found.means, found.covariances, fit.beta))

@@ -5,7 +5,7 @@ whether there are enough. Two classes with more than ``MANY`` rows always get a 
 cross-validation with ``FOLDS`` folds decides. For each fold:
 
 1. A width per feature is learned from the rows outside the fold (the first stage of ``learning.search``).
-2. The tied fit of class indicators (``core.tied_indicators``) is made with the same centres at single widths:
+2. The tied fit of class indicators (``core.tied``) is made with the same centres at single widths:
    ``WIDTHS`` × the initial width.
 3. One pass over the fold measures the error of each fit.
 
@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Kernel, Several
 from partirvm.learning.basic_fits import fits_at
 from partirvm.learning.evidence import evaluate, losses
@@ -44,7 +45,6 @@ from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions, begin_stage, first_stage
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.relearning import with_kernel
 from partirvm.types import power_of_two
 
 Float = NDArray[np.float64]
@@ -83,9 +83,6 @@ Smaller gains of the class indicators raised the log loss of the final fits as o
 ONE, UNSCALED = "one width", "one width for unscaled features"
 """Names of the forms in the history and the plan."""
 
-DRAW = 4
-"""Number that makes the random folds different from other draws with the same seed."""
-
 
 def choose(
     sample: SampledRows, problem: Problem, learning: LearningOptions, options: Options, *, all_candidates: bool
@@ -115,7 +112,7 @@ def choose(
         before = evaluated if record.number == 1 else 0
         sample.log(replace(record, choice=choice, iterations=record.iterations + before))
 
-    chosen = with_kernel(problem, kernels[best])
+    chosen = problem.with_kernel(kernels[best])
     if choice["form"] == EACH:
         learning = replace(learning, metric="widths")
         begun = problem if basic else chosen
@@ -199,7 +196,7 @@ def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tu
     ``rows`` are the numbers of the rows to split, all rows by default.
     """
     rows = np.arange(problem.n_rows) if rows is None else rows
-    order = rows[np.random.default_rng((seed, DRAW)).permutation(len(rows))].astype(np.int64)
+    order = rows[stream(seed, Purpose.FOLDS).permutation(len(rows))].astype(np.int64)
     if problem.codes is not None:
         order = order[np.argsort(problem.codes[order], kind="stable")]
     return tuple(np.sort(order[fold::FOLDS]) for fold in range(FOLDS))
@@ -247,7 +244,7 @@ class FoldComparison:
             designs = [centres.design(kernel) for kernel in left]
             points = [evaluate(kept, problem, design, None, fresh=True) for design in designs]
             fits = [(design, point.weights) for design, point in zip(designs, points, strict=True)]
-            begun = with_kernel(problem, left[int(np.argmax([point.value for point in points]))])
+            begun = problem.with_kernel(left[int(np.argmax([point.value for point in points]))])
         if running[-1]:
             stage = first_stage(kept, per_feature(begun), small, options.seed, revive=False)
             assert stage.best is not None

@@ -19,15 +19,16 @@ which decides between the forms (``learning.forms``).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Directions, Kernel, Several
+from partirvm.kernels.composed import directions_of, radials, with_radial
 from partirvm.kernels.radial import RadialKernel
-from partirvm.kernels.radial_parts import directions_of, radials, with_radial
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied_gain
 from partirvm.learning.forms import DIRECTIONS, EACH, MOST_ENTRIES, families_of, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
@@ -35,7 +36,6 @@ from partirvm.learning.search import LearningOptions
 from partirvm.likelihoods.gaussian import noise
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Problem
-from partirvm.strategies.relearning import with_kernel
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -105,9 +105,6 @@ LEAST_WIDTH = 1e-3
 FOLDS, LEFT_OUT = 5, 400
 """Number of folds in which directions are compared with widths, and of rows left out after which no fold follows."""
 
-DRAW = 7
-"""Number that makes the random rows different from other draws with the same seed."""
-
 
 @dataclass(frozen=True)
 class Searched:
@@ -145,7 +142,7 @@ def search(sample: SampledRows, problem: Problem, order: Int, most: int, *, fami
     """Search widths, then families if ``family``, then directions if ``turned``, on the first ``most`` rows."""
     rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.centres.shape[1]
     more = ProcessRows.of(sample, problem, order[:SCREENED_ROWS])
-    first = _from_starts(rows, more, cast(Kernel, problem.empty.kernel))
+    first = _from_starts(rows, more, problem.empty.kernel)
     own = radials(first[0].kernel, d)[0][0].name if family and families_of(first[0].kernel, d) else ""
     tried = {own: first[0]}
     for name in families_of(first[0].kernel, d) if own else ():
@@ -159,7 +156,7 @@ def search(sample: SampledRows, problem: Problem, order: Int, most: int, *, fami
 
 def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> list[ProcessFit]:
     """Return the different results of the searches from ``STARTS`` and from what ``more`` rows see, best first."""
-    rng, logs, level = np.random.default_rng(DRAW), kernel.logs, np.log(rows.variance)
+    rng, logs, level = stream(0, Purpose.PROCESS_STARTS), kernel.logs, np.log(rows.variance)
     starts = [logs + 2 * np.log(start) for start in (STARTS * 2 if len(rows.X) <= TWICE else STARTS)]
     if len(logs) > 1:
         starts = [start + JITTER * rng.normal(size=len(logs)) for start in starts]
@@ -266,7 +263,7 @@ def learn_regression(
 
     ``family`` is True if the family is open, and ``columns`` is how many columns a dense fit may have.
     """
-    d, order = problem.empty.centres.shape[1], np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)
+    d, order = problem.empty.centres.shape[1], stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
     weights = sample.rows.weights_of(order)
     order = order if weights is None else order[weights > 0]
     turned, most = learning.metric in ("auto", "directions"), most_rows(d, columns)
@@ -280,11 +277,11 @@ def learn_regression(
     def log(record: Record) -> None:
         sample.log(replace(record, choice=facts | (record.choice or {})))
 
-    kernel = cast(Kernel, problem.empty.kernel)
+    kernel = problem.empty.kernel
     kernel = with_family(kernel, found.family, d) if found.family else kernel
     warm = replace(learning, warm=found.widths.kernel.logs)
     directed = None if found.directions is None else found.directions.kernel
-    learn(replace(sample, log=log), with_kernel(problem, kernel), warm, seed, directed)
+    learn(replace(sample, log=log), problem.with_kernel(kernel), warm, seed, directed)
 
 
 def _of_few(
@@ -308,7 +305,7 @@ def _of_few(
     if len(rows.X) > most:
         best = climb(rows, best, LAST_STEPS)
     sample.best(best.kernel)
-    first = rows.evaluate(replace(best, kernel=cast(Kernel, problem.empty.kernel)))
+    first = rows.evaluate(replace(best, kernel=problem.empty.kernel))
     n, variance = len(rows.X), rows.noise_of(best)
     sample.log(
         Record(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import uuid
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,18 +17,17 @@ from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.updates import StepInfo
-from partirvm.data.gathered import GatheredRows, rows_of_tile
+from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
 from partirvm.execution import Executor, LocalExecutor, in_this_process
-from partirvm.execution.blocks import OneDesign
+from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.execution.process import peak_memory
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DenseFit
-from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.new_columns import fresh
 from partirvm.strategies.problem import Problem
+from partirvm.strategies.selection import fresh
 
 Int = NDArray[np.int64]
 
@@ -97,7 +98,7 @@ class SampledRows:
     """Rows held in memory, and the executor of passes over these rows.
 
     ``whole`` is True if the sample contains all rows of the source. ``room`` is the number of bytes for kernel blocks
-    of one design that are kept between passes. ``log`` is called with each history record, and ``best`` with each
+    that are kept between passes. ``log`` is called with each history record, and ``best`` with each
     kernel that is the best so far.
     """
 
@@ -111,12 +112,15 @@ class SampledRows:
     best: Callable[[Kernel | Several], None] = lambda kernel: None
 
     @cached_property
-    def _blocks(self) -> OneDesign:
-        return OneDesign(self.rows.n_rows, self.room)
+    def _blocks(self) -> Blocks:
+        token = uuid.uuid4().hex
+        weakref.finalize(self, forget, token)
+        return Blocks(Keeping(token, self.room), lambda columns: self.room)
 
     def run(self, *passes: Any) -> list[Any]:
         """Run passes over all rows of the sample with one reading; return their statistics."""
         self.on_progress(passes, 0, 0)
+        self._blocks.begin(0)
         began, progress = time.perf_counter(), partial(self.on_progress, passes)
         found = self.executor.run(passes, self.rows, progress, self._blocks)
         self.spent.passing += time.perf_counter() - began
@@ -124,12 +128,12 @@ class SampledRows:
         self.spent.rows += len(passes) * self.rows.n_rows
         return found
 
-    def keep(self, design: Design) -> None:
-        """Keep the kernel blocks of this design between passes, and drop the blocks of the previous design."""
-        self._blocks.turn(design)
+    def drop_blocks(self) -> None:
+        """Delete the kept kernel blocks, which are those of another kernel."""
+        forget(self._blocks.keeping.token)
 
     def solve(self, solve: DenseFit) -> Any:
-        """Run a dense fit; return a ``execution.base.Solution``."""
+        """Run a dense fit; return a ``execution.tasks.Solution``."""
         self.check_interrupted()
         (found,) = self.executor.solve([solve], lambda done, total: self.check_interrupted())
         self.spent.solved(found.began, found.ended)

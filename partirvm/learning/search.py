@@ -31,11 +31,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.half_normal import PRIORS
 from partirvm.core.rprop import (
     FIRST_STEP,
     LATER_STEP,
     MOST_ROUNDS,
+    PRIORS,
     WINDOW,
     RpropSearch,
     advance,
@@ -47,6 +47,7 @@ from partirvm.core.rprop import (
     raised,
     revived,
 )
+from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
@@ -55,7 +56,7 @@ from partirvm.learning.sample import SampledRows
 from partirvm.likelihoods.gaussian import noise, root_mean
 from partirvm.strategies.instructions import KernelLearned, LearnKernel, Record
 from partirvm.strategies.problem import Problem
-from partirvm.strategies.relearning import SHARE
+from partirvm.strategies.rounds import SHARE
 from partirvm.types import LEARNING_ROWS
 
 Float = NDArray[np.float64]
@@ -111,15 +112,12 @@ A search takes some hundred evaluations of about eight operations each, so it en
 LEAST_EVALUATIONS = 20
 """Least number of evaluations of a search, however many features there are."""
 
-DRAW = 3
-"""Number that makes the random draw of centres different from other draws with the same seed."""
-
 
 @dataclass(frozen=True)
 class LearningOptions:
     """Options of kernel learning: initial and maximum number of centres, and the prior of a gamma per feature.
 
-    ``prior`` is "flat" (uniform in log gamma) or one of ``core.half_normal``, with estimated precisions. "half-normal"
+    ``prior`` is "flat" (uniform in log gamma) or one of ``core.rprop``, with estimated precisions. "half-normal"
     costs half a nat per unit of log gamma, and it switches irrelevant features off. ``metric`` is
     "widths", "directions", "low-rank", or "auto", which chooses between the first two (``learning.forms``). ``warm``
     (p,) are log parameters at which the first search begins, if they were learned before. ``evaluations`` is the
@@ -270,7 +268,7 @@ class KernelSearch:
 
 def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
     """Make the first stage without evaluating it; draw its centres at random from the rows of the sample."""
-    chosen = np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
+    chosen = stream(seed, Purpose.CENTRES).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
     _, pool = sample.candidates(problem, chosen)
     count, kernel = min(learning.centres, len(pool.labels)), problem.empty.kernel
     score = partial(evaluate, sample, problem)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from partirvm.likelihoods.base import Likelihood
-from partirvm.likelihoods.bernoulli import BernoulliLikelihood
+from partirvm.likelihoods.classes import BERNOULLI, ONE_VS_REST, SOFTMAX, ClassLikelihood
 from partirvm.likelihoods.gaussian import GaussianLikelihood
-from partirvm.likelihoods.laplace import ClassLikelihood
 from partirvm.likelihoods.pooled import PooledLikelihood
-from partirvm.likelihoods.softmax import OneVsRestLikelihood, SoftmaxLikelihood
 
 GAUSSIAN = GaussianLikelihood()
-BERNOULLI = BernoulliLikelihood()
 
 AnyLikelihood: TypeAlias = Likelihood[Any, Any]
 
@@ -22,8 +19,8 @@ LIKELIHOODS: dict[str, AnyLikelihood] = {
         GAUSSIAN,
         BERNOULLI,
         PooledLikelihood(),
-        SoftmaxLikelihood(),
-        OneVsRestLikelihood(),
+        SOFTMAX,
+        ONE_VS_REST,
     )
 }
 """Likelihoods by name. An entry in this dictionary makes a likelihood available under its ``words``."""
@@ -39,7 +36,8 @@ def likelihood_for(n_classes: int, word: float | str) -> AnyLikelihood:
     ('bernoulli', 'pooled', 'gaussian')
     """
     for each in LIKELIHOODS.values():
-        if each.serves(n_classes, word):
+        fits = each.classifies == (n_classes > 0) and (n_classes == 2 or not each.binary)
+        if fits and (word in each.words or not isinstance(word, str)):
             return each
     raise KeyError(word)
 
@@ -59,13 +57,10 @@ __all__ = [
     "GAUSSIAN",
     "LIKELIHOODS",
     "AnyLikelihood",
-    "BernoulliLikelihood",
     "ClassLikelihood",
     "GaussianLikelihood",
     "Likelihood",
-    "OneVsRestLikelihood",
     "PooledLikelihood",
-    "SoftmaxLikelihood",
     "likelihood_for",
     "words_of",
 ]

@@ -1,35 +1,154 @@
-"""The interface of a likelihood, and the two kinds of fit that a driver performs.
+"""The interface of a likelihood: passes over the rows, the two kinds of fit, and the methods that strategies call.
 
-A likelihood is the model of a target given the linear predictors f = Φw. Every likelihood is a small immutable object,
-registered by name in ``likelihoods.LIKELIHOODS``. Its methods start fits, request statistics of new columns, continue
-fits, score them and describe them in the history. Strategies read only the attributes of ``Fit``.
+A *pass* computes a statistic of each tile with a pure function, and sums the statistics in a fixed tree. Executors use
+only its ``name``, its designs, the rows to read, and the statistic of one tile. Passes are frozen dataclasses at module
+level, so that workers can unpickle them.
 
-There are two kinds of fit. A ``DenseFit`` holds all its statistics and runs to its end without reading rows. A
-``PassFit`` needs a pass over the rows for each step.
+A *likelihood* is the model of a target given the linear predictors f = Φw: a small immutable object, registered by name
+in ``likelihoods.LIKELIHOODS``. Its methods start fits, request statistics of new columns, continue fits, score them and
+describe them in the history. Strategies read only the attributes of ``Fit``. A ``DenseFit`` holds all its statistics
+and runs to its end without reading rows. A ``PassFit`` needs a pass over the rows for each step.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from functools import reduce
+from itertools import starmap
+from operator import add
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.priors import Prior
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.passes import Pass, Rows
 from partirvm.model import AnyModel
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Rows: TypeAlias = Int | range
+"""Increasing row numbers, as an array or, without memory for each, as a range of neighbouring rows."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Some rows of a tile: their numbers (n,), inputs (n, d), targets (n, T), and weights (n,) or None."""
+
+    rows: Int
+    X: Float
+    t: Float
+    weights: Float | None
+
+
+class TileRows(Protocol):
+    """One tile of rows, the input of a pass: ``X`` (n, d), ``t`` (n, T), ``weights`` (n,) or None, all float64.
+
+    ``start`` is the number of the first row. The arrays must not be changed.
+    """
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def X(self) -> Float: ...
+    @property
+    def t(self) -> Float: ...
+    @property
+    def weights(self) -> Float | None: ...
+
+    def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
+        """Return panels of the tile's rows (only those in ``rows``, if given), each with a block of each design.
+
+        ``rows`` are increasing row numbers. A block (n, M) reuses the memory of the previous panel's block and may be
+        changed.
+        """
+        ...
+
+
+class Pass(ABC):
+    """A pass over rows of the data. ``rows`` are the numbers of the rows to read (increasing), None for all."""
+
+    name: ClassVar[str]
+    """Name of the pass in progress reports."""
+    held_out: ClassVar[bool] = False
+    """True for a pass over the held-out rows, False for the training rows."""
+    rows: Rows | None = None
+
+    @property
+    @abstractmethod
+    def designs(self) -> tuple[Design, ...]:
+        """The designs whose blocks the pass evaluates."""
+
+    @abstractmethod
+    def statistic(self, tile: TileRows) -> Any:
+        """Return the statistic of one tile; statistics are added by ``+``."""
+
+    def count(self, n_rows: int) -> int:
+        """Return the number of rows that the pass reads if the data have ``n_rows`` rows."""
+        return n_rows if self.rows is None else len(self.rows)
+
+
+class DesignedPass(Pass):
+    """A pass whose only design is ``design``."""
+
+    design: Design
+
+    @property
+    def designs(self) -> tuple[Design, ...]:
+        """The only design."""
+        return (self.design,)
+
+    def summed(self, tile: TileRows, statistic: Callable[[Panel, Float], Any]) -> Any:
+        """Return the sum over panels of ``statistic(panel, block)``."""
+        return reduce(add, starmap(statistic, tile.panels(self.rows, self.design)))
+
+
+def eligible(panel: Panel, exclude: Int) -> NDArray[np.bool_]:
+    """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude`` (sorted row numbers)."""
+    found = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
+    if panel.weights is not None:
+        found &= panel.weights > 0
+    return found
+
+
+def between(sorted_rows: Rows, first: int, last: int) -> Int:
+    """Return the elements of ``sorted_rows`` between ``first`` and ``last``, both included.
+
+    >>> between(range(3, 9), 0, 5).tolist(), between(np.array([1, 4, 7]), 2, 7).tolist()
+    ([3, 4, 5], [4, 7])
+    """
+    if isinstance(sorted_rows, range):
+        return np.arange(max(first, sorted_rows.start), min(last + 1, sorted_rows.stop), dtype=np.int64)
+    return sorted_rows[np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")]
+
+
+def labels_of(design: Design) -> Int:
+    """Return the labels of all columns of a design, the leading columns first."""
+    return np.concatenate([design.leading, design.labels])
+
+
+def positions(selected: Int, labels: Int) -> Int:
+    """Return the positions of the labels ``selected`` in ``labels``, which contains all of them.
+
+    >>> positions(np.array([7, -1]), np.array([-1, 3, 7])).tolist()
+    [2, 0]
+    """
+    order = np.argsort(labels, kind="stable")
+    return order[np.searchsorted(labels, selected, sorter=order)]
+
+
+def survivors(design: Design, fit: Any) -> Design:
+    """Return the columns of ``design`` whose labels remain in the fit, in the order of the fit."""
+    labels = fit.labels
+    return design.take(positions(labels[labels >= 0], design.labels), leading=labels[labels < 0])
+
+
 OnStep = Callable[[StepInfo], None]
 
 
@@ -48,6 +167,13 @@ class Fit(Protocol):
     def log_evidence(self) -> float: ...
     def losses(self) -> Float:
         """Return, for each column, the decrease of the evidence if this column is deleted (M,), nats."""
+        ...
+
+    def gains(self, statistic: Any) -> Float:
+        """Return the gain (Q,) of adding each column of a pool alone, nats (Tipping & Faul 2003, eq. 27).
+
+        ``statistic`` is the result of ``Likelihood.gain_pass``, over the rows of the fit or a sample of them.
+        """
         ...
 
     def again(self) -> Self:
@@ -95,8 +221,6 @@ class FitOptions(Protocol):
     def solver(self) -> str: ...
     @property
     def max_passes(self) -> int: ...
-    @property
-    def moderate(self) -> bool: ...
 
 
 class DenseFit(ABC):
@@ -112,46 +236,41 @@ class DenseFit(ABC):
         """
 
 
-class RunningFit(Protocol):
-    """A running fit that needs a pass for each step. The fit has ended if ``reason`` is not None."""
+class PassFit(ABC):
+    """A fit that needs a pass for each step, before its first pass or later; it has ended if ``reason`` is not None.
+
+    ``candidates`` is for progress reports only.
+    """
+
+    candidates: int
+    reason: Termination | None
 
     @property
-    def reason(self) -> Termination | None: ...
-    @property
+    @abstractmethod
     def next_pass(self) -> Pass:
         """The next pass."""
-        ...
 
     @property
+    @abstractmethod
     def fit(self) -> Any:
         """The current state of the fit; available after the first pass."""
-        ...
 
     @property
     def info(self) -> StepInfo:
         """Information about the last step, for reports only."""
-        ...
+        fit = self.fit
+        return StepInfo(fit.iteration, fit.n_vectors, 0, fit.log_evidence, math.nan, math.nan)
 
-    def advance(self, block: Any, poll: Callable[[], None] = ...) -> RunningFit:
-        """Continue with the statistic of the pass.
+    @abstractmethod
+    def advance(self, block: Any, poll: Callable[[], None] = ...) -> Self:
+        """Return the fit after the statistic of the pass.
 
         ``poll`` is called between dense iterations, and may raise an exception to stop the fit.
         """
-        ...
-
-
-class PassFit(ABC):
-    """A fit that needs a pass for each step. ``candidates`` is for progress reports only."""
-
-    candidates: int
-
-    @abstractmethod
-    def begun(self) -> RunningFit:
-        """Return the running fit before its first pass."""
 
 
 F = TypeVar("F", bound=Fit)
-W = TypeVar("W")
+W = TypeVar("W", bound=FitStart)
 
 
 @dataclass(frozen=True)
@@ -159,7 +278,7 @@ class Begin:
     """Start and end of a fit over ``rows`` (increasing; None for all rows); ``rule`` ends the fit.
 
     ``warm`` is the start of a fit over other rows than before; None means the current fit. If ``hold`` is true, α stays
-    fixed. ``pool`` holds candidates for a solver that computes their statistics on demand.
+    fixed.
     """
 
     rule: StopRule
@@ -167,7 +286,6 @@ class Begin:
     rows: Int | None = None
     warm: Any = None
     hold: bool = False
-    pool: Any = None
 
 
 class Likelihood(Protocol[F, W]):
@@ -177,40 +295,25 @@ class Likelihood(Protocol[F, W]):
     passes may return an empty tuple. The method that processes their statistics is then called without statistics.
     """
 
-    name: ClassVar[str]
-    classifies: ClassVar[bool] = False
-    """True for classification."""
-    words: ClassVar[tuple[str, ...]]
+    name: str
+    words: tuple[str, ...]
     """Option values that select this likelihood: of ``multi_class`` in classification, else of ``noise_variance``."""
-    draws_pools: ClassVar[bool] = False
-    """True if ``errors`` draws the pools of candidates for ``gains``; otherwise pools are random rows."""
-    early_rows: ClassVar[int] = 4000
-    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.early``)."""
-    relearns: ClassVar[bool] = False
-    """True if a learned kernel is learned again as the number of vectors grows (``strategies.relearning``)."""
-
-    @property
-    def measured_by(self) -> Likelihood[Any, Any]:
-        """The likelihood of the small fits that learn a kernel and estimate ρ for the partition size."""
-        return self
-
-    def serves(self, n_classes: int, word: float | str) -> bool:
-        """Return whether an option value selects this likelihood for ``n_classes`` classes (0 for regression)."""
-        return self.classifies == (n_classes > 0) and word in self.words
-
-    @abstractmethod
-    def n_outputs(self, n_classes: int) -> int:
-        """Return C, the number of linear predictors for ``n_classes`` classes (0 for regression)."""
+    classifies: bool = False
+    """True for classification."""
+    binary: bool = False
+    """True for two classes with one linear predictor; otherwise a classification has one per class."""
+    measured_by: Likelihood[Any, Any] | None = None
+    """The likelihood of the small fits that learn a kernel and estimate ρ for the partition size; None for this one."""
+    draws_pools: bool = False
+    """True if ``errors`` draws the pools of candidates for ``gain_pass``; otherwise pools are random rows."""
+    early_rows: int = 4000
+    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.in_order``)."""
+    relearns: bool = False
+    """True if a learned kernel is learned again as the number of vectors grows (``strategies.rounds``)."""
 
     @abstractmethod
     def model(self, design: Design, fit: F, columns: Columns, moderate: bool) -> AnyModel:
         """Return the model for prediction; ``moderate`` selects moderated class probabilities."""
-
-    @abstractmethod
-    def step_flops(self, problem: FitProblem, rows: int, columns: int) -> float:
-        """Return the number of multiplications and additions of one step of a fit."""
-
-    # initial values of fits
 
     @abstractmethod
     def start(self, problem: FitProblem) -> F:
@@ -221,31 +324,21 @@ class Likelihood(Protocol[F, W]):
         """Return the current α and β, or weights, as a start for a fit over other rows or of more columns."""
 
     def measure(self, fit: F, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
-        """Return the passes over ``rows`` that extend the statistics of the columns ``kept`` by the columns ``new``."""
+        """Return the passes over ``rows`` that extend the statistics of the columns ``kept`` by the columns ``new``.
+
+        An empty tuple also means that the statistics of a fit cannot be extended by those of other rows.
+        """
         return ()
 
-    def join(self, fit: F, kept: Design, new: Design, *statistics: Any) -> F:
-        """Return the fit extended by the columns of ``new``, from the statistics of ``measure`` over the same rows."""
-        return fit
+    def join(
+        self, problem: FitProblem, fit: F, kept: Design, new: Design, *statistics: Any, warm: W | None = None
+    ) -> F:
+        """Return the fit of the columns ``kept`` and ``new``, from the statistics of ``measure``.
 
-    def restart(self, problem: FitProblem, options: FitOptions, fit: F, warm: W, design: Design, *statistics: Any) -> F:
-        """Return a fit of the columns of ``design`` over other rows than ``fit``, started at ``warm``.
-
-        The statistics are the results of ``measure`` without kept columns.
+        Without kept columns the statistics may be those of other rows than of ``fit``, and the fit starts at ``warm``,
+        or at the α and β of ``fit``.
         """
         return fit
-
-    def first_design(self, problem: FitProblem, options: FitOptions, new: Design, rows: Int | None) -> tuple[Pass, ...]:
-        """Return a pass that replaces the Gram pass when all rows are candidates of a first fit, or no pass."""
-        return ()
-
-    def from_design(
-        self, problem: FitProblem, options: FitOptions, fit: F, design: Design, *statistics: Any
-    ) -> tuple[F, Any]:
-        """Return the first fit from the statistics of ``first_design``, and the pool of candidates or None."""
-        return fit, None
-
-    # continuation of fits
 
     @abstractmethod
     def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: F, begin: Begin) -> DenseFit | PassFit:
@@ -264,19 +357,6 @@ class Likelihood(Protocol[F, W]):
     def settle(self, fit: F, *statistics: Any, last: bool) -> F:
         """Return the fit, updated with the statistics of ``settling``."""
         return fit
-
-    def grow(self, problem: FitProblem, design: Design, fit: F, rows: Rows) -> tuple[Pass, ...]:
-        """Return the passes over the appended ``rows`` that extend the statistics of a fit to all rows.
-
-        The result is an empty tuple if the statistics cannot be extended, so that a fit over all rows is necessary.
-        """
-        return ()
-
-    def grown(self, problem: FitProblem, design: Design, fit: F, *statistics: Any) -> F:
-        """Return the fit, extended by the statistics of ``grow``."""
-        return fit
-
-    # choice of candidates
 
     @abstractmethod
     def errors(
@@ -298,13 +378,7 @@ class Likelihood(Protocol[F, W]):
 
     @abstractmethod
     def gain_pass(self, design: Design, fit: F, pool: Design, rows: Int | None) -> Pass:
-        """Return the pass that ``gains`` needs."""
-
-    @abstractmethod
-    def gains(self, fit: F, statistic: Any) -> Float:
-        """Return the evidence gain (Q,) of adding each column of a pool alone, in nats (Tipping & Faul 2003)."""
-
-    # scores and history
+        """Return the pass whose statistic ``Fit.gains`` needs."""
 
     @abstractmethod
     def score(self, design: Design, fit: F, moderate: bool) -> Pass:
@@ -313,7 +387,3 @@ class Likelihood(Protocol[F, W]):
     @abstractmethod
     def record(self, problem: FitProblem, fit: F, scores: Any) -> dict[str, Any]:
         """Return fields of a line of history (``strategies.instructions.Record``): sizes, evidence, noise, errors."""
-
-    def left_out_diagnostics(self, problem: FitProblem, fit: F) -> Sequence[NumberDiagnostics]:
-        """Return the diagnostics of rows left out of a last fit, in the target's units; by default there are none."""
-        return ()

@@ -8,36 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.entering import HOPE, joint_entry, joint_gain
+from partirvm.core.gains import HOPE, joint_entry
 from partirvm.core.left_out import LeftOut, left_out_of, sampled_rows
-from partirvm.core.on_demand import DesignRows, Pool
 from partirvm.core.posterior import AnyPosterior, any_posterior
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.residuals import ResidualStatistics, Scores
-from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import (
     ALPHA_FLOOR,
     NOISE_FLOOR,
     HyperState,
-    any_sparsity_quality,
     candidate_factors,
     init,
     noise_precision,
 )
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Begin, DenseFit, FitOptions, FitProblem, Likelihood, OnStep
-from partirvm.likelihoods.columns import labels_of, positions
-from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
-from partirvm.likelihoods.passes import Pass, Rows
+from partirvm.likelihoods.base import (
+    Begin,
+    DenseFit,
+    FitOptions,
+    FitProblem,
+    Likelihood,
+    OnStep,
+    Pass,
+    Rows,
+    labels_of,
+    positions,
+)
+from partirvm.likelihoods.passes import GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.model import Model
 from partirvm.types import LEFT_OUT_ROWS, Columns, power_of_two
 
@@ -65,18 +71,17 @@ densities even; with 0.3 the mean RMSE rose by 1 %.
 class Solve(DenseFit):
     """A dense fit: iterations from ``start`` until ``rule`` ends the fit. ``candidates`` is for progress reports only.
 
-    ``solver`` is a name of ``core.solvers``. If the solver "fast" begins without columns, ``pool`` has the candidates.
+    ``solver`` is a name of ``core.solvers``.
     """
 
     start: HyperState
     rule: StopRule
     candidates: int
     solver: str = "fixed-point"
-    pool: Pool | None = None
 
     def run(self, on_step: OnStep) -> tuple[HyperState, Termination]:
         """Run the fit; return its final state and the reason of the end."""
-        return solvers.solve(self.start, self.rule, self.solver, on_step, self.pool)
+        return solvers.solve(self.start, self.rule, self.solver, on_step)
 
 
 @dataclass(frozen=True)
@@ -126,25 +131,13 @@ class Warm:
 class GaussianLikelihood(Likelihood[HyperState, Warm]):
     """Likelihood of regression with Gaussian noise, whose variance is estimated or given."""
 
-    name: ClassVar[str] = "gaussian"
-    words: ClassVar[tuple[str, ...]] = ("estimate",)
-    relearns: ClassVar[bool] = True
-
-    def serves(self, n_classes: int, word: float | str) -> bool:
-        """Return whether the target is numeric and ``word`` is "estimate" or a noise variance."""
-        return super().serves(n_classes, word) or (n_classes == 0 and not isinstance(word, str))
+    name: str = "gaussian"
+    words: tuple[str, ...] = ("estimate",)
+    relearns: bool = True
 
     def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> Model:
         """Return the model, which predicts the mean and variance of a new noisy target."""
         return Model.from_fit(design, fit, columns)
-
-    def n_outputs(self, n_classes: int) -> int:
-        """Return 1, the number of linear predictors per target."""
-        return 1
-
-    def step_flops(self, problem: FitProblem, rows: int, columns: int) -> float:
-        """Return the flops of one factorisation per target."""
-        return float(problem.n_targets * columns**3)
 
     def start(self, problem: FitProblem) -> HyperState:
         """Return the fit without columns, whose prediction is the target's mean."""
@@ -173,51 +166,32 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         """Return one pass for the Gram products of the new columns."""
         return (GramPass(kept, new, fit.statistics.offset, rows=rows),)
 
-    def join(self, fit: HyperState, kept: Design, new: Design, *statistics: GramBlock) -> HyperState:
-        """Extend the fit; α and β stay, and the α of new columns follows from Tipping & Faul's optimum."""
-        (block,) = statistics
-        extended = fit.statistics.extend(labels_of(new), block, new.basis)
-        return _enter(fit, extended, labels_of(kept.join(new)))
-
-    def restart(
+    def join(
         self,
         problem: FitProblem,
-        options: FitOptions,
         fit: HyperState,
-        warm: Warm,
-        design: Design,
+        kept: Design,
+        new: Design,
         *statistics: GramBlock,
+        warm: Warm | None = None,
     ) -> HyperState:
-        """Return a fit started at the α and β of ``warm``."""
+        """Return the fit at the old α and β; the α of new columns follows from Tipping & Faul's optimum."""
         (block,) = statistics
-        empty, labels = GramStatistics.empty(design.basis, problem.n_targets), labels_of(design)
+        if kept.n_columns:
+            extended = fit.statistics.extend(labels_of(new), block, new.basis)
+            return _enter(fit, extended, labels_of(kept.join(new)))
+        warm = warm or Warm.of(fit)
+        empty, labels = GramStatistics.empty(new.basis, problem.n_targets), labels_of(new)
         old = warm.labels
         order = positions(np.concatenate([old, np.setdiff1d(labels, old)]), labels)
-        ordered = empty.extend(labels, block, design.basis).take(order)
+        ordered = empty.extend(labels, block, new.basis).take(order)
         start = ordered.take(np.arange(len(old)))
         alpha = np.maximum(warm.alpha, ALPHA_FLOOR * np.max(warm.beta) * np.diagonal(start.gram))
         return _enter(replace(warm, alpha=alpha).begun(start), ordered, labels)
 
-    def first_design(self, problem: FitProblem, options: FitOptions, new: Design, rows: Int | None) -> tuple[Pass, ...]:
-        """Return a pass for the design, if ``solver`` is "fast" or "auto" and supports this problem.
-
-        These solvers need Gram products only of columns that join; the design takes no more memory than all products.
-        """
-        acts = options.solver in ("fast", "auto") and problem.prior == FLAT and problem.n_targets == 1
-        return (DesignPass(new, rows),) if acts else ()
-
-    def from_design(
-        self, problem: FitProblem, options: FitOptions, fit: HyperState, design: Design, *statistics: DesignRows
-    ) -> tuple[HyperState, Pool | None]:
-        """Return the first fit: with "fast", a pool of candidates; with "auto", a fit of the whole Gram matrix."""
-        (rows,) = statistics
-        if options.solver == "auto":
-            return self.restart(problem, options, fit, self.warm(fit), design, rows.gram()), None
-        return fit, Pool(design.basis, labels_of(design), rows.joined())
-
     def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: HyperState, begin: Begin) -> Solve:
         """Return a dense fit."""
-        return Solve(fit, begin.rule, begin.candidates, options.solver, begin.pool)
+        return Solve(fit, begin.rule, begin.candidates, options.solver)
 
     def settling(
         self, problem: FitProblem, design: Design, fit: HyperState, rows: Int | None, *, whole: bool, last: bool
@@ -246,16 +220,6 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         assert residual is not None
         return rebase(fit, residual)
 
-    def grow(self, problem: FitProblem, design: Design, fit: HyperState, rows: Rows) -> tuple[Pass, ...]:
-        """Return a pass for the statistics of the new rows, which are added to those of the previous rows."""
-        return self.measure(self.start(problem), problem.empty, design, rows)
-
-    def grown(self, problem: FitProblem, design: Design, fit: HyperState, *statistics: GramBlock) -> HyperState:
-        """Return the fit with the sum of old and new statistics, at the same α and β."""
-        (block,) = statistics
-        empty = GramStatistics.empty(design.basis, problem.n_targets)
-        return Warm.of(fit).begun(fit.statistics.merge(empty.extend(labels_of(design), block, design.basis)))
-
     def errors(
         self,
         design: Design,
@@ -273,15 +237,6 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
     def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> Pass:
         """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""
         return GramPass(design, pool, fit.statistics.offset, diagonal=True, rows=rows)
-
-    def gains(self, fit: HyperState, statistic: CrossBlock) -> Float:
-        """Return the gains; a ``statistic`` from a sample is scaled up to the rows of the fit."""
-        scale = fit.statistics.n / statistic.n if fit.statistics.n else 1.0
-        cross, diagonal, projection = (
-            each * scale for each in (statistic.cross, statistic.diagonal, statistic.projection)
-        )
-        s, q = any_sparsity_quality(fit, fit.statistics.offset, cross, diagonal, projection)
-        return joint_gain(s, q, fit.prior.alpha)
 
     def score(self, design: Design, fit: HyperState, moderate: bool) -> ScorePass:
         """Return the pass that scores the model by its stated uncertainty."""
@@ -304,10 +259,18 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
             "held_out_nlpd": scores.nlpd if scores else None,
         }
 
-    def left_out_diagnostics(self, problem: FitProblem, fit: HyperState) -> Sequence[NumberDiagnostics]:
-        """Return the diagnostics, if leave-one-out errors were computed."""
-        scaling = problem.empty.scaling
-        return () if fit.left_out is None else (fit.left_out.scaled(scaling.t_shift[0], scaling.t_scale[0]),)
+
+def with_rows(fit: Any, block: GramBlock) -> HyperState:
+    """Return the fit with the statistics of its columns over other rows added, at the same α and β."""
+    old = fit.statistics
+    new = GramStatistics.empty(old.basis, old.n_targets).extend(old.labels, block, old.basis)
+    return Warm.of(fit).begun(old.merge(new))
+
+
+def left_out_diagnostics(problem: FitProblem, fit: Any) -> Sequence[NumberDiagnostics]:
+    """Return the diagnostics of rows left out of a fit, in the target's units; there may be none."""
+    scaling, found = problem.empty.scaling, getattr(fit, "left_out", None)
+    return () if found is None else (found.scaled(scaling.t_shift[0], scaling.t_scale[0]),)
 
 
 def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:

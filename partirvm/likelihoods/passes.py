@@ -1,117 +1,283 @@
-"""Base class of passes over the rows, and the rows that a pass receives.
+"""Passes of regression: Gram products, residuals, leave-one-out errors, scores.
 
-A *pass* computes a statistic of each tile with a pure function, and sums the statistics in a fixed tree. Each class of
-passes defines a ``name``, the designs, the rows to read, and the statistic of one tile. Executors use only these
-attributes. Passes are frozen dataclasses at module level, so that workers can unpickle them.
+Pass of kernel learning: derivatives of the tied evidence by the kernel's parameters.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import starmap
 from operator import add
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.kernels.design import Design
+from partirvm.core import tied
+from partirvm.core.diagnostics import MOST_TARGETS, NORMAL_MULTIPLES, STATED_LEVELS, NumberDiagnostics
+from partirvm.core.left_out import LeftOut
+from partirvm.core.predictive import ExtraColumns, quadratic_forms
+from partirvm.core.residuals import LEVELS, NORMAL, LargestResiduals, ResidualStatistics, Scores, TargetScores
+from partirvm.core.statistics import CrossBlock, GramBlock
+from partirvm.kernels.design import TEMPER, Design
+from partirvm.likelihoods.base import DesignedPass, Panel, Pass, Rows, TileRows, eligible
+from partirvm.model import Model
+from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-Rows: TypeAlias = Int | range
-"""Increasing row numbers, as an array or, without memory for each, as a range of neighbouring rows."""
+_Total = TypeVar("_Total", Scores, TargetScores)
 
 
 @dataclass(frozen=True)
-class Panel:
-    """Some rows of a tile: their numbers (n,), inputs (n, d), targets (n, T), and weights (n,) or None."""
+class GramPass(Pass):
+    """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a ``core.statistics.GramBlock``.
 
-    rows: Int
-    X: Float
-    t: Float
-    weights: Float | None
-
-
-class TileRows(Protocol):
-    """One tile of rows, the input of a pass: ``X`` (n, d), ``t`` (n, T), ``weights`` (n,) or None, all float64.
-
-    ``start`` is the number of the first row. The arrays must not be changed.
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None. ``offset`` (M_kept, T) is the
+    offset of the statistics to be extended. With ``diagonal``, only the diagonal of the products of ``new`` with
+    ``new`` is computed: the result is a ``CrossBlock``.
     """
 
-    @property
-    def start(self) -> int: ...
-    @property
-    def X(self) -> Float: ...
-    @property
-    def t(self) -> Float: ...
-    @property
-    def weights(self) -> Float | None: ...
-
-    def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
-        """Return panels of the tile's rows (only those in ``rows``, if given), each with a block of each design.
-
-        ``rows`` are increasing row numbers. A block (n, M) reuses the memory of the previous panel's block and may be
-        changed.
-        """
-        ...
-
-
-class Pass(ABC):
-    """A pass over rows of the data. ``rows`` are the numbers of the rows to read (increasing), None for all."""
-
-    name: ClassVar[str]
-    """Name of the pass in progress reports."""
-    held_out: ClassVar[bool] = False
-    """True for a pass over the held-out rows, False for the training rows."""
+    name: ClassVar[str] = "gram"
+    kept: Design
+    new: Design
+    offset: Float
+    diagonal: bool = False
     rows: Rows | None = None
 
     @property
-    @abstractmethod
     def designs(self) -> tuple[Design, ...]:
-        """The designs whose blocks the pass evaluates."""
+        """The designs ``kept`` and ``new``."""
+        return self.kept, self.new
 
-    @abstractmethod
-    def statistic(self, tile: TileRows) -> Any:
-        """Return the statistic of one tile; statistics are added by ``+``."""
-
-    def count(self, n_rows: int) -> int:
-        """Return the number of rows that the pass reads if the data have ``n_rows`` rows."""
-        return n_rows if self.rows is None else len(self.rows)
-
-
-class DesignedPass(Pass):
-    """A pass whose only design is ``design``."""
-
-    design: Design
-
-    @property
-    def designs(self) -> tuple[Design, ...]:
-        """The only design."""
-        return (self.design,)
-
-    def summed(self, tile: TileRows, statistic: Callable[[Panel, Float], Any]) -> Any:
-        """Return the sum over panels of ``statistic(panel, block)``."""
-        return reduce(add, starmap(statistic, tile.panels(self.rows, self.design)))
+    def statistic(self, tile: TileRows) -> GramBlock | CrossBlock:
+        """Return the products over the tile's rows."""
+        make: Callable[..., Any] = CrossBlock.of if self.diagonal else GramBlock.of
+        total: Any = None
+        for panel, kept, new in tile.panels(self.rows, self.kept, self.new):
+            target = self.new.scaling.targets(panel.t)
+            if self.offset.any():
+                target = target - kept @ self.offset
+            block = make(kept, new, target, panel.weights)
+            total = block if total is None else total.accumulate(block)
+        return cast(GramBlock | CrossBlock, total)
 
 
-def eligible(panel: Panel, exclude: Int) -> NDArray[np.bool_]:
-    """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude`` (sorted row numbers)."""
-    found = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
-    if panel.weights is not None:
-        found &= panel.weights > 0
-    return found
+@dataclass(frozen=True)
+class ResidualPass(DesignedPass):
+    """Pass for residuals of the mean μ (M, T): a ``core.residuals.ResidualStatistics``.
 
-
-def between(sorted_rows: Rows, first: int, last: int) -> Int:
-    """Return the elements of ``sorted_rows`` between ``first`` and ``last``, both included.
-
-    >>> between(range(3, 9), 0, 5).tolist(), between(np.array([1, 4, 7]), 2, 7).tolist()
-    ([3, 4, 5], [4, 7])
+    The result includes the ``select`` rows of largest error outside ``exclude`` (sorted row numbers).
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
     """
-    if isinstance(sorted_rows, range):
-        return np.arange(max(first, sorted_rows.start), min(last + 1, sorted_rows.stop), dtype=np.int64)
-    return sorted_rows[np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")]
+
+    name: ClassVar[str] = "residual"
+    design: Design
+    mean: Float
+    select: int = 0
+    exclude: Int = field(default_factory=lambda: np.zeros(0, np.int64))
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> ResidualStatistics:
+        """Return residual statistics of the tile's rows."""
+        return cast(ResidualStatistics, self.summed(tile, self._of_panel))
+
+    def _of_panel(self, panel: Panel, block: Float) -> ResidualStatistics:
+        r = self.design.scaling.targets(panel.t) - block @ self.mean
+        weighted = r if panel.weights is None else r * panel.weights[:, None]
+        there = eligible(panel, self.exclude) if self.select else np.zeros(len(r), bool)
+        errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
+        return ResidualStatistics(
+            n=len(r) if panel.weights is None else int((panel.weights > 0).sum()),
+            sum_squares=np.einsum("nt,nt->t", r, weighted),
+            projection=block.T @ weighted,
+            largest=LargestResiduals.of(self.select, errors[there], panel.rows[there], panel.X[there]),
+        )
+
+
+@dataclass(frozen=True)
+class LeaveOneOutPass(DesignedPass):
+    """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
+
+    The pass reads all rows, or those of ``rows`` (row numbers, increasing). ``least_square`` is a known lower bound of
+    the mean squared error of new rows.
+    """
+
+    name: ClassVar[str] = "residual"
+    design: Design
+    mean: Float
+    root: Float
+    beta: float
+    rows: Int | None = None
+    least_square: float = 0.0
+
+    def statistic(self, tile: TileRows) -> LeftOut:
+        """Return leave-one-out errors of the tile's rows."""
+        return cast(LeftOut, self.summed(tile, self._of_panel))
+
+    def _of_panel(self, panel: Panel, block: Float) -> LeftOut:
+        design = self.design
+        centres = np.intersect1d(panel.rows, design.rows)
+        own = [
+            (int(place), design.n_leading + np.flatnonzero(design.rows == row))
+            for place, row in zip(np.searchsorted(panel.rows, centres), centres, strict=True)
+        ]
+        t = design.scaling.targets(panel.t)[:, 0]
+        peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
+        factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
+        found = LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor)
+        return replace(found, least_square=self.least_square)
+
+
+@dataclass(frozen=True)
+class ScorePass(DesignedPass):
+    """Pass over the held-out rows for scores in the units of the target: a ``core.residuals.Scores``.
+
+    ``mean`` is (M,), ``root`` (M, M) and ``noise_variance`` a scalar; for T targets (M, T), (T, M, M) and (T,).
+    ``multiples`` are the half widths of intervals in standard deviations (``core.residuals.LEVELS``), ``stated`` those
+    of the diagnostics (``core.diagnostics.STATED_LEVELS``).
+    """
+
+    name: ClassVar[str] = "held-out"
+    held_out: ClassVar[bool] = True
+    design: Design
+    mean: Float
+    root: Float
+    noise_variance: float | Float
+    multiples: tuple[float, ...] = NORMAL
+    stated: tuple[float, ...] = NORMAL_MULTIPLES
+
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """The pass that scores a model by its stated uncertainty."""
+        stated, variance = model.predictive, model.design.scaling.t_variance
+        noise = stated.noise_variance / variance
+        multiples = model.multiples(LEVELS), model.multiples(STATED_LEVELS)
+        return cls(stated.design, stated.mean, stated.root, noise, *multiples)
+
+    def statistic(self, tile: TileRows) -> Any:
+        """Return scores of the tile's rows, combined over targets."""
+        return self._scores(tile, Scores.over)
+
+    def _scores(self, tile: TileRows, of: Callable[[list[Scores]], _Total]) -> _Total:
+        """Return the sum over panels of ``of(scores of each target)``."""
+        scaling, n_targets = self.design.scaling, len(self.design.scaling.t_scale)
+        means = self.mean.reshape(-1, n_targets)
+        roots = self.root.reshape(n_targets, len(means), len(means))
+        noise = np.atleast_1d(self.noise_variance)
+
+        def score(panel: Panel, block: Float, target: int) -> Scores:
+            shift, scale, unit = (float(each[target]) for each in (scaling.t_shift, scaling.t_scale, scaling.t_unit))
+            variance = quadratic_forms(block, roots[target])
+            variance += noise[target] * self.design.noise_factor(panel.X)
+            mean = shift + scale * (block @ means[:, target])
+            variance *= float(scaling.t_variance[target])
+            t = panel.t[:, target]
+            scores = Scores.of(t, mean, variance, unit, self.multiples)
+            if target >= MOST_TARGETS:
+                return scores
+            shown = NumberDiagnostics.of(t, mean, np.sqrt(variance) * unit, panel.rows, self.stated)
+            return replace(scores, diagnostics=(shown,))
+
+        def statistic(panel: Panel, block: Float) -> _Total:
+            return of([score(panel, block, target) for target in range(n_targets)])
+
+        return cast(_Total, self.summed(tile, statistic))
+
+
+@dataclass(frozen=True)
+class TargetScorePass(ScorePass):
+    """Pass over the held-out rows for separate scores of each target: a ``core.residuals.TargetScores``."""
+
+    def statistic(self, tile: TileRows) -> Any:
+        """Return separate scores of each target over the tile's rows."""
+        return self._scores(tile, lambda each: TargetScores(tuple(each)))
+
+
+@dataclass(frozen=True)
+class AugmentPass(DesignedPass):
+    """Pass for products of extra columns with a model's columns and residuals: a ``core.predictive.ExtraColumns``.
+
+    ``mean`` (M,) is the mean of the weights. ``extras`` are designs with G columns in all. Each design is evaluated and
+    multiplied separately, so that the bits of its columns do not depend on the other designs.
+    """
+
+    name: ClassVar[str] = "augment"
+    design: Design
+    mean: Float
+    extras: tuple[Design, ...]
+
+    def statistic(self, tile: TileRows) -> ExtraColumns:
+        """Return the products over the tile's rows."""
+        design, ends = self.design, np.cumsum([0, *(extra.n_columns for extra in self.extras)])
+        widest = max((extra.n_columns for extra in self.extras), default=0)
+        place = np.empty(min(PANEL_ROWS, len(tile.X)) * widest)
+        total = ExtraColumns.none(int(ends[-1]), design.n_columns)
+        for panel, block in tile.panels(None, design):
+            residual = design.scaling.targets(panel.t)[:, 0] - block @ self.mean
+            if panel.weights is not None:
+                block *= panel.weights[:, None]
+                residual *= panel.weights
+            for extra, first, end in zip(self.extras, ends[:-1], ends[1:], strict=True):
+                n, columns = len(panel.X), extra.n_columns
+                F = extra.block(panel.X, place[: n * columns].reshape(columns, n).T)
+                total.accumulate(slice(first, end), F, block, residual, panel.weights)
+        return total
+
+
+@dataclass(frozen=True)
+class SlopePass(DesignedPass):
+    """Pass for the derivatives (p,) of the evidence by the kernel's log parameters: Σ D ∘ ∂Φ/∂ log parameter.
+
+    D is the matrix of ``core.tied`` at μ (M, T), Σ (T, M, M) and β.
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
+    """
+
+    name: ClassVar[str] = "slope"
+    design: Design
+    mean: Float
+    covariance: Float
+    beta: float | Float = 1.0
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> Float:
+        """Return the derivatives' part of the tile's rows."""
+        return cast(Float, self.summed(tile, self._of_panel))
+
+    def _of_panel(self, panel: Panel, block: Float) -> Float:
+        design, mean = self.design, self.mean
+        t, betas = design.scaling.targets(panel.t), np.atleast_1d(self.beta)
+        slopes = reduce(
+            add,
+            (
+                tied.slopes(block, t[:, k], mean[:, k], self.covariance[k], float(beta), panel.weights)
+                for k, beta in enumerate(betas)
+            ),
+        )
+        return design.gradient(panel.X, block, slopes)
+
+
+@dataclass(frozen=True)
+class InputGradientPass(DesignedPass):
+    """Pass for Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d), with f = Φμ, in the kernel's coordinates; summed over the columns of μ.
+
+    Divided by N, this is the mean outer product of the gradient (Trivedi et al. 2014, "A consistent estimator of the
+    expected gradient outer product"): its eigenvectors are the directions in which f changes most and least.
+    """
+
+    name: ClassVar[str] = "input gradient"
+    design: Design
+    mean: Float
+
+    def statistic(self, tile: TileRows) -> Float:
+        """Return the sum over the tile's rows."""
+        return cast(Float, self.summed(tile, self._of_panel))
+
+    def _of_panel(self, panel: Panel, block: Float) -> Float:
+        d = panel.X.shape[1]
+        total = np.zeros((d, d))
+        for mean in self.mean.T:
+            found = self.design.input_gradient(panel.X, block, mean)
+            total += found.T @ (found if panel.weights is None else found * panel.weights[:, None])
+        return total

@@ -19,11 +19,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.on_demand import Pool
 from partirvm.core.priors import GammaDensity, Prior
-from partirvm.core.solvers import SOLVERS, DenseSolver, Watch
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.solvers import SOLVERS, Watch
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, maximise, step
 from partirvm.errors import UsageError
 
@@ -82,7 +80,7 @@ def classical(
     None stands for the criteria of evidence.
     """
 
-    def run(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) -> tuple[HyperState, Termination]:
+    def run(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
         if isinstance(state.beta, np.ndarray):
             raise UsageError(f"solver {name!r} needs a single target")
         before = state.prior
@@ -97,7 +95,7 @@ def classical(
             found, reason = _until_still(state, rule, on_step, alpha_tol or np.inf, beta_tol or np.inf)
         return replace(found, prior=before), reason
 
-    SOLVERS[name] = DenseSolver(name, run)
+    SOLVERS[name] = run
     return name
 
 

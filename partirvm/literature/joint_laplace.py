@@ -1,6 +1,6 @@
 """Laplace's approximation of α, σ² and the kernel's parameters together, and predictions with their uncertainty.
 
-A model's intervals count the uncertainty of the weights, of α and of σ² (``core.uncertainty``), not that of the
+A model's intervals count the uncertainty of the weights, of α and of σ² (``core.predictive``), not that of the
 kernel's parameters γ. The TMB paper (§4.1, §5.5 and Figure 2) maximises the evidence L over θ = (log α, log β, log γ)
 together, takes θ as normal around the maximum, with covariance C, and propagates it by the delta method:
 
@@ -10,7 +10,7 @@ The slopes of L, with r = t − Φμ and the row weights W, are
 
     ∂L/∂log α_i = ½ (γ_i − α_iμ_i²),   ∂L/∂log β = ½ (N − Σγ_i − β rᵀWr),   ∂L/∂Φ = βW(rμᵀ − ΦΣ).
 
-C is the inverse of the information of (log α, log β) (``core.uncertainty.information``), bordered by the negative
+C is the inverse of the information of (log α, log β) (``core.predictive.information``), bordered by the negative
 second derivatives of L with respect to log γ, which are differences of slopes, plus the normal prior of ``REACH`` on
 each element. Directions in which this matrix is not positive are as uncertain as the prior. The design matrix of the
 rows is held in memory, and each evaluation takes N·M² products: this is for data of thousands of rows.
@@ -28,8 +28,7 @@ from scipy.optimize import minimize
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.posterior import factorise, inverse
-from partirvm.core.rowwise import products, quadratic_forms
-from partirvm.core.uncertainty import REACH, information, quantile
+from partirvm.core.predictive import REACH, information, products, quadratic_forms, quantile
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.kernels.design import Design

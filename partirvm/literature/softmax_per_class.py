@@ -7,9 +7,6 @@ too. Like the other softmax it omits the blocks of the Hessian between classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from partirvm.core.link import LINKS, Softmax
 from partirvm.likelihoods import LIKELIHOODS, ClassLikelihood
 
@@ -24,16 +21,8 @@ class SoftmaxPerClass(Softmax):
     shared_alpha = False
 
 
-@dataclass(frozen=True)
-class SoftmaxPerClassLikelihood(ClassLikelihood):
-    """The softmax; each class has its own α for each column, and so its own vectors."""
-
-    name: ClassVar[str] = NAME
-    words: ClassVar[tuple[str, ...]] = (NAME,)
-
-
 def register() -> str:
     """Add link and likelihood to the registries, and return their name."""
     LINKS[NAME] = SoftmaxPerClass()
-    LIKELIHOODS[NAME] = SoftmaxPerClassLikelihood()
+    LIKELIHOODS[NAME] = ClassLikelihood(NAME, (NAME,))
     return NAME

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.link import LINKS, moderated, probabilities, probability_band, variances
-from partirvm.core.rowwise import products
-from partirvm.core.uncertainty import quantile
+from partirvm.core.predictive import products, quantile
 from partirvm.errors import DataError, UsageError
 from partirvm.kernels.design import Design
 from partirvm.model.label_arrays import label_array, plain_labels

@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
-from partirvm.core.rowwise import products, quadratic_forms
-from partirvm.core.uncertainty import quantile, widened
+from partirvm.core.predictive import products, quadratic_forms, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
-from partirvm.kernels.design import Design
-from partirvm.kernels.local_noise import TEMPER
+from partirvm.kernels.design import TEMPER, Design
 from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
 from partirvm.quoting import html_table
 from partirvm.types import Columns
@@ -185,6 +183,11 @@ class Model:
         assert variance is not None
         return np.column_stack([mean, self.deviation(variance)]), near
 
+    def means(self, X: Float) -> tuple[Float, Float]:
+        """Means (n, T) at raw inputs X (n, d), and nearness (n,)."""
+        mean, _, near = self.moments(X, variance=False)
+        return mean.reshape(len(X), -1), near
+
     def band(self, level: float) -> Interval:
         """The interval of this level that stands beside ``values``."""
         return self.interval(level)
@@ -201,7 +204,7 @@ class Model:
     def predictive(self) -> Model:
         """The model whose ``moments`` are those that are stated for new rows.
 
-        Its ``root`` is that of Σ with the uncertainty of α and β (``core.uncertainty``), and its standard deviations
+        Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its standard deviations
         are those of Gaussians that are as wide as the 90 % interval: of the errors of rows left out
         (``core.left_out``), otherwise of Student's t with the noise's degrees of freedom. Several targets that share
         columns have the posterior's own. About 3 M³ flops, once.
@@ -229,7 +232,7 @@ class Model:
         """The central interval at this level: a model with its standard deviation, and a multiple of that.
 
         ``kind`` is ``"prediction"``, of a new noisy target, or ``"credible"``, of the mean. With ``hyperparameters``
-        the weights' covariance includes the uncertainty of α and β (``core.uncertainty``), and the multiple is the
+        the weights' covariance includes the uncertainty of α and β (``core.predictive``), and the multiple is the
         quantile of the errors of rows left out; for the mean, or without such errors, it is a quantile of Student's t.
         Without, the interval is the posterior's own, at the noise of maximum evidence (Tipping 2001, eqs. 20–22).
         Raises ``UsageError`` for another level or kind.
@@ -269,7 +272,7 @@ class Model:
         """Noise variance at raw inputs X (n, d), in the unit of ``noise_variance``; one number if it is constant.
 
         Without rows left out ``noise_variance`` is that of maximum evidence, of tempered weights
-        (``kernels.local_noise.TEMPER``).
+        (``kernels.design.TEMPER``).
         """
         factor = self.design.noise_factor(X, products)
         return self.noise_variance * (factor if self.calibration is not None else factor**TEMPER)

@@ -1,7 +1,7 @@
 """Functions on rows for regression and classification models: checks, panels of the design, and hashes.
 
-Rows are processed in panels, and products are computed for pieces of panels (``core.rowwise``). So the prediction of a
-row does not depend on the other rows.
+Rows are processed in panels, and products are computed for pieces of panels (``core.predictive``). So the prediction of
+a row does not depend on the other rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.rowwise import ROWS
+from partirvm.core.predictive import ROWS
 from partirvm.errors import DataError
 from partirvm.frames import pandas_frame
 from partirvm.kernels.design import Design
@@ -37,13 +37,8 @@ def checked_rows(X: Any, columns: Columns) -> Float:
     Categorical columns of a data frame contain labels, not codes. Raises ``DataError`` for other feature names and for
     non-numeric values.
     """
-    X, expected = pandas_frame(X), columns.features
-    found = tuple(str(name) for name in getattr(X, "columns", expected))
-    if found != expected and expected != tuple(f"x{column}" for column in range(len(expected))):
-        raise DataError(
-            f"the model was trained on the features [{listed_values(expected)}], but the given rows have "
-            f"[{listed_values(found)}]"
-        )
+    X = pandas_frame(X)
+    check_names(X, columns.features)
     coded = coded_frame(X, columns.categories)
     try:
         rows = np.asarray(coded, dtype=np.float64)
@@ -52,6 +47,16 @@ def checked_rows(X: Any, columns: Columns) -> Float:
     if not np.isfinite(rows).all():
         raise DataError("X has values that are NaN or infinite: remove or fill them")
     return rows
+
+
+def check_names(X: Any, features: tuple[str, ...]) -> None:
+    """Raise ``DataError`` if the columns of a data frame differ from named ``features``."""
+    found = tuple(str(name) for name in getattr(X, "columns", features))
+    if found != features and features != tuple(f"x{column}" for column in range(len(features))):
+        raise DataError(
+            f"the model was trained on the features [{listed_values(features)}], but the given rows have "
+            f"[{listed_values(found)}]: they must be the same, in the same order"
+        )
 
 
 def panels(design: Design, X: Float) -> Iterator[tuple[slice, Float]]:

@@ -31,8 +31,8 @@ A sample of R rows, for small fits before a fit or between its rounds, is held i
 
     sample    = f R (d + T + 1)                        plus f R C for kernel blocks of C columns, if ``kept`` allows
 
-A prediction with one extra column for each of G test rows (``core.augment``) handles C = min(EXTRA_COLUMNS, G) of them
-at a time. The tiles are as above; with M columns of the model the prediction takes:
+A prediction with one extra column for each of G test rows (``core.predictive``) handles C = min(EXTRA_COLUMNS, G) of
+them at a time. The tiles are as above; with M columns of the model the prediction takes:
 
     node      = f G (M + 2)                            statistic of the extra columns
     pass      = threads (tile + 2 f B (M + C + d + 2) + f C M + node) + (log₂ tiles + threads + 2) node

@@ -1,4 +1,4 @@
-"""Predict DATA and score predictions with a job's model. Predictions are resumable and can use Dask and RVM*."""
+"""Predict DATA and score predictions with a job's model. Both can use Dask and RVM*."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from partirvm.data import ZarrSource, class_codes, require_target
 from partirvm.data.source import Source
 from partirvm.errors import DataError
 from partirvm.execution import executor_for
-from partirvm.execution.base import Progress
+from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
-from partirvm.likelihoods.gaussian_passes import ScorePass, TargetScorePass
-from partirvm.likelihoods.laplace_passes import LogisticScorePass
+from partirvm.likelihoods.class_passes import LogisticScorePass
+from partirvm.likelihoods.passes import ScorePass, TargetScorePass
 from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import augmented_scores, augmenting_of, training_source

@@ -1,10 +1,10 @@
-"""RVM* for large data: predictions with an extra basis function at each test row (``core.augment``), tile by tile.
+"""RVM* for large data: predictions with an extra basis function at each test row (``core.predictive``), tile by tile.
 
-The products of the extra columns with the columns of the model need a pass over the training rows. Each pass serves as
-many test rows as memory allows, from a part of a large tile or from several small tiles. All passes together need N·n·M
-products for N training rows, n test rows and M columns. The test rows of a tile are cut into pieces of
-``EXTRA_COLUMNS`` rows, the last one with copies of a row: products of another shape may be rounded differently. So the
-bits of a row do not depend on the other rows.
+The additional function uses the model's kernel; if centres have several kernels, the first one. The products of the
+extra columns with the columns of the model need a pass over the training rows. Each pass serves as many test rows as
+memory allows, at most ``MAX_ROWS``. All passes together need N·n·M products for N training rows, n test rows and M
+columns. The test rows of a tile are cut into pieces of ``EXTRA_COLUMNS`` rows, the last one with copies of a row:
+products of another shape may be rounded differently. So the bits of a row do not depend on the other rows.
 """
 
 from __future__ import annotations
@@ -12,28 +12,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.augment import ExtraColumns
 from partirvm.core.moments import Moments
+from partirvm.core.predictive import ExtraColumns, augmentation
 from partirvm.core.reduction import TreeSum
 from partirvm.core.residuals import LEVELS, Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
 from partirvm.execution import Executor, executor_for
-from partirvm.execution.base import Progress
+from partirvm.execution.tasks import Progress
 from partirvm.jobs.places import changes, current_request, difference, latest
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
 from partirvm.kernels.base import padded
-from partirvm.likelihoods.gaussian_passes import AugmentPass
+from partirvm.kernels.design import Design
+from partirvm.likelihoods.passes import AugmentPass
 from partirvm.model import FAR, AnyModel, Model
-from partirvm.model.augmented import augmented_moments, extra_design
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
 from partirvm.planning.units import format_bytes, parse_bytes
 from partirvm.setup.parameters import checked_moments
@@ -59,15 +60,23 @@ def training_source(store: JobStore, data: str) -> ZarrSource:
 
 
 @dataclass(frozen=True)
-class Augmented:
-    """The predictions of one tile of n test rows. All arrays have shape (n,).
+class Piece:
+    """At most ``EXTRA_COLUMNS`` test rows: numbers before shuffling (n,), inputs X (n, d) and targets t (n, T)."""
 
-    ``rows`` are the row numbers before shuffling. ``mean`` is the mean of a new noisy target in the target's units, and
-    ``variance`` its variance in units of ``unit``². ``near`` is the nearness, as in ``Model.moments``.
+    rows: Int
+    X: Float
+    t: Float
+
+
+@dataclass(frozen=True)
+class Augmented:
+    """The predictions of a piece of n test rows. All arrays have shape (n,).
+
+    ``mean`` is the mean of a new noisy target in the target's units, and ``variance`` its variance in units of
+    ``unit``². ``near`` is the nearness, as in ``Model.moments``.
     """
 
-    tile: Tile
-    rows: Int
+    piece: Piece
     mean: Float
     variance: Float
     near: Float
@@ -76,7 +85,7 @@ class Augmented:
     @property
     def records(self) -> Float:
         """An array (n, 4): row number before shuffling, mean, standard deviation, and 1 for far rows."""
-        return np.column_stack([self.rows, self.mean, np.sqrt(self.variance) * self.unit, self.near < FAR])
+        return np.column_stack([self.piece.rows, self.mean, np.sqrt(self.variance) * self.unit, self.near < FAR])
 
 
 @dataclass(frozen=True)
@@ -123,48 +132,40 @@ class Augmenting:
         max_rows = _max_rows(model, training, executor, tile_rows, memory_limit)
         return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean), max_rows)
 
-    def tiles(self, source: Source, numbers: Sequence[int], progress: Progress | None = None) -> Iterator[Augmented]:
-        """Yield the predictions of these tiles of a source, in order.
+    def pieces(self, source: Source, progress: Progress | None = None) -> Iterator[Augmented]:
+        """Yield the predictions of all rows of a source, in pieces, in the order of its tiles.
 
         ``progress`` is called with the number of tiles of training rows that are done, and their total over all passes.
-        The executor reads the test tiles and runs the passes; all other computations run in this process.
+        The executor runs the passes; all other computations run in this process.
         """
-        rows = {number: min(source.tile_rows, source.n_rows - number * source.tile_rows) for number in numbers}
-        runs = [numbers[some] for some in together(list(rows.values()), self.max_rows)]
-        passes = [together([EXTRA_COLUMNS for n in run for _ in pieces(rows[n])], self.max_rows) for run in runs]
-        total, done = sum(map(len, passes)) * self.training.n_tiles, 0
-        unit = float(self.model.design.scaling.t_unit[0])
-        for run, of_run in zip(runs, passes, strict=True):
-            read = [found for _, found in self.executor.map(read_tile, source, run, None)]
-            inputs = [tile.X[piece.start : piece.stop] for tile, _ in read for piece in pieces(len(tile.X))]
-            found: list[tuple[Float, Float, Float]] = []
-            for some in of_run:
-                found += self._pieces(inputs[some], progress, done, total)
-                done += self.training.n_tiles
-            mean, variance, near = (np.concatenate(parts) for parts in zip(*found, strict=True))
-            cuts = np.cumsum([0, *(len(tile.X) for tile, _ in read)])
-            for (tile, numbered), first, end in zip(read, cuts[:-1], cuts[1:], strict=True):
-                yield Augmented(tile, numbered, mean[first:end], variance[first:end], near[first:end], unit)
+        pieces, per_pass = _pieces(source), self.max_rows // EXTRA_COLUMNS
+        n_passes, training = -(-_n_pieces(source) // per_pass), self.training.n_tiles
+        for number in range(n_passes):
 
-    def _pieces(
-        self, inputs: Sequence[Float], progress: Progress | None, before: int, total: int
-    ) -> list[tuple[Float, Float, Float]]:
-        """Return mean, variance and nearness of each piece of test rows, from one pass over the training rows."""
+            def report(done: int, of: int, before: int = number * training) -> None:
+                if progress is not None:
+                    progress(before + done, n_passes * training)
 
-        def report(done: int, of: int) -> None:
-            if progress is not None:
-                progress(before + done, total)
+            yield from self._predicted(list(islice(pieces, per_pass)), report)
 
-        design = self.model.design
-        with one_blas_thread():
-            extras = tuple(extra_design(self.model, padded(X, EXTRA_COLUMNS), self.origin) for X in inputs)
-            pass_ = AugmentPass(design, self.model.mean, extras)
-            extra: ExtraColumns = self.executor.run([pass_], self.training, report)[0]
-            starts = np.cumsum([0, *(each.n_columns for each in extras[:-1])])
-            return [
-                augmented_moments(self.model, X, extra[first : first + len(X)], self.variance)
-                for X, first in zip(inputs, starts, strict=True)
-            ]
+    @one_blas_thread()
+    def _predicted(self, pieces: Sequence[Piece], report: Progress) -> list[Augmented]:
+        """Return the predictions of some pieces, from one pass over the training rows."""
+        model, design, scaling = self.model, self.model.design, self.model.design.scaling
+        scale, square, unit = float(scaling.t_scale[0]), float(scaling.t_variance[0]), float(scaling.t_unit[0])
+        kernel, beta, found = design.kernels[0], square / float(model.evidence_noise), []
+        inputs = [padded(piece.X, EXTRA_COLUMNS) for piece in pieces]
+        # among the training rows, the origin prevents a distant test row from reducing the precision of the others
+        extras = tuple(Design(kernel, scaling, X, np.arange(len(X)), bias=False, origin=self.origin) for X in inputs)
+        extra: ExtraColumns = self.executor.run([AugmentPass(design, model.mean, extras)], self.training, report)[0]
+        starts = np.cumsum([0, *(each.n_columns for each in extras[:-1])])
+        for piece, first in zip(pieces, starts, strict=True):
+            mean, spread, near = model.predictive.moments(piece.X)
+            assert spread is not None
+            own, heights = extra[first : first + len(piece.X)], kernel.diagonal(scaling.inputs(piece.X))
+            added, beyond = augmentation(own, design.block(piece.X), heights, model.root, beta, self.variance)
+            found.append(Augmented(piece, mean + scale * added, spread + square * beyond, near, unit))
+        return found
 
 
 def augmented_rows(
@@ -182,7 +183,7 @@ def augmented_rows(
     """
     with closing(executor_for(client)) as executor:
         augmenting = Augmenting.of(model, training, executor, source.tile_rows, memory_limit, grown=grown)
-        found = np.concatenate([predicted.records for predicted in augmenting.tiles(source, range(source.n_tiles))])
+        found = np.concatenate([piece.records for piece in augmenting.pieces(source)])
     _, mean, std, _ = found[np.argsort(found[:, 0])].T
     return mean, std
 
@@ -204,18 +205,11 @@ def augmenting_of(
 
 def augmented_scores(augmenting: Augmenting, source: Source, progress: Progress | None = None) -> Scores:
     """Return the scores of augmented predictions on all rows of a source."""
-    total: TreeSum[Scores] = TreeSum(source.n_tiles)
+    total: TreeSum[Scores] = TreeSum(_n_pieces(source))
     multiples = augmenting.model.multiples(LEVELS)
-    for predicted in augmenting.tiles(source, range(source.n_tiles), progress):
-        scores = Scores.of(predicted.tile.t[:, 0], predicted.mean, predicted.variance, predicted.unit, multiples)
-        total.add(predicted.tile.number, scores)
+    for number, found in enumerate(augmenting.pieces(source, progress)):
+        total.add(number, Scores.of(found.piece.t[:, 0], found.mean, found.variance, found.unit, multiples))
     return total.result()
-
-
-def read_tile(source: Source, number: int) -> tuple[Tile, Int]:
-    """Return a tile and the row numbers of its rows before shuffling."""
-    tile = source.tile(number)
-    return tile, original_rows(source, tile)
 
 
 def original_rows(source: Source, tile: Tile) -> Int:
@@ -225,29 +219,19 @@ def original_rows(source: Source, tile: Tile) -> Int:
     return tile.start + np.arange(len(tile.X))
 
 
-def pieces(rows: int) -> list[range]:
-    """Cut the rows of a tile into pieces of ``EXTRA_COLUMNS`` rows; the last piece may be smaller.
+def _pieces(source: Source) -> Iterator[Piece]:
+    for number in range(source.n_tiles):
+        tile = source.tile(number)
+        rows = original_rows(source, tile)
+        for start in range(0, len(tile.X), EXTRA_COLUMNS):
+            some = slice(start, start + EXTRA_COLUMNS)
+            yield Piece(rows[some], tile.X[some], tile.t[some])
 
-    >>> pieces(300)
-    [range(0, 120), range(120, 240), range(240, 300)]
-    """
-    return [range(start, min(start + EXTRA_COLUMNS, rows)) for start in range(0, rows, EXTRA_COLUMNS)]
 
-
-def together(sizes: Sequence[int], limit: int) -> list[slice]:
-    """Group consecutive items so that the sizes of a group sum to at most ``limit``, or the group has one item.
-
-    >>> together([3, 1, 2, 9, 1], 4)
-    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
-    """
-    runs: list[slice] = []
-    first = held = 0
-    for position, size in enumerate(sizes):
-        if position > first and held + size > limit:
-            runs.append(slice(first, position))
-            first, held = position, 0
-        held += size
-    return [*runs, slice(first, len(sizes))] if sizes else []
+def _n_pieces(source: Source) -> int:
+    """Return the number of pieces of all tiles, of which the last one may have fewer rows."""
+    whole, last = divmod(source.n_rows, source.tile_rows)
+    return whole * -(-source.tile_rows // EXTRA_COLUMNS) + -(-last // EXTRA_COLUMNS)
 
 
 def require_augmentable(model: Model) -> None:

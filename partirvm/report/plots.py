@@ -15,8 +15,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.diagnostics import PIT_BINS, PROBABILITY_BINS, STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
-from partirvm.core.roc import ThresholdCurve
+from partirvm.core.diagnostics import (
+    PIT_BINS,
+    PROBABILITY_BINS,
+    STATED_LEVELS,
+    ClassDiagnostics,
+    NumberDiagnostics,
+    ThresholdCurve,
+)
 from partirvm.planning.units import counted
 from partirvm.quoting import printable
 from partirvm.report.history import Stage

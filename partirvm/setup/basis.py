@@ -5,23 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from partirvm.core.sampling import Purpose
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.kernels import NoKernel
-from partirvm.kernels.bases import (
-    Basis,
-    JoinedBasis,
-    LinearBasis,
-    LocalBasis,
-    NamedBasis,
-    evaluated,
-    title_of,
-    unportable,
-)
+from partirvm.kernels.bases import Basis, FunctionBasis, JoinedBasis, LinearBasis
 from partirvm.kernels.design import NONE
-from partirvm.kernels.functions import named_function, require_path
+from partirvm.kernels.functions import evaluated, function_of, require_path, title_of, unportable
 from partirvm.options import Request
-from partirvm.setup.categories import kinds
+from partirvm.setup.kernel import coded_features
 from partirvm.strategies.selection import random_rows
 from partirvm.types import Columns, Scaling
 
@@ -30,9 +22,6 @@ PROBED = 16
 
 FITTED_ON = 20_000
 """Maximum number of rows on which an unfitted transformer is fitted; larger data are sampled at random."""
-
-DRAW = 5
-"""Number that makes this random draw different from other draws with the same seed."""
 
 
 def checked_basis(given: Any) -> Any:
@@ -79,7 +68,7 @@ def portable_basis(basis: Any) -> Any:
         return list(map(portable_basis, basis))
     if basis is None or isinstance(basis, str):
         return basis
-    raise UsageError(unportable(basis))
+    raise UsageError(unportable(basis, "basis"))
 
 
 def resolve_basis(parameters: Request, source: Source, scaling: Scaling) -> Basis | None:
@@ -101,22 +90,14 @@ def _resolved(given: Any, points: Any, parameters: Request, source: Source, scal
         return JoinedBasis(tuple(_resolved(each, points, parameters, source, scaling) for each in given))
     if given == LinearBasis.name:
         return LinearBasis(source.n_features)
-    if isinstance(given, str):
-        return NamedBasis(given, _counted(named_function(given, "basis"), given, points))
     names: tuple[str, ...] = ()
     if transforms(given):
         transformer = fitted(given, parameters, source, scaling)
         given, names = transformer.transform, _names(transformer, source)
-    size = _counted(given, title_of(given), points)
-    return LocalBasis(given, size, names if len(names) == size else ())
-
-
-def _counted(function: Any, title: str, points: Any) -> int:
-    """Count the columns of a basis. Raises ``UsageError`` if there are none."""
-    count: int = evaluated(function, title, points).shape[1]
-    if not count:
-        raise UsageError(f"basis {title} returned no column: it must return at least one")
-    return count
+    size: int = evaluated(function_of(given, "basis"), f"basis {title_of(given)}", points).shape[1]
+    if not size:
+        raise UsageError(f"basis {title_of(given)} returned no column: it must return at least one")
+    return FunctionBasis(given, size, names if len(names) == size else ())
 
 
 def fitted(transformer: Any, parameters: Request, source: Source, scaling: Scaling) -> Any:
@@ -130,7 +111,15 @@ def fitted(transformer: Any, parameters: Request, source: Source, scaling: Scali
         return transformer
     except NotFittedError:
         made = clone(transformer)
-    rows = random_rows(source.n_rows, NONE, FITTED_ON, seed=parameters.seed, draw=DRAW, shuffled=source.shuffled)
+    rows = random_rows(
+        source.n_rows,
+        NONE,
+        FITTED_ON,
+        seed=parameters.seed,
+        draw=0,
+        shuffled=source.shuffled,
+        purpose=Purpose.BASIS_ROWS,
+    )
     weights = source.weights_of(rows)
     rows = rows if weights is None else rows[weights > 0]
     try:
@@ -155,4 +144,4 @@ def codes_in_linear_basis(parameters: Request, columns: Columns) -> str:
     basis = parameters.basis
     if LinearBasis.name not in (basis if isinstance(basis, tuple) else (basis,)):
         return ""
-    return ", ".join(columns.features[j] for j in kinds(columns)[1])
+    return coded_features(columns)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.data import Source
-from partirvm.data.weighted import class_weights
+from partirvm.data.weights import class_weights
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import Executor
-from partirvm.execution.base import Progress
+from partirvm.execution.tasks import Progress
 from partirvm.options import Request
 from partirvm.quoting import listed, quoted
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 from partirvm import data as _data
 from partirvm.data import ZarrSource
 from partirvm.data.appending import append as _append
 from partirvm.errors import UsageError
-from partirvm.execution.allocator import (
-    arrow_from_system,
-    give_back_freed_memory,
-    keep_freed_memory,
-    return_freed_memory,
-)
-from partirvm.execution.process import resident_memory
+from partirvm.execution.process import resident_memory, return_freed_memory, trim_freed_memory
 from partirvm.planning.units import parse_bytes
 
 KEPT = ("features", "categorical", "classes", "like", "tile_rows", "overwrite")
@@ -38,14 +33,12 @@ def ingest(
     have the same rows already.
     """
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    options |= {"memory_limit": limit, "process": _Process()}
+    options |= {"memory_limit": limit, "resident": _resident}
     if again and not append:
         raise UsageError("again applies only to an append: pass append=True (`--append`) too")
     return_freed_memory()
-    with arrow_from_system():
-        return (
-            _append_to(source, data, {**options, "again": again}) if append else _data.ingest(source, data, **options)
-        )
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep freed memory
+    return _append_to(source, data, {**options, "again": again}) if append else _data.ingest(source, data, **options)
 
 
 def _append_to(source: Any, data: Any, options: dict[str, Any]) -> ZarrSource:
@@ -56,14 +49,7 @@ def _append_to(source: Any, data: Any, options: dict[str, Any]) -> ZarrSource:
     return _append(source, data, shuffle=0 if shuffle is None else int(shuffle), **options)
 
 
-class _Process:
-    """The current process, with the interface ``data.budget.Process``."""
-
-    def resident(self) -> int:
-        """Return freed memory to the system, then return the resident bytes of the process."""
-        give_back_freed_memory()
-        return resident_memory()
-
-    def reuse(self) -> None:
-        """Keep freed memory in the process from now on."""
-        keep_freed_memory()
+def _resident() -> int:
+    """Return freed memory to the system, then return the resident bytes of this process."""
+    trim_freed_memory()
+    return resident_memory()

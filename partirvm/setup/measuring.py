@@ -118,7 +118,7 @@ class Measuring:
         The size is the minimum for a constant target, and after a timeout.
         """
         n_rows, d, parameters = self.source.n_rows, self.source.n_features, self.parameters
-        problem = replace(problem, likelihood=problem.likelihood.measured_by)
+        problem = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
         wanted = probe_rows(n_rows, d, n_rows)
         most, least = min(wanted, parameters.heuristic_rows), min(AUTO_PARTITION[0], self.shape.n_candidates)
         if not problem.target_variance:
@@ -139,7 +139,7 @@ class Measuring:
     def kernel(self, problem: Problem, *, all_rows: bool) -> Learned:
         """Learn a kernel from an initial kernel; ``all_rows`` is True if all rows are candidates of a single fit."""
         parameters, chosen = self.parameters, chooses(self.parameters)
-        problem = replace(problem, likelihood=problem.likelihood.measured_by)
+        problem = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
         scope, lines = self._scope(problem), _Lines(self, problem.empty.kernel)
         learning, seed = scope.learning, parameters.seed
         self._announce(problem, scope)

@@ -13,7 +13,7 @@ from partirvm.core.solvers import SOLVERS
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
 from partirvm.execution import Executor
-from partirvm.execution.tile_passes import MomentsPass
+from partirvm.execution.tasks import MomentsPass
 from partirvm.likelihoods import words_of
 from partirvm.options import Request, check
 from partirvm.options.constraints import OneOf
@@ -137,13 +137,13 @@ def _kind(source: Source) -> str:
 
 def check_solver(parameters: Request, source: Source) -> None:
     """Raise ``UsageError`` for options that a solver of single-column steps does not support."""
-    if not SOLVERS[parameters.solver].acts_alone:
+    if parameters.solver != "fast":
         return
     with_priors = any(parameters.alpha_prior) or any(parameters.noise_prior) or parameters.fixed_alpha
     for present, what in (
+        (source.columns.classes is not None, "classification"),
         (source.n_targets > 1, "several targets at once"),
         (with_priors, "alpha_prior, noise_prior and fixed_alpha"),
     ):
         if present:
-            others = " or ".join(repr(name) for name, solver in SOLVERS.items() if not solver.acts_alone)
-            raise UsageError(f"solver {parameters.solver!r} does not support {what}: it must be {others}")
+            raise UsageError(f"solver 'fast' does not support {what}: it must be 'auto' or 'fixed-point'")

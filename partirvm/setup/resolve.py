@@ -9,11 +9,11 @@ from typing import Any
 
 from partirvm.core.termination import Termination
 from partirvm.data import Source
+from partirvm.data.arrays import ClassWeighted
 from partirvm.data.checks import check_range
-from partirvm.data.weighted import ClassWeighted
 from partirvm.execution import Executor
-from partirvm.execution.allocator import return_freed_memory
-from partirvm.likelihoods.local_noise import CONSTANT, rows_of_fit
+from partirvm.execution.process import return_freed_memory
+from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan
@@ -34,9 +34,8 @@ from partirvm.setup.remarks import enough_to_learn, remarks_of
 from partirvm.setup.spec import FitSpec, memory_limits, planned
 from partirvm.setup.timer import Interrupted, check_aborted
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.appended import joined
-from partirvm.strategies.fit_rows import automatic, first_sample, grows
-from partirvm.strategies.incremental import IncrementalRounds
+from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined
+from partirvm.strategies.in_order import IncrementalRounds
 from partirvm.strategies.problem import Options, Problem
 
 LABEL_COPIES = 4

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.data import Source
-from partirvm.data.weighted import ClassWeighted
+from partirvm.data.arrays import ClassWeighted
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.bases import basis_from_spec
 from partirvm.kernels.design import NONE, Design

@@ -1,4 +1,4 @@
-"""Selection of the next candidates: pure functions of row numbers."""
+"""Selection of the next candidates: functions of row numbers, and the columns that a fit does not contain yet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.random_order import random_order
+from partirvm.core.sampling import Purpose, random_order, stream
+from partirvm.kernels import Several
+from partirvm.kernels.design import Design
 from partirvm.planning.cost import CandidateSearch
 
 Float = NDArray[np.float64]
@@ -67,7 +69,9 @@ SELECTIONS = {
 """Selections by name."""
 
 
-def random_rows(n_rows: int, used: Int, count: int, *, seed: int, draw: int, shuffled: bool) -> Int:
+def random_rows(
+    n_rows: int, used: Int, count: int, *, seed: int, draw: int, shuffled: bool, purpose: Purpose = Purpose.CANDIDATES
+) -> Int:
     """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing order.
 
     If the data were shuffled at ingest, neighbouring rows are a random sample, and reading them takes one or two tiles.
@@ -78,7 +82,7 @@ def random_rows(n_rows: int, used: Int, count: int, *, seed: int, draw: int, shu
     if shuffled:
         rows = (draw * count + np.arange(window, dtype=np.int64)) % n_rows
     else:
-        rows = np.random.default_rng((seed, draw)).choice(n_rows, size=window, replace=False).astype(np.int64)
+        rows = stream(seed, purpose, draw).choice(n_rows, size=window, replace=False).astype(np.int64)
     unused = rows[~np.isin(rows, used, assume_unique=True)]
     return np.sort(unused[:count])
 
@@ -94,6 +98,7 @@ def stratified_rows(
     shuffled: bool,
     even: float,
     least: int = 1,
+    purpose: Purpose = Purpose.CANDIDATES,
 ) -> Int:
     """Return ``count`` rows outside ``used`` (sorted), or all remaining rows, in increasing order, from all classes.
 
@@ -113,7 +118,7 @@ def stratified_rows(
         if shuffled:
             ranks = (draw * share + np.arange(share, dtype=np.int64)) % max(size, 1)
         else:
-            ranks = np.random.default_rng((seed, draw, k)).choice(size, size=share, replace=False)
+            ranks = stream(seed, purpose, draw, k).choice(size, size=share, replace=False)
         chosen.append(ranked(codes == k, np.sort(ranks), free))
     return np.sort(np.concatenate(chosen))
 
@@ -178,7 +183,7 @@ def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, 
         first = number * (size // count) + np.count_nonzero(more[:number])
         ranks = np.arange(first, first + size // count + int(more[number]))
         if not shuffled:
-            ranks = np.sort(random_order(size, (seed, k), ranks))
+            ranks = np.sort(random_order(size, stream(seed, Purpose.PARTITIONS, k), ranks))
         parts.append(ranked(members, ranks))
         dealt += size
     return np.sort(np.concatenate(parts))
@@ -206,10 +211,29 @@ def partition_rows(n_rows: int, count: int, number: int, *, seed: int, shuffled:
     first, last = number * n_rows // count, (number + 1) * n_rows // count
     if shuffled:
         return np.arange(first, last, dtype=np.int64)
-    return np.sort(random_order(n_rows, seed, np.arange(first, last)))
+    return np.sort(random_order(n_rows, stream(seed, Purpose.PARTITIONS), np.arange(first, last)))
 
 
 def distinct(points: Float, others: Float) -> Int:
     """Return positions of points (k, d) that differ from all ``others`` (m, d) and all earlier points, in order."""
     _, first = np.unique(np.concatenate([others, points]), axis=0, return_index=True)
     return np.sort(first[first >= len(others)]) - len(others)
+
+
+def fresh(new: Design, present: Design) -> Int:
+    """Return positions of the columns of ``new`` that differ from all present and all earlier new columns, in order."""
+    kernel = new.kernel
+    if not isinstance(kernel, Several):
+        return distinct(new.centres, present.centres)
+    found = [np.zeros(0, np.int64)]
+    for k in range(len(kernel.kernels)):
+        own = np.flatnonzero(new.which == k)
+        points = kernel.without_ignored(new.centres[own], k)
+        others = kernel.without_ignored(present.centres[present.which == k], k)
+        found.append(own[distinct(points, others)])
+    return np.sort(np.concatenate(found))
+
+
+def count_duplicates(chosen: Design, new: Design) -> int:
+    """Return the number of chosen rows that give no new column."""
+    return len(np.setdiff1d(chosen.rows, new.rows))

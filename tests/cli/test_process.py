@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from by_default import some
 from commandline import Tour, start
-from waiting import wait_for
 
 from partirvm import predict
 from partirvm.setup import ingest
@@ -161,8 +160,7 @@ def test_freed_memory_goes_back():
     """
     code = """
 import sys
-from partirvm.execution.allocator import return_freed_memory
-from partirvm.execution.process import resident_memory
+from partirvm.execution.process import resident_memory, return_freed_memory
 import numpy as np
 if sys.argv[1] == "fixed" and not return_freed_memory():
     print("other"), sys.exit()
@@ -321,54 +319,3 @@ def test_a_fit_on_a_cluster_is_the_same_fit(tour, one_worker, tmp_path):
         results.append(json.loads(out))
     same = ("n_vectors", "log_evidence", "train_rmse", "held_out_rmse", "held_out_nlpd", "noise_sd", "reason")
     assert [results[0][name] for name in same] == [results[1][name] for name in same]
-
-
-HELD = """
-import sys, time
-from pathlib import Path
-from partirvm.cli import main
-from partirvm.predict import prediction
-really = prediction.PredictTile.__call__
-def held(self, source, number):
-    while number > 9 and not Path(sys.argv[1]).exists():
-        time.sleep(0.005)
-    return really(self, source, number)
-prediction.PredictTile.__call__ = held
-sys.exit(main(sys.argv[2:]))
-"""
-
-
-@pytest.mark.parametrize(
-    ("number", "there"),
-    [
-        (signal.SIGINT, False),
-        pytest.param(signal.SIGKILL, False, marks=pytest.mark.slow),
-        pytest.param(signal.SIGTERM, True, marks=pytest.mark.slow),
-    ],
-)
-def test_an_interrupted_prediction_goes_on(tour, request, tmp_path, number, there):
-    """Also on a cluster: the tiles that are there are not predicted again, and the bytes are the same."""
-    data, out, whole = str(tmp_path / "d.zarr"), tmp_path / "out.csv", tmp_path / "whole.csv"
-    ingest.ingest(str(tour.folder / "train.csv"), data, target="fare", tile_rows=24)
-    predict.predict(tour.job, data, str(whole))
-    gate = tour.folder / f"gate-{number}-{there}"
-    held = [sys.executable, "-c", HELD, str(gate), "predict", tour.job, data, str(out)]
-    process = subprocess.Popen(held, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: len(list(tmp_path.glob(".out.csv.partial/tiles-*/c/*/0"))) == 10, "ten tiles")
-    process.send_signal(number)
-    gate.touch()
-    _, err = process.communicate(timeout=120)
-    if number == signal.SIGKILL:
-        assert process.returncode == -number
-    else:
-        assert process.returncode == 4
-        kept = rf"error: interrupted; [\d,]+ of [\d,]+ tiles are kept beside {out}: the same command continues"
-        assert re.search(kept, err)
-    assert not out.exists()
-    place = ("--scheduler", request.getfixturevalue("one_worker").cluster.scheduler_address) if there else ()
-    process = start("predict", tour.job, data, str(out), *place)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert re.match(r"continuing an interrupted prediction: [\d,]+ of [\d,]+ tiles are done\n", err)
-    assert out.read_bytes() == whole.read_bytes()
-    assert {path.name for path in tmp_path.iterdir()} == {"d.zarr", "out.csv", "whole.csv"}

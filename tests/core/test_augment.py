@@ -6,7 +6,7 @@ import naive
 import numpy as np
 import pytest
 
-from partirvm.core.augment import ExtraColumns, augmentation
+from partirvm.core.predictive import ExtraColumns, augmentation
 
 
 class Problem:

@@ -18,7 +18,7 @@ from partirvm.core.diagnostics import (
     NumberDiagnostics,
 )
 from partirvm.core.left_out import Calibration, LeftOut
-from partirvm.core.uncertainty import quantile
+from partirvm.core.predictive import quantile
 
 SPANS = (slice(0, 300), slice(300, 301), slice(301, 1000))
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, chisquare, kstest
 
-from partirvm.core.drawing import drawn, uniform
+from partirvm.core.sampling import drawn, uniform
 
 DRAWS = 4_000
 

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partirvm.core.entering import DEPENDENT
 from partirvm.core.fast import FEWEST, PART, Greedy, grow
-from partirvm.core.on_demand import DesignRows, Pool
+from partirvm.core.gains import DEPENDENT
 from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, init
 
 seeds = st.integers(0, 2**32 - 1)
@@ -45,38 +43,22 @@ def bumps(seed, N=40, K=24, width=1.0):
     return Phi, np.sin(x[:, 0]) + rng.normal(size=N) * 10 ** rng.uniform(-1.5, 0)
 
 
-def recorded(state, rule=RULE, pool=None):
+def recorded(state, rule=RULE):
     """Where ``grow`` ended, why, and its actions."""
     actions = []
-    fit, reason = grow(state, rule, on_action=actions.append, pool=pool)
+    fit, reason = grow(state, rule, on_action=actions.append)
     return fit, reason, actions
 
 
-def pool_of(Phi, t, w=None, cuts=(7, 20)):
-    """Candidates on demand, of rows that came in several blocks."""
-    blocks = [None] * (len(cuts) + 1) if w is None else np.split(w, cuts)
-    first, *others = map(DesignRows.of, np.split(Phi, cuts), np.split(t[:, None], cuts), blocks)
-    return Pool("b", np.arange(Phi.shape[1]), sum(others, first))
-
-
-def begun(Phi, t, way):
-    """What ``recorded`` takes to begin without a column: with all of the Gram matrix, or with the design alone."""
-    if way == "gram":
-        return {"state": nothing_of(statistics_of(Phi, t))}
-    state = init(GramStatistics.empty("b"), np.zeros(0), FIRST, target_variance=1.0)
-    return {"state": state, "pool": pool_of(Phi, t)}
-
-
-@pytest.mark.parametrize("way", ["gram", "on demand"])
 @pytest.mark.parametrize("block", range(5))
-def test_every_action_is_that_of_the_dense_algorithm(block, way):
+def test_every_action_is_that_of_the_dense_algorithm(block):
     """Kinds, columns, α, evidence of all actions, and the end, on 50 problems; no rank-one update in the other."""
     for seed in range(10 * block, 10 * block + 10):
         Phi, t = bumps(seed)
         expected, beta = naive.tipping_faul(
             Phi, t, FIRST, least=RULE.tol * len(t), between=lambda M: FEWEST + M // PART
         )
-        fit, reason, actions = recorded(**begun(Phi, t, way))
+        fit, reason, actions = recorded(nothing_of(statistics_of(Phi, t)))
         assert reason is Termination.CONVERGED
         assert fit.n == len(t)
         assert [(a.kind, a.column) for a in actions] == [(kind, j) for kind, j, _, _ in expected]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from partirvm.core.half_normal import BOUND, LEAST, half_normal, half_normal_gamma
+from partirvm.core.rprop import BOUND, LEAST, half_normal, half_normal_gamma
 
 
 def density(logs):

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from partirvm.core.largest import MOST_ROWS, LargestErrors
+from partirvm.core.sampling import MOST_ROWS, LargestErrors
 
 
 def sorted_rows(errors, rows):

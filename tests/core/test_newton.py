@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from partirvm.core import laplace
-from partirvm.core.entering import HOPE, entry_precision
+from partirvm.core.gains import HOPE, entry_precision
 from partirvm.core.laplace import enter, entry_factors, init, update
-from partirvm.core.link import LINKS
-from partirvm.core.logistic import LogisticBlock
+from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.newton import begin, receive, settle
 from partirvm.core.posterior import Posterior
 from partirvm.core.statistics import BIAS
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 
 seeds = st.integers(0, 2**32 - 1)
 ABSENT = 1e9
@@ -31,7 +29,7 @@ RULE = StopRule(1e-7, 200)
 
 def start(likelihood, Phi, codes, K, w=None):
     """The state of a first pass at weights of zero: every column at its entry α. The first column is the bias."""
-    C, labels = LINKS[likelihood].n_outputs(K), np.arange(Phi.shape[1]) + BIAS
+    C, labels = (1 if likelihood == "bernoulli" else K), np.arange(Phi.shape[1]) + BIAS
     zero = np.zeros((Phi.shape[1], C))
     block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
     none = init(likelihood, labels[:0], zero[:0], zero[:0], block.take(np.arange(0)))
@@ -104,9 +102,11 @@ def fixed(draw):
     M = draw(st.integers(1, 6))
     Phi = rng.normal(size=(draw(st.integers(8, 60)), M))
     codes = (2 * Phi @ rng.normal(size=(M, K)) + rng.gumbel(size=(len(Phi), K))).argmax(axis=1).astype(float)
-    alpha = 10.0 ** rng.uniform(-1, 2, size=(M, 1 if likelihood == "multinomial" else LINKS[likelihood].n_outputs(K)))
+    alpha = 10.0 ** rng.uniform(
+        -1, 2, size=(M, 1 if likelihood == "multinomial" else (1 if likelihood == "bernoulli" else K))
+    )
     w = draw(st.sampled_from([None, rng.choice([0.5, 1.0, 2.0], len(Phi))]))
-    return likelihood, Phi, codes, np.broadcast_to(alpha, (M, LINKS[likelihood].n_outputs(K))).copy(), w
+    return likelihood, Phi, codes, np.broadcast_to(alpha, (M, (1 if likelihood == "bernoulli" else K))).copy(), w
 
 
 @given(fixed())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm.core.peak import STEPS, Peak
+from partirvm.likelihoods.pooled import STEPS, Peak
 
 
 def found(function, step):

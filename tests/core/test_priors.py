@@ -9,12 +9,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from partirvm.core import laplace
-from partirvm.core.entering import HOPE, entry_precision, evidence_gain
-from partirvm.core.logistic import LogisticBlock
+from partirvm.core.gains import HOPE, entry_precision, evidence_gain
+from partirvm.core.link import LogisticBlock
 from partirvm.core.priors import FLAT, GammaDensity, Prior
 from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import init, maximise, step
 
 seeds = st.integers(0, 2**32 - 1)

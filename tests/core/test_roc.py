@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from partirvm.core.roc import FIRST, POINTS, ThresholdCurve
+from partirvm.core.diagnostics import FIRST, POINTS, ThresholdCurve
 from partirvm.core.scores import ClassScores
 
 

@@ -8,11 +8,10 @@ import naive
 import numpy as np
 import pytest
 
-from partirvm.core.entering import entry_precision
+from partirvm.core.gains import entry_precision
 from partirvm.core.solvers import improve, revive, solve
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, init, maximise
 
 RULE = StopRule(1e-7, 500, thin=True)

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.tied_sums import Reduced, sums_of
+from partirvm.core.tied import Reduced, sums_of
 
 
 def statistics_of(K, J, T, n=60, seed=0, rank=None):

@@ -9,8 +9,8 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from partirvm.core import posterior as core
+from partirvm.core.predictive import REACH, information, quantile, widened
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.uncertainty import REACH, information, quantile, widened
 from partirvm.errors import UsageError
 
 

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from partirvm.core.entering import HOPE, entry_precision, evidence_gain
+from partirvm.core.gains import HOPE, entry_precision, evidence_gain
 from partirvm.core.posterior import WEAK_CORRELATION
 from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import (
     FADED,
     NOISE_FLOOR,

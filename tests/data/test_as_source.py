@@ -15,8 +15,7 @@ import pytest
 import scipy.sparse
 import zarr
 
-from partirvm.data import ArraySource, ZarrArraySource, ZarrSource, as_source, ingest
-from partirvm.data.dask_source import DaskSource
+from partirvm.data import ArraySource, ChunkedSource, ZarrSource, as_source, ingest
 from partirvm.errors import DataError, UsageError
 
 X = np.arange(60.0).reshape(20, 3)
@@ -34,11 +33,11 @@ VALUES = np.column_stack([X[:, 0], X[:, 1], X[:, 2] > 30])
         (FRAME, pd.Series(Y, name="cost"), ArraySource, ("a", "b", "c"), VALUES),
         (FRAME.astype({"b": "Int64"}), pd.DataFrame({"cost": Y}), ArraySource, ("a", "b", "c"), VALUES),
         (FRAME, Y, ArraySource, ("a", "b", "c"), VALUES),
-        (da.from_array(X, chunks=(7, 2)), da.from_array(Y, chunks=5), DaskSource, ("x0", "x1", "x2"), X),
-        (da.from_array(X, chunks=(7, 2)), Y, DaskSource, ("x0", "x1", "x2"), X),
-        (X, da.from_array(Y, chunks=5), DaskSource, ("x0", "x1", "x2"), X),
-        (zarr.array(X, chunks=(7, 2)), zarr.array(Y), ZarrArraySource, ("x0", "x1", "x2"), X),
-        (zarr.array(X, chunks=(7, 2)), Y, ZarrArraySource, ("x0", "x1", "x2"), X),
+        (da.from_array(X, chunks=(7, 2)), da.from_array(Y, chunks=5), ChunkedSource, ("x0", "x1", "x2"), X),
+        (da.from_array(X, chunks=(7, 2)), Y, ChunkedSource, ("x0", "x1", "x2"), X),
+        (X, da.from_array(Y, chunks=5), ChunkedSource, ("x0", "x1", "x2"), X),
+        (zarr.array(X, chunks=(7, 2)), zarr.array(Y), ChunkedSource, ("x0", "x1", "x2"), X),
+        (zarr.array(X, chunks=(7, 2)), Y, ChunkedSource, ("x0", "x1", "x2"), X),
     ],
     ids=["numpy", "lists", "objects", "pandas", "nullable", "pandas+numpy", "dask", "dask+numpy", "numpy+dask", "zarr",
          "zarr+numpy"],
@@ -57,7 +56,7 @@ def test_kinds(data: Any, target: Any, kind: type, names: tuple[str, ...], value
 def test_dask_frames() -> None:
     frame = dd.from_pandas(FRAME.assign(cost=Y), npartitions=3)
     source = as_source(frame[["a", "b", "c"]], frame["cost"])
-    assert isinstance(source, DaskSource)
+    assert isinstance(source, ChunkedSource)
     assert (source.n_rows, source.columns.features, source.columns.target) == (20, ("a", "b", "c"), "cost")
     np.testing.assert_array_equal(source.tile(0).X, VALUES)
     np.testing.assert_array_equal(source.tile(0).t[:, 0], Y)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.core.exact import first_rounded
 from partirvm.data import as_source, ingest, tables
-from partirvm.data.open_table import open_table
+from partirvm.data.tables import open_table
 from partirvm.errors import DataError
 from partirvm.model import label_array
 

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partirvm.data import ArraySource
-from partirvm.data.gathered import GatheredRows, rows_of_tile
+from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.execution import LocalExecutor
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
-from partirvm.likelihoods.laplace_passes import LogisticPass
-from partirvm.likelihoods.slope_passes import SlopePass
+from partirvm.likelihoods.class_passes import LogisticPass
+from partirvm.likelihoods.passes import GramPass, ResidualPass, SlopePass
 from partirvm.types import Scaling
 
 N, TILE = 333, 16

@@ -110,7 +110,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("flat X", value((Y, Y)), {}, DataError, "two dimensions"),
     ("a cube of targets", value((X, X[:, :, None])), {}, DataError, "y must have shape .rows,. or .rows, targets."),
     ("no targets", value((X, X[:, :0])), {}, DataError, "y must have shape"),
-    ("cube in npz", npz(X=X, y=X[:, :, None]), {}, DataError, "X has 6 rows, but y has shape"),
+    ("cube in npz", npz(X=X, y=X[:, :, None]), {}, DataError, "y must have shape"),
     ("target twice", csv(GOOD), {"target": ["y", "y"]}, UsageError, "target 'y' is named twice"),
     ("one of two is a feature", csv(GOOD), {"target": "a,y", "features": ["b", "y"]}, UsageError, "both a feature"),
     ("one of two is missing", csv(GOOD), {"target": "y, q"}, DataError, "no column 'q' .target.*a, b, y"),
@@ -120,7 +120,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("name of y1 twice", npz(X=X, y=X, y1=Y), {}, DataError, "'y1' occurs twice"),
     ("no X", npz(Z=X, y=Y), {}, DataError, "no array X in the archive.*Z, y"),
     ("no y", npz(X=X), {}, DataError, "no array y"),
-    ("npz lengths", npz(X=X, y=Y[:4]), {}, DataError, "X has 6 rows, but y has shape"),
+    ("npz lengths", npz(X=X, y=Y[:4]), {}, DataError, "X has 6 rows, but y has 4"),
     ("npz names", npz(X=X, y=Y, columns=np.array(["a"])), {}, DataError, "2 columns, but `columns` has 1"),
     ("npz text", npz(X=X.astype(str), y=Y), {}, DataError, "holds text"),
     ("not an archive", csv("PK nothing", "a.npz"), {}, DataError, "a.npz: cannot be read"),
@@ -219,7 +219,7 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
     ("number", "message"), [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")]
 )
 @pytest.mark.parametrize(
-    "where", ["partirvm.data.external_sort.ExternalSorter.add", "partirvm.data.ingestion.create_arrays"]
+    "where", ["partirvm.data.external_sort.ExternalSorter.add", "partirvm.data.writer.create_arrays"]
 )
 def test_a_store_that_refuses(
     number: int, message: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -18,8 +18,8 @@ from by_default import some
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm.data.budget import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Budget, FixedMemory, tile_bytes
-from partirvm.data.open_table import open_reader
+from partirvm.data.budget import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Budget, tile_bytes
+from partirvm.data.readers import open_reader
 from partirvm.data.tables import LEAST_BUFFER
 from partirvm.errors import MemoryLimitError
 from partirvm.setup.ingest import ingest
@@ -178,7 +178,7 @@ def _without_most_rows(name: str) -> dict[str, Any]:
 )  # fmt: skip
 def test_what_is_not_refused_fits(limit: int, base: int, held: int, width: int, tile_rows: int, most: int) -> None:
     """Reading and writing keep within the limit as the formulas have them, or are refused where the least would not."""
-    budget = Budget.of(limit * MiB, FixedMemory(base * MiB))
+    budget = Budget.of(limit * MiB, lambda: base * MiB)
     least = max(LEAST_BATCH, 64 * 8 * width)
     room = (limit - base) * MiB - ALLOWANCE
     fits = room >= held * MiB + BATCHES * least and room >= tile_bytes(width, tile_rows) + 2 * LEAST_SORT

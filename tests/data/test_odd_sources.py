@@ -101,7 +101,7 @@ VALUES = {
     "integers beyond 64 bits": (
         pd.DataFrame({"a": pd.Series([2**70] * 6, dtype=object), "y": Y}), {}, "'a' holds .* not fit into 64 bits",
     ),
-    "mixed labels": ((X, np.array([1, "a"] * 3, dtype=object)), {"classes": True}, "'y' holds values that cannot be"),
+    "mixed labels": ((X, np.array([1, "a"] * 3, dtype=object)), {"classes": True}, "'y' holds values of several types"),
     "a sparse matrix": ((sparse.csr_array(X), Y), {}, "X is a sparse matrix"),
 }  # fmt: skip
 

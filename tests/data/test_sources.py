@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import zarr
 
-from partirvm.data import ArraySource, Source, ZarrArraySource, ZarrSource, check_fingerprint, ingest, tile_slices
-from partirvm.data.dask_source import DaskSource
-from partirvm.data.weighted import ClassWeighted
+from partirvm.data import ArraySource, ChunkedSource, Source, ZarrSource, check_fingerprint, ingest, tile_slices
+from partirvm.data.arrays import ClassWeighted
 from partirvm.errors import ChangedDataError, DataError
 
 N, D, TILE = 107, 3, 16
@@ -77,7 +76,7 @@ def foreign_zarr(folder: Path, chunk: int = 10) -> Case:
         )
         array[:] = values
         stored.append(array)
-    return Case(ZarrArraySource(*stored, tile_rows=TILE), np.arange(N))
+    return Case(ChunkedSource(*stored, tile_rows=TILE), np.arange(N))
 
 
 def foreign_zarr_large_chunks(folder: Path) -> Case:
@@ -87,7 +86,7 @@ def foreign_zarr_large_chunks(folder: Path) -> Case:
 def dask_arrays(folder: Path, chunk: int = 20) -> Case:
     X, y, weights = arrays()
     chunked = da.from_array(X, chunks=(chunk, 2)), da.from_array(y, chunks=13), da.from_array(weights, chunks=chunk)
-    return Case(DaskSource(*chunked, tile_rows=TILE), np.arange(N))
+    return Case(ChunkedSource(*chunked, tile_rows=TILE), np.arange(N))
 
 
 def dask_large_chunks(folder: Path) -> Case:
@@ -100,7 +99,7 @@ def two_targets(folder: Path) -> Case:
 
 
 def dask_without_targets(folder: Path) -> Case:
-    source = DaskSource(da.from_array(arrays()[0], chunks=(20, 3)), tile_rows=TILE)
+    source = ChunkedSource(da.from_array(arrays()[0], chunks=(20, 3)), tile_rows=TILE)
     return Case(source, np.arange(N), weighted=False, targets=0)
 
 
@@ -248,7 +247,7 @@ def test_a_part_of_arrays_in_memory_is_small() -> None:
 
 def test_a_part_of_dask_arrays_is_small() -> None:
     X = da.from_array(np.zeros((100_000, 4)), chunks=(1000, 4))
-    source = DaskSource(X, X[:, 0], tile_rows=2000)
+    source = ChunkedSource(X, X[:, 0], tile_rows=2000)
     assert len(pickle.dumps(source.part([3]))) < 2 * 2000 * 5 * 8 + 20_000
 
 
@@ -298,7 +297,7 @@ def test_large_chunks_are_computed_once_per_pass() -> None:
         return values
 
     X = da.from_array(arrays()[0], chunks=(60, 3)).map_blocks(block, dtype=float, meta=np.empty((0, 0)))
-    source = DaskSource(X, tile_rows=TILE)
+    source = ChunkedSource(X, tile_rows=TILE)
     for number in range(source.n_tiles):
         source.tile(number)
     assert computed == [60, 47]
@@ -307,7 +306,7 @@ def test_large_chunks_are_computed_once_per_pass() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "int16", "uint8", "bool"])
 def test_other_numbers_become_float64(dtype: str, tmp_path: Path) -> None:
     X = np.arange(40).reshape(20, 2).astype(dtype)
-    for source in (ArraySource(X, X[:, 0]), DaskSource(da.from_array(X), da.from_array(X[:, 0]))):
+    for source in (ArraySource(X, X[:, 0]), ChunkedSource(da.from_array(X), da.from_array(X[:, 0]))):
         assert source.tile(0).X.dtype == source.tile(0).t.dtype == np.float64
         np.testing.assert_array_equal(source.gather([5, 2]), X[[5, 2]].astype(float))
         assert source.gather([1]).dtype == np.float64

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import zarr
 
-from partirvm.data import ZarrArraySource, ZarrSource, as_source, ingest
+from partirvm.data import ChunkedSource, ZarrSource, as_source, ingest
 from partirvm.data.layout import FORMAT
 from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
 
@@ -164,7 +164,7 @@ def test_shards_of_foreign_arrays(tmp_path: Path) -> None:
 
 
 def test_chunks_of_foreign_arrays_that_cannot_be_decoded(tmp_path: Path) -> None:
-    source = ZarrArraySource(own_array(tmp_path), np.arange(100), tile_rows=50)
+    source = ChunkedSource(own_array(tmp_path), np.arange(100), tile_rows=50)
     truncate(tmp_path / "own.zarr" / "X" / "c" / "3" / "0")
     source.tile(0)
     with pytest.raises(MissingDataError, match=r"rows 50 to 99 of the Zarr array X: cannot be read"):

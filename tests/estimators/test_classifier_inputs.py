@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from by_default import some
 from scipy.special import expit, softmax
 from sklearn.datasets import make_blobs, make_moons
 
@@ -92,23 +89,6 @@ def test_three_classes_by_the_formulas(multi_class):
     assert model.score(X, codes) > 0.9
 
 
-@pytest.mark.parametrize(
-    ("strategy", "multi_class"),
-    some(
-        itertools.product(["basic", "incremental", "split-merge", "working-set"], ["auto", "multinomial", "ovr"]),
-        {("basic", "ovr"), ("incremental", "auto"), ("split-merge", "auto"), ("working-set", "multinomial")},
-    ),
-)
-def test_every_strategy_goes_by_actions(strategy, multi_class):
-    """solver="fast": another model, which has as many rows right as the fixed point's, within a few."""
-    X, codes = moons() if multi_class == "auto" else blobs()
-    options = {**OPTIONS, "strategy": strategy, "partition_size": 40, "multi_class": multi_class}
-    fixed, fast = (RVMClassifier(**options, solver=solver).fit(X, codes) for solver in ("auto", "fast"))
-    assert fast.score(X, codes) > fixed.score(X, codes) - 0.04
-    assert fast.n_relevance_vectors_ < 20
-    assert fast.log_evidence_ != fixed.log_evidence_
-
-
 def kinds(X, y, folder):
     """The same rows as every kind of input, in the same order."""
     group = zarr.open_group(str(folder / "own.zarr"), mode="w")
@@ -183,8 +163,8 @@ def test_what_is_refused(tmp_path):
         made.fit(da.from_array(X), da.from_array(codes), sample_weight=da.from_array((codes == 0).astype(float)))
     with pytest.raises(DataError, match="no row has a weight above zero"):
         made.fit(X, codes, sample_weight=np.zeros(len(X)))
-    with pytest.raises(UsageError, match=r"alpha_prior.*'auto' or 'fixed-point'"):
-        RVMClassifier(solver="fast", alpha_prior=(1e-3, 1e-3)).fit(X, codes)
+    with pytest.raises(UsageError, match=r"classification.*'auto' or 'fixed-point'"):
+        RVMClassifier(solver="fast").fit(X, codes)
     with pytest.raises(UsageError, match="names 'x'"):
         RVMClassifier(class_weight={"x": 1.0}).fit(X, codes)
     with pytest.raises(UsageError, match="fewer than two classes"):

@@ -127,7 +127,9 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
         pytest.param(
             NUMBERS.assign(day=pd.Series(DAYS).astype("date32[pyarrow]")), "dates or times in", id="dates of Arrow"
         ),
-        pytest.param(NUMBERS.assign(b=np.nan), r"X has 60 values.*row 0 \(counted from 0\), column 'b'", id="NaN"),
+        pytest.param(
+            NUMBERS.assign(b=np.nan), r"X contains NaN: 60 such values.*row 0 \(counted from 0\), column 'b'", id="NaN"
+        ),
         pytest.param(NUMBERS.to_numpy()[:, 0], "Expected 2D array", id="one dimension"),
         pytest.param(NUMBERS.to_numpy() + 1j, "Complex data", id="complex"),
     ],

@@ -16,7 +16,7 @@ from scipy.stats import t as student
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.core.left_out import LeftOut
-from partirvm.core.uncertainty import REACH
+from partirvm.core.predictive import REACH
 from partirvm.errors import OverconfidenceWarning, UsageError
 from partirvm.model import load_model, save_model
 

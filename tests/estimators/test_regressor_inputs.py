@@ -109,7 +109,7 @@ def test_validation_may_be_a_list_and_its_columns_must_be_those_of_the_training(
     for training in ((frame, y), out_of_core, (str(tmp_path / "d.zarr"),)):
         for other in (frame[["b", "a", "c"]], frame.rename(columns={"c": "d"})):
             for held_out in (other, dd.from_pandas(other, npartitions=2)):
-                with pytest.raises(DataError, match="validation data have the features"):
+                with pytest.raises(DataError, match="given rows have"):
                     made.fit(*training, validation=(held_out, y))
         for held_out in (frame, dd.from_pandas(frame, npartitions=2), X):
             with warnings.catch_warnings():
@@ -127,7 +127,7 @@ def test_weights_copy_rows_only_if_some_are_absent(monkeypatch):
         given.append(X)
         return as_source(X, *rest, **options)
 
-    monkeypatch.setattr("partirvm.estimators.base.as_source", spy)
+    monkeypatch.setattr("partirvm.estimators.inputs.as_source", spy)
     RVMRegressor(gamma="scale", random_state=0).fit(X, y, sample_weight=np.full(60, 2.0))
     assert np.shares_memory(given[0], X)
     with pytest.raises(DataError, match="no row has a weight above zero"):

@@ -11,22 +11,21 @@ from waiting import wait_for
 
 from partirvm.core.residuals import LEVELS
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.stopping import StopRule
+from partirvm.core.termination import StopRule
 from partirvm.core.updates import init
 from partirvm.data import ZarrSource
-from partirvm.execution.tile_passes import MomentsPass
+from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.gaussian_passes import (
+from partirvm.likelihoods.passes import (
     AugmentPass,
-    DesignPass,
     GramPass,
     LeaveOneOutPass,
     ResidualPass,
     ScorePass,
+    SlopePass,
 )
-from partirvm.likelihoods.slope_passes import SlopePass
 from partirvm.types import PANEL_ROWS, Scaling
 
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4
@@ -85,8 +84,6 @@ PASSES = {
     "slope": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0),
     "slope, two tiles": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=ASTRIDE),
     "slope, everywhere": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=EVERYWHERE),
-    "design": DesignPass(KEPT),
-    "design, two tiles": DesignPass(NEW, rows=ASTRIDE),
     "augment": AugmentPass(KEPT, MEAN, (NEW, design([42]))),
 }
 
@@ -109,12 +106,6 @@ def expected(pass_):
         mean = np.average(X, axis=0, weights=w)
         return {"inputs.n": there.sum(), "inputs.mean": mean, "targets.mean": [np.average(y, weights=w)], "bad": 0,
                 "inputs.square": w @ (X - mean) ** 2, "inputs.minimum": X[there].min(axis=0)}  # fmt: skip
-    if isinstance(pass_, DesignPass):
-        here = slice(None) if wanted is None else wanted
-        root = np.sqrt(w)[here, None]
-        logs = np.log(w[there]).sum()
-        return {"joined.blocks": [root * phi(pass_.design, X)[here]], "joined.targets": [root * t[here]],
-                "log_weight": logs, "n": there.sum()}  # fmt: skip
     if isinstance(pass_, AugmentPass):
         F = np.hstack([phi(extra, X) for extra in pass_.extras])
         kept = phi(pass_.design, X)

@@ -10,7 +10,7 @@ from backend_cases import PASSES, TILE, bits, rows
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.execution.dask import DaskExecutor
-from partirvm.execution.tile_passes import grouped
+from partirvm.execution.tasks import grouped
 
 BATCHES = {
     "of every kind": list(PASSES),

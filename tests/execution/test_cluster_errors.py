@@ -55,7 +55,7 @@ def growing(tmp_path):
 
 ENDS = {
     "scaled down": (lambda client: client.cluster.scale(0), "the worker that ran the fit was stopped"),
-    "restarted": (Client.restart, r"was restarted, which ends its fits|the worker that ran the fit was stopped"),
+    "restarted": (Client.restart, "the worker that ran the fit was stopped"),
 }
 
 
@@ -147,7 +147,7 @@ def test_a_closed_client_is_named(one_worker, data, tmp_path):
     address = one_worker.scheduler.address
     client = Client(address, set_as_default=False)
     runner = DaskExecutor(client)
-    with pytest.raises(ClusterError, match=f"the Dask client of {address} was closed"):
+    with pytest.raises(ClusterError, match=f"{address} ended: its client was closed"):
         runner.run([PASSES["gram"]], HeldSource(data.url, tmp_path / "never"), lambda done, total: client.close())
     for call in (
         lambda: DaskExecutor(client),
@@ -175,24 +175,6 @@ def test_workers_that_die_in_the_check_of_packages_are_waited_for(data, referenc
         assert client.run is asked
         assert bits(runner.run([PASSES["gram"]], data)[0]) == bits(reference["gram"])
         runner.close()
-
-
-def test_an_error_of_the_program_is_not_taken_for_a_lost_worker(one_worker):
-    """AttributeError while the rows of a pass are sent, raised outside ``distributed``: passed on, not tried again."""
-    runner, calls = DaskExecutor(one_worker), []
-
-    class Faulty:
-        def __getattr__(self, name):
-            return getattr(one_worker, name)
-
-        def scatter(self, values, **options):
-            calls.append(values)
-            return values.no_such_name
-
-    runner._client = Faulty()
-    with pytest.raises(AttributeError, match="no_such_name"):
-        runner._send([1], "rows")
-    assert len(calls) == 1
 
 
 class DeadlySource(HeldSource):

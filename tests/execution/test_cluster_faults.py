@@ -11,14 +11,15 @@ import sys
 import warnings
 
 import pytest
-from backend_cases import EXCLUDED, PASSES, TILE, HeldSource, bits, first_row, fit, long_fit, rows
+from backend_cases import PASSES, TILE, HeldSource, bits, first_row, fit, long_fit, rows
 from clusters import cluster
 from waiting import Clock, wait_for
 
 from partirvm.errors import ClusterError, NoWorkersError
 from partirvm.execution import cluster as cluster_module
 from partirvm.execution import tasks
-from partirvm.execution.dask import DaskExecutor, connect
+from partirvm.execution.cluster import connect
+from partirvm.execution.dask import DaskExecutor
 
 
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])
@@ -171,11 +172,6 @@ WORK = {
 }
 
 
-def test_a_scheduler_is_given_up_in_half_a_minute():
-    """The longest silence, and the question that is still open at its end."""
-    assert cluster_module.SILENCE + 2 * cluster_module.QUESTION <= 30
-
-
 @pytest.fixture
 def kill(monkeypatch):
     """Ends a scheduler for good, of which a second of silence is enough from then on."""
@@ -223,7 +219,6 @@ def test_a_scheduler_that_is_gone_before_the_work_is_named(processes, kill, data
         lambda: runner.run([PASSES["gram"]], data),
         lambda: runner.solve([fit(20, 1)]),
         lambda: runner.machine(None),
-        lambda: runner.gather(data, EXCLUDED[:5]),
     ):
         with pytest.raises(ClusterError, match=address):
             call()
@@ -235,11 +230,13 @@ def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeyp
     """At a scheduler that gives no answer each poll returns None; the first one after ``SILENCE`` raises."""
     made, clock = cluster_module.Cluster(one_worker, patience=60.0), Clock()
     monkeypatch.setattr(cluster_module, "time", clock)
-    monkeypatch.setattr(made, "current_workers", lambda: None)
-    watch = made.watch()
-    for _ in range(int(cluster_module.SILENCE)):
+
+    def silent(*args, **options):
+        raise OSError("timed out")
+
+    monkeypatch.setattr(one_worker, "sync", silent)
+    for _ in range(int(cluster_module.SILENCE) + 1):
+        assert made.poll() is None
         clock.sleep(1.0)
-        assert watch.poll() is None
-    clock.sleep(1.0)
     with pytest.raises(ClusterError, match=made.address):
-        watch.poll()
+        made.poll()

@@ -9,7 +9,7 @@ import pytest
 from backend_cases import TILE, D, N, bits, rows
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from partirvm import RVMClassifier, RVMRegressor, WorkingSet, ingest, jobs, predict
+from partirvm import RVMRegressor, WorkingSet, ingest, jobs, predict
 from partirvm.execution import LocalExecutor
 from partirvm.jobs import submission
 from partirvm.options import Request
@@ -88,17 +88,6 @@ def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three
         mean, std = estimator.predict(X[:100], return_std=True)
         found.append((fitted_bits(estimator.model_), bits(mean), bits(std), estimator.log_evidence_.hex()))
     assert found[0] == found[1] == found[2]
-
-
-def test_classes_by_actions_have_the_same_bits_on_a_cluster(three_workers):
-    """RVMClassifier(solver="fast") of three classes with client=None and three workers."""
-    X, y, w = (each[:3000] for each in rows())
-    codes, found = np.digitize(y, np.quantile(y, [0.3, 0.7])), []
-    options = {"gamma": 0.3, "partition_size": 10, "max_rounds": 1, "tol": 1e-5, "random_state": 3}
-    for client in (None, three_workers):
-        model = RVMClassifier(**options, solver="fast", client=client)
-        found.append(fitted_bits(model.fit(X, codes, sample_weight=w).model_))
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("selection", ["error", "gain"])

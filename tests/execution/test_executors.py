@@ -12,8 +12,8 @@ from backend_cases import KEPT, NEW, OFFSET, PASSES, TILE, N, bits, expected, fi
 from partirvm.data import ingest
 from partirvm.errors import MissingDataError
 from partirvm.execution.dask import DaskExecutor
-from partirvm.execution.tile_passes import tiles_of
-from partirvm.likelihoods.gaussian_passes import GramPass
+from partirvm.execution.tasks import tiles_of
+from partirvm.likelihoods.passes import GramPass
 
 
 @pytest.mark.parametrize("name", PASSES)
@@ -39,13 +39,6 @@ def test_map_keeps_the_order_of_the_tiles(executor, data):
     asked = [3, 0, 7, 1]
     found = list(executor.map(first_row, data, asked, None))
     assert found == [(number, X[number * TILE, 0]) for number in asked]
-
-
-@pytest.mark.parametrize("where", ["data", "memory"])
-def test_gather_keeps_the_order_of_the_rows(executor, request, where):
-    """Inputs of rows by number, twice where asked twice."""
-    asked = np.array([N - 1, 0, 2500, 2499, 0])
-    np.testing.assert_array_equal(executor.gather(request.getfixturevalue(where), asked), rows()[0][asked])
 
 
 @pytest.mark.parametrize("name", ["gram", "residual, selection"])
@@ -78,7 +71,7 @@ def test_an_error_in_a_task_arrives_as_itself(executor, tmp_path):
     with pytest.raises(MissingDataError, match="chunk 5"):
         executor.run([PASSES["residual"]], source)
     with pytest.raises(MissingDataError, match="chunk 5"):
-        executor.gather(source, np.array([5 * TILE + 1]))
+        list(executor.map(first_row, source, [5], None))
 
 
 def test_the_machine_is_described(executor):

@@ -16,19 +16,20 @@ from hypothesis import strategies as st
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.execution import LocalExecutor
-from partirvm.execution.base import Blocks
-from partirvm.execution.block_store import DamagedError, DiskBlock, Fetched, Keeping, forget, store_of
-from partirvm.execution.blocks import TileBlocks, independent
-from partirvm.execution.tile_passes import MomentsPass
+from partirvm.execution.kernel_store import Blocks, Fetched, Keeping, fill_block, forget, independent, store_of
+from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE
-from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.types import BIAS, PANEL_ROWS
 
 pytestmark = pytest.mark.bits
 
 MANY = replace(design(np.arange(0, N, 90), bias=True), origin=np.array([0.2, 0.1, -0.3]))
-STORES = ["memory", "zarr"]
+FOLDER = {"memory": lambda folder: None, "zarr": str}
+"""The folder of the blocks of each store."""
+
+STORES = list(FOLDER)
 COLUMNS = 64
 
 
@@ -39,7 +40,7 @@ def keep(tmp_path):
 
     def blocks(where, budget=1 << 30):
         token = f"test-{tmp_path}-{len(made)}"
-        made.append(Blocks(Keeping(token, where, budget, folder=str(tmp_path)), lambda columns: budget))
+        made.append(Blocks(Keeping(token, budget, folder=FOLDER[where](tmp_path)), lambda columns: budget))
         return made[-1]
 
     yield blocks
@@ -96,19 +97,19 @@ def test_any_sequence_of_requests_has_the_bits_of_the_design(where, requests, ro
     """Subsets, supersets, new columns, other orders, several tiles and runs; all of it kept, some of it, nothing."""
     X, run = rows()[0], 0
     with tempfile.TemporaryDirectory() as folder, one_blas_thread():
-        keeping = Keeping(folder, where, room, folder=folder)
+        keeping = Keeping(folder, room, folder=FOLDER[where](folder))
         try:
             for tile, turn, columns, bias, sample in requests:
                 run += turn
                 asked = MANY.take(np.array(columns, dtype=np.int64), leading=np.full(int(bias), BIAS))
                 numbers = np.arange(tile * 500, tile * 500 + 500)[:: 3 if sample else 1]
-                blocks = TileBlocks(tile, replace(keeping, run=run))
+                keeping = replace(keeping, run=run)
                 out = np.empty((asked.n_columns, len(numbers))).T
-                found = blocks.block(asked, X[numbers], out, blocks.digest(numbers) if sample else "", 0)
-                assert found.tobytes("F") == asked.block(X[numbers]).tobytes("F")
-                assert blocks.fetched.evaluated + blocks.fetched.kept == len(columns) * len(numbers)
+                fetched = fill_block(keeping, tile, "sample" if sample else "", 0, asked, X[numbers], out)
+                assert out.tobytes("F") == asked.block(X[numbers]).tobytes("F")
+                assert fetched.evaluated + fetched.kept == len(columns) * len(numbers)
                 if columns:
-                    assert 0 <= store_of(blocks.keeping).used <= room
+                    assert 0 <= store_of(keeping).used <= room
         finally:
             forget(keeping.token)
 
@@ -131,11 +132,11 @@ def test_every_executor_and_store_gives_the_same_bits(executor, data, memory, ke
 
 @pytest.mark.parametrize("where", STORES)
 def test_panels_of_which_nothing_is_kept_take_no_memory(keep, where):
-    """Without room for a single column the shelf holds nothing about a panel, however many there are."""
+    """Without room for a single column the store holds nothing about a panel, however many there are."""
     blocks, X = keep(where, budget=100), rows()[0][:500]
     for tile in range(50):
         out = np.empty((MANY.n_columns, len(X))).T
-        TileBlocks(tile, blocks.keeping).block(MANY, X, out, "", 0)
+        fill_block(blocks.keeping, tile, "", 0, MANY, X, out)
     assert store_of(blocks.keeping).n_panels == 0
 
 
@@ -193,9 +194,9 @@ def test_half_the_room_keeps_half_and_changes_nothing(data, keep, where):
     executor.close()
 
 
-@pytest.mark.parametrize("how", ["cut", "changed", "gone"])
+@pytest.mark.parametrize("how", ["cut", "changed", "gone", "exchanged"])
 def test_a_damaged_block_is_evaluated_again(data, keep, tmp_path, how):
-    """Chunks cut short, with other bytes, or gone: found out by checksum and fill value, and counted."""
+    """Chunks cut short, with other bytes, gone, or those of another block: found by checksum, and counted."""
     executor, blocks = LocalExecutor(2), keep("zarr")
     pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)), select=10)
     whole, _ = counts(executor, data, blocks, pass_)
@@ -205,6 +206,8 @@ def test_a_damaged_block_is_evaluated_again(data, keep, tmp_path, how):
         content = bytearray(path.read_bytes())
         if how == "gone":
             path.unlink()
+        elif how == "exchanged":
+            path.write_bytes(chunks[1].read_bytes())
         elif how == "cut":
             path.write_bytes(content[: len(content) // 2])
         else:
@@ -230,16 +233,6 @@ def test_a_disk_that_cannot_be_written_costs_time_alone(data, keep, tmp_path):
     assert (fetched.kept, fetched.failures) == (0, 1)
     assert not (tmp_path / "nowhere").exists()
     executor.close()
-
-
-def test_a_folder_that_cannot_be_written_is_an_error_of_the_block(tmp_path):
-    """A file in place of the folder: the write becomes ``DamagedError``, and nothing is left."""
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DamagedError):
-        DiskBlock.write(tmp_path / "file", np.ones((2, PANEL_ROWS)))
-    block = DiskBlock.write(tmp_path, np.ones((2, PANEL_ROWS)))
-    block.delete()
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_what_an_older_fit_left_off_is_not_kept(data, keep):

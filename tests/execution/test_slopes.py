@@ -16,7 +16,7 @@ from partirvm.kernels.design import Design
 from partirvm.learning.evidence import evaluate
 from partirvm.learning.sample import Spent, gathered
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.columns import labels_of
+from partirvm.likelihoods.base import labels_of
 from partirvm.strategies.problem import Problem
 from partirvm.types import Scaling
 

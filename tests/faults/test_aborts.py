@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fault_cases import aborted, assert_usable, begun_later, carry_until_asked, queued
 
-from partirvm.execution.window import POLL
+from partirvm.execution.local import POLL
 from partirvm.jobs.ending import POLL_SECONDS
 
 

@@ -22,12 +22,9 @@ from partirvm import ingest, jobs, load_model
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, MissingDataError, PartirvmError
-from partirvm.execution.block_store import DamagedError, DiskBlock
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.predict.resumable import partial_prediction
-from partirvm.storage.destination import destination
 from partirvm.storage.sealed import read_sealed, write_sealed
 
 ASKED = Request(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=3, seed=1)
@@ -229,33 +226,3 @@ def test_attributes_are_bounded(what, tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200_000_000
-
-
-def test_kernel_blocks_in_the_wrong_place(tmp_path):
-    """Two chunks of the columns on disk change places: they are evaluated again."""
-    rng = np.random.default_rng(0)
-    one, other = (DiskBlock.write(tmp_path, rng.normal(size=(5, 100))) for _ in range(2))
-    swap(one.place / "c", other.place / "c")
-    for block in (one, other):
-        with pytest.raises(DamagedError):
-            block.read()
-
-
-def test_stored_predictions_in_the_wrong_place(tmp_path):
-    """Two finished tiles change places: both are predicted again."""
-    output = destination(str(tmp_path / "p.csv"))
-    identity = {"n_rows": 90, "tile_rows": 30, "columns": ["mean"], "shuffle": None}
-
-    def interrupted():
-        with partial_prediction(output, identity, print) as partial:
-            found = partial.missing
-            for number in found:
-                partial.keep(number, np.full((30, partial.width), float(number)))
-            raise KeyboardInterrupt
-        return found
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    swap(*sorted(tmp_path.rglob("c/*"))[:2])
-    with partial_prediction(output, identity, print) as partial:
-        assert partial.missing == (0, 1)

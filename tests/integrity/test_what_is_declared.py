@@ -20,10 +20,8 @@ from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint, unpack
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.predict.output import check_output
-from partirvm.predict.resumable import partial_prediction
 from partirvm.setup.spec import FitSpec
 from partirvm.storage import sealed
-from partirvm.storage.destination import destination
 from partirvm.storage.folder import digest
 
 ASKED = Request(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=2, seed=1)
@@ -208,34 +206,6 @@ def test_an_output_of_another_zarr_format_is_not_opened(tmp_path):
     (output / ".zattrs").write_text(json.dumps({"kind": "partirvm-prediction"}))
     with pytest.raises(ExistsError, match="does not contain predictions"):
         check_output(str(output), overwrite=True)
-
-
-def test_no_metadata_of_stored_tiles_are_believed(tmp_path):
-    """Those of an interrupted prediction may be anything: they are written anew, and the tiles are kept."""
-    output = destination(str(tmp_path / "p.csv"))
-    identity = {"n_rows": 90, "tile_rows": 30, "columns": ["mean"]}
-
-    def interrupted():
-        with partial_prediction(output, identity, print) as partial:
-            missing = partial.missing
-            for number in missing:
-                partial.keep(number, np.full((30, partial.width), float(number)))
-            raise KeyboardInterrupt
-        return missing
-
-    for change in (
-        lambda about: about["shape"].__setitem__(0, 10**15),
-        lambda about: about["chunk_grid"]["configuration"]["chunk_shape"].__setitem__(0, 10**15),
-        lambda about: about.update(codecs=[{"name": "os:system"}]),
-        lambda about: about.clear(),
-    ):
-        with pytest.raises(KeyboardInterrupt):
-            interrupted()
-        (about,) = tmp_path.glob(".p.csv.partial/tiles-*/zarr.json")
-        edit(about, change)
-        with partial_prediction(output, identity, print) as partial:
-            assert partial.missing == ()
-            np.testing.assert_array_equal(partial.tile(1), np.full((30, 3), 1.0))
 
 
 def test_a_spec_or_checkpoint_without_a_field(job):

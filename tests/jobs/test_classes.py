@@ -116,29 +116,6 @@ def test_every_row_has_its_label_and_probabilities(tmp_path, kind, ending):
     assert {type(label) for label in found["label"]} == {type(label) for label in expected}
 
 
-@pytest.mark.parametrize("ending", [".zarr", ".parquet", ".csv"])
-def test_an_interrupted_prediction_writes_the_same_bytes(tmp_path, ending):
-    made(tmp_path, "text")
-    job, data, whole, out = (str(tmp_path / name) for name in ("job", "d.zarr", f"whole{ending}", f"out{ending}"))
-    predict.predict(job, data, whole)
-
-    def leave(done, total):
-        if done >= 4:
-            raise KeyboardInterrupt
-
-    notes = []
-    with pytest.raises(KeyboardInterrupt):
-        predict.predict(job, data, out, progress=leave)
-    predict.predict(job, data, out, note=notes.append)
-    assert "continuing" in notes[0]
-    files = [tmp_path / f"{name}{ending}" for name in ("whole", "out")]
-    one, other = (
-        {str(path.relative_to(file)): path.read_bytes() for path in [file, *file.rglob("*")] if path.is_file()}
-        for file in files
-    )
-    assert one == other
-
-
 def test_classes_of_equal_text_have_no_columns_of_their_own(tmp_path):
     data = ingest(table(("a", "b")), tmp_path / "d.zarr", classes=True)
     JobStore.create(str(tmp_path / "job"), {}).save(model_of(data, (1, "1")))

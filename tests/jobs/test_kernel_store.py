@@ -16,7 +16,6 @@ from partirvm.errors import UsageError
 from partirvm.execution import LocalExecutor
 from partirvm.execution.process import resident_memory
 from partirvm.jobs.driver import MemoryJournal
-from partirvm.jobs.kernel_blocks import PREFIX
 from partirvm.jobs.places import current_request
 from partirvm.jobs.run import run
 from partirvm.jobs.state import Status
@@ -156,19 +155,6 @@ def test_a_job_keeps_blocks_beside_it_only_while_it_runs(data, tmp_path):
     assert handle.model().digest() == whole.model.digest()
     assert sum(entry.get("kernel_kept", 0) for entry in handle.state().history) > 0
     assert handle.state().plan["kernel_store"] == "zarr"
-
-
-def test_folders_of_dead_processes_go(tmp_path, monkeypatch):
-    """An estimator that was killed leaves its folder in the system's temporary one until the next fit on disk."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    (tmp_path / f"{PREFIX}{dead.pid}-abc" / "blocks").mkdir(parents=True)
-    executor = LocalExecutor(1)
-    source = ArraySource(*rows(500))
-    run(resolve(source, replace(ASKED, kernel_store="zarr"), executor), source, executor, MemoryJournal())
-    executor.close()
-    assert list(tmp_path.iterdir()) == []
 
 
 PEAK = """

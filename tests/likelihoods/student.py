@@ -7,7 +7,6 @@ the mean at which they do not change any more is the mode of the weights under t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -17,14 +16,22 @@ import numpy as np
 from partirvm.core import solvers
 from partirvm.core.posterior import any_posterior
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState, StepInfo
+from partirvm.core.termination import StopRule, Termination
+from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import GAUSSIAN, GaussianLikelihood
-from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, PassFit
-from partirvm.likelihoods.columns import labels_of, survivors
-from partirvm.likelihoods.passes import DesignedPass, Panel, Pass, TileRows
+from partirvm.likelihoods.base import (
+    Begin,
+    DesignedPass,
+    FitOptions,
+    FitProblem,
+    Panel,
+    Pass,
+    PassFit,
+    TileRows,
+    labels_of,
+    survivors,
+)
 
 NU = 4.0
 """ν, degrees of freedom."""
@@ -63,7 +70,10 @@ class StudentPass(DesignedPass):
 
 @dataclass(frozen=True)
 class StudentFit(PassFit):
-    """A fit of the columns of ``design``; α, β and means begin where ``start`` has them, new columns at weight zero."""
+    """A fit of the columns of ``design``; α, β and means begin where ``start`` has them, new columns at weight zero.
+
+    Once α and β are ``settled`` only the mode is sought.
+    """
 
     design: Design
     start: HyperState
@@ -71,111 +81,83 @@ class StudentFit(PassFit):
     candidates: int
     most: int
     rows: np.ndarray | None = None
-    hold: bool = False
+    settled: bool = False
+    passes: int = 0
+    current: HyperState | None = None
+    reason: Termination | None = None
 
-    def begun(self) -> RunningStudent:
-        """The fit before its first pass."""
+    @property
+    def fit(self) -> HyperState:
+        """The fit after the last pass."""
+        return self.current
+
+    def _first(self) -> tuple[np.ndarray, np.ndarray]:
         labels = labels_of(self.design)
         mean, alpha = np.zeros(len(labels)), np.full(len(labels), 1 / self.start.target_variance)
         for position, label in enumerate(self.start.labels):
             mean[labels == label] = self.start.posterior.mean[position]
             alpha[labels == label] = self.start.alpha[position]
-        return RunningStudent(self, mean, alpha, self.hold)
-
-
-@dataclass(frozen=True)
-class RunningStudent:
-    """A fit under way; once α and β are ``settled`` only the mode is sought."""
-
-    task: StudentFit
-    mean: np.ndarray
-    alpha: np.ndarray
-    settled: bool
-    passes: int = 0
-    fit: HyperState | None = None
-    reason: Termination | None = None
+        return mean, alpha
 
     @property
     def next_pass(self) -> Pass:
         """The pass that comes next."""
-        fit, task = self.fit, self.task
-        design = task.design if fit is None else survivors(task.design, fit)
-        return StudentPass(design, self.mean, (task.start if fit is None else fit).beta, task.rows)
+        if self.current is None:
+            return StudentPass(self.design, self._first()[0], self.start.beta, self.rows)
+        fit = self.current
+        return StudentPass(survivors(self.design, fit), fit.posterior.mean, fit.beta, self.rows)
 
-    @property
-    def info(self) -> StepInfo:
-        """For reports."""
-        return StepInfo(self.passes, self.fit.n_vectors, 0, self.fit.log_evidence, math.nan, math.nan)
-
-    def advance(self, block: GramBlock, poll: Callable[[], None] = lambda: None) -> RunningStudent:
+    def advance(self, block: GramBlock, poll: Callable[[], None] = lambda: None) -> StudentFit:
         """Maximise the evidence of the weighted rows, or find the mean at the same α and β."""
         poll()
-        task, before = self.task, self.fit or self.task.start
-        labels = labels_of(task.design) if self.fit is None else self.fit.labels
-        basis = task.design.basis
+        before = self.current or self.start
+        mean, alpha = self._first() if self.current is None else (before.posterior.mean, before.alpha)
+        labels = labels_of(self.design) if self.current is None else before.labels
+        basis = self.design.basis
         statistics = GramStatistics.empty(basis, 1).extend(labels, block, basis)
-        fit = replace(before, statistics=statistics, alpha=self.alpha, found=None, entered=None, iteration=0)
+        fit = replace(before, statistics=statistics, alpha=alpha, found=None, entered=None, iteration=0)
         fit = replace(fit, found=any_posterior(statistics, fit.alpha, fit.beta))
         passes, settled, change = self.passes + 1, self.settled, np.inf
         if settled:
-            change = np.abs(fit.posterior.mean - self.mean).max() / max(np.abs(self.mean).max(), 1e-300)
+            change = np.abs(fit.posterior.mean - mean).max() / max(np.abs(mean).max(), 1e-300)
         else:
-            fit, reason = solvers.solve(fit, replace(task.rule, guard=False, max_iterations=10))
+            fit, reason = solvers.solve(fit, replace(self.rule, guard=False, max_iterations=10))
             if reason is Termination.HALVED:
                 return self._on(fit, passes, settled, reason)
-            level = self.fit is not None and abs(fit.log_evidence - before.log_evidence) < task.rule.tol * fit.n
-            settled = (level and fit.n_columns == before.n_columns) or passes >= task.most
-        ended = passes >= 2 * task.most
+            level = self.current is not None and abs(fit.log_evidence - before.log_evidence) < self.rule.tol * fit.n
+            settled = (level and fit.n_columns == before.n_columns) or passes >= self.most
+        ended = passes >= 2 * self.most
         reason = Termination.CONVERGED if change < MODE else Termination.ITERATIONS if ended else None
         return self._on(fit, passes, settled, reason)
 
-    def _on(self, fit: HyperState, passes: int, settled: bool, reason: Termination | None) -> RunningStudent:
-        fit = replace(fit, iteration=passes)
-        mean = fit.posterior.mean
-        return replace(self, mean=mean, alpha=fit.alpha, fit=fit, passes=passes, settled=settled, reason=reason)
+    def _on(self, fit: HyperState, passes: int, settled: bool, reason: Termination | None) -> StudentFit:
+        return replace(self, current=replace(fit, iteration=passes), passes=passes, settled=settled, reason=reason)
 
 
 @dataclass(frozen=True)
 class StudentLikelihood(GaussianLikelihood):
     """A number with t-distributed noise; the evidence is that of the weighted rows."""
 
-    name: ClassVar[str] = "student"
-    words: ClassVar[tuple[str, ...]] = ("student",)
-    has_noise: ClassVar[bool] = False
-    relearns: ClassVar[bool] = False
-
-    @property
-    def measured_by(self) -> GaussianLikelihood:
-        """The Gaussian likelihood: kernels and sizes are measured by Gram statistics."""
-        return GAUSSIAN
-
-    def serves(self, n_classes: int, word: float | str) -> bool:
-        """Numbers ask for Gaussian noise."""
-        return n_classes == 0 and word in self.words
+    name: str = "student"
+    words: tuple[str, ...] = ("student",)
+    relearns: bool = False
+    measured_by: GaussianLikelihood | None = GAUSSIAN
 
     def measure(self, fit: HyperState, kept: Design, new: Design, rows: Any) -> tuple[Pass, ...]:
         """None: weights of rows change with the mean."""
         return ()
 
-    def join(self, fit: HyperState, kept: Design, new: Design, *statistics: Any) -> HyperState:
-        """The fit that stands: columns join with the first pass."""
-        return fit
-
-    def restart(
-        self, problem: FitProblem, options: FitOptions, fit: HyperState, warm: Any, design: Design, *statistics: Any
+    def join(
+        self, problem: FitProblem, fit: HyperState, kept: Design, new: Design, *statistics: Any, warm: Any = None
     ) -> HyperState:
-        """The fit that stands: rows change with the first pass."""
+        """The fit that stands: columns join, and rows change, with the first pass."""
         return fit
-
-    def first_design(self, problem: FitProblem, options: FitOptions, new: Design, rows: Any) -> tuple[Pass, ...]:
-        """None."""
-        return ()
 
     def fit(
         self, problem: FitProblem, options: FitOptions, design: Design, fit: HyperState, begin: Begin
     ) -> StudentFit:
         """Passes until neither α nor the mean changes."""
-        return StudentFit(design, fit, begin.rule, begin.candidates, options.max_passes, begin.rows, begin.hold)
+        return StudentFit(design, fit, begin.rule, begin.candidates, options.max_passes, begin.rows, settled=begin.hold)
 
     def settling(self, *args: Any, **about: Any) -> tuple[Pass, ...]:
         """None: the fit has been at its rows to the end."""
@@ -184,7 +166,3 @@ class StudentLikelihood(GaussianLikelihood):
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """The fit as it is."""
         return fit
-
-    def grow(self, *args: Any) -> tuple[Pass, ...]:
-        """None: another mean gives other weights."""
-        return ()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from partirvm.core.entering import HOPE
-from partirvm.likelihoods.laplace import Start
+from partirvm.core.gains import HOPE
+from partirvm.likelihoods.classes import Start
 
 
 def test_two_fits_together_begin_with_half_their_weights():

@@ -10,13 +10,13 @@ import pytest
 
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import init
-from partirvm.execution.tile_passes import MomentsPass
-from partirvm.likelihoods import gaussian_passes, indicator_passes, laplace_passes, slope_passes
-from partirvm.likelihoods.passes import Panel, Pass, between, eligible
+from partirvm.execution.tasks import MomentsPass
+from partirvm.likelihoods import class_passes, passes
+from partirvm.likelihoods.base import Panel, Pass, between, eligible
 
 PASSES = [
     value
-    for module in (gaussian_passes, indicator_passes, laplace_passes, slope_passes)
+    for module in (passes, class_passes)
     for value in vars(module).values()
     if isinstance(value, type) and issubclass(value, Pass) and value.__module__ == module.__name__
 ] + [MomentsPass]
@@ -44,10 +44,10 @@ def test_it_has_a_name_and_is_found_by_workers(kind):
 def test_it_counts_its_rows():
     """All, or those that it lists."""
     assert MomentsPass().count(70) == 70
-    some = object.__new__(gaussian_passes.DesignPass)
+    some = object.__new__(passes.ResidualPass)
     object.__setattr__(some, "rows", [3, 5])
     assert some.count(70) == 2
-    assert len(PASSES) == 17
+    assert len(PASSES) == 16
 
 
 ROWS = np.array([4, 5, 7, 9])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -14,7 +11,7 @@ from scipy.stats import norm
 from partirvm import RVMClassifier
 from partirvm.core.link import LINKS, Link
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.laplace import ClassLikelihood
+from partirvm.likelihoods.classes import ClassLikelihood
 from partirvm.model import load_model, save_model
 
 
@@ -23,10 +20,6 @@ class Probit(Link):
 
     name = "probit"
     moderation = 1.0
-
-    def n_outputs(self, n_classes):
-        """One."""
-        return 1
 
     def derivatives(self, f, target):
         """log Φ(±f), ±φ / Φ(±f), b."""
@@ -43,21 +36,13 @@ class Probit(Link):
         return np.concatenate([ndtr(-f), ndtr(f)], axis=1)
 
 
-@dataclass(frozen=True)
-class ProbitLikelihood(ClassLikelihood):
-    """Two classes with the probit link."""
-
-    name: ClassVar[str] = "probit"
-    words: ClassVar[tuple[str, ...]] = ("auto",)
-
-
 @pytest.fixture
 def registered(monkeypatch):
     """The probit likelihood in the place of the logistic one of two classes."""
     monkeypatch.setitem(LINKS, "probit", Probit())
     before = dict(LIKELIHOODS)
     LIKELIHOODS.clear()
-    LIKELIHOODS.update({"probit": ProbitLikelihood(), **before})
+    LIKELIHOODS.update({"probit": ClassLikelihood("probit", ("auto",), binary=True), **before})
     yield
     LIKELIHOODS.clear()
     LIKELIHOODS.update(before)

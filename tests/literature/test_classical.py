@@ -8,8 +8,7 @@ import pytest
 from partirvm import RVMRegressor
 from partirvm.core.solvers import solve
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.stopping import StopRule
-from partirvm.core.termination import Termination
+from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import init
 from partirvm.errors import UsageError
 from partirvm.literature.classical import classical

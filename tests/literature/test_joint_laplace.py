@@ -8,7 +8,7 @@ import pytest
 from scipy.special import logsumexp
 
 from partirvm import RVMRegressor
-from partirvm.core.uncertainty import widened
+from partirvm.core.predictive import widened
 from partirvm.data import as_source
 from partirvm.errors import UsageError
 from partirvm.literature.joint_laplace import _JointRows, joint_laplace

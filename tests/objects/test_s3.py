@@ -103,38 +103,17 @@ def _there(place: str) -> str | None:
 
 @pytest.mark.parametrize("ending", some(["parquet", "csv", "zarr"], "zarr"))
 def test_predictions_of_a_bucket_are_those_of_a_disk(places, ending, tmp_path):
-    """The same bytes; a second call has nothing to do; nothing but the output stays."""
+    """The same bytes; nothing but the output stays."""
     folder, bucket = places
     here, there = tmp_path / f"p.{ending}", f"{bucket}/p.{ending}"
-    notes: list[str] = []
     predict(f"{folder}/job", f"{folder}/table.zarr", str(here))
     predict(f"{folder}/job", f"{bucket}/table.zarr", there)
     assert _objects(there) == _files(here)
-    predict(f"{folder}/job", f"{bucket}/table.zarr", there, note=notes.append)
-    assert "nothing to do" in notes[0]
     assert not [name for name in _objects(bucket) if "partial" in name]
     with pytest.raises(ExistsError):
         predict(f"{folder}/job", f"{bucket}/table.zarr", there, interval=0.9)
     predict(f"{folder}/job", f"{bucket}/table.zarr", there, interval=0.9, overwrite=True)
     assert _objects(there) != _files(here)
-
-
-def test_an_interrupted_prediction_of_a_bucket_continues(places):
-    """Finished tiles are kept in the bucket: the next call, on any machine, does not predict them again."""
-    folder, bucket = places
-    output, notes = f"{bucket}/again.csv", []
-
-    def stop(done: int, total: int) -> None:
-        if done == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        predict(f"{folder}/job", f"{bucket}/table.zarr", output, progress=stop)
-    assert [name for name in _objects(bucket) if ".again.csv.partial/tiles" in name]
-    predict(f"{folder}/job", f"{bucket}/table.zarr", output, note=notes.append)
-    assert "continuing an interrupted prediction: 1 of" in notes[0]
-    predict(f"{folder}/job", f"{bucket}/table.zarr", f"{bucket}/whole.csv")
-    assert _objects(output) == _objects(f"{bucket}/whole.csv")
 
 
 def test_report_and_model_are_written_to_a_bucket(places):

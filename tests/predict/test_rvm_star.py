@@ -1,4 +1,4 @@
-"""Augmented predictions of a job on DATA: what is written, by whatever passes, and after an interruption."""
+"""Augmented predictions of a job on DATA: what is written, by whatever passes."""
 
 from __future__ import annotations
 
@@ -72,39 +72,15 @@ def test_far_from_the_data_the_deviation_is_that_of_the_target(folder):
 
 @pytest.mark.parametrize("most", [240, 480, 10_000])
 def test_how_many_rows_share_a_pass_changes_no_byte(folder, tmp_path, monkeypatch, most):
-    """A piece, a part of a tile, and all tiles at once; progress hears of every tile of every pass."""
+    """Two pieces, four, and all at once; progress hears of every tile of every pass."""
     monkeypatch.setattr(rvm_star, "MAX_ROWS", most)
     seen = []
     predict(folder, tmp_path / "out.csv", progress=lambda done, total: seen.append((done, total)))
     assert (tmp_path / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
-    # tiles of 300, 300, 300 and 200 rows: pieces of 240 and 60 thrice, and one of 200
-    passes = {240: 2 + 2 + 2 + 1, 480: 1 + 1 + 1 + 1, 10_000: 1}[most]
+    # tiles of 300, 300, 300 and 200 rows: three pieces of at most 120 rows thrice, and two, which are 11
+    passes = {240: 6, 480: 3, 10_000: 1}[most]
     assert seen[-1] == (8 * passes, 8 * passes)
     assert seen == sorted(seen)
-
-
-def test_an_interrupted_prediction_goes_on(folder, tmp_path, monkeypatch):
-    """With the tiles that are whole, to the same bytes; a plain one of the same rows takes none of them."""
-    monkeypatch.setattr(rvm_star, "MAX_ROWS", 240)
-    notes = []
-
-    def leave(done, total):
-        if done > 8 * 5:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt) as caught:
-        predict(folder, tmp_path / "out.csv", progress=leave)
-    assert "2 of 4 tiles are kept" in caught.value.__notes__[0]
-    predict(folder, tmp_path / "out.csv", note=notes.append)
-    assert notes == ["continuing an interrupted prediction: 2 of 4 tiles are done"]
-    assert (tmp_path / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
-    (tmp_path / "out.csv").unlink()
-    with pytest.raises(KeyboardInterrupt):
-        predict(folder, tmp_path / "out.csv", progress=leave)
-    with pytest.warns(match="does not grow there, as it would with `augment`"):
-        predict(folder, tmp_path / "out.csv", augment=None, note=notes.append)
-    assert notes[1:] == ["replacing an interrupted prediction of other data or another model"]
-    assert (tmp_path / "out.csv").read_bytes() != (folder / "whole.csv").read_bytes()
 
 
 def test_scores_are_those_of_the_augmented_predictions(folder):
@@ -151,10 +127,10 @@ def test_memory_is_as_the_formula_says(folder, monkeypatch):
     test, executor = ZarrSource(folder / "test.zarr"), LocalExecutor(1)
     try:
         ready = rvm_star.Augmenting.of(model, training, executor, test.tile_rows)
-        list(ready.tiles(test, [0]))
+        list(ready.pieces(test))
         need = augment_bytes(DataShape(N, 2, 1, 128), model.design.n_columns, rvm_star.MAX_ROWS, 1, rvm_star.MAX_ROWS)
         tracemalloc.start()
-        list(ready.tiles(test, range(test.n_tiles)))
+        list(ready.pieces(test))
         assert tracemalloc.get_traced_memory()[1] < need + (1 << 20)
         tracemalloc.stop()
         with pytest.raises(MemoryLimitError, match=r"120 test rows at a time.*raise memory_limit"):

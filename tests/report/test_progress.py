@@ -13,7 +13,7 @@ import pytest
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
+from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.planning.units import format_bytes
 from partirvm.report.progress import TITLES, LiveView, PlainView, Progress, View, progress_for
 

@@ -7,18 +7,17 @@ from typing import Any
 
 import naive
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit, log_expit, softmax
 from simulator import Simulator
 
-from partirvm.core.drawing import drawn
-from partirvm.core.link import moderated
-from partirvm.core.logistic import LogisticBlock, LogisticCross
+from partirvm.core.link import LogisticBlock, LogisticCross, moderated
 from partirvm.core.residuals import LargestResiduals
+from partirvm.core.sampling import drawn
 from partirvm.core.scores import ClassScores
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.laplace import Newton
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
-from partirvm.strategies.instructions import Gather, Passed, Solved
+from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
+from partirvm.likelihoods.classes import Newton
+from partirvm.strategies.instructions import Gather, Solved
 from partirvm.strategies.problem import Problem
 
 
@@ -45,33 +44,30 @@ class ClassSimulator(Simulator):
         return replace(super().problem, target_variance=1.0, noise_variance=None, **kind)
 
     def answer(self, instruction: Any) -> Any:
-        """The event that answers an instruction."""
+        """The answer to an instruction."""
         match instruction:
             case Newton():
-                course = instruction.begun()
+                course = instruction
                 while course.reason is None:
                     self.logistic.append(course.next_pass)
                     course = course.advance(self._logistic(course.next_pass))
                 return Solved(course.fit, course.reason)
             case LogisticPass():
-                return Passed(self._logistic(instruction))
+                return self._logistic(instruction)
             case MisclassificationPass():
-                return Passed(self._surprise(instruction))
+                return self._surprise(instruction)
             case GainPass():
-                return Passed(self._gain(instruction))
+                return self._gain(instruction)
             case LogisticScorePass():
-                return Passed(self._class_score(instruction))
+                return self._class_score(instruction)
         return super().answer(instruction)
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """(N, K) of predictors (N, C): sigmoid, softmax, or sigmoids divided by their sum."""
         if self.likelihood == "bernoulli":
             return np.hstack([1 - expit(f), expit(f)])
-        return (
-            softmax(f, axis=1)
-            if self.likelihood.startswith("multinomial")
-            else expit(f) / expit(f).sum(1, keepdims=True)
-        )
+        # logarithms: all sigmoids of a row may underflow
+        return np.asarray(softmax(f if self.likelihood.startswith("multinomial") else log_expit(f), axis=1))
 
     def weight(self, rows: np.ndarray | None) -> np.ndarray:
         """Weights of the rows of a pass."""
@@ -136,8 +132,8 @@ class ClassSimulator(Simulator):
         for turn, answer, following in zip(self.turns, self.answers, self.turns[1:], strict=False):
             if isinstance(turn[0], Gather):
                 rows += turn[0].rows.tolist()
-            elif isinstance(turn[0], MisclassificationPass) and turn[0].draw is None and isinstance(answer[0], Passed):
-                rows += answer[0].statistic.rows.tolist()
+            elif isinstance(turn[0], MisclassificationPass) and turn[0].draw is None:
+                rows += answer[0].rows.tolist()
             elif isinstance(turn[0], GainPass) and isinstance(following[0], Newton):
                 pool = set(turn[0].pool.labels.tolist()) - set(turn[0].design.labels.tolist())
                 rows += [row for row in following[0].design.labels.tolist() if row in pool]

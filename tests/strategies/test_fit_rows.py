@@ -7,7 +7,7 @@ import pytest
 from simulator import Simulator, wave
 
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.gaussian_passes import GramPass
+from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FULL_FLOPS, automatic
 from partirvm.strategies.instructions import Solved

@@ -14,9 +14,9 @@ from scipy.stats import multivariate_normal
 from simulator import Simulator, wave
 
 from partirvm.core.termination import Termination
+from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.gaussian_passes import GramPass
-from partirvm.likelihoods.laplace import Newton
+from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies import fit_rows
 from partirvm.strategies.problem import Options
 from partirvm.strategies.working_set import WorkingSetRounds
@@ -114,8 +114,8 @@ def test_the_evidence_is_compared_over_the_same_rows():
     compared = []
 
     class Noted(WorkingSetRounds):
-        def _on_larger_sample(self, state, fresh):
-            state = super()._on_larger_sample(state, fresh)
+        def enlarged(self, state, fresh):
+            state = super().enlarged(state, fresh)
             compared.append(state)
             return state
 

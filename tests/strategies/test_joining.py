@@ -27,7 +27,7 @@ def test_those_that_join_have_entered_and_the_others_keep_their_alpha(new_rows):
         GramStatistics.empty(kept.basis).extend(kept.labels, block, kept.basis), alpha, 50.0, target_variance=1.0
     )
 
-    fit = GAUSSIAN.join(replace(before, iteration=3), kept, new, GramBlock.of(Phi, added, t))
+    fit = GAUSSIAN.join(simulator.problem, replace(before, iteration=3), kept, new, GramBlock.of(Phi, added, t))
 
     labels = fit.statistics.labels
     assert sorted(labels) == sorted([*kept_rows, *new_rows])

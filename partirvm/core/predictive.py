@@ -1,0 +1,226 @@
+"""Products of design rows whose bits depend only on the row, not on its position or on other rows.
+
+BLAS selects its algorithm by the shape of the whole product. The AVX-512 kernels of OpenBLAS process 24 rows at a time.
+Remaining rows, and columns past a multiple of 8, are rounded differently. So rows are processed in pieces of one
+fixed height, a multiple of 24. Predictions need this, since the same row may be predicted alone, in a table, or in a
+tile. Passes do not need this, since the panel of a row never changes.
+
+Predictive distributions that include the uncertainty of α and β, by the delta method.
+
+α and β are point estimates that maximise the evidence. Let θ = (log α_1 … log α_M, log β) be approximately normal
+around the optimum, with covariance C. The mean μ(θ)ᵀφ of a prediction varies with θ, so the predictive variance grows
+by φᵀJCJᵀφ with J = ∂μ/∂θ. In closed form, with A = diag(α),
+
+    ∂μ/∂log α_j = −α_j μ_j Σ_:j,        ∂μ/∂log β = ΣAμ.
+
+So Σ grows by the matrix JCJᵀ, for all predictions. The noise variance is uncertain too. An estimate with ν degrees of
+freedom has Var(log σ²) = 2/ν, so intervals use the quantiles of Student's t with this ν.
+
+**C.** C is the inverse of Fisher's information ½ tr(K⁻¹∂K K⁻¹∂K) of t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ, which is the
+expectation of the negative Hessian of the evidence. The Hessian is indefinite if an α is at its floor or not exactly at
+the optimum. The information is never indefinite. For a single column, Hessian and information agree at the optimum.
+Let S = A^½ΣA^½ and Γ = 1 − S, whose diagonal is γ. The elements of the information depend only on Σ, α and the number
+of rows:
+
+    (log α_i, log α_j):  ½ Γ_ij²        (log α_i, log β):  ½ (SΓ)_ii        (log β, log β):  ½ (N − 2 Σγ + tr Γ²).
+
+With M fully determined columns (Γ = 1) the last element is ½ (N − M), so that ν = N − M, as in linear regression.
+
+If the data hardly determine a weight, the information about its α is small too: ½γ² ≈ 0. But μ is linear in log α only
+over a few units, since at e^±3 × α a weight is either determined by the data alone, or zero. A normal prior with
+standard deviation ``REACH`` around the optimum, on each element of θ, models this.
+
+The uncertainty of the kernel's parameters is not included, since their information would need passes over all rows.
+Besides, a learned kernel maximises the tied evidence of a sample (``core.tied``), which has another curvature than the
+evidence of the fit.
+
+RVM*: one additional basis function at each test input, so that the variance grows away from the data.
+
+Source: Rasmussen & Quiñonero-Candela (2005), Healing the relevance vector machine through augmentation. Far from all
+relevance vectors the columns of an RVM are zero. So the predictive variance is small, although the uncertainty is
+largest there. RVM* adds a column φ†(x) = k(x, x*) for each test input x* separately. The weight of this column has the
+prior precision α†. The weights are conditioned on the training rows again, at the given α and β. By block inversion of
+the posterior precision
+    [ H     βc     ]        H = βΦᵀWΦ + A = Σ⁻¹,   c = ΦᵀWφ†,
+    [ βcᵀ   α† + β φ†ᵀWφ† ]
+
+of M + 1 columns, the prediction is the prediction of the M columns plus a correction:
+
+    s = βφ†ᵀWφ† − β²cᵀΣc,    q = βφ†ᵀW(t − Φμ),    e = k(x*, x*) − βφ(x*)ᵀΣc
+    mean* = φ(x*)ᵀμ + e·q / (α† + s)
+    var*  = σ² + φ(x*)ᵀΣφ(x*) + e² / (α† + s)
+
+s and q are Tipping & Faul's sparsity and quality of the new column. e is the part of the new column at x* that the
+other columns do not explain.
+
+With α† = 1/var(t) and k(x, x) = 1, the prior variance of the function at x* equals the target variance. For kernels of
+any height α† = k(x*, x*)²/var(t) keeps this property, so that results do not depend on the kernel's scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import ndtri, stdtrit
+
+from partirvm.errors import UsageError
+
+Float = NDArray[np.float64]
+
+ROWS = 192
+"""Number of rows of a piece."""
+
+COLUMNS = 96
+"""Number of columns of a root that are multiplied together."""
+
+
+def products(block: Float, weights: Float) -> Float:
+    """Return ``block`` (n, M) times ``weights``, (M,) or (M, K), with shape (n,) or (n, K), stored row by row.
+
+    >>> products(np.eye(2), np.array([3.0, 4.0])).tolist()
+    [3.0, 4.0]
+    """
+    n, M = block.shape
+    count, whole = n // ROWS, n - n % ROWS
+    out = np.empty((n, *weights.shape[1:]))
+    pieces, places = block[:whole].reshape(count, ROWS, M), out[:whole].reshape(count, ROWS, *weights.shape[1:])
+    np.matmul(pieces, weights, out=places)
+    if whole < n:
+        last = np.zeros((ROWS, M), order="F")
+        last[: n - whole] = block[whole:]
+        out[whole:] = (last @ weights)[: n - whole]
+    return out
+
+
+def quadratic_forms(block: Float, root: Float) -> Float:
+    """Return φᵀRRᵀφ of each row φ of ``block`` (n, M), with ``root`` R (M, M); shape (n,).
+
+    Columns of R are multiplied in groups, each without the rows below its last row that is not zero: an upper
+    triangular R costs half of the flops.
+    """
+    found = np.zeros(len(block))
+    for start in range(0, root.shape[1], COLUMNS):
+        some = root[:, start : start + COLUMNS]
+        end = int(np.flatnonzero(some.any(axis=1)).max(initial=-1)) + 1
+        product = products(block[:, :end], some[:end])
+        found += np.einsum("nm,nm->n", product, product)
+    return found
+
+
+REACH = 3.0
+"""Standard deviation of the prior on each log α and on log β, around the optimum."""
+
+
+def information(alpha: Float, root: Float, n: int) -> Float:
+    """Return Fisher's information (M + 1, M + 1) of θ = (log α, log β) in n targets, without the prior.
+
+    ``alpha`` (M,) and ``root`` (M, M), a root of Σ, are from a fit to all n rows.
+    """
+    M = len(alpha)
+    scaled = np.sqrt(alpha)[:, None] * root
+    S = scaled @ scaled.T
+    determined = -S
+    determined.flat[:: M + 1] += 1.0
+    found = np.empty((M + 1, M + 1))
+    np.square(determined, out=found[:M, :M])
+    found[:M, M] = found[M, :M] = np.einsum("ij,ij->i", S, determined)
+    found[M, M] = n - 2 * np.trace(determined) + found[:M, :M].sum()
+    found *= 0.5
+    return found
+
+
+def widened(
+    alpha: Float, mean: Float, root: Float, n: int, *, known_noise: bool, known: Sequence[int] = ()
+) -> tuple[Float, float]:
+    """Return a root (M, M) of Σ + JCJᵀ, and ν, for a fit to n rows with α, μ (M,) and R (M, M), Σ = RRᵀ.
+
+    ν is infinite if the user gave β (``known_noise``), and otherwise at least one. ``known`` are the columns whose α
+    the user gave. The cost is about 3 M³ flops.
+    """
+    M = len(alpha)
+    free = np.setdiff1d(np.arange(M if known_noise else M + 1), np.asarray(known, dtype=np.int64))
+    if not len(free):
+        return root, np.inf
+    inner = information(alpha, root, n)[np.ix_(free, free)]
+    inner.flat[:: len(free) + 1] += 1 / REACH**2
+    factor = np.linalg.cholesky(inner)
+    moved = np.empty((M + 1, M))  # Vᵀ, where J = RV
+    moved[:M] = -(alpha * mean)[:, None] * root
+    moved[M] = (alpha * mean) @ root
+    white = solve_triangular(factor, moved[free], lower=True, check_finite=False)
+    whole = white.T @ white
+    whole.flat[:: M + 1] += 1.0
+    # an upper triangular factor, from the last row upwards, keeps the root upper triangular
+    wide = root @ np.linalg.cholesky(whole[::-1, ::-1])[::-1, ::-1] if M else root
+    if known_noise:
+        return wide, np.inf
+    return wide, max(2 * float(factor[-1, -1]) ** 2, 1.0)  # 1/L_MM² is the last element of (LLᵀ)⁻¹
+
+
+def quantile(level: float, freedom: float = np.inf) -> float:
+    """Return the half width of the central interval at this level, in standard deviations, for Student's t or normal.
+
+    Raises ``UsageError`` unless the level lies between 0 and 1.
+
+    >>> round(quantile(0.95), 3), round(quantile(0.95, 10), 3)
+    (1.96, 2.228)
+    """
+    if not 0 < level < 1:
+        raise UsageError(f"level is {level}: it must lie between 0 and 1, such as 0.95")
+    half = 0.5 + level / 2
+    return float(ndtri(half) if np.isinf(freedom) else stdtrit(freedom, half))
+
+
+@dataclass(frozen=True)
+class ExtraColumns:
+    """Additive statistics of G extra columns F (n, G) and of the model's M columns Φ over n rows.
+
+    ``sum_squares`` (G,) is the diagonal of FᵀWF, ``cross`` (G, M) is FᵀWΦ, ``projection`` (G,) is FᵀW(t − Φμ).
+    """
+
+    sum_squares: Float
+    cross: Float
+    projection: Float
+
+    @classmethod
+    def none(cls, extra: int, columns: int) -> Self:
+        """Return the statistics of zero rows, with G = ``extra`` and M = ``columns``."""
+        return cls(np.zeros(extra), np.zeros((extra, columns)), np.zeros(extra))
+
+    def accumulate(self, some: slice, F: Float, weighted: Float, residual: Float, weights: Float | None) -> None:
+        """Add rows to the columns ``some`` in place, given F (n, g), WΦ (n, M), W(t − Φμ) (n,) and weights (n,)."""
+        self.sum_squares[some] += np.einsum("ng,ng->g", F, F if weights is None else F * weights[:, None])
+        self.cross[some] += F.T @ weighted
+        self.projection[some] += F.T @ residual
+
+    def __add__(self, other: ExtraColumns) -> ExtraColumns:
+        return ExtraColumns(
+            self.sum_squares + other.sum_squares, self.cross + other.cross, self.projection + other.projection
+        )
+
+    def __getitem__(self, some: slice) -> ExtraColumns:
+        """Return the statistics of a subset of the extra columns."""
+        return ExtraColumns(self.sum_squares[some], self.cross[some], self.projection[some])
+
+
+def augmentation(
+    extra: ExtraColumns, block: Float, heights: Float, root: Float, beta: float, variance: float
+) -> tuple[Float, Float]:
+    """Return corrections of mean and variance, (G,) each, by the extra column of each of G test rows.
+
+    ``block`` (G, M) is Φ at the test rows, and ``heights`` (G,) is k(x*, x*) of the test rows. ``root`` (M, M) is R
+    with Σ = RRᵀ. ``variance`` is the target variance in the model's units. A row of height 0 has corrections 0.
+    """
+    if not variance > 0:
+        return np.zeros(len(heights)), np.zeros(len(heights))
+    projected = beta * products(extra.cross, root)
+    sparsity = np.maximum(beta * extra.sum_squares - np.einsum("gm,gm->g", projected, projected), 0.0)
+    own = heights - np.einsum("gm,gm->g", products(block, root), projected)
+    precision = heights**2 / variance + sparsity
+    ratio = np.divide(own, precision, out=np.zeros(len(own)), where=precision > 0)
+    return ratio * (beta * extra.projection), ratio * own

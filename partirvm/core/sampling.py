@@ -1,0 +1,213 @@
+"""Random streams, one for each purpose, and random draws of rows, tile by tile.
+
+A stream is keyed by the seed, its purpose and numbers such as the round: draws of two purposes are independent.
+
+The key of a row depends only on its number and the key of the draw.
+
+The keys sample without replacement with probability proportional to w (Efraimidis & Spirakis 2006): the rows with the
+largest log(u)/w, u uniform in (0, 1), form the sample. A sum over tiles that keeps the largest keys finds this sample.
+
+A random order of N rows in which any part is computed without the rest: no memory for the other rows.
+
+The rows of largest error, as an additive statistic of bounded size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+class Purpose(IntEnum):
+    """What random numbers are drawn for."""
+
+    SAMPLE = auto()
+    """Rows of a fit to a sample."""
+
+    CANDIDATES = auto()
+    """Candidates of a round."""
+
+    POOL = auto()
+    """Pool of candidates of which those of largest gain join."""
+
+    PARTITIONS = auto()
+    """Partitions of the rows."""
+
+    ACTIONS = auto()
+    """Order of the actions of the fast solver."""
+
+    CENTRES = auto()
+    """Centres of a tied RVM that learns the kernel."""
+
+    PROCESS_ROWS = auto()
+    """Rows of an exact Gaussian process."""
+
+    PROCESS_STARTS = auto()
+    """Initial widths of its search."""
+
+    FOLDS = auto()
+    """Folds of a cross-validation."""
+
+    BASIC_CANDIDATES = auto()
+    """Candidates of a basic RVM of a fold."""
+
+    BASIS_ROWS = auto()
+    """Rows to which a transformer of the option ``basis`` is fitted."""
+
+    COMPARED_ROWS = auto()
+    """Rows of which other methods learn."""
+
+    DIAGNOSED_ROWS = auto()
+    """Rows that diagnostics show."""
+
+    LEFT_OUT_ROWS = auto()
+    """Rows left out that calibrate the intervals."""
+
+
+def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
+    """Return the random numbers of a purpose, and of ``numbers`` such as the round.
+
+    >>> first, second = (stream(0, purpose).random() for purpose in (Purpose.FOLDS, Purpose.CENTRES))
+    >>> first == second
+    False
+    """
+    return np.random.default_rng(_sequence(seed, purpose, numbers))
+
+
+def draw_key(seed: int, purpose: Purpose, *numbers: int) -> tuple[int, int]:
+    """Return the key of a draw by row number, see ``drawn`` and ``uniform``."""
+    first, second = _sequence(seed, purpose, numbers).generate_state(2, np.uint64).tolist()
+    return first, second
+
+
+def _sequence(seed: int, purpose: Purpose, numbers: tuple[int, ...]) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(int(purpose), *numbers))
+
+
+def drawn(chances: Float, rows: Int, draw: tuple[int, int]) -> Float:
+    """Return negative keys (n,) of rows with weights ``chances`` ≥ 0 (n,) and row numbers (n,).
+
+    The rows with the largest keys form the sample. Rows with weight zero have the lowest keys, which may be −∞.
+    """
+    with np.errstate(over="ignore"):
+        keys: Float = np.log(uniform(rows, draw)) / np.maximum(chances, np.finfo(np.float64).tiny)
+    return keys
+
+
+def uniform(rows: Int, draw: tuple[int, int]) -> Float:
+    """Return a uniform number in (0, 1) per row number (n,), by two rounds of SplitMix64 (Steele, Lea & Flood 2014).
+
+    >>> bool(0.49 < uniform(np.arange(100_000), (0, 1)).mean() < 0.51)
+    True
+    """
+    seed, number = np.asarray(draw, dtype=np.uint64)[:, None]
+    state = _mixed(np.asarray(rows, dtype=np.uint64) + _mixed(_mixed(seed) + number))
+    return (_mixed(state) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
+
+
+def _mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    state = (state + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))
+
+
+Word = NDArray[np.uint64]
+
+ROUNDS = 6
+"""Rounds of the Feistel network; four are enough for a pseudorandom permutation (Luby & Rackoff 1988)."""
+
+
+def random_order(n_rows: int, draws: np.random.Generator, places: Int) -> Int:
+    """Return the row at each of these ``places`` (k,) of a random order of the rows 0 … ``n_rows`` − 1.
+
+    A Feistel network permutes the numbers below the next power of four; a number that is no row is permuted again until
+    it is one (cycle walking, Black & Rogaway 2002). Time and memory are those of k numbers.
+
+    >>> sorted(random_order(7, np.random.default_rng(0), np.arange(7)).tolist())
+    [0, 1, 2, 3, 4, 5, 6]
+    """
+    half = max((max(n_rows - 1, 1).bit_length() + 1) // 2, 1)
+    keys = draws.integers(1 << 63, size=ROUNDS, dtype=np.uint64)
+    found = np.asarray(places).astype(np.uint64)
+    rest = np.arange(len(found))
+    while len(rest):
+        found[rest] = _permuted(found[rest], half, keys)
+        rest = rest[found[rest] >= n_rows]
+    return found.astype(np.int64)
+
+
+def _permuted(values: Word, half: int, keys: Word) -> Word:
+    """Apply the network to numbers of 2 × ``half`` bits."""
+    width, mask = np.uint64(half), np.uint64((1 << half) - 1)
+    left, right = values >> width, values & mask
+    for key in keys:
+        left, right = right, left ^ (_scrambled(right + key) & mask)
+    return (left << width) | right
+
+
+def _scrambled(x: Word) -> Word:
+    """Scramble all bits: the finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+MOST_ROWS = 10
+"""Maximum number of rows that are kept."""
+
+
+@dataclass(frozen=True)
+class LargestErrors:
+    """At most ``MOST_ROWS`` rows by decreasing error; of equal errors the row of smaller number comes first.
+
+    ``rows`` (k,) are row numbers, ``errors`` (k,) the errors by which they are ordered, ``values`` (k, c) what else is
+    known of these rows. Sums of parts have the rows of the whole, whatever the order of the parts.
+    """
+
+    rows: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    errors: Float = field(default_factory=lambda: np.zeros(0))
+    values: Float = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @classmethod
+    def of(cls, errors: Float, rows: Int, *values: NDArray[np.generic]) -> LargestErrors:
+        """Return the rows of largest ``errors`` (n,); each of ``values`` is a column (n,).
+
+        >>> LargestErrors.of(np.array([1.0, 3.0, 2.0]), np.array([5, 6, 7]), np.zeros(3)).rows.tolist()
+        [6, 7, 5]
+        """
+        if len(errors) > MOST_ROWS:  # equal errors at the boundary are all kept here
+            least = np.partition(errors, len(errors) - MOST_ROWS)[len(errors) - MOST_ROWS]
+            kept = np.flatnonzero(~(errors < least))
+        else:
+            kept = np.arange(len(errors))
+        order = kept[np.lexsort((rows[kept], -errors[kept]))[:MOST_ROWS]]
+        return cls(rows[order], errors[order], np.column_stack([each[order] for each in values]).astype(np.float64))
+
+    def __add__(self, other: LargestErrors) -> LargestErrors:
+        parts = [part for part in (self, other) if len(part.rows)]
+        if len(parts) < 2:
+            return parts[0] if parts else self
+        errors, rows, values = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("errors", "rows", "values")
+        )
+        return LargestErrors.of(errors, rows, *values.T)
+
+    def to_json(self) -> list[list[float]]:
+        """Return a list for each row: its number, then its values."""
+        return [[row, *values] for row, values in zip(self.rows.tolist(), self.values.tolist(), strict=True)]
+
+    @classmethod
+    def from_json(cls, stored: Sequence[Sequence[float]]) -> LargestErrors:
+        """Return rows and values from the result of ``to_json``; they have no errors and cannot be added."""
+        if not stored:
+            return cls()
+        values = np.array([each[1:] for each in stored], dtype=np.float64)
+        return cls(np.array([each[0] for each in stored], dtype=np.int64), np.zeros(0), values)

@@ -1,0 +1,204 @@
+"""Rows, targets, labels and weights that an estimator gets: converted, and checked as scikit-learn does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_regressor
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from partirvm.core.exact import whole_numbers
+from partirvm.data import as_source, require_target
+from partirvm.data.checks import numeric_array
+from partirvm.data.labels import coded, label_values, plain_labels
+from partirvm.data.source import Source
+from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
+from partirvm.frames import pandas_column, pandas_frame
+from partirvm.model.coded_frames import Levels, coded_frame, levels_of
+from partirvm.model.rows import check_names
+from partirvm.types import Columns
+
+Float = NDArray[np.float64]
+Labels = NDArray[Any]
+
+LAZY = ("zarr", "dask", "dask_expr", "distributed")
+"""Packages whose arrays are not in memory."""
+
+
+def in_memory(X: Any) -> bool:
+    """Return whether scikit-learn can validate X: anything except paths, sources, Zarr and Dask arrays."""
+    source = hasattr(X, "tile") and hasattr(X, "gather")
+    return not (isinstance(X, str) or hasattr(X, "__fspath__") or source or _package(X) in LAZY)
+
+
+def array_of(y: Any) -> Any:
+    """Convert labels or targets to an array: a Dask series as a Dask array, lists and other series as a NumPy array."""
+    if hasattr(y, "to_dask_array"):
+        y = y if isinstance(y.dtype, np.dtype) else y.astype(object)  # text and categories of pandas' own
+        return y.to_dask_array(lengths=True)
+    return y if _package(y) in LAZY else np.asarray(y)
+
+
+def _package(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def columns_of(y: Any) -> int:
+    """Return the number of targets: 1 for y of shape (N,) or (N, 1), T for (N, T)."""
+    found = None if y is None else array_of(y)
+    return int(found.shape[1]) if found is not None and found.ndim == 2 else 1
+
+
+@contextmanager
+def data_errors() -> Iterator[None]:
+    """Turn the errors of scikit-learn and NumPy about invalid data into errors of partirvm."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
+    except PartirvmError:
+        raise
+    except (ValueError, TypeError) as error:
+        text = str(error)
+        if "\n" in text:  # without the arrays that are printed on several lines
+            text = re.sub(r"(array=)?\[[\s\S]*\]\.?", "", text)
+        text = "\n".join(line for line in text.splitlines() if line.strip())
+        raise (DataError if isinstance(error, ValueError) else DataTypeError)(text) from error
+
+
+def labels_of(y: Any) -> Labels:
+    """Labels in memory as an array of their own type. Raises ``DataError`` for missing or invalid labels."""
+    return label_values(whole_numbers(pandas_column(y)))
+
+
+def numbers_of(y: Any) -> NDArray[Any]:
+    """Targets in memory as an array of finite numbers. Raises ``DataError`` for others."""
+    targets = numeric_array("y", whole_numbers(pandas_column(y)))
+    require_finite("y", targets)
+    return targets
+
+
+def weights_of(given: Any, n_rows: int) -> Any:
+    """Return the weights of ``n_rows`` rows, or one weight for all. Raises ``DataError`` for invalid weights."""
+    weights = numeric_array("sample_weight", given)
+    if weights.ndim and weights.shape != (n_rows,):
+        raise DataError(
+            f"sample_weight has the shape {weights.shape}, and X has {n_rows:,} rows: it must be ({n_rows},), one "
+            "weight for each row"
+        )
+    require_finite("sample_weight", weights)
+    if not weights.any():
+        raise DataError("no row has a weight above zero: there is nothing to fit")
+    return weights if weights.ndim else float(weights)
+
+
+def require_finite(name: str, values: NDArray[Any], columns: Any = None) -> None:
+    """Raise ``DataError`` for values (n,) or (n, d) that are NaN or infinite: their count, the first row and column.
+
+    ``columns`` are the names of the columns of a matrix of features; by default ``x0``, ``x1`` …
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return
+    wrong = ~np.isfinite(np.atleast_1d(values))
+    if wrong.any():
+        row, *column = np.argwhere(wrong)[0].tolist()
+        where = ""
+        if name == "X":
+            where = f", column {(f'x{column[0]}' if columns is None else str(columns[column[0]]))!r}"
+        found = "NaN" if np.isnan(values).any() else "infinity or a value too large for dtype('float64')"
+        raise DataError(
+            f"Input {name} contains {found}: {int(wrong.sum()):,} such values, the first in row {row:,} (counted from "
+            f"0){where}: remove these rows, or fill the values in"
+        )
+
+
+def rows_of(estimator: Any, X: Any, levels: Levels, *y: Any, reset: bool = False, **checks: Any) -> Any:
+    """Rows in memory as an array (n, d), and targets beside it if they are given; checked as scikit-learn does.
+
+    ``levels`` are the categories of the training rows. Raises ``DataError`` that names columns and rows which cannot be
+    used.
+    """
+    if y:
+        numbers = is_regressor(estimator)
+        y = tuple(each if each is None else numbers_of(each) if numbers else labels_of(each) for each in y)
+        checks |= {"y_numeric": numbers, "multi_output": numbers}
+    with data_errors():
+        X = coded_frame(X, levels)
+        found = validate_data(estimator, X, *y, dtype=np.float64, ensure_all_finite=False, reset=reset, **checks)
+    require_finite("X", found[0] if y else found, getattr(estimator, "feature_names_in_", None))
+    return found
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Rows of weight above zero: X (n, d), y (n,) or (n, T), weights (n,) or None, and the labels (K,) of codes y.
+
+    ``columns`` is None for rows without names.
+    """
+
+    X: Float
+    y: Any
+    weights: Float | None
+    columns: Columns | None
+    labels: Labels | None
+
+
+def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, levels: Levels | None = None) -> TrainingRows:
+    """Rows of weight above zero that are in memory, checked. With ``levels`` they have to be like the rows before."""
+    more, X, weights = levels is not None, pandas_frame(X), None
+    levels = levels_of(X) if levels is None else levels
+    X, y = rows_of(estimator, X, levels, y, ensure_min_samples=1 if more else 2, reset=not more)
+    if sample_weight is not None:
+        sample_weight = weights_of(sample_weight, len(X))
+        with data_errors():
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        present = weights > 0
+        if not present.all():
+            X, y, weights = X[present], y[present], weights[present]
+    y, labels = estimator._coded(y)
+    names = getattr(estimator, "feature_names_in_", None)
+    return TrainingRows(X, y, weights, names if names is None else Columns(tuple(names), categories=levels), labels)
+
+
+def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
+    """Return the training rows, and their class labels for classification. Sets the attributes of the features."""
+    if in_memory(X):
+        rows = training_rows(estimator, X, y, sample_weight)
+        source, labels = as_source(rows.X, rows.y, rows.weights, seed=seed, columns=rows.columns), rows.labels
+    else:
+        y, labels = (y, None) if y is None else estimator._coded(y)
+        source = as_source(X, y, sample_weight, seed=seed)
+        require_target(source)
+        if source.n_targets != 1 and labels is not None:
+            raise UsageError(f"y has {source.n_targets} columns: one class of each row at a time")
+        estimator.n_features_in_ = source.n_features
+        estimator.__dict__.pop("feature_names_in_", None)
+        names = [] if hasattr(X, "gather") else list(getattr(X, "columns", ()))
+        if names and all(isinstance(name, str) for name in names):
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+    if labels is not None:
+        source.columns = replace(source.columns, classes=plain_labels(labels))
+    return source, labels
+
+
+def source_of(
+    estimator: Any, given: Any, columns: Columns, labels: Labels | None = None, *, name: str = "validation"
+) -> Source:
+    """Return rows with the ``columns`` and classes of the training rows: (X, y), (X, y, sample_weight), or DATA."""
+    if not isinstance(given, tuple | list):
+        return as_source(given)
+    if len(given) not in ((2,) if name == "validation" else (2, 3)):
+        triple = "" if name == "validation" else " or (X, y, sample_weight) of the fit"
+        raise UsageError(f"{name} has {len(given)} parts: it must be (X, y){triple}, or DATA")
+    X, y, *weights = given
+    X = pandas_frame(X, f"the {name} X")
+    check_names(X, columns.features)
+    if in_memory(X):
+        X, y = rows_of(estimator, X, columns.categories, y)
+    return as_source(X, y if labels is None else coded(array_of(y), labels), *weights, columns=columns)

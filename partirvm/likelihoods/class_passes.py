@@ -1,0 +1,216 @@
+"""Passes of classification: the likelihood's quadratic, rows of improbable class, gains of a pool, scores.
+
+Passes of class indicators, the targets (n, K) of kernel learning for several classes (``core.tied``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core import tied
+from partirvm.core.link import (
+    LINKS,
+    LogisticBlock,
+    LogisticCross,
+    guesses,
+    misclassification_probabilities,
+    moderated,
+    probabilities,
+    targets,
+    variances,
+)
+from partirvm.core.residuals import LargestResiduals
+from partirvm.core.sampling import drawn
+from partirvm.core.scores import ClassScores
+from partirvm.core.statistics import GramBlock
+from partirvm.core.tied import Indicators
+from partirvm.kernels.design import Design
+from partirvm.likelihoods.base import DesignedPass, Panel, TileRows, eligible
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LogisticPass(DesignedPass):
+    """Pass for log likelihood, gradient and curvature at weights ``mean`` (M, C): a ``core.link.LogisticBlock``.
+
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
+    """
+
+    name: ClassVar[str] = "newton"
+    design: Design
+    mean: Float
+    likelihood: str
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> LogisticBlock:
+        """Return the quadratic over the tile's rows."""
+        total: LogisticBlock | None = None
+        for panel, block in tile.panels(self.rows, self.design):
+            part = LogisticBlock.of(self.likelihood, block, panel.t[:, 0], self.mean, panel.weights)
+            total = part if total is None else total.accumulate(part)
+        return cast(LogisticBlock, total)
+
+
+@dataclass(frozen=True)
+class MisclassificationPass(DesignedPass):
+    """Pass for the rows whose class has the smallest predicted probability p_t: a ``core.residuals.LargestErrors``.
+
+    The result has the ``select`` rows of largest 1 − p_t outside ``exclude`` (sorted row numbers). With a ``draw`` (two
+    integers, a seed) the rows are drawn at random instead, with probabilities proportional to 1 − p_t + ``floor``.
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
+    """
+
+    name: ClassVar[str] = "misclassification"
+    design: Design
+    mean: Float
+    likelihood: str
+    select: int
+    exclude: Int
+    draw: tuple[int, int] | None = None
+    floor: float = 0.0
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> LargestResiduals:
+        """Return the selected rows of the tile."""
+        return cast(LargestResiduals, self.summed(tile, self._of_panel))
+
+    def _of_panel(self, panel: Panel, block: Float) -> LargestResiduals:
+        keys = misclassification_probabilities(self.likelihood, panel.t[:, 0], block @ self.mean)
+        if self.draw is not None:
+            keys = drawn(keys + self.floor, panel.rows, self.draw)
+        there = eligible(panel, self.exclude)
+        return LargestResiduals.of(self.select, keys[there], panel.rows[there], panel.X[there])
+
+
+@dataclass(frozen=True)
+class GainPass(DesignedPass):
+    """Pass for the sparsity and quality factors of the columns of ``pool``: a ``core.link.LogisticCross``.
+
+    The factors are relative to the columns of ``design`` at weights ``mean`` (M, C).
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
+    """
+
+    name: ClassVar[str] = "gain"
+    design: Design
+    mean: Float
+    likelihood: str
+    pool: Design
+    rows: Int | None = None
+
+    @property
+    def designs(self) -> tuple[Design, ...]:
+        """The designs ``design`` and ``pool``."""
+        return self.design, self.pool
+
+    def statistic(self, tile: TileRows) -> LogisticCross:
+        """Return the products over the tile's rows."""
+        total: LogisticCross | None = None
+        for panel, kept, pool in tile.panels(self.rows, self.design, self.pool):
+            part = LogisticCross.of(self.likelihood, kept, pool, panel.t[:, 0], self.mean, panel.weights)
+            total = part if total is None else total.accumulate(part)
+        return cast(LogisticCross, total)
+
+
+@dataclass(frozen=True)
+class LogisticScorePass(DesignedPass):
+    """Pass over the held-out rows for scores of a classification: a ``core.scores.ClassScores``.
+
+    ``mean`` (M, C) are the weights, ``roots`` (C, M, M) are roots of Σ. With ``moderate`` the linear predictors are
+    first moderated by their variances. ``codes`` (K',) are the class codes of the fit for the codes 0 … K'−1 of the
+    data; None means that fit and data have equal codes.
+    """
+
+    name: ClassVar[str] = "held-out"
+    held_out: ClassVar[bool] = True
+    design: Design
+    mean: Float
+    roots: Float
+    likelihood: str
+    moderate: bool
+    codes: tuple[int, ...] | None = None
+
+    def statistic(self, tile: TileRows) -> ClassScores:
+        """Return scores of the tile's rows."""
+        f = np.empty((len(tile.X), self.mean.shape[1]))
+        for panel, block in tile.panels(None, self.design):
+            rows = slice(panel.rows[0] - tile.start, panel.rows[-1] - tile.start + 1)
+            f[rows] = block @ self.mean
+            if self.moderate:
+                f[rows] = moderated(f[rows], variances(block, self.roots), LINKS[self.likelihood].moderation)
+        codes = tile.t[:, 0].astype(np.int64)
+        if self.codes is not None:
+            codes = np.array(self.codes)[codes]
+        # rank the whole tile at once: merging sorted panels would take longer than evaluating their design
+        ranked = f[:, 0] if f.shape[1] == 1 else None
+        return ClassScores.of(codes, probabilities(self.likelihood, f), ranked, tile.start)
+
+
+@dataclass(frozen=True)
+class IndicatorGramPass(DesignedPass):
+    """Pass for Gram products of the design with itself and with the K indicators: a ``core.statistics.GramBlock``."""
+
+    name: ClassVar[str] = "gram"
+    design: Design
+    n_classes: int
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> GramBlock:
+        """Return the products over the tile's rows."""
+
+        def products(panel: Panel, block: Float) -> GramBlock:
+            return GramBlock.of(block[:, :0], block, targets(panel.t[:, 0], self.n_classes), panel.weights)
+
+        return cast(GramBlock, self.summed(tile, products))
+
+
+@dataclass(frozen=True)
+class IndicatorSlopePass(DesignedPass):
+    """Pass for the derivatives (p,) of the evidence by the kernel's log parameters, at the posterior ``found``."""
+
+    name: ClassVar[str] = "slope"
+    design: Design
+    found: Indicators
+    beta: float
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> Float:
+        """Return the derivatives' part of the tile's rows."""
+
+        def part(panel: Panel, block: Float) -> Float:
+            target = targets(panel.t[:, 0], self.found.mean.shape[1])
+            slopes = tied.indicator_slopes(block, target, self.found, self.beta, panel.weights)
+            return self.design.gradient(panel.X, block, slopes)
+
+        return cast(Float, self.summed(tile, part))
+
+
+@dataclass(frozen=True)
+class IndicatorLossPass(DesignedPass):
+    """Pass for the sum of squared errors of the indicators at weights ``mean`` (M, K), and the number of wrong rows.
+
+    A row of positive weight is wrong if its largest predicted indicator is that of another class. The result is (2,).
+    """
+
+    name: ClassVar[str] = "residual"
+    design: Design
+    mean: Float
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> Float:
+        """Return the sums over the tile's rows."""
+
+        def sums(panel: Panel, block: Float) -> Float:
+            codes, found = panel.t[:, 0], block @ self.mean
+            squares = np.square(targets(codes, found.shape[1]) - found).sum(axis=1)
+            wrong = guesses(found) != codes
+            if panel.weights is None:
+                return np.array([squares.sum(), wrong.sum()])
+            return np.array([squares @ panel.weights, wrong[panel.weights > 0].sum()])
+
+        return cast(Float, self.summed(tile, sums))

@@ -1,0 +1,236 @@
+"""What ``predict`` writes: a whole output or none, by one process at a time, and labels as they are."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import os
+import signal
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+from by_default import some
+from waiting import wait_for
+
+from partirvm import ingest, jobs
+from partirvm.errors import DataError, ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
+from partirvm.execution.dask import DaskExecutor
+from partirvm.options import Request
+from partirvm.predict import prediction
+from partirvm.predict.output import Column, open_output
+from partirvm.storage import destination, open_folder
+from partirvm.storage.folder import read_json, to_json
+
+PARAMETERS = Request(
+    gamma=0.3, partition_size=30, max_rounds=2, strategy="working-set", selection="error", noise="constant"
+)
+TILES, TILE = 30, 40
+ENDINGS = (".zarr", ".parquet", ".csv")
+LABELS = ("=1+1", "+2", "-3", "@sum(a1)", 'a"b', "a,b", "two\nlines", "cr\rx", "", "NA", "01", "\ttab", " spaces ", "ü")
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
+
+
+def rows(n=TILES * TILE - 7, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, 100 + 20 * np.sin(X[:, 0]) + 5 * X[:, 1] + rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A JOB, DATA of 30 tiles, the last one short, and what is predicted of them without interruption."""
+    place = tmp_path_factory.mktemp("outputs")
+    ingest(rows(), place / "d.zarr", tile_rows=TILE, shuffle=3)
+    jobs.fit(str(place / "d.zarr"), str(place / "job"), PARAMETERS)
+    for ending in ENDINGS:
+        predict(place, place / f"whole{ending}")
+    return place
+
+
+def predict(folder, out, **options):
+    return prediction.predict(str(folder / "job"), str(folder / "d.zarr"), str(out), **options)
+
+
+def content(path):
+    """Bytes of a file, or of every file below a folder by its name."""
+    if path.is_file():
+        return path.read_bytes()
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def alone(out):
+    """Whether nothing is beside the output."""
+    return [path.name for path in out.parent.iterdir()] == [out.name]
+
+
+HELD = """
+import sys, time
+from partirvm.predict import prediction
+really = prediction.TileValues.__call__
+def held(self, source, number):
+    while number > 9:
+        time.sleep(600)
+    return really(self, source, number)
+prediction.TileValues.__call__ = held
+prediction.predict(*sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("ending", some(ENDINGS, {".csv"}))
+def test_a_second_process_is_refused_and_a_killed_one_leaves_nothing_that_stays(folder, tmp_path, ending):
+    """The second is told who is at work; once that one is killed, it goes on at once and removes what was left."""
+    out = tmp_path / f"out{ending}"
+    partial = out.with_name(f".{out.name}.partial")
+    command = [sys.executable, "-c", HELD, str(folder / "job"), str(folder / "d.zarr"), str(out)]
+    with subprocess.Popen(command) as process:
+        wait_for(partial.exists, "unfinished rows")
+        with pytest.raises(LeaseError, match=rf"out\{ending} is in use by process {process.pid} on"):
+            predict(folder, out)
+        os.kill(process.pid, signal.SIGKILL)
+    assert not out.exists()
+    predict(folder, out)
+    assert content(out) == content(folder / f"whole{ending}")
+    assert alone(out)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_interrupted_prediction_leaves_nothing(folder, tmp_path, ending):
+    out = tmp_path / "new" / f"out{ending}"
+
+    def leave(done, total):
+        if done == 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        predict(folder, out, progress=leave)
+    assert not list(out.parent.iterdir())
+    predict(folder, out)
+    assert content(out) == content(folder / f"whole{ending}")
+    with pytest.raises(ExistsError):
+        predict(folder, out)
+    predict(folder, out, overwrite=True, interval=0.9)
+    assert content(out) != content(folder / f"whole{ending}")
+    assert alone(out)
+
+
+def test_one_that_was_taken_for_dead_ends(folder, tmp_path):
+    """LeaseLostError, no output, and what its successor has stays."""
+    out = tmp_path / "out.csv"
+    lease, partial = out.with_name(".out.csv.lease") / "lease", out.with_name(".out.csv.partial")
+
+    def progress(done, total):
+        if done == total:
+            claim = read_json(open_folder(lease.parent), "lease/000001.json")
+            (lease / "000002.json").write_bytes(to_json("lease/000002.json", claim))
+            (partial / "successor").touch()
+
+    with pytest.raises(LeaseLostError, match="taken over"):
+        predict(folder, out, progress=progress)
+    assert not out.exists()
+    assert (partial / "successor").exists()
+    assert not (lease / "000001.over.json").exists()
+
+
+def test_an_output_that_appears_meanwhile_is_not_replaced(folder, tmp_path):
+    out = tmp_path / "out.csv"
+    with pytest.raises(ExistsError):
+        predict(folder, out, progress=lambda done, total: out.write_text("another's"))
+    assert out.read_text() == "another's"
+    assert alone(out)
+
+
+def test_a_full_disk_is_named(folder, tmp_path, monkeypatch):
+    def full(path):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(destination, "flush", full)
+    with pytest.raises(StorageError, match="the disk is full"):
+        predict(folder, tmp_path / "out.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_input_leaves_nothing(folder, tmp_path):
+    """Other features, and a chunk of DATA that is missing."""
+    X, y = rows()
+    ingest((np.column_stack([X, X]), y), tmp_path / "wide.zarr", tile_rows=TILE)
+    ingest((X, y), tmp_path / "d.zarr", tile_rows=TILE, shuffle=3)
+    out = tmp_path / "new" / "out.csv"
+    with pytest.raises(DataError, match="have 4"):
+        prediction.predict(str(folder / "job"), str(tmp_path / "wide.zarr"), str(out))
+    assert not out.parent.exists()
+    (tmp_path / "d.zarr" / "X" / "c" / "20" / "0").unlink()
+    with pytest.raises(MissingDataError, match="chunk 20"):
+        prediction.predict(str(folder / "job"), str(tmp_path / "d.zarr"), str(out))
+    assert list(out.parent.iterdir()) == []
+
+
+def test_memory_does_not_grow_with_the_rows(folder, tmp_path, monkeypatch):
+    """Peak of what this process allocates, at 20,000 rows and at five times as many."""
+    monkeypatch.setattr(prediction, "SORT_MEMORY", 1 << 20)
+    peaks = []
+    for n in (20_000, 100_000):
+        data, found = ingest(rows(n), tmp_path / f"{n}.zarr", tile_rows=4096), []
+        for again in range(2):  # threads of other tests may allocate meanwhile
+            tracemalloc.start()
+            prediction.predict(str(folder / "job"), data.url, str(tmp_path / f"{n}-{again}.csv"))
+            found.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        peaks.append(min(found))
+    assert peaks[1] < peaks[0] + (2 << 20)
+
+
+@pytest.mark.slow
+def test_on_a_cluster(folder, tmp_path, monkeypatch):
+    """A worker is killed in the middle: the same bytes."""
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(prediction, "executor_for", lambda client: DaskExecutor(client, 1.0))
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, protocol="tcp://", dashboard_address=":0",
+            memory_limit="2GiB",
+        ) as local,
+        Client(local, timeout="120s", set_as_default=False) as client,
+    ):  # fmt: skip
+        pids = list(client.run(os.getpid).values())
+
+        def kill(done, total):
+            if done == 7 and pids:
+                os.kill(pids.pop(), signal.SIGKILL)
+                pids.clear()
+
+        out = tmp_path / "one.parquet"
+        predict(folder, out, client=client, progress=kill)
+        assert not pids
+        assert content(out) == content(folder / "whole.parquet")
+
+
+def test_labels_in_csv_are_what_they_were(tmp_path):
+    """Read back with pandas and with the csv module; names of columns too."""
+    place = tmp_path / "p.csv"
+    columns = (Column("label", LABELS), *(Column(f"p_{label}") for label in LABELS))
+    n = len(LABELS)
+    with open_output(destination.destination(str(place)), tmp_path / "p", columns, n, lambda: None) as write:
+        write(np.column_stack([np.arange(n), np.eye(n) / 3]))
+    names = [column.name for column in columns]
+    with place.open(newline="", encoding="utf-8") as file:
+        head, *lines = csv.reader(file)
+    assert head == names
+    assert [line[0] for line in lines] == list(LABELS)
+    found = pd.read_csv(place, dtype={"label": str}, keep_default_na=False)
+    assert list(found.columns) == names
+    assert found["label"].tolist() == list(LABELS)
+    np.testing.assert_array_equal(found[names[1:]].to_numpy(), np.eye(n) / 3)
+
+
+def test_integers_beyond_2_to_the_53_in_csv(tmp_path):
+    labels, place = (2**53, 2**53 + 1, 2**63 - 1), tmp_path / "p.csv"
+    columns = (Column("label", labels),)
+    with open_output(destination.destination(str(place)), tmp_path / "p", columns, 3, lambda: None) as write:
+        write(np.arange(3.0)[:, None])
+    assert place.read_text().split() == ['"label"', *map(str, labels)]
