@@ -7,7 +7,7 @@ import textwrap
 from abc import ABC, abstractmethod
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -24,9 +24,8 @@ from partirvm.estimators.callbacks import FitCallback, Watching
 from partirvm.estimators.inputs import array_of, data_errors, in_memory, rows_of, source_of
 from partirvm.estimators.sklearn_bases import BaseEstimator
 from partirvm.execution import executor_for
-from partirvm.jobs.driver import Checkpoint, MemoryJournal
-from partirvm.jobs.run import run
-from partirvm.jobs.update import with_new_rows
+from partirvm.jobs.driver import MemoryJournal
+from partirvm.jobs.run import run, with_new_rows
 from partirvm.model import FAR, bases_of
 from partirvm.options import Request
 from partirvm.options.names import Auto, Effort, Gamma, KernelStore, SolverName
@@ -217,7 +216,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         held_out: Source | None,
         parameters: Request,
         journal: MemoryJournal | None = None,
-        before: tuple[FitSpec, Checkpoint] | None = None,
+        before: tuple[FitSpec, Any] | None = None,
     ) -> FitSpec:
         """Fit, and set the attributes; return the spec of the fit. A fit of fewer rows ``before`` is continued."""
         journal, checkpoint = journal or MemoryJournal(), None
@@ -230,7 +229,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
                 spec, interrupted = resolve(source, parameters, executor, held_out, timer), watching.ending(timer)
             else:
                 spec, checkpoint = grow(before[0], source, parameters, executor), before[1]
-                checkpoint = replace(checkpoint, state=with_new_rows(checkpoint.state, spec))
+                checkpoint = with_new_rows(checkpoint, spec)
                 ending = watching.ending(timer)
                 interrupted = lambda: None if journal.model is None else ending()  # noqa: E731 - a model needs a round
             watching.on_plan(spec.plan)

@@ -30,7 +30,6 @@ from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, axes_of, first_stage, grow
 from partirvm.likelihoods.passes import InputGradientPass
 from partirvm.strategies.problem import Problem
-from partirvm.strategies.relearning import with_kernel
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -87,7 +86,7 @@ def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
 
 def per_feature(problem: Problem) -> Problem:
     """Return the problem with a kernel that has one gamma per feature."""
-    return with_kernel(problem, problem.empty.kernel.per_feature(problem.empty.centres.shape[1]))
+    return problem.with_kernel(problem.empty.kernel.per_feature(problem.empty.centres.shape[1]))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ from partirvm.learning.search import LearningOptions
 from partirvm.likelihoods.gaussian import noise
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Problem
-from partirvm.strategies.relearning import with_kernel
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -282,7 +281,7 @@ def learn_regression(
     kernel = with_family(kernel, found.family, d) if found.family else kernel
     warm = replace(learning, warm=found.widths.kernel.logs)
     directed = None if found.directions is None else found.directions.kernel
-    learn(replace(sample, log=log), with_kernel(problem, kernel), warm, seed, directed)
+    learn(replace(sample, log=log), problem.with_kernel(kernel), warm, seed, directed)
 
 
 def _of_few(

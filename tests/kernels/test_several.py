@@ -11,7 +11,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Laplacian, Linear, OnColumns, Product, Several, Sum, kernel_from_spec
 from partirvm.kernels.composed import multiples
 from partirvm.kernels.design import NONE, Design
-from partirvm.strategies.new_columns import fresh
+from partirvm.strategies.selection import fresh
 from partirvm.types import Scaling
 
 D = 3

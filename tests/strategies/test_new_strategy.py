@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,8 @@ from partirvm.cli import main
 from partirvm.options.values import Value, held
 from partirvm.planning.schedule import Schedule
 from partirvm.strategies.fit_rows import partition
-from partirvm.strategies.incremental import IncrementalRounds
-from partirvm.strategies.instructions import Gather
-from partirvm.strategies.rounds import Phase
+from partirvm.strategies.in_order import IncrementalRounds
+from partirvm.strategies.stages import columns_of
 
 
 class Backwards(IncrementalRounds):
@@ -26,10 +25,11 @@ class Backwards(IncrementalRounds):
     name = "backwards"
     schedule = Schedule(name, whole_partitions=True)
 
-    def _propose(self, state, room):
+    def propose(self, state, room):
         count = -(-state.problem.n_rows // state.options.partition_size)
-        rows = partition(state.problem, state.options, count - state.round)
-        return replace(state, phase=Phase.ROWS, chosen=rows), (Gather(rows),)
+        return state, (
+            yield from columns_of(state.design, partition(state.problem, state.options, count - state.round))
+        )
 
 
 @dataclass(eq=False, repr=False)
