@@ -102,14 +102,6 @@ class Basis:
         }
 
 
-def basis_from_spec(spec: dict[str, Any]) -> Basis:
-    """Return the basis of a spec. Raises ``UsageError`` for another dict."""
-    match spec:
-        case {"parts": [*parts]} if all(each.keys() == {"function", "size"} for each in parts):
-            return Basis(tuple(BasisPart(str(each["function"]), each["size"]) for each in parts))
-    raise UsageError(f"unknown basis {spec!r}: it must have parts, each with a function and a size")
-
-
 def label_of(function: Int) -> Int:
     """Return the labels −2 − b of the columns of basis functions b. Applied to labels, the formula returns b.
 
