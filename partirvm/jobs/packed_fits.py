@@ -10,8 +10,7 @@ from partirvm.core.laplace import LaplaceState
 from partirvm.core.left_out import Calibration
 from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.posterior import JointPosterior, Posterior
-from partirvm.core.residuals import Scores
-from partirvm.core.scores import ClassScores
+from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.left_out import LeftOut
-from partirvm.core.residuals import Scores
-from partirvm.core.scores import ClassScores
+from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit, survivors

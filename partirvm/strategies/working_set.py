@@ -128,11 +128,11 @@ class WorkingSetRounds(Relearning[WorkingSetState]):
 
     def _on_errors(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
         """Make the rows of largest error candidates, or a pool; if there are none, mark all examined rows as used."""
-        largest = event.statistic.largest.ranked()
+        largest = event.statistic.largest
         if not len(largest.rows):
             examined = np.arange(state.problem.n_rows) if state.chosen is None else state.chosen
             state = replace(state, used=np.union1d(state.used, examined))
-        chosen = state.design.with_centres(largest.points, largest.rows)
+        chosen = state.design.with_centres(largest.values, largest.rows)
         if len(largest.rows) and SELECTIONS[state.selection].by_gain:
             return self._try(state, chosen)
         return self._admit(state, chosen)
