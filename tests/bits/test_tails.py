@@ -25,8 +25,8 @@ from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.run import run
-from partirvm.kernels import Gaussian, LocalFunction
-from partirvm.kernels.bases import LocalBasis
+from partirvm.kernels import FunctionKernel, Gaussian
+from partirvm.kernels.bases import FunctionBasis
 from partirvm.kernels.design import Design
 from partirvm.model import ClassModel, Model
 from partirvm.options import Request
@@ -42,7 +42,7 @@ TILE, LAST = 512, 384
 
 TAILS = st.integers(1, 64)
 ORIGIN = np.full(D, 0.1)
-PRODUCT = LocalFunction(lambda X, Z: X @ Z.T)
+PRODUCT = FunctionKernel(lambda X, Z: X @ Z.T)
 """A user's kernel that is a product of BLAS itself."""
 
 
@@ -103,17 +103,17 @@ def model(columns, targets=1, classes=0):
     turn = rng.normal(size=(D, 3))
     design = Design(
         Gaussian((0.3, 0.2, 0.1)), scaling, rng.normal(size=(columns - 4, D)), np.arange(columns - 4), bias=True,
-        functions=LocalBasis(lambda X: X @ turn, 3), active=np.arange(3),
+        functions=FunctionBasis(lambda X: X @ turn, 3), active=np.arange(3),
     )  # fmt: skip
     root = np.tril(rng.normal(size=(max(targets, classes, 1), columns, columns)))
     if classes:
         names = Columns(tuple("abc"), classes=tuple("uvw"))
         mean = rng.normal(size=(columns, classes))
-        return ClassModel(design, mean, root, np.ones(columns), "multinomial", True, 0.0, 9, names)
+        return ClassModel(design, mean, root, np.ones(columns), 0.0, 9, names, "multinomial", True)
     mean = rng.normal(size=columns if targets == 1 else (columns, targets))
     noise = 0.3 if targets == 1 else np.full(targets, 0.3)
     return Model(
-        design, mean, root[0] if targets == 1 else root, np.ones(columns), noise, noise, 0.0, 9, Columns(tuple("abc"))
+        design, mean, root[0] if targets == 1 else root, np.ones(columns), 0.0, 9, Columns(tuple("abc")), noise, noise
     )
 
 
@@ -155,7 +155,7 @@ class Recorder(MemoryJournal):
         self.checkpoints = []
 
     def checkpoint(self, checkpoint):
-        if not checkpoint.final:
+        if checkpoint.end is None:
             self.checkpoints.append((len(self.history), pickle.dumps(checkpoint)))
 
 

@@ -311,7 +311,7 @@ def arm(folder, job, where, after):
 def listen(folder):
     """Have drivers of this process watched as ``arm`` says, tiles held and counted, and aborts looked for each time."""
     from partirvm.data import ZarrSource
-    from partirvm.jobs import attempt, ending
+    from partirvm.jobs import attempt
 
     folder, really = Path(folder), ZarrSource.tile
 
@@ -325,7 +325,7 @@ def listen(folder):
         wait_for(lambda: not (folder / "hold").exists(), "the release of the tiles")
         return really(self, number)
 
-    ending.POLL_SECONDS, attempt.Watcher, ZarrSource.tile = 0.0, watcher, tile
+    attempt.POLL_SECONDS, attempt.Watcher, ZarrSource.tile = 0.0, watcher, tile
 
 
 def carry_until_asked(job, folder, where, after):
@@ -740,9 +740,9 @@ def carry_on_network_disk(job, **options):
 
 def carry_learning_again(job, **options):
     """As ``carry``; the kernel is learned again whenever there are more vectors than centres of the last learning."""
-    from partirvm.strategies import relearning
+    from partirvm.strategies import rounds
 
-    relearning.due = lambda problem, options, fit, centres: fit.n_vectors > centres
+    rounds.due = lambda problem, options, fit, centres: fit.n_vectors > centres
     return carry(job, **options)
 
 

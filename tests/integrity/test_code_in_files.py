@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_mode
 from partirvm.cli import main
 from partirvm.errors import UsageError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
-from partirvm.kernels import Gaussian, NamedFunction, OnColumns, Sum
+from partirvm.kernels import FunctionKernel, Gaussian, OnColumns, Sum
 from partirvm.options import Request
 from partirvm.storage.folder import read_json, to_json
 from partirvm.storage.local_folder import LocalFolder
@@ -32,7 +33,7 @@ def basis(X):
 
 PARTS = {
     "kernel": {"kernel": "own_code:kernel"},
-    "part of a kernel": {"kernel": Sum((Gaussian(0.5), OnColumns(NamedFunction("own_code:kernel"), (0,))))},
+    "part of a kernel": {"kernel": Sum((Gaussian(0.5), OnColumns(FunctionKernel("own_code:kernel"), (0,))))},
     "basis": {"gamma": 0.5, "basis": ["linear", "own_code:basis"]},
 }
 
@@ -174,10 +175,10 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     group = str(pointer.with_suffix(""))
     name, value = f"checkpoints/{pointer.name}", load_checkpoint(group)
     about = read_json(folder, name)
-    state = {**value["state"], "kernel": NamedFunction("own_code:kernel").spec()}
+    state = replace(value, problem=value.problem.with_kernel(FunctionKernel("own_code:kernel")))
     for each in (job / "checkpoints").iterdir():
         folder.remove(f"checkpoints/{each.name}")
-    seal = save_checkpoint({**value, "state": state}, group)
+    seal = save_checkpoint(state, group)
     folder.write(name, to_json(name, {**about, "seal": seal, "history": 1, "final": False, "rows": 120}))
     with pytest.raises(UsageError, match="own_code:kernel"):
         load_checkpoint(group)
