@@ -8,7 +8,7 @@ from docstrings import CLASSES, default_of, entries, meaning, options_of
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.cli.commands import partirvm
-from partirvm.cli.flags import help_of
+from partirvm.cli.options import help_of
 from partirvm.options import TABLE
 
 CASES = [(documented, name, option) for documented in CLASSES for name, option in options_of(documented).items()]

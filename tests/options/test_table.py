@@ -12,7 +12,7 @@ import pytest
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
-from partirvm.cli.flags import help_of
+from partirvm.cli.options import help_of
 from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
 from partirvm.likelihoods import words_of
