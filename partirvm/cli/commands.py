@@ -6,6 +6,7 @@ Modules that are slow to import are imported inside the commands.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import click
