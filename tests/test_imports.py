@@ -37,7 +37,7 @@ ARROWS = {
     # Passes and the machine are value types that live with those who decide on them.
     "execution": VALUES
     | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"}
-    | {"storage.address", "storage.chunks"},
+    | {"storage.address", "storage.sealed"},
     # Small fits on a sample of rows, before a fit and between its rounds.
     "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "execution"},
     "setup": VALUES
@@ -51,7 +51,7 @@ ARROWS = {
     | {"setup"}
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
-    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "execution.process", "storage.destination"},
+    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "execution.process", "storage.folder"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
     "estimators": VALUES | {"setup", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
@@ -67,7 +67,7 @@ EXCEPTIONS = {
         "kernels.KERNELS",
         "kernels.functions.require_no_code",
         "kernels.Several",
-        "storage.schema.require",
+        "storage.records.require",
         "storage.sealed.open_sealed",
         "storage.sealed.read_sealed",
         "storage.sealed.write_sealed",
@@ -87,9 +87,9 @@ THIRD_PARTIES = {
     "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "storage.sealed": {"numpy", "zarr"},
-    "storage.zarr_store": {"zarr", "fsspec"},
-    "storage.chunks": {"numpy", "numcodecs", "google_crc32c"},
-    "storage.process_identity": {"psutil"},
+    "storage.sealed": {"zarr", "fsspec"},
+    "storage.sealed": {"numpy", "numcodecs", "google_crc32c"},
+    "storage.lease": {"psutil"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},
     "planning": {"numpy", "scipy"},

@@ -29,7 +29,6 @@ from partirvm import storage
 from partirvm.data.layout import KIND, local_path
 from partirvm.errors import ExistsError, LeaseLostError
 from partirvm.storage.address import require_address
-from partirvm.storage.destination import destination
 from partirvm.storage.lease import Lease, acquire
 
 ADVICE = "make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number"
@@ -157,7 +156,7 @@ def _finish_writes() -> None:
 def _remote(url: str, lease: Lease, overwrite: bool) -> Iterator[Publication]:
     import zarr
 
-    from partirvm.storage.zarr_store import zarr_store
+    from partirvm.storage.sealed import zarr_store
 
     folder = storage.open_folder(url)
     there = not folder.empty()

@@ -13,9 +13,10 @@ from partirvm.core.moments import Moments
 from partirvm.data.layout import DataAttributes, dtype_of, open_data
 from partirvm.data.source import Columns, Fingerprint, Float, Int, Source, Tile, as_rows
 from partirvm.errors import ChangedDataError, MissingDataError
+from partirvm.storage import Folder, reading
 from partirvm.storage.address import allow_protocols, protocol_of
-from partirvm.storage.chunks import checksum, chunk_name, read_blosc
-from partirvm.storage.folder import Folder, digest, reading
+from partirvm.storage.records import digest
+from partirvm.storage.sealed import checksum, chunk_name, read_blosc
 
 
 class ZarrSource(Source):

@@ -28,7 +28,7 @@ from partirvm.model.files import load_saved
 from partirvm.options.value import Value
 from partirvm.options.values import VALUES
 from partirvm.setup.parameters import check_parameters, portable
-from partirvm.storage.schema import require
+from partirvm.storage.records import require
 from partirvm.storage.sealed import open_sealed, read_sealed, write_sealed
 
 KIND = "partirvm-targets"

@@ -26,8 +26,9 @@ from typing import Any
 
 from partirvm.errors import CutShortError, FormatError, MissingDataError
 from partirvm.jobs.schema import EVENT
-from partirvm.storage.folder import Folder, listed_numbers, numbered, numbers, read_json, storing, to_json
+from partirvm.storage import Folder, storing
 from partirvm.storage.lease import Lease, claims, ends, limits, valid
+from partirvm.storage.records import listed_numbers, numbered, numbers, read_json, to_json
 
 Event = dict[str, Any]
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from partirvm.storage.folder import Folder
+from partirvm.storage import Folder
 from partirvm.storage.lease import limits, valid
 
 SERIES = "spec"

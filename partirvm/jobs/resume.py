@@ -33,7 +33,7 @@ from partirvm.options import Request
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import in_order
 from partirvm.setup.spec import LIMITS, FitSpec
-from partirvm.storage.schema import require
+from partirvm.storage.records import require
 from partirvm.strategies.effort import LEAST_GAIN
 from partirvm.strategies.incremental import IncrementalRounds
 

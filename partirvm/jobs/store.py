@@ -45,13 +45,21 @@ from partirvm.jobs.schema import REQUEST, SPEC
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
-from partirvm.storage import open_folder, storing
+from partirvm.storage import Folder, open_folder, storing
 from partirvm.storage.address import require_address
-from partirvm.storage.folder import Folder, read_json, to_json
-from partirvm.storage.lease import TIMING, HeartbeatWatch, Holder, Lease, Marks, Timing, acquire, epochs, holder
-from partirvm.storage.local_folder import LocalFolder
-from partirvm.storage.process_identity import Process
-from partirvm.storage.schema import require
+from partirvm.storage.lease import (
+    TIMING,
+    HeartbeatWatch,
+    Holder,
+    Lease,
+    Marks,
+    Process,
+    Timing,
+    acquire,
+    epochs,
+    holder,
+)
+from partirvm.storage.records import read_json, require, to_json
 from partirvm.storage.sealed import require_format
 from partirvm.storage.snapshots import Snapshots
 
@@ -148,7 +156,7 @@ class JobStore:
 
     def beside(self, name: str) -> Path | None:
         """Return the path of a folder for temporary files inside the job, or None if the job is not a local folder."""
-        return Path(self._folder.place(name)) if isinstance(self._folder, LocalFolder) else None
+        return Path(self._folder.place(name)) if isinstance(self._folder, Folder) else None
 
     def spec(self) -> dict[str, Any]:
         """Find the current job of the folder, and return its request.

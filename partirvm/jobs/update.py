@@ -9,7 +9,7 @@ from partirvm.errors import UsageError
 from partirvm.jobs.checkpoint import SPLIT_MERGE
 from partirvm.jobs.schema import POINTER
 from partirvm.setup.spec import FitSpec
-from partirvm.storage.schema import require
+from partirvm.storage.records import require
 from partirvm.strategies.appended import grown
 from partirvm.strategies.rounds import RoundsState
 

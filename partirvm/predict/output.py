@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, MissingDataError, UsageError
 from partirvm.model import label_array
-from partirvm.storage import storing
-from partirvm.storage.destination import Destination, destination
-from partirvm.storage.local_folder import remove
+from partirvm.storage import Folder, storing
+from partirvm.storage.folder import remove
 from partirvm.storage.sealed import open_sealed
 
 KIND = "partirvm-prediction"
@@ -61,7 +60,7 @@ class Column:
 
 @contextmanager
 def open_output(
-    output: Destination, part: Path, columns: tuple[Column, ...], n_rows: int, check: Callable[[], None]
+    output: Folder, part: Path, columns: tuple[Column, ...], n_rows: int, check: Callable[[], None]
 ) -> Iterator[Write]:
     """Open OUTPUT with these columns, and yield a function that appends a block of numbers (rows, columns).
 
@@ -79,7 +78,7 @@ def open_output(
             remove(part)
 
 
-def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Destination:
+def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Folder:
     """Return the destination OUTPUT if it may be written: a path or an fsspec URL.
 
     ``overwrite`` permits replacing a file or a prediction in Zarr. Raises ``UsageError`` for an unknown kind of URL,
@@ -103,7 +102,7 @@ def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool =
     return place
 
 
-def _holds_predictions(place: Destination) -> bool:
+def _holds_predictions(place: Folder) -> bool:
     try:
         return bool(open_sealed(place.absolute, "prediction")[1].get("kind") == KIND)
     except MissingDataError:

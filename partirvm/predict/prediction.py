@@ -24,8 +24,7 @@ from partirvm.model import FAR, AnyModel
 from partirvm.predict.output import Column, check_output, open_output
 from partirvm.predict.rvm_star import augmenting_of, original_rows, training_source
 from partirvm.quoting import listed_values, quoted
-from partirvm.storage import storing
-from partirvm.storage.destination import Destination
+from partirvm.storage import Folder, storing
 
 Float = NDArray[np.float64]
 
@@ -137,7 +136,7 @@ def predict(
 
 
 @contextmanager
-def _unfinished(output: Destination) -> Iterator[tuple[Path, Callable[[], None]]]:
+def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
     """Yield an empty folder of this machine for unfinished files, and a function that checks the lease of OUTPUT."""
     folder = output.beside(f".{output.name}.partial")
     with claimed(output.absolute) as lease, storing(folder.location), output.scratch(folder) as scratch:

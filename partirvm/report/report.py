@@ -13,7 +13,7 @@ from partirvm.errors import PartirvmError
 from partirvm.report.compare import as_csv
 from partirvm.report.model_tables import Direction, Function
 from partirvm.report.page import JobFacts, page
-from partirvm.storage.destination import write_text
+from partirvm.storage.folder import write_text
 
 HEIGHT = 900
 """Height in pixels of the page in a notebook."""

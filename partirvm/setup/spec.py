@@ -33,7 +33,7 @@ from partirvm.setup.basis import checked_basis
 from partirvm.setup.kernel import checked_kernel
 from partirvm.setup.parameters import portable
 from partirvm.storage import reading
-from partirvm.storage.schema import MOST
+from partirvm.storage.records import MOST
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import rows_used
 from partirvm.strategies.problem import AppendedBatch, Options, Problem

@@ -412,7 +412,7 @@ def overwrite_until(job, things):
     """
     from reference import model
 
-    from partirvm.storage.local_folder import LocalFolder
+    from partirvm.storage import Folder
 
     numbers, done = itertools.count(1), [0]
 
@@ -427,7 +427,7 @@ def overwrite_until(job, things):
         return act
 
     for name in ("create", "write", "remove"):
-        setattr(LocalFolder, name, counted(getattr(LocalFolder, name)))
+        setattr(Folder, name, counted(getattr(Folder, name)))
     store = JobStore.create(job, {"run": 2}, overwrite=True)
     store.record({"event": "queued"})
     store.save(model(2))
@@ -718,7 +718,7 @@ def _writes(given):
 
 def carry_on_network_disk(job, **options):
     """As ``carry``, where links are refused: a kill between the two steps of a write leaves half of an object."""
-    from partirvm.storage import local_folder
+    from partirvm.storage import folder as local_folder
 
     really = os.link
 

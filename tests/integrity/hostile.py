@@ -19,8 +19,8 @@ import google_crc32c
 import numpy as np
 
 from partirvm.jobs.sealed_values import read_values, write_values
-from partirvm.storage.folder import digest, read_json, to_json
-from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage import Folder
+from partirvm.storage.records import digest, read_json, to_json
 from partirvm.storage.sealed import read_sealed, write_sealed
 
 CODE = "canary_module:run"
@@ -68,7 +68,7 @@ def rewrite(path, change):
     """Change a numbered object of a job; its checksum agrees."""
     root = next(folder for folder in path.parents if (folder / "spec.json").exists())
     name = path.relative_to(root).as_posix()
-    path.write_bytes(to_json(name, change(read_json(LocalFolder(str(root), root), name))))
+    path.write_bytes(to_json(name, change(read_json(Folder(str(root), root), name))))
 
 
 def reseal(group, change):

@@ -22,7 +22,7 @@ from partirvm.options import Request
 from partirvm.predict.output import check_output
 from partirvm.setup.spec import FitSpec
 from partirvm.storage import sealed
-from partirvm.storage.folder import digest
+from partirvm.storage.records import digest
 
 ASKED = Request(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=2, seed=1)
 

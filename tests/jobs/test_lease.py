@@ -21,12 +21,10 @@ from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.jobs.submission import create
 from partirvm.options import Request
-from partirvm.storage import lease, open_folder
-from partirvm.storage import process_identity as process
-from partirvm.storage.folder import to_json
-from partirvm.storage.lease import EXPIRY, TIMING, Timing, claims, holder, limits, valid
-from partirvm.storage.local_folder import LocalFolder
-from partirvm.storage.process_identity import Process, started
+from partirvm.storage import Folder, lease, open_folder
+from partirvm.storage import lease as process
+from partirvm.storage.lease import EXPIRY, TIMING, Process, Timing, claims, holder, limits, started, valid
+from partirvm.storage.records import to_json
 
 HOLD = """
 store = JobStore(sys.argv[1])
@@ -382,7 +380,7 @@ def test_a_claim_cut_short_never_took_effect(place, clock, torn):
 def test_a_claim_that_is_taken_away_while_it_is_read(tmp_path, monkeypatch, look, expected):
     """Who overwrites a job removes its claims between a watcher's listing and its reading: what is there now counts."""
     JobStore.create(tmp_path / "job", {}).acquire().release()
-    folder, read = open_folder(tmp_path / "job"), LocalFolder.read
+    folder, read = open_folder(tmp_path / "job"), Folder.read
 
     def overwritten(self, name, most=None):
         if name == "lease/000001.json" and self.exists(name):
@@ -392,7 +390,7 @@ def test_a_claim_that_is_taken_away_while_it_is_read(tmp_path, monkeypatch, look
             self.remove(name)
         return read(self, name, most)
 
-    monkeypatch.setattr(LocalFolder, "read", overwritten)
+    monkeypatch.setattr(Folder, "read", overwritten)
     found = look(folder)
     assert getattr(found, "epoch", found) == expected
 

@@ -16,7 +16,7 @@ from partirvm.jobs import Job, events
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import FORMAT, JobStore
 from partirvm.storage import address, open_folder
-from partirvm.storage.folder import read_json, to_json
+from partirvm.storage.records import read_json, to_json
 
 
 @pytest.fixture(params=["folder", "memory", "reference"])
@@ -301,9 +301,9 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
         protocol = "imitation"
 
     fsspec.register_implementation("imitation", Imitation, clobber=True)
-    from partirvm.storage.remote_folder import RemoteFolder
+    from partirvm.storage import Folder
 
-    folder = RemoteFolder("imitation://job", Imitation(), str(tmp_path / "job"))
+    folder = Folder("imitation://job", Imitation(), str(tmp_path / "job"))
     with pytest.raises(StorageError, match=r"Imitation cannot create an object exclusively.*local disk"):
         folder.require_exclusive()
 

@@ -20,8 +20,7 @@ from partirvm.cli import main
 from partirvm.errors import PartirvmError
 from partirvm.jobs import Job
 from partirvm.jobs.store import JobStore
-from partirvm.storage import lease
-from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage import Folder, lease
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -199,7 +198,7 @@ def test_a_file_that_a_network_disk_replaces_while_it_is_read(job, monkeypatch):
 
 def test_a_listing_that_lags_behind(job, monkeypatch):
     """A writer that is not shown the last event of another writer goes on behind it all the same, and readers wait."""
-    one, two, really = job, JobStore(job.location), LocalFolder.list
+    one, two, really = job, JobStore(job.location), Folder.list
     with one.acquire() as held:
         one.record({"event": "note", "n": 1})
         hidden = sorted((Path(job.location) / "events").iterdir())[-1].name
@@ -207,9 +206,9 @@ def test_a_listing_that_lags_behind(job, monkeypatch):
         def lagging(self, name=""):
             return [each for each in really(self, name) if each != hidden]
 
-        monkeypatch.setattr(LocalFolder, "list", lagging)
+        monkeypatch.setattr(Folder, "list", lagging)
         assert [event["event"] for event in two.events()][-1] == "done"
         two.lease = held
         two.record({"event": "note", "n": 2})
-        monkeypatch.setattr(LocalFolder, "list", really)
+        monkeypatch.setattr(Folder, "list", really)
         assert [event["n"] for event in two.events()[-2:]] == [1, 2]

@@ -26,7 +26,7 @@ from partirvm.kernels.bases import LinearBasis
 from partirvm.kernels.design import Design
 from partirvm.model import Model, save_model
 from partirvm.model.files import ARRAYS, FORMAT, NOISE_ARRAYS
-from partirvm.storage.folder import to_json
+from partirvm.storage.records import to_json
 from partirvm.types import Columns, Scaling
 
 

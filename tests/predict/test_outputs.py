@@ -22,8 +22,8 @@ from partirvm.execution.dask import DaskExecutor
 from partirvm.options import Request
 from partirvm.predict import prediction
 from partirvm.predict.output import Column, open_output
-from partirvm.storage import destination, open_folder
-from partirvm.storage.folder import read_json, to_json
+from partirvm.storage import open_folder
+from partirvm.storage.records import read_json, to_json
 
 PARAMETERS = Request(
     gamma=0.3, partition_size=30, max_rounds=2, strategy="working-set", selection="error", noise="constant"
