@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
+from partirvm.kernels import WITH_GAMMA, Gaussian
 from partirvm.options.table import TABLE
-from partirvm.options.value import Value
-from partirvm.options.values import (
-    FAMILIES,
-    SOLVERS,
-    STRATEGIES,
-    AlphaPrior,
-    Auto,
-    Gaussian,
-    Noise,
-    Sample,
-    WorkingSet,
-)
+from partirvm.options.values import SOLVERS, STRATEGIES, AlphaPrior, Auto, Noise, Radial, Sample, Value, WorkingSet
 
 _PLACES: dict[str, tuple[tuple[type[Value], ...], type[Value] | None]] = {
     "fit_rows": ((Sample,), None),
     "strategy": (STRATEGIES, WorkingSet),
     "solver": (SOLVERS, Auto),
     "noise_variance": ((Noise,), Noise),
-    "kernel": (FAMILIES, Gaussian),
+    "kernel": ((*WITH_GAMMA.values(), Radial), Gaussian),
 }
 """The classes of values of each option, and the class used if the option is not given."""
 
@@ -45,7 +34,7 @@ def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
     for place, (kinds, usual) in _PLACES.items():
         given = rest.get(place, "auto")
         kind = usual if given == "auto" else next((each for each in kinds if each.name == given), None)
-        own = {} if kind is None else {each.metadata["option"]: each.name for each in fields(kind)}
+        own = {} if kind is None else {option: name for name, option in kind._options().items()}
         if kind is not None and any(name in rest for name in own if name != "gamma"):
             rest[place] = kind(**{own[name]: rest.pop(name) for name in own if name in rest})
     if "fixed_alpha" in rest:

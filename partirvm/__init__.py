@@ -33,26 +33,22 @@ _VALUES = (
     "AlphaPrior",
     "Auto",
     "Basic",
-    "Categorical",
     "Fast",
     "FixedPoint",
-    "Gaussian",
     "Growing",
     "Incremental",
-    "Laplacian",
-    "Matern32",
-    "Matern52",
     "Noise",
-    "Polynomial",
     "Radial",
     "Sample",
-    "Sigmoid",
     "SplitMerge",
     "WorkingSet",
 )
 """Options as values, which estimators are given."""
 
+_FAMILIES = ("Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial", "Sigmoid")
+
 _HOMES.update(dict.fromkeys(_VALUES, "partirvm.options.values"))
+_HOMES.update(dict.fromkeys(_FAMILIES, "partirvm.kernels"))
 
 __all__ = [
     "DiagnosticsDisplay",
@@ -90,24 +86,18 @@ if TYPE_CHECKING:
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
     from partirvm.estimators.callbacks import FitCallback
     from partirvm.jobs import open_job
+    from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid
     from partirvm.options.values import (
         AlphaPrior,
         Auto,
         Basic,
-        Categorical,
         Fast,
         FixedPoint,
-        Gaussian,
         Growing,
         Incremental,
-        Laplacian,
-        Matern32,
-        Matern52,
         Noise,
-        Polynomial,
         Radial,
         Sample,
-        Sigmoid,
         SplitMerge,
         WorkingSet,
     )

@@ -13,14 +13,13 @@ from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, sigmoi
 from partirvm.kernels import (
     Categorical,
     Directions,
+    FunctionKernel,
     Gaussian,
     Laplacian,
     Linear,
     LinearSpline,
-    LocalFunction,
     Matern32,
     Matern52,
-    NamedFunction,
     OnColumns,
     Polynomial,
     Product,
@@ -164,8 +163,8 @@ CASES = [
     ),
     Case("sigmoid, widths", Sigmoid(WIDTHS), lambda X, Z: np.tanh(X * ARD @ Z.T + 1), mercer=False, relevances=WIDTHS),
     Case("linear spline", LinearSpline(), spline, mercer=False),
-    Case("named function", NamedFunction("kernel_cases:cauchy"), cauchy, distant=True, unit=True),
-    Case("callable", LocalFunction(cauchy), cauchy, distant=True, unit=True),
+    Case("named function", FunctionKernel("kernel_cases:cauchy"), cauchy, distant=True, unit=True),
+    Case("callable", FunctionKernel(cauchy), cauchy, distant=True, unit=True),
 ]
 """Every kernel there is, at least once."""
 
@@ -196,6 +195,13 @@ IMPOSSIBLE = {
         {"parts": [{"name": "nothing"}]},
         {"parts": [{"name": "linear"}], "weights": [1.0, 2.0]},
         *({"parts": [{"name": "linear"}], "weights": weights} for weights in ([-1.0], [0.0], [np.inf], ["1"])),
+    ],
+    "several": [
+        {},
+        {"kernels": []},
+        {"kernels": [{"name": "linear"}, {"name": "linear"}]},
+        {"kernels": [{"name": "several", "kernels": [{"name": "linear"}]}]},
+        *({"kernels": [{"name": "linear"}], "weights": weights} for weights in ([0.0], [1.0, 1.0], ["1"], [np.inf])),
     ],
     "product": [{"parts": []}, {"parts": [{"name": "gaussian", "gamma": [0.0]}]}],
     "columns": [

@@ -117,7 +117,7 @@ class LeftOut:
     """Errors and variances of n rows left out, in the model's units: √u·e and u·v of rows of weight u > 0, (n,) each.
 
     ``rows`` (n,) are the numbers of these rows. The weight u is the row weight, divided by the noise factor if the
-    noise depends on the inputs (``kernels.local_noise``): σ²/u is the noise variance of the row.
+    noise depends on the inputs (``kernels.design``): σ²/u is the noise variance of the row.
     ``errors`` and ``variances`` are those without the row, ``own_errors`` and ``own_variances`` those also without its
     own columns. ``owner`` (n,) is the number of the first of these, −1 if there are none, and ``nearest`` (M,) is the
     largest value of each column at the rows that do not own it, as a fraction of its peak. ``targets`` (n, 2) are

@@ -45,10 +45,12 @@ from partirvm.storage.records import HEAD, digest
 from partirvm.storage.sealed import OBJECT, OBJECTS, objects_of, open_sealed, require_format
 
 KIND = "partirvm-data"
-FORMAT = 6
+FORMAT = 7
 
 GROWING = ("n_rows", "moments", "hashes", "batches", "segments", "base")
 """The attributes that change when rows are appended."""
+
+MOMENTS = ("mean", "square", "minimum", "maximum")
 
 
 @dataclass(frozen=True)
@@ -84,35 +86,14 @@ class DataAttributes:
     @property
     def chunks(self) -> dict[str, tuple[int, ...]]:
         """The shape of a chunk of each array."""
-        widths: dict[str, tuple[int, ...]] = {"X": (self.n_features,)}
-        widths |= {"y": () if self.n_targets == 1 else (self.n_targets,)} if self.n_targets else {}
-        widths |= {"weights": ()} if self.weighted else {}
-        widths |= {"row": ()} if self.seed is not None else {}
+        widths = array_widths(self.n_features, self.n_targets, weighted=self.weighted, ordered=self.seed is not None)
         return {name: (self.tile_rows, *width) for name, width in widths.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return the attributes of the group as JSON; floats are exact."""
-        columns = self.columns
-        about = {
-            "kind": KIND,
-            "format": FORMAT,
-            "n_rows": self.n_rows,
-            "n_features": self.n_features,
-            "tile_rows": self.tile_rows,
-            "features": list(columns.features),
-            "target": columns.target,
-            "targets": list(columns.targets),
-            "categories": {name: list(levels) for name, levels in columns.categories.items()},
-            "classes": None if columns.classes is None else list(columns.classes),
-            "shuffle": self.seed,
-            "weighted": self.weighted,
-            "labelled": self.labelled,
-            "moments": {"inputs": _moments_json(self.moments.inputs), "targets": _moments_json(self.moments.targets)},
-            "hashes": {name: list(each) for name, each in self.hashes.items()},
-            "batches": [list(batch) for batch in self.batches],
-            "segments": [list(segment) for segment in self.segments],
-            "base": self.base,
-        }
+        own = {name: value for name, value in vars(self).items() if name != "columns"}
+        text = json.dumps({"kind": KIND, "format": FORMAT, **asdict(self.columns), **own}, default=_plain)
+        about: dict[str, Any] = json.loads(text)
         return {**about, "digest": digest(about)}
 
     def fingerprint(self) -> Fingerprint:
@@ -129,47 +110,40 @@ class DataAttributes:
 
         Raises ``FormatError`` if the kind or format is wrong or the attributes are damaged.
         """
-        if found.get("kind") != KIND:
+        found = dict(found)
+        if found.pop("kind", None) != KIND:
             raise FormatError(
                 f"{where} is not DATA of partirvm: its attributes lack kind={KIND!r}. "
                 "Make DATA of a table or arrays with `partirvm ingest SOURCE DATA`."
             )
-        require_format(found.get("format"), FORMAT, where, "DATA", "ingest the data again")
-        if found.pop("digest", None) != digest(found):
+        require_format(found.pop("format", None), FORMAT, where, "DATA", "ingest the data again")
+        seal = found.pop("digest", None)
+        if seal != digest({"kind": KIND, "format": FORMAT, **found}):
             raise FormatError(
                 f"{where}: the attributes in zarr.json are damaged: restore the file, or ingest the data again."
             )
         try:
-            attributes = cls(
-                n_rows=found["n_rows"],
-                n_features=found["n_features"],
-                tile_rows=found["tile_rows"],
-                columns=Columns(
-                    features=tuple(found["features"]),
-                    target=found["target"],
-                    categories={name: tuple(levels) for name, levels in found["categories"].items()},
+            read: dict[str, Any] = {
+                "columns": Columns(
+                    features=tuple(found.pop("features")),
+                    target=found.pop("target"),
+                    categories={name: tuple(levels) for name, levels in found.pop("categories").items()},
                     classes=None if found["classes"] is None else tuple(found["classes"]),
-                    targets=tuple(found["targets"]),
+                    targets=tuple(found.pop("targets")),
                 ),
-                seed=found["shuffle"],
-                weighted=found["weighted"],
-                moments=Moments(_moments(found["moments"]["inputs"]), _moments(found["moments"]["targets"])),
-                hashes={name: tuple(each) for name, each in found["hashes"].items()},
-                batches=tuple((int(rows), str(checksum)) for rows, checksum in found["batches"]),
-                segments=tuple((int(first), str(name)) for first, name in found["segments"]),
-                base=found["base"],
-                labelled=found["labelled"],
-            )
-            n_tiles = -(-attributes.n_rows // attributes.tile_rows)
+                "moments": Moments(_moments(found["moments"]["inputs"]), _moments(found["moments"]["targets"])),
+                "hashes": {name: tuple(each) for name, each in found["hashes"].items()},
+                "batches": tuple((int(rows), str(checksum)) for rows, checksum in found["batches"]),
+                "segments": tuple((int(first), str(name)) for first, name in found["segments"]),
+            }
+            del found["classes"]
+            attributes = cls(**{**found, **read})
+            n_tiles, moments = -(-attributes.n_rows // attributes.tile_rows), attributes.moments
             lengths = {name: len(each) for name, each in attributes.hashes.items()}
             if lengths != dict.fromkeys(attributes.chunks, n_tiles):
                 raise ValueError("a checksum of a chunk is missing")
-            for moments, width in (
-                (attributes.moments.inputs, "n_features"),
-                (attributes.moments.targets, "n_targets"),
-            ):
-                sizes = {len(getattr(moments, name)) for name in ("mean", "square", "minimum", "maximum")}
-                if sizes != {getattr(attributes, width)}:
+            for each, width in ((moments.inputs, "n_features"), (moments.targets, "n_targets")):
+                if {len(getattr(each, name)) for name in MOMENTS} != {getattr(attributes, width)}:
                     raise ValueError(f"the moments have not {width} columns")
             if len(attributes.columns.features) != attributes.n_features:
                 raise ValueError("the number of features differs from that of their names")
@@ -180,13 +154,13 @@ class DataAttributes:
             ) from error
 
 
-def _moments_json(moments: ColumnMoments) -> dict[str, Any]:
-    arrays = {name: getattr(moments, name).tolist() for name in ("mean", "square", "minimum", "maximum")}
-    return {"n": moments.n, "total": moments.total, **arrays}
+def _plain(value: Any) -> Any:
+    """Convert moments and arrays for ``json``."""
+    return value.tolist() if isinstance(value, np.ndarray) else vars(value)
 
 
 def _moments(found: dict[str, Any]) -> ColumnMoments:
-    arrays = {name: np.array(found[name], dtype=np.float64) for name in ("mean", "square", "minimum", "maximum")}
+    arrays = {name: np.array(found[name], dtype=np.float64) for name in MOMENTS}
     return ColumnMoments(n=int(found["n"]), total=float(found["total"]), **arrays)
 
 
@@ -284,32 +258,32 @@ def dtype_of(name: str) -> str:
     return "<i8" if name == "row" else "<f8"
 
 
-def create_arrays(
-    group: Any, n_rows: int, n_features: int, tile_rows: int, *, n_targets: int, weighted: bool, ordered: bool
-) -> dict[str, Any]:
-    """Create the empty arrays of a DATA group: ``X``, and ``y``, ``weights`` and ``row`` if needed.
+def array_widths(n_features: int, n_targets: int, *, weighted: bool, ordered: bool) -> dict[str, tuple[int, ...]]:
+    """Return the names of the arrays of DATA with their shapes after the rows. ``n_targets`` may be 0.
 
-    If ``n_targets`` is 0, ``y`` is not created.
+    >>> array_widths(3, 1, weighted=False, ordered=True)
+    {'X': (3,), 'y': (), 'row': ()}
     """
+    widths: dict[str, tuple[int, ...]] = {"X": (n_features,)}
+    if n_targets:
+        widths["y"] = () if n_targets == 1 else (n_targets,)
+    beside = {"weights": weighted, "row": ordered}
+    return widths | {name: () for name, present in beside.items() if present}
+
+
+def create_arrays(group: Any, widths: dict[str, tuple[int, ...]], n_rows: int, tile_rows: int) -> dict[str, Any]:
+    """Create the empty arrays of a DATA group."""
     from zarr.codecs import BloscCodec, Crc32cCodec
 
-    def create(name: str, dtype: str, shape: tuple[int, ...], fill: float) -> Any:
-        chunks = (tile_rows, *shape[1:])
-        return group.create_array(
+    return {
+        name: group.create_array(
             name,
-            shape=shape,
-            dtype=dtype,
-            chunks=chunks,
+            shape=(n_rows, *width),
+            dtype=dtype_of(name),
+            chunks=(tile_rows, *width),
             compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
-            fill_value=fill,
+            fill_value=-1 if name == "row" else np.nan,
             config={"write_empty_chunks": True},
         )
-
-    arrays = {"X": create("X", "float64", (n_rows, n_features), np.nan)}
-    if n_targets:
-        arrays["y"] = create("y", "float64", (n_rows,) if n_targets == 1 else (n_rows, n_targets), np.nan)
-    if weighted:
-        arrays["weights"] = create("weights", "float64", (n_rows,), np.nan)
-    if ordered:
-        arrays["row"] = create("row", "int64", (n_rows,), -1)
-    return arrays
+        for name, width in widths.items()
+    }

@@ -84,9 +84,10 @@ def claimed(url: str) -> Iterator[Lease]:
     another process took over.
     """
     path = local_path(url)
-    place = destination(url.rstrip("/") if path is None else os.path.abspath(path))  # noqa: PTH100 - links stay
-    place.location = url
-    with storing(url), acquire(place.beside(f".{place.name}.lease"), dict, stop="stop this process") as lease:
+    place = storage.open_folder(url.rstrip("/") if path is None else os.path.abspath(path))  # noqa: PTH100 - links stay
+    folder = place.sibling(f".{place.name}.lease")
+    folder.location = url  # for messages
+    with storing(url), acquire(folder, dict, stop="stop this process") as lease:
         try:
             yield lease
         except Exception:

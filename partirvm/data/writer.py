@@ -15,7 +15,7 @@ from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.core.reduction import TreeSum
 from partirvm.data.encode import Encoder
 from partirvm.data.external_sort import RowHashes
-from partirvm.data.layout import DataAttributes, create_arrays, require_small
+from partirvm.data.layout import DataAttributes, array_widths, create_arrays, require_small
 from partirvm.data.publish import Publication, storing
 from partirvm.data.roles import Roles
 from partirvm.data.source import Float, tile_rows_for
@@ -83,16 +83,9 @@ class TileWriter:
         )
         self._tile_rows = tile_rows or tile_rows_for(self._n, tile_width(roles))
         self._columns, self._remaps = encoder.columns(), encoder.remaps()
+        widths = array_widths(self._d, self._n_targets, weighted=self._weighted, ordered=seed is not None)
         with storing("the data"):
-            self._arrays = create_arrays(
-                place.group,
-                self._n,
-                self._d,
-                self._tile_rows,
-                n_targets=self._n_targets,
-                weighted=self._weighted,
-                ordered=seed is not None,
-            )
+            self._arrays = create_arrays(place.group, widths, self._n, self._tile_rows)
         self._n_tiles = -(-self._n // self._tile_rows)
         require_small(self._columns, self._first + self._n_tiles, len(self._arrays), self._where)
         self.hashes, self._segment = RowHashes(self._n_new), place.segment

@@ -7,7 +7,7 @@ import textwrap
 from abc import ABC, abstractmethod
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -24,15 +24,14 @@ from partirvm.estimators.callbacks import FitCallback, Watching
 from partirvm.estimators.inputs import array_of, data_errors, in_memory, rows_of, source_of
 from partirvm.estimators.sklearn_bases import BaseEstimator
 from partirvm.execution import executor_for
-from partirvm.jobs.driver import Checkpoint, MemoryJournal
+from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.jobs.update import with_new_rows
 from partirvm.model import FAR, bases_of
 from partirvm.options import Request
 from partirvm.options.names import Auto, Effort, Gamma, KernelStore, SolverName
 from partirvm.options.table import TABLE
-from partirvm.options.value import flat
-from partirvm.options.values import AlphaPrior, KernelFamily, Solver, Strategy, StrategyName
+from partirvm.options.values import AlphaPrior, Solver, Strategy, StrategyName, Value, flat
 from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
 from partirvm.report.diagnostics import Diagnostics, DiagnosticsDisplay, from_json
@@ -88,7 +87,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         "auto",
         '{"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)',
         'In 1/unit² of the kernel\'s inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option '
-        "value such as ``Gaussian(...)``, which has its own gamma. For a kernel of ``partirvm.kernels`` "
+        'value such as ``Gaussian("learn")``, which has its own gamma. For a kernel with numbers '
         '"learn" and "learn-per-feature" learn all its parameters from their values on. "auto" means "scale" below 20 '
         "rows. If the vectors of a regression become twice as many as the centres that the kernel was learned from, it "
         "is learned again. A categorical column has the factor exp(−gamma_j [x_j ≠ z_j]); "
@@ -218,7 +217,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         held_out: Source | None,
         parameters: Request,
         journal: MemoryJournal | None = None,
-        before: tuple[FitSpec, Checkpoint] | None = None,
+        before: tuple[FitSpec, Any] | None = None,
     ) -> FitSpec:
         """Fit, and set the attributes; return the spec of the fit. A fit of fewer rows ``before`` is continued."""
         journal, checkpoint = journal or MemoryJournal(), None
@@ -231,7 +230,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
                 spec, interrupted = resolve(source, parameters, executor, held_out, timer), watching.ending(timer)
             else:
                 spec, checkpoint = grow(before[0], source, parameters, executor), before[1]
-                checkpoint = replace(checkpoint, state=with_new_rows(checkpoint.state, spec))
+                checkpoint = with_new_rows(checkpoint, spec)
                 ending = watching.ending(timer)
                 interrupted = lambda: None if journal.model is None else ending()  # noqa: E731 - a model needs a round
             watching.on_plan(spec.plan)
@@ -282,7 +281,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         own = self.kernel_.relevances(len(variance))
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
-        elif own is not None and isinstance(self.kernel, str | KernelFamily) and not hasattr(self.kernel_, "kernels"):
+        elif own is not None and isinstance(self.kernel, str | Value) and not hasattr(self.kernel_, "kernels"):
             self.gamma_ = own
         relevance = relevances(self.kernel_, variance)
         if relevance is not None:

@@ -30,7 +30,7 @@ from partirvm.estimators.inputs import (
     training_source,
 )
 from partirvm.estimators.sklearn_bases import RegressorMixin
-from partirvm.jobs.driver import Checkpoint, MemoryJournal
+from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.update import is_growable
 from partirvm.model import Model
 from partirvm.options import Request
@@ -54,7 +54,7 @@ class Stream:
     columns: Columns
     request: Request
     spec: FitSpec
-    checkpoint: Checkpoint
+    checkpoint: Any
 
 
 @documented
@@ -244,7 +244,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
                 )
             calls, columns, request = (*stream.calls, rows), stream.columns, stream.request
             limits, rounds = {name: getattr(asked, name) for name in LIMITS}, asked.max_rounds
-            limits["max_rounds"] = None if rounds is None else stream.checkpoint.state.round + rounds
+            limits["max_rounds"] = None if rounds is None else stream.checkpoint.round + rounds
             source, before = _source_of_calls(calls, columns, request.seed), (stream.spec, stream.checkpoint)
             spec = self._fit(source, None, replace(request, **limits), journal, before)
         # a fit that has ended without a checkpoint cannot be continued
@@ -253,7 +253,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
 
     def _check_kept(self, stream: Stream, asked: Request) -> None:
         """Raise an error for changed parameters that ``partial_fit`` would ignore, or a fit it cannot update."""
-        if not is_growable(stream.checkpoint.state):
+        if not is_growable(stream.checkpoint):
             raise UsageError("partial_fit cannot continue: split-merge ended before its last merge; fit all rows again")
         if not stream.spec.problem.target_variance:
             raise DataError(

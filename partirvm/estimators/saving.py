@@ -20,13 +20,12 @@ from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
 from partirvm.jobs.codec import Codec, plain
-from partirvm.kernels import KERNELS, Several
+from partirvm.kernels import KERNELS, WITH_GAMMA
 from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
-from partirvm.options.value import Value
-from partirvm.options.values import VALUES
+from partirvm.options.values import VALUES, Value
 from partirvm.setup.parameters import check_parameters, portable
 from partirvm.storage.records import require
 from partirvm.storage.sealed import open_sealed, read_sealed, write_sealed
@@ -34,7 +33,7 @@ from partirvm.storage.sealed import open_sealed, read_sealed, write_sealed
 KIND = "partirvm-targets"
 FORMAT = 3
 
-CODEC = Codec((*KERNELS.values(), Several, Termination))
+CODEC = Codec((*KERNELS.values(), Termination))
 """Encoder of the types that parameters and attributes may contain in addition to plain values and arrays."""
 
 VALUE = "option value"
@@ -218,7 +217,7 @@ def _made(saved: Any) -> Any:
     if not (isinstance(saved, dict) and VALUE in saved):
         return saved
     fields = {name: _made(each) for name, each in saved["fields"].items()}
-    return {kind.__name__: kind for kind in VALUES}[saved[VALUE]](**fields)
+    return {kind.__name__: kind for kind in (*VALUES, *WITH_GAMMA.values())}[saved[VALUE]](**fields)
 
 
 def _value(saved: dict[str, Any], location: str) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from partirvm.core.termination import Termination
@@ -20,7 +20,7 @@ from partirvm.errors import LeaseError, MissingDataError, StorageError
 from partirvm.execution import Executor, executor_for
 from partirvm.execution.cluster import address_of
 from partirvm.jobs.checkpoint import pack, unpack
-from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
+from partirvm.jobs.driver import Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.ending import Requests, end_as_requested, ending, history_of, kept_model, last_lines, take_over
 from partirvm.jobs.places import (
     NOTHING_ALLOWED,
@@ -84,10 +84,10 @@ class JobJournal(MemoryJournal):
         if self._announce is not None:
             self._announce(entry)
 
-    def checkpoint(self, checkpoint: Checkpoint) -> None:
-        lines = len(self.history) - checkpoint.final  # an update from a final checkpoint drops the final line
-        about = {"history": lines, "final": checkpoint.final, "rows": checkpoint.state.problem.n_rows}
-        self._store.checkpoint(pack(checkpoint), **about)
+    def checkpoint(self, state: Any) -> None:
+        final = state.end is not None
+        lines = len(self.history) - final  # an update from a final checkpoint drops the final line
+        self._store.checkpoint(pack(state), history=lines, final=final, rows=state.problem.n_rows)
 
 
 def carry_out(
@@ -206,10 +206,10 @@ def decided(
     return resume_spec(spec, request, source, executor)
 
 
-def restored_checkpoint(packed: Any, spec: FitSpec, n_rows: int, rows: int | None) -> Checkpoint:
-    """Return the checkpoint, extended to ``n_rows`` rows if it was taken with ``rows`` < ``n_rows`` rows."""
-    checkpoint = unpack(packed, spec.problem, spec.options)
-    return checkpoint if rows == n_rows else replace(checkpoint, state=with_new_rows(checkpoint.state, spec))
+def restored_checkpoint(packed: Any, spec: FitSpec, n_rows: int, rows: int | None) -> Any:
+    """Return the state of a checkpoint, extended to ``n_rows`` rows if it was taken with ``rows`` < ``n_rows`` rows."""
+    state = unpack(packed, spec.problem, spec.options)
+    return state if rows == n_rows else with_new_rows(state, spec)
 
 
 def begin(store: JobStore, client: Any, lines: int = 0, **time: float) -> None:
@@ -228,7 +228,7 @@ def run_attempt(
     timer: Timer,
     *,
     held_out: Source | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Any = None,
     watcher: Watcher | None = None,
     on_plan: Callable[[Plan], None] | None = None,
     announce: Callable[[Entry], None] | None = None,

@@ -1,18 +1,17 @@
 """Checkpoints: the state of a strategy as names, arrays and scalars. Together with the spec it reproduces the bits.
 
 A checkpoint is taken after a line of history is stored (``jobs.driver.RESUMABLE``). It contains the state that the spec
-of the fit (``setup.spec``) does not contain. Temporary values of a strategy between two such lines are not stored. The
-schema contains no names of classes of this package, so that the classes may be renamed:
+of the fit (``setup.spec``) does not contain. The schema contains no names of classes of this package, so that the
+classes may be renamed:
 
-    ``waiting``    number of ``Saved`` events that the strategy waits for
     ``state``      ``kind`` ("rounds", "working-set" or "split-merge") and the fields of this kind:
 
     rounds         ``kernel`` (a spec, because the kernel may have been learned again), ``design``, ``fit``, ``scores``
                    (held-out scores of regression: ``n``, ``square``, ``absolute``, ``nll``, ``crps``,
                    ``interval_score``, ``covered``, ``unit``; or None), ``round``, ``selection``, ``seen`` (the value of
                    ``fit_rows`` for this fit), ``candidates``,
-                   ``duplicates``, ``dropped``, ``reason``, ``concluding``, ``settled``, ``learned``, ``sample_rows``
-                   (the rows of a growing sample)
+                   ``duplicates``, ``dropped``, ``reason``, ``end`` (the reason of the end, or None), ``learned``,
+                   ``sample_rows`` (the rows of a growing sample)
     working-set    the fields of rounds, and ``used`` (row numbers), ``evidence``, ``flat``, ``patient``, ``kept``,
                    ``work``, ``slow``, ``best``: None or ``round``, ``error``, ``kernel``, ``design``, ``fit``,
                    ``seen``, ``candidates``, ``reason``
@@ -34,7 +33,7 @@ schema contains no names of classes of this package, so that the classes may be 
                    computed
     start          regression: ``labels``, ``alpha``, ``beta``; classification: ``labels``, ``alpha``, ``weights``
 
-Reasons (``reason``, ``concluding``) are values of ``core.termination.Termination``.
+Reasons (``reason``, ``end``) are values of ``core.termination.Termination``.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
-from partirvm.jobs.driver import Checkpoint
 from partirvm.jobs.packed_fits import (
     Packed,
     named,
@@ -61,29 +59,26 @@ from partirvm.jobs.packed_fits import (
 )
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.kernels import kernel_from_spec
-from partirvm.kernels.design import Design
-from partirvm.kernels.local_noise import LocalNoise
-from partirvm.kernels.registry import one_kernel
+from partirvm.kernels.design import Design, LocalNoise
 from partirvm.setup.spec import require_types
 from partirvm.storage import reading
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.relearning import with_kernel
-from partirvm.strategies.rounds import Phase, RoundsState
 from partirvm.strategies.split_merge import Part, SplitMergeState
+from partirvm.strategies.stages import RoundsState
 from partirvm.strategies.working_set import Best, WorkingSetState
 
 KIND = "partirvm-checkpoint"
-FORMAT = 9
+FORMAT = 10
 
 ROUNDS, WORKING_SET, SPLIT_MERGE = "rounds", "working-set", "split-merge"
 """The kinds of states of strategies."""
 
-PACKED = {"waiting": int, "state": {"kind": frozenset({ROUNDS, WORKING_SET, SPLIT_MERGE}), "round?": int}}
+PACKED = {"state": {"kind": frozenset({ROUNDS, WORKING_SET, SPLIT_MERGE}), "round?": int}}
 """The values that are used before a checkpoint is unpacked."""
 
 DESIGN = ("centres", "labels", "bias", "active")
 NOISE = ("centres", "weights", "shift")
-COUNTERS = (*("round", "selection", "seen", "candidates", "duplicates", "dropped", "settled", "learned"),)
+COUNTERS = ("round", "selection", "seen", "candidates", "duplicates", "dropped", "learned")
 USED = ("used", "evidence", "flat", "patient", "kept", "work", "slow")
 BEST = ("round", "error", "seen", "candidates")
 LEVELS = ("level", "partitions", "duplicates", "dropped", "best")
@@ -99,23 +94,20 @@ def load_checkpoint(location: str, *, allow_code: bool = False, seal: str | None
     return read_values(location, KIND, FORMAT, allow_code=allow_code, seal=seal)
 
 
-def pack(checkpoint: Checkpoint) -> Packed:
-    """Return the names, arrays and scalars of a checkpoint."""
-    state = checkpoint.state
-    packed = _pack_split_merge(state) if isinstance(state, SplitMergeState) else _pack_rounds(state)
-    return {"waiting": checkpoint.waiting, "state": packed}
+def pack(state: Any) -> Packed:
+    """Return the names, arrays and scalars of the state of a strategy."""
+    return {"state": _pack_split_merge(state) if isinstance(state, SplitMergeState) else _pack_rounds(state)}
 
 
-def unpack(packed: Packed, problem: Problem, options: Options) -> Checkpoint:
-    """Return the checkpoint that ``pack`` packed, for a fit with this problem and these options.
+def unpack(packed: Packed, problem: Problem, options: Options) -> Any:
+    """Return the state that ``pack`` packed, for a fit with this problem and these options.
 
     Raises ``FormatError`` if names or values do not match this fit.
     """
     with reading("the checkpoint of this fit", "restore it, or start the job again"):
         state = packed["state"]
         unpacked = _unpack_split_merge if state["kind"] == SPLIT_MERGE else _unpack_rounds
-        checkpoint: Checkpoint = require_types(Checkpoint(unpacked(state, problem, options), packed["waiting"]))
-        return checkpoint
+        return require_types(unpacked(state, problem, options))
 
 
 def _pack_rounds(state: RoundsState) -> Packed:
@@ -126,7 +118,7 @@ def _pack_rounds(state: RoundsState) -> Packed:
         "fit": pack_fit(state.fit),
         "scores": pack_scores(state.scores),
         "reason": state.reason.value,
-        "concluding": None if state.concluding is None else state.concluding.value,
+        "end": None if state.end is None else state.end.value,
         "sample_rows": state.options.sample_rows,
         **named(state, COUNTERS),
     }
@@ -136,18 +128,17 @@ def _pack_rounds(state: RoundsState) -> Packed:
 
 
 def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> RoundsState:
-    problem = with_kernel(problem, kernel_from_spec(packed["kernel"]))
+    problem = problem.with_kernel(kernel_from_spec(packed["kernel"]))
     design = _unpack_design(packed["design"], problem)
-    concluding = packed["concluding"]
+    end = packed["end"]
     own: Packed = {
         "problem": problem,
         "options": replace(options, sample_rows=packed["sample_rows"]),
         "design": design,
         "fit": unpack_fit(_fitting(packed["fit"], problem, design), problem, design),
-        "phase": Phase.SAVED,
         "scores": unpack_scores(packed["scores"]),
         "reason": Termination(packed["reason"]),
-        "concluding": None if concluding is None else Termination(concluding),
+        "end": None if end is None else Termination(end),
         **picked(packed, COUNTERS),
     }
     if packed["kind"] == ROUNDS:
@@ -171,7 +162,7 @@ def _pack_best(best: Best | None) -> Packed | None:
 def _unpack_best(packed: Packed | None, problem: Problem) -> Best | None:
     if packed is None:
         return None
-    problem = with_kernel(problem, kernel_from_spec(packed["kernel"]))
+    problem = problem.with_kernel(kernel_from_spec(packed["kernel"]))
     design, reason = _unpack_design(packed["design"], problem), Termination(packed["reason"])
     fit = unpack_fit(_fitting(packed["fit"], problem, design), problem, design)
     return Best(design=design, fit=fit, reason=reason, **picked(packed, BEST))
@@ -196,9 +187,7 @@ def _unpack_split_merge(packed: Packed, problem: Problem, options: Options) -> S
         return tuple(map(one, parts))
 
     levels = picked(packed, LEVELS)
-    return SplitMergeState(
-        problem, options, Phase.SAVED, below=each(packed["below"]), parts=each(packed["parts"]), **levels
-    )
+    return SplitMergeState(problem, options, below=each(packed["below"]), parts=each(packed["parts"]), **levels)
 
 
 def _pack_design(design: Design) -> Packed:
@@ -211,7 +200,7 @@ def _unpack_design(packed: Packed, problem: Problem) -> Design:
     noise, d = packed["noise"], problem.empty.centres.shape[1]
     functions = problem.empty.functions
     if noise is not None:
-        noise = LocalNoise(kernel=one_kernel(noise["kernel"]), **picked(noise, NOISE))
+        noise = LocalNoise(kernel=kernel_from_spec(noise["kernel"]), **picked(noise, NOISE))
         _require_shape(noise.centres, (len(noise.weights), d))
         _require_shape(noise.weights, (len(noise.weights),))
     design = replace(problem.empty, noise=noise, **picked(packed, DESIGN))

@@ -1,4 +1,4 @@
-"""The driver performs the instructions of a strategy and returns the results to the strategy as events.
+"""The driver performs the instructions of a strategy and returns the answers.
 
 The driver alone uses rows, clock, disk and cluster; the strategy alone makes decisions. The executor performs passes,
 and several passes of one step run together. A single dense fit runs in this process; several dense fits of one step
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.termination import Termination
@@ -25,23 +25,20 @@ from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.model import AnyModel
-from partirvm.strategies.early import Early
+from partirvm.strategies.in_order import Early
 from partirvm.strategies.instructions import (
     AnyStrategy,
-    Event,
-    Finish,
     Gather,
     Gathered,
     Instruction,
     KernelLearned,
     LearnKernel,
     Log,
-    Passed,
     Record,
     Save,
-    Saved,
     Solved,
-    Stop,
+    Steps,
+    Stopped,
 )
 from partirvm.strategies.problem import Options, Problem
 
@@ -65,18 +62,6 @@ class Watcher:
         """Called with each line that is added to the history."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A point from which a run can resume: the state of the strategy after ``waiting`` lines of history were stored.
-
-    A run resumes from a ``final`` checkpoint, taken after the final fit, only with more rows (``strategies.appended``).
-    """
-
-    state: Any
-    waiting: int
-    final: bool = False
-
-
 class Journal(Protocol):
     """The store for the models, the history and the checkpoints of a run."""
 
@@ -88,8 +73,11 @@ class Journal(Protocol):
         """Store a line of history, made of plain JSON values."""
         ...
 
-    def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Store this checkpoint as the one to resume from. All earlier models and lines have already been stored."""
+    def checkpoint(self, state: Any) -> None:
+        """Store the state of the strategy to resume from. All earlier models and lines have already been stored.
+
+        A run resumes from a state after the last fit, whose ``end`` is not None, only with more rows.
+        """
         ...
 
 
@@ -100,7 +88,7 @@ class MemoryJournal:
     model: AnyModel | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     resumable: bool = False
-    last: Checkpoint | None = None
+    last: Any = None
 
     def save(self, model: AnyModel) -> None:
         """Keep this model in memory."""
@@ -112,10 +100,10 @@ class MemoryJournal:
             self.history = [{**earlier, "diagnostics": []} for earlier in self.history]
         self.history.append(entry)
 
-    def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Keep this checkpoint in memory if the fit may be continued."""
+    def checkpoint(self, state: Any) -> None:
+        """Keep this state in memory if the fit may be continued."""
         if self.resumable:
-            self.last = checkpoint
+            self.last = state
 
 
 @dataclass(frozen=True)
@@ -135,18 +123,12 @@ class Outcome:
     remarks: tuple[str, ...] = ()
 
 
-class _Interrupted(Exception):
-    def __init__(self, reason: Termination) -> None:
-        super().__init__(reason.value)
-        self.reason = reason
-
-
 @dataclass
 class Driver:
     """Runs one strategy on one source.
 
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
-    the last saved model. If time is up before a model is saved, a small fit (``strategies.early``) makes a model.
+    the last saved model. If time is up before a model is saved, a small fit (``strategies.in_order``) makes a model.
     ``blocks`` describes how kernel blocks of the training rows are kept between passes, or is None if they are not
     kept. ``readable`` returns the fields of a line of history that its readers need: texts, and
     the row numbers of the ingested table. ``kept`` holds the design and the fit of the last saved model.
@@ -168,14 +150,14 @@ class Driver:
         options: Options,
         journal: Journal,
         *,
-        resume: Checkpoint | None = None,
+        resume: Any = None,
         usable: bool = False,
         elapsed: float = 0.0,
         early: bool = True,
     ) -> Outcome:
         """Run the strategy to its end. Afterwards the journal holds the model.
 
-        With ``resume`` the run continues from that checkpoint, with the bits of an uninterrupted run. ``usable`` is
+        With ``resume`` the run continues from that state, with the bits of an uninterrupted run. ``usable`` is
         True if the journal already has a model. ``elapsed`` is the number of seconds spent by earlier attempts. Without
         ``early`` a run whose time is up before a model is saved ends without a model.
         """
@@ -185,42 +167,56 @@ class Driver:
         self.kept = None
         self._usable = usable
         with one_blas_thread(), on_threads(self.executor.threads):
-            if resume is None:
-                state, instructions = strategy.start(problem, options)
-            else:
-                state, instructions = strategy.next(resume.state, *[Saved()] * resume.waiting)
-            outcome = self._run(strategy, state, instructions)
+            outcome = self._run(strategy, strategy.start(problem, options) if resume is None else resume)
             if outcome.reason is not Termination.TIME or self._usable or not early:
                 return outcome
             interrupted, self.interrupted = self.interrupted, lambda: None
             try:
-                last = self._run(Early(), *Early().start(state.problem, state.options))
+                last = self._run(Early(), Early().start(outcome.state.problem, outcome.state.options))
             finally:
                 self.interrupted = interrupted
             return replace(last, reason=Termination.TIME)
 
-    def _run(self, strategy: AnyStrategy, state: Any, instructions: tuple[Instruction, ...]) -> Outcome:
-        while not isinstance(instructions[0], Finish):
-            try:
-                events = self._perform(instructions)
-            except _Interrupted as interruption:
-                events = (Stop(interruption.reason),)
-            else:
-                if isinstance(instructions[0], Save | Log) and instructions[0].record.kind in RESUMABLE:
-                    final = instructions[0].record.kind == "final"
-                    self._journal.checkpoint(Checkpoint(state, len(instructions), final))
-            began = time.perf_counter()
-            state, instructions = strategy.next(state, *events)
-            events = ()  # free the statistics, which may be as large as the fit made from them, before the next solve
-            self._spent.deciding += time.perf_counter() - began
-        return Outcome(instructions[0].reason, self._last, time.perf_counter() - self._began, self.kept, state)
+    def _run(self, strategy: AnyStrategy, state: Any) -> Outcome:
+        reason: Termination | None = None
+        try:
+            while reason is None:
+                state, resumable = self._step(strategy.step(state))
+                if resumable:
+                    self._journal.checkpoint(state)
+                reason = state.end
+        except Stopped as stopped:
+            reason = stopped.reason
+        return Outcome(reason, self._last, time.perf_counter() - self._began, self.kept, state)
 
-    def _perform(self, instructions: Sequence[Instruction]) -> tuple[Event, ...]:
-        """Perform instructions that are all of one kind, or all lines of history, and return their events."""
+    def _step(self, step: Steps[Any]) -> tuple[Any, bool]:
+        """Run a step; return the next state, and whether a line was stored after which the run can resume from it."""
+        resumable, answers = False, cast(Any, None)
+        send: Callable[[Any], tuple[Instruction, ...]] = step.send
+        while True:
+            began = time.perf_counter()
+            try:
+                instructions = send(answers)
+            except StopIteration as end:
+                return end.value, resumable
+            finally:
+                self._spent.deciding += time.perf_counter() - began
+            answers = (
+                None  # free the statistics, which may be as large as the fit made from them, before the next solve
+            )
+            if isinstance(instructions[0], Save | Log):
+                resumable = instructions[0].record.kind in RESUMABLE
+            try:
+                send, answers = step.send, self._perform(instructions)
+            except Stopped as stopped:
+                send, answers = step.throw, stopped
+
+    def _perform(self, instructions: Sequence[Instruction]) -> tuple[Any, ...]:
+        """Perform instructions that are all of one kind, or all lines of history, and return the answers."""
         if not isinstance(instructions[0], Save | Log):
             self._check()
         if isinstance(instructions[0], Pass):
-            return tuple(map(Passed, self._passes([each for each in instructions if isinstance(each, Pass)])))
+            return tuple(self._passes([each for each in instructions if isinstance(each, Pass)]))
         if isinstance(instructions[0], PassFit):
             return self._by_passes([each for each in instructions if isinstance(each, PassFit)])
         if isinstance(instructions[0], LearnKernel):
@@ -230,7 +226,7 @@ class Driver:
             return self._solves(fits) if len(fits) > 1 else (self._solve(fits[0]),)
         return tuple(self._one(instruction, len(instructions)) for instruction in instructions)
 
-    def _one(self, instruction: Instruction, of: int) -> Event:
+    def _one(self, instruction: Instruction, of: int) -> Gathered | None:
         match instruction:
             case Gather(rows):
                 weights = self.source.weights_of(rows)
@@ -242,9 +238,11 @@ class Driver:
                 design = replace(design, origin=None)
                 self._journal.save(self._likelihood.model(design, fit, self.source.columns, moderate))
                 self._usable = True
-                return self._record(record, self._spent.share(of), saved=True)
+                self._record(record, self._spent.share(of), saved=True)
+                return None
             case Log(record):
-                return self._record(record, self._spent.share(of))
+                self._record(record, self._spent.share(of))
+                return None
         raise AssertionError(f"no way to perform {instruction}")
 
     def _passes(self, passes: Sequence[Pass]) -> list[Any]:
@@ -282,7 +280,7 @@ class Driver:
             self._spent.deciding += time.perf_counter() - began - (self._spent.passing - passing)
         return found
 
-    def _by_passes(self, tasks: Sequence[PassFit]) -> tuple[Event, ...]:
+    def _by_passes(self, tasks: Sequence[PassFit]) -> tuple[Solved, ...]:
         """Run several fits in parallel that need one pass per step. The next passes of all fits share one reading."""
         searches, seconds, first = list(tasks), [0.0] * len(tasks), time.time()
         while active := [k for k, search in enumerate(searches) if search.reason is None]:
@@ -317,7 +315,7 @@ class Driver:
         self._spent.solved(began, time.time())
         return Solved(fit, reason)
 
-    def _solves(self, solves: Sequence[DenseFit]) -> tuple[Event, ...]:
+    def _solves(self, solves: Sequence[DenseFit]) -> tuple[Solved, ...]:
         def progress(done: int, total: int) -> None:
             self.watcher.on_solves(done, total)
             self._check()
@@ -327,7 +325,7 @@ class Driver:
             self._spent.solved(solution.began, solution.ended)
         return tuple(Solved(solution.fit, solution.reason) for solution in solutions)
 
-    def _record(self, record: Record, spent: dict[str, float], *, saved: bool = False) -> Saved:
+    def _record(self, record: Record, spent: dict[str, float], *, saved: bool = False) -> None:
         self._last = record
         entry = line(record, spent, self._began, self._epoch, saved=saved)
         if self.blocks is not None:
@@ -336,9 +334,8 @@ class Driver:
         entry |= self.readable(entry)
         self._journal.record(entry)
         self.watcher.on_record(entry)
-        return Saved()
 
     def _check(self) -> None:
         reason = self.interrupted()
         if reason is not None:
-            raise _Interrupted(reason)
+            raise Stopped(reason)

@@ -257,7 +257,7 @@ class Job:
     ) -> Job:
         """Update with rows appended to the DATA, in a thread of this process or on a cluster; return at once.
 
-        An update continues from the last checkpoint (``strategies.appended``). Regression adds the statistics of the
+        An update continues from the last checkpoint (``strategies.rounds``). Regression adds the statistics of the
         vectors over the new rows to the stored statistics; classification moves to the mode over all rows. Then at most
         ``max_rounds`` rounds follow. The working set selects candidates among all rows that have not been candidates.
         Any other strategy continues as ``incremental``, with the new rows as the next partitions. Scaling, kernel and

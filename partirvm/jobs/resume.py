@@ -34,8 +34,8 @@ from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import in_order
 from partirvm.setup.spec import LIMITS, FitSpec
 from partirvm.storage.records import require
-from partirvm.strategies.effort import LEAST_GAIN
-from partirvm.strategies.incremental import IncrementalRounds
+from partirvm.strategies.in_order import IncrementalRounds
+from partirvm.strategies.working_set import LEAST_GAIN
 
 ENDED_BY = {
     Termination.ROUNDS: "max_rounds",

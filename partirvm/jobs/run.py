@@ -12,7 +12,7 @@ from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs import reference
-from partirvm.jobs.driver import Checkpoint, Driver, Journal, Outcome, Watcher
+from partirvm.jobs.driver import Driver, Journal, Outcome, Watcher
 from partirvm.jobs.row_numbers import table_rows
 from partirvm.jobs.warn import warn_of_data, warn_of_limits, warn_of_outcome
 from partirvm.learning.learned_text import kernel_texts
@@ -29,7 +29,7 @@ def run(
     held_out: Source | None = None,
     watcher: Watcher | None = None,
     interrupted: Callable[[], Termination | None] = lambda: None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Any = None,
     usable: bool = False,
     elapsed: float = 0.0,
     beside: Path | None = None,
@@ -37,8 +37,8 @@ def run(
     """Run the spec of a fit and warn of problems with the data or the result.
 
     The journal receives the model and the history. ``interrupted``, ``usable`` and ``elapsed`` are passed to
-    ``Driver``. With a ``checkpoint`` the run continues from this checkpoint. ``beside`` is the folder for kernel blocks
-    that are kept on disk; without ``beside`` a temporary folder is used.
+    ``Driver``. With a ``checkpoint``, a state of the strategy, the run continues from there. ``beside`` is the folder
+    for kernel blocks that are kept on disk; without ``beside`` a temporary folder is used.
     """
     executor.use(spec.plan.threads)
     texts, remarks = kernel_texts(source.columns.features), list[str]()

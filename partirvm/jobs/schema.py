@@ -27,7 +27,6 @@ EVENT = {
     "epoch": int,
     "token": str,
     "model?": str,
-    "skips?": [int],
     "reason?": str,
     "cluster?": str,
     "history?": int,

@@ -156,7 +156,7 @@ class JobStore:
 
     def beside(self, name: str) -> Path | None:
         """Return the path of a folder for temporary files inside the job, or None if the job is not a local folder."""
-        return Path(self._folder.place(name)) if isinstance(self._folder, Folder) else None
+        return None if self._folder.path is None else self._folder.path / name
 
     def spec(self) -> dict[str, Any]:
         """Find the current job of the folder, and return its request.
@@ -247,7 +247,7 @@ class JobStore:
         if state.status is None:  # the process that created it was killed, or has not written the first event yet
             return replace(state, status=Status.QUEUED, reason="no process has begun it")
         request = self.requested(state.attempt) if state.attempt > 0 else None
-        held = self._watch.held(self._folder, last)
+        held = self._watch.held(last)
         lost = last is not None and not (held or last.over)
         current = observed(state, held=held, aborting=request is not None, lost=lost)
         if request is not None and current.status is Status.ABORTING is not state.status:

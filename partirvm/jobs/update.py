@@ -10,8 +10,8 @@ from partirvm.jobs.checkpoint import SPLIT_MERGE
 from partirvm.jobs.schema import POINTER
 from partirvm.setup.spec import FitSpec
 from partirvm.storage.records import require
-from partirvm.strategies.appended import grown
-from partirvm.strategies.rounds import RoundsState
+from partirvm.strategies.rounds import with_appended_rows
+from partirvm.strategies.stages import RoundsState
 
 
 def require_growable(location: str, packed: Any, spec: FitSpec | None) -> FitSpec:
@@ -47,5 +47,5 @@ def is_resumable(about: dict[str, Any], n_rows: int) -> bool:
 
 def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
     """Return the state of a checkpoint extended to the new rows of a grown spec."""
-    state = grown(state, spec.problem, spec.options)
+    state = with_appended_rows(state, spec.problem, spec.options)
     return state if spec.plan.schedule.selects else replace(state, selection=spec.options.selection)

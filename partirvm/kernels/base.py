@@ -1,6 +1,6 @@
-"""The interface of a kernel k(x, z): its values, the gradient with respect to its parameters, and its spec.
+"""The base of kernels k(x, z): values, the gradient with respect to parameters, specs; and the evaluation of blocks.
 
-A kernel is a small frozen object. Its inputs are the model's coordinates (standardised if the fit standardises). A
+A kernel is a small frozen dataclass. Its inputs are the model's coordinates (standardised if the fit standardises). A
 kernel does not depend on data, weights or files. ``spec`` and ``kernel_from_spec`` are inverse functions. A spec is
 plain JSON, so that a model file contains no code.
 
@@ -9,14 +9,15 @@ Blocks are computed for a group of columns at a time, so that temporary arrays s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, dataclass, fields, replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
+from partirvm.options.constraints import near
 
 Float = NDArray[np.float64]
 
@@ -26,176 +27,205 @@ GROUP = 16
 PIECE_ROWS = 128
 """Number of rows of one matrix product, a divisor of ``PANEL_ROWS``. Larger products are not faster."""
 
+KERNELS: dict[str, type[Kernel]] = {}
+"""Dictionary of all kernels that have a spec, by name. The package ``partirvm.kernels`` fills it on import."""
 
-class PreparedKernel(Protocol):
-    """A kernel prepared for m centres."""
+ALIASES = {"rbf": "gaussian"}
+"""Alternative names of kernels, as in scikit-learn."""
 
-    def __call__(self, points: Float, out: Float, /) -> None:
+
+class PreparedKernel:
+    """Base of a kernel prepared for m centres."""
+
+    def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) of points (n, d) into ``out`` (n, m), which may be columns of a wider array.
 
         The call is fastest if ``out`` is stored column by column.
         """
-        ...
+        raise NotImplementedError
 
-    def gradient(self, points: Float, values: Float, weights: Float, /) -> Float:
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return Σ_nm weights[n, m] ∂k(x_n, z_m)/∂ log parameter_p, shape (p,).
 
         ``values`` (n, m) is the output of a call for the same points. The arrays given are not changed.
         """
-        ...
+        return np.zeros(0)
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, shape (n, d), with ``values`` as in ``gradient``.
+
+        Radial and categorical kernels and their combinations have it.
+        """
+        raise NotImplementedError
 
 
-class PreparedSmooth(PreparedKernel, Protocol):
-    """A prepared kernel with a derivative in its inputs: of radial and categorical kernels and their combinations."""
+class Kernel:
+    """Base of kernel functions k(x, z), which are frozen dataclasses.
 
-    def input_gradient(self, points: Float, values: Float, weights: Float, /) -> Float:
-        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, shape (n, d), with ``values`` as in ``gradient``."""
-        ...
-
-
-@runtime_checkable
-class Kernel(Protocol):
-    """A kernel function k(x, z) with parameters.
-
-    A ``local`` kernel has its maximum at its centre and decreases with the distance, so that a point may be far from
-    all centres.
+    Parameters of a fit are the positive numbers in the fields named by ``learned``, and those of the component kernels,
+    which are in the field named by ``inside``. A ``local`` kernel has its maximum at its centre and decreases with the
+    distance, so that a point may be far from all centres.
     """
 
     name: ClassVar[str]
+    learned: ClassVar[tuple[str, ...]] = ()
+    inside: ClassVar[str] = ""
+    decreasing: ClassVar[bool] = False
+
+    @property
+    def components(self) -> tuple[Kernel, ...]:
+        """The component kernels; empty for a simple kernel."""
+        found = getattr(self, self.inside, ())
+        return found if isinstance(found, tuple) else (found,)
 
     @property
     def local(self) -> bool:
-        """True if the kernel decreases with the distance from its centre."""
-        ...
+        """True if the kernel, or each of its components, decreases with the distance from its centre."""
+        return all(part.local for part in self.components) if self.inside else self.decreasing
 
-    def prepare(self, centres: Float, /, origin: Float | None = None) -> PreparedKernel:
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         """Prepare the kernel for the centres (m, d), once for many blocks of points.
 
-        ``origin`` (d,) is a point near the centres from which coordinates may be measured. If ``origin`` is given, the
-        bits of a column must not depend on the other centres. Raises ``UsageError`` if the kernel has parameters for
-        another number of features than d.
+        ``origin`` (d,) is a point near the centres from which coordinates may be measured, by default their mean. If
+        ``origin`` is given, the bits of a column must not depend on the other centres. Raises ``UsageError`` if the
+        kernel has parameters for another number of features than d.
         """
-        ...
+        raise NotImplementedError
 
-    def diagonal(self, points: Float, /) -> Float:
+    def diagonal(self, points: Float) -> Float:
         """Return k(x, x) of each point (n, d), shape (n,)."""
-        ...
+        raise NotImplementedError
 
     def spec(self) -> dict[str, Any]:
-        """Return name and parameters as plain JSON. Raises ``UsageError`` if the kernel exists only in this process."""
-        ...
-
-    def key(self) -> dict[str, Any]:
-        """Return the spec, or a substitute valid only in this process. Different kernels have different keys."""
-        ...
-
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any], /) -> Self:
-        """Return the kernel of a spec. Raises ``UsageError`` for invalid parameters."""
-        ...
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the p learnable parameters, which are all ≥ 0; empty if there are none."""
-        ...
-
-    @property
-    def logs(self) -> Float:
-        """Natural logarithms of the learnable parameters, (p,). A parameter of 0 has −∞ and stays 0."""
-        ...
-
-    def with_logs(self, logs: Float, /) -> Self:
-        """Return the kernel whose learnable parameters have the given logarithms (p,)."""
-        ...
-
-    def relevances(self, n_features: int, /) -> Float | None:
-        """Return the gamma of each feature (n_features,) as its relevance, or None for a kernel without gamma."""
-        ...
-
-    def per_feature(self, n_features: int, /) -> Self:
-        """Return the kernel with one gamma per feature instead of one gamma for all features."""
-        ...
-
-    def rescaled(self, factor: float, /) -> Self:
-        """Return the kernel with every gamma multiplied by a factor."""
-        ...
-
-
-class Described:
-    """Base of kernels that are frozen dataclasses: derives ``spec``, ``key`` and ``from_spec`` from name and fields."""
-
-    name: ClassVar[str]
-
-    def spec(self) -> dict[str, Any]:
-        """Return plain JSON: ``{"name": ..., field: value, ...}``."""
+        """Return name and fields as plain JSON. Raises ``UsageError`` if the kernel exists only in this process."""
         return self._described(lambda kernel: kernel.spec())
 
     def key(self) -> dict[str, Any]:
-        """Return the spec, in which the component kernels are given by their keys."""
+        """Return the spec, or a substitute valid only in this process. Different kernels have different keys."""
         return self._described(lambda kernel: kernel.key())
 
     def _described(self, of: Callable[[Kernel], dict[str, Any]]) -> dict[str, Any]:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        return {"name": self.name, **{name: _plain(value, of) for name, value in values.items()}}
+        return {"name": self.name, **{each.name: _plain(getattr(self, each.name), of) for each in _fields(self)}}
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Self:
         """Return the kernel of a spec. Raises ``UsageError`` for invalid fields or values."""
-        known = fields(cls)  # type: ignore[arg-type]
         values = {name: value for name, value in spec.items() if name != "name"}
-        needed = [field.name for field in known if field.default is MISSING]
-        for name in (*values, *needed):
-            if name not in values or name not in {field.name for field in known}:
+        known = {each.name: each.default is MISSING or bool(each.metadata) for each in _fields(cls)}
+        for name in (*values, *(name for name, needed in known.items() if needed)):
+            if name not in values or name not in known:
                 what = "lacks" if name not in values else "has"
-                names = ", ".join(field.name for field in known) or "only the name"
+                names = ", ".join(known) or "only the name"
                 raise UsageError(f"the spec of the {cls.name} kernel {what} {name!r}; its fields: {names}")
         return cls(**values)
 
-    def per_feature(self, n_features: int) -> Self:
-        """Return the kernel unchanged, since it has no gamma."""
-        return self
-
-    def rescaled(self, factor: float) -> Self:
-        """Return the kernel unchanged, since it has no gamma."""
-        return self
-
-
-def _plain(value: Any, of: Callable[[Kernel], dict[str, Any]]) -> Any:
-    if isinstance(value, float):  # a check against a protocol takes long, and there is a gamma for each feature
-        return value
-    if isinstance(value, tuple):
-        return [_plain(each, of) for each in value]
-    return of(value) if isinstance(value, Kernel) else value
-
-
-class Fixed:
-    """Base of kernels without learnable parameters."""
-
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Empty: no parameter can be learned."""
-        return ()
+        """Names of the p learnable parameters, which are all ≥ 0; empty if there are none."""
+        own = (name for field in self.learned for name in _names(field, getattr(self, field)))
+        return (*own, *self._of_components())
+
+    def _of_components(self) -> Iterator[str]:
+        several = isinstance(getattr(self, self.inside, None), tuple)
+        for i, part in enumerate(self.components):
+            place = f"{self.inside}[{i}]." if several else ""
+            yield from (f"{place}{name}" for name in part.parameters)
 
     @property
     def logs(self) -> Float:
-        """Empty array, shape (0,)."""
-        return np.zeros(0)
+        """Natural logarithms of the learnable parameters, (p,). A parameter of 0 has −∞ and stays 0."""
+        own = [logs_of(np.atleast_1d(getattr(self, field))) for field in self.learned]
+        return np.concatenate([np.zeros(0), *own, *(part.logs for part in self.components)])
 
     def with_logs(self, logs: Float) -> Self:
-        """Return the kernel unchanged, since no parameter can be learned."""
-        return self
+        """Return the kernel whose learnable parameters have the given logarithms (p,)."""
+        counts = [np.size(getattr(self, field)) for field in self.learned]
+        counts += [len(part.logs) for part in self.components]
+        if len(logs) != sum(counts):
+            raise UsageError(f"{len(logs)} logarithms for {sum(counts)} parameters of a kernel")
+        shares = np.split(logs, np.cumsum(counts)[:-1]) if counts else []
+        own: dict[str, Any] = {}
+        for field, share in zip(self.learned, shares, strict=False):
+            values = tuple(np.exp(share).tolist())
+            own[field] = values if isinstance(getattr(self, field), tuple) else values[0]
+        parts = zip(self.components, shares[len(self.learned) :], strict=True)
+        return self._with(own, [part.with_logs(share) for part, share in parts])
+
+    def _with(self, own: dict[str, Any], components: list[Any]) -> Self:
+        """Return the kernel with other values of its own parameters, and other components."""
+        if self.inside:
+            several = isinstance(getattr(self, self.inside), tuple)
+            own = {**own, self.inside: tuple(components) if several else components[0]}
+        return replace(cast(Any, self), **own) if own else self
 
     def relevances(self, n_features: int) -> Float | None:
-        """Return None, since there is no gamma."""
+        """Return the gamma of each feature (n_features,) as its relevance, or None for a kernel without gamma."""
         return None
 
+    def per_feature(self, n_features: int) -> Self:
+        """Return the kernel with one gamma per feature instead of one gamma for all features."""
+        return self._with({}, [part.per_feature(self._seen(n_features)) for part in self.components])
 
-class FixedGradient:
-    """Base of prepared kernels without learnable parameters: their gradient is empty."""
+    def _seen(self, n_features: int) -> int:
+        """Return the number of features that the components see."""
+        return n_features
 
-    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return an empty array, shape (0,)."""
-        return np.zeros(0)
+    def rescaled(self, factor: float) -> Self:
+        """Return the kernel with every gamma multiplied by a factor."""
+        return self._with({}, [part.rescaled(factor) for part in self.components])
+
+
+@dataclass(frozen=True)
+class NoKernel(Kernel):
+    """Placeholder for fits without a kernel: there are no candidates, and the design has only its leading columns.
+
+    Examples
+    --------
+    >>> NoKernel().spec()
+    {'name': 'none'}
+    """
+
+    name = "none"
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
+        """Raise ``UsageError``, because there are no centres."""
+        raise UsageError("there is no kernel, so it cannot be evaluated at centres")
+
+    def diagonal(self, points: Float) -> Float:
+        """Return zeros, shape (n,). Without a kernel n is 0."""
+        return np.zeros(len(points))
+
+
+def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
+    """Return the kernel of a spec (``{"name": ..., parameters}``). Raises ``UsageError`` for an unknown name."""
+    name = ALIASES.get(spec.get("name", ""), spec.get("name"))
+    if name not in KERNELS:
+        raise UsageError(f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}{near(name, KERNELS)}")
+    return KERNELS[name].from_spec(spec)
+
+
+def logs_of(values: Any) -> Float:
+    """Return natural logarithms, with −∞ for 0."""
+    found = np.asarray(values, dtype=float)
+    logs: Float = np.log(found, out=np.full(len(found), -np.inf), where=found > 0)
+    return logs
+
+
+def _fields(kernel: Any) -> list[Field[Any]]:
+    """Return the fields of a kernel without those that are options of an estimator, other than gamma."""
+    return [each for each in fields(kernel) if each.metadata.get("option", "gamma") == "gamma"]
+
+
+def _names(field: str, values: Any) -> tuple[str, ...]:
+    if not isinstance(values, tuple) or (field == "gamma" and len(values) == 1):
+        return (field,)
+    return tuple(f"{field}[{j}]" for j in range(len(values)))
+
+
+def _plain(value: Any, of: Callable[[Kernel], dict[str, Any]]) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each, of) for each in value]
+    return of(value) if isinstance(value, Kernel) else value
 
 
 @dataclass(frozen=True)

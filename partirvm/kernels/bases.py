@@ -10,16 +10,16 @@ Each value must depend only on its own row, because the functions are called for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import PIECE_ROWS, padded
-from partirvm.kernels.functions import named_function, require_path
+from partirvm.kernels.functions import Function, evaluated, function_of, key_of, require_path, title_of, unportable
 from partirvm.types import BIAS
 
 Float = NDArray[np.float64]
@@ -28,36 +28,35 @@ Int = NDArray[np.int64]
 BIAS_NAME = "bias"
 
 
-@runtime_checkable
-class Basis(Protocol):
-    """Interface of a set of B basis functions."""
+class Basis:
+    """Base of a set of basis functions; ``size`` is their number B."""
 
     name: ClassVar[str]
 
     @property
     def size(self) -> int:
         """The number B of basis functions."""
-        ...
+        raise NotImplementedError
 
-    def __call__(self, points: Float, /) -> Float:
+    def __call__(self, points: Float) -> Float:
         """Return φ_b(x) of points (n, d), shape (n, B). Raises ``UsageError`` for invalid values."""
-        ...
+        raise NotImplementedError
 
-    def names(self, features: Sequence[str], /) -> tuple[str, ...]:
+    def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return a name for each function, (B,), given the names of the features. Names need not be unique."""
-        ...
+        raise NotImplementedError
 
     def spec(self) -> dict[str, Any]:
         """Return plain JSON. Raises ``UsageError`` if the basis exists only in this process."""
-        ...
+        raise NotImplementedError
 
     def key(self) -> dict[str, Any]:
         """Return the spec, or a substitute that is valid only in this process. Different bases have different keys."""
-        ...
+        return self.spec()
 
 
 @dataclass(frozen=True)
-class LinearBasis:
+class LinearBasis(Basis):
     """The basis whose functions are the d features.
 
     Examples
@@ -86,30 +85,29 @@ class LinearBasis:
         """Return the name of the basis and the number d of features."""
         return {"name": self.name, "n_features": self.n_features}
 
-    def key(self) -> dict[str, Any]:
-        """Return the spec."""
-        return self.spec()
-
 
 @dataclass(frozen=True)
-class NamedBasis:
-    """The basis computed by ``"module:function"``, a function that maps points (n, d) to an array (n, B).
+class FunctionBasis(Basis):
+    """The basis computed by a function that maps points (n, d) to an array (n, B).
 
-    The function is imported at first use. A model with this basis can predict only where the module is installed.
-    Loading a model imports nothing.
+    ``function`` is a path "module:function", which is imported at first use, or a callable, for fits in this process
+    only. A model with this basis can predict only where the module is installed. Loading a model imports nothing.
+    ``given`` holds the names of the functions, or nothing if they have none.
 
     Examples
     --------
-    >>> NamedBasis("numpy:sin", 1).names(["x0"])
+    >>> FunctionBasis("numpy:sin", 1).names(["x0"])
     ('sin[0]',)
     """
 
-    function: str
+    function: str | Function
     n_functions: int
+    given: tuple[str, ...] = ()
     name: ClassVar[str] = "function"
 
     def __post_init__(self) -> None:
-        require_path(self.function, "basis", "mypackage.physics:harmonics")
+        if not callable(self.function):
+            require_path(self.function, "basis", "mypackage.physics:harmonics")
 
     @property
     def size(self) -> int:
@@ -117,59 +115,35 @@ class NamedBasis:
         return self.n_functions
 
     def __call__(self, points: Float) -> Float:
-        """Return the values of the function at points (n, d), shape (n, B)."""
-        return _sized(named_function(self.function, "basis"), self.size, self.function, points)
+        """Return the values at points (n, d), shape (n, B), with bits independent of the size of the block."""
+        what = f"basis {title_of(self.function)}"
+        found = evaluated(function_of(self.function, "basis"), what, padded(points, PIECE_ROWS))[: len(points)]
+        if found.shape[1] != self.size:
+            raise UsageError(
+                f"{what} returned {found.shape[1]} columns, but {self.size} in the first call: their number must "
+                "not depend on the rows"
+            )
+        return found
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Return the function's name with a position, such as ``sin[0]``, for each basis function."""
-        return _numbered(self.function.rpartition(":")[2].rpartition(".")[2], self.size)
+        """Return the given names, or the function's name with a position; a function without a name is called ``f``."""
+        path = self.function if isinstance(self.function, str) else str(getattr(self.function, "__name__", "f"))
+        own = path.rpartition(":")[2].rpartition(".")[2]
+        return self.given or tuple(f"{own if own.isidentifier() else 'f'}[{b}]" for b in range(self.size))
 
     def spec(self) -> dict[str, Any]:
-        """Return the name of the basis, the name of the function and the number B."""
-        return {"name": self.name, "function": self.function, "n_functions": self.n_functions}
+        """Return the names of basis and function and the number B. Raises ``UsageError`` for a callable."""
+        if not isinstance(self.function, str):
+            raise UsageError(unportable(self.function, "basis"))
+        return self.key()
 
     def key(self) -> dict[str, Any]:
-        """Return the spec."""
-        return self.spec()
+        """Return the spec, with the name and memory address of a callable."""
+        return {"name": self.name, "function": key_of(self.function), "n_functions": self.n_functions}
 
 
 @dataclass(frozen=True)
-class LocalBasis:
-    """The basis computed by any callable, for fits in this process only: jobs and files cannot store the callable.
-
-    ``given`` holds the names of the B functions, or None if they have no names.
-    """
-
-    function: Callable[[Any], Any]
-    n_functions: int
-    given: tuple[str, ...] = ()
-    name: ClassVar[str] = "callable"
-
-    @property
-    def size(self) -> int:
-        """The number B of basis functions."""
-        return self.n_functions
-
-    def __call__(self, points: Float) -> Float:
-        """Return the values of the function at points (n, d), shape (n, B)."""
-        return _sized(self.function, self.size, title_of(self.function), points)
-
-    def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Return the given names, or the callable's name with a position; a callable without a name is called ``f``."""
-        own = str(getattr(self.function, "__name__", "f"))
-        return self.given or _numbered(own if own.isidentifier() else "f", self.size)
-
-    def spec(self) -> dict[str, Any]:
-        """Raise ``UsageError``, since the callable exists only in this process."""
-        raise UsageError(unportable(self.function))
-
-    def key(self) -> dict[str, Any]:
-        """Return the name of the basis, and the name and memory address of the callable."""
-        return {"name": self.name, "function": f"{title_of(self.function)} at {id(self.function)}"}
-
-
-@dataclass(frozen=True)
-class JoinedBasis:
+class JoinedBasis(Basis):
     """The basis that joins the functions of several bases, in order."""
 
     parts: tuple[Basis, ...]
@@ -197,20 +171,17 @@ class JoinedBasis:
         return {"name": self.name, "parts": [part.key() for part in self.parts]}
 
 
-BASES: tuple[type[Basis], ...] = (LinearBasis, NamedBasis, JoinedBasis)
-"""All bases that have a spec."""
-
-
 def basis_from_spec(spec: dict[str, Any]) -> Basis:
     """Return the basis of a spec. Raises ``UsageError`` for an unknown name."""
     match spec:
         case {"name": LinearBasis.name, "n_features": count}:
             return LinearBasis(count)
-        case {"name": NamedBasis.name, "function": function, "n_functions": count}:
-            return NamedBasis(function, count)
+        case {"name": FunctionBasis.name, "function": str(function), "n_functions": count}:
+            return FunctionBasis(function, count)
         case {"name": JoinedBasis.name, "parts": parts}:
             return JoinedBasis(tuple(map(basis_from_spec, parts)))
-    raise UsageError(f"unknown basis {spec!r}; known: {', '.join(kind.name for kind in BASES)}")
+    known = ", ".join(kind.name for kind in (LinearBasis, FunctionBasis, JoinedBasis))
+    raise UsageError(f"unknown basis {spec!r}; known: {known}")
 
 
 def label_of(function: Int) -> Int:
@@ -236,56 +207,3 @@ def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, in
             own = f"{name} ({count})"
         found[own] = BIAS - 1 - b
     return found
-
-
-def evaluated(function: Callable[[Any], Any], title: str, points: Float) -> Float:
-    """Return the values (n, B) of a function at points (n, d), after a check that they are finite."""
-    try:
-        values = function(points)
-        values = values.toarray() if hasattr(values, "toarray") else values  # some transformers return sparse matrices
-        found = np.asarray(values, dtype=np.float64)
-    except Exception as error:
-        raise UsageError(f"basis {title} failed for points {points.shape}: {type(error).__name__}: {error}") from error
-    if found.ndim != 2 or len(found) != len(points):
-        raise UsageError(
-            f"basis {title} returned the shape {found.shape} for points {points.shape}: it must return "
-            f"({len(points)}, B), a column for each basis function"
-        )
-    bad = found.size - int(np.isfinite(found).sum())
-    if bad:
-        raise UsageError(f"basis {title} returned {bad:,} values of {found.size:,} that are NaN or infinite")
-    return found
-
-
-def _sized(function: Callable[[Any], Any], size: int, title: str, points: Float) -> Float:
-    """Return the values (n, B) of a function at points (n, d), with bits independent of the size of the block."""
-    found = evaluated(function, title, padded(points, PIECE_ROWS))[: len(points)]
-    if found.shape[1] != size:
-        raise UsageError(
-            f"basis {title} returned {found.shape[1]} columns, but {size} in the first call: their number must "
-            "not depend on the rows"
-        )
-    return found
-
-
-def _numbered(name: str, size: int) -> tuple[str, ...]:
-    return tuple(f"{name}[{b}]" for b in range(size))
-
-
-def title_of(function: Any) -> str:
-    """Return the name of a callable for messages."""
-    owner = getattr(function, "__self__", None)
-    if owner is not None and hasattr(owner, "transform"):
-        return type(owner).__name__
-    return str(getattr(function, "__qualname__", repr(function)))
-
-
-def unportable(function: Any) -> str:
-    """Return a message why a callable or a transformer cannot be stored, with advice."""
-    transformer = hasattr(getattr(function, "__self__", function), "transform")
-    what = "transformer" if transformer else "function"
-    how = "write a function that computes the same" if transformer else "put it"
-    return (
-        f"the basis is the {what} {title_of(function)!r} of this process, which a job, a cluster or a model "
-        f"file cannot store: {how} into a module that can be imported everywhere, and name it as 'module:function'"
-    )

@@ -1,4 +1,4 @@
-"""Kernels defined by a Python function: ``NamedFunction`` for files and clusters, ``LocalFunction`` for this process.
+"""Kernels defined by a Python function, and names "module:function" of functions.
 
 ``function(X, Z)`` takes points (n, d) and centres (m, d) in the model's coordinates. It returns the array k(x, z)
 (n, m). Each element must depend only on its point and its centre, and the arguments must not be changed. The function
@@ -18,105 +18,129 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import GROUP, PIECE_ROWS, Described, Fixed, FixedGradient, by_groups, padded, runs
+from partirvm.kernels.base import GROUP, PIECE_ROWS, Kernel, PreparedKernel, by_groups, padded, runs
 
 Float = NDArray[np.float64]
-Function = Callable[[Any, Any], Any]
+Function = Callable[..., Any]
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-class _Computed(Fixed, Described):
-    """Base of kernels defined by a function. Such a kernel has no learnable parameters, since no gradient is known."""
-
-    local: ClassVar[bool] = False
-
-    def callable(self) -> Function:
-        """Return the function."""
-        raise NotImplementedError
-
-    def title(self) -> str:
-        """Return the name of the function for messages."""
-        raise NotImplementedError
-
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedFunction:
-        """Prepare the kernel for the centres (m, d). Raises ``UsageError`` if the function cannot be imported."""
-        return PreparedFunction(self.callable(), self.title(), centres)
-
-    def diagonal(self, points: Float) -> Float:
-        """Return k(x, x) of each point (n, d), shape (n,), from the diagonals of small square blocks."""
-        function, found = self.callable(), np.empty(len(points))
-        for some in runs(len(points)):
-            found[some] = np.diagonal(_evaluated(function, self.title(), points[some], points[some]))
-        return found
-
-
 @dataclass(frozen=True)
-class NamedFunction(_Computed):
-    """Kernel computed by the function ``"module:function"``, which every process imports at first use.
+class FunctionKernel(Kernel):
+    """Kernel computed by a function. It has no learnable parameters, since no gradient is known.
 
-    A model with this kernel can predict only where the module is installed. Loading a model imports nothing.
+    Parameters
+    ----------
+    function : str or callable
+        ``"module:function"``, which every process imports at first use, or any callable, for fits in this process only:
+        a job or a model file cannot store it. A model with a named function can predict only where the module is
+        installed. Loading a model imports nothing.
 
     Examples
     --------
+    >>> FunctionKernel(lambda X, Z: X @ Z.T).diagonal(np.array([[3.0]]))
+    array([9.])
     >>> out = np.empty((1, 1))
-    >>> NamedFunction("numpy:dot").prepare(np.ones((1, 1)))(np.full((1, 1), 3.0), out)
+    >>> FunctionKernel("numpy:dot").prepare(np.ones((1, 1)))(np.full((1, 1), 3.0), out)
     Traceback (most recent call last):
     ...
     partirvm.errors.UsageError: kernel numpy:dot failed for points (128, 1) and centres (16, 1): ValueError: ...
     """
 
-    function: str
-    name = "function"
-
-    def __post_init__(self) -> None:
-        require_path(self.function, "kernel", "sklearn.metrics.pairwise:laplacian_kernel")
-
-    def callable(self) -> Function:
-        """Import the function. Raises ``UsageError`` with the name of a missing module or function."""
-        return named_function(self.function, "kernel")
-
-    def title(self) -> str:
-        """Return the name in the form "module:function"."""
-        return self.function
-
-
-@dataclass(frozen=True)
-class LocalFunction(_Computed):
-    """Kernel computed by any callable, for fits in this process only: a job or a model file cannot store the callable.
-
-    Examples
-    --------
-    >>> kernel = LocalFunction(lambda X, Z: X @ Z.T)
-    >>> kernel.diagonal(np.array([[3.0]]))
-    array([9.])
-    """
-
-    function: Function
-    name = "callable"
+    function: str | Function
+    name: ClassVar[str] = "function"
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise UsageError(f"the kernel is {self.function!r}, which is not callable")
+            require_path(self.function, "kernel", "sklearn.metrics.pairwise:laplacian_kernel")
 
-    def callable(self) -> Function:
-        """Return the callable."""
-        return self.function
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedFunction:
+        """Prepare the kernel for the centres (m, d). Raises ``UsageError`` if the function cannot be imported."""
+        return PreparedFunction(function_of(self.function, "kernel"), title_of(self.function), centres)
 
-    def title(self) -> str:
-        """Return the callable's name."""
-        return str(getattr(self.function, "__qualname__", repr(self.function)))
+    def diagonal(self, points: Float) -> Float:
+        """Return k(x, x) of each point (n, d), shape (n,), from the diagonals of small square blocks."""
+        function, found = function_of(self.function, "kernel"), np.empty(len(points))
+        for some in runs(len(points)):
+            block = evaluated(function, f"kernel {title_of(self.function)}", points[some], points[some])
+            found[some] = np.diagonal(block)
+        return found
 
     def spec(self) -> dict[str, Any]:
-        """Raise ``UsageError``, since the callable exists only in this process."""
-        raise UsageError(
-            f"the kernel is the function {self.title()!r} of this process, which a job, a cluster or a model "
-            "file cannot store: put it into a module that can be imported everywhere, and name it as 'module:function'"
-        )
+        """Return the path as plain JSON. Raises ``UsageError`` for a callable, which exists only in this process."""
+        if not isinstance(self.function, str):
+            raise UsageError(unportable(self.function, "kernel"))
+        return super().spec()
 
     def key(self) -> dict[str, Any]:
-        """Return the kernel's name, and the name and memory address of the callable."""
-        return {"name": self.name, "function": f"{self.title()} at {id(self.function)}"}
+        """Return the spec, or the name and memory address of the callable."""
+        return {"name": self.name, "function": key_of(self.function)}
+
+
+@dataclass(frozen=True)
+class PreparedFunction(PreparedKernel):
+    """A kernel function prepared for centres (m, d)."""
+
+    function: Function
+    title: str
+    centres: Float
+
+    def __call__(self, points: Float, out: Float) -> None:
+        """Write k(points, centres) into ``out`` (n, m). Raises ``UsageError`` for invalid kernel values."""
+        pieces = padded(points, PIECE_ROWS)
+
+        def write(some: slice, work: Float) -> None:
+            centres = padded(self.centres[some], GROUP)
+            found = evaluated(self.function, f"kernel {self.title}", pieces, centres)
+            work[...] = found.T[: len(work), : len(points)]
+
+        by_groups(out, write)
+
+
+def evaluated(function: Function, what: str, points: Float, centres: Float | None = None) -> Float:
+    """Return the values of a kernel (n, m), or of basis functions (n, B), after a check that they are finite."""
+    shapes = f"points {points.shape}" + ("" if centres is None else f" and centres {centres.shape}")
+    try:
+        values = function(points) if centres is None else function(points, centres)
+        values = values.toarray() if hasattr(values, "toarray") else values  # some transformers return sparse matrices
+        found = np.asarray(values, dtype=np.float64)
+    except Exception as error:
+        raise UsageError(f"{what} failed for {shapes}: {type(error).__name__}: {error}") from error
+    right = found.ndim == 2 and len(found) == len(points)
+    if not right or (centres is not None and found.shape[1] != len(centres)):
+        columns = "B), a column for each basis function" if centres is None else f"{len(centres)})"
+        expected = f"({len(points)}, {columns}"
+        raise UsageError(f"{what} returned the shape {found.shape} for {shapes}: it must return {expected}")
+    bad = found.size - int(np.isfinite(found).sum())
+    if bad:
+        raise UsageError(f"{what} returned {bad:,} values of {found.size:,} that are NaN or infinite")
+    return found
+
+
+def function_of(given: str | Function, what: str) -> Function:
+    """Return a callable itself, or import the function "module:function".
+
+    Raises ``UsageError`` if the module or the function is missing.
+    """
+    if not isinstance(given, str):
+        return given
+    module, _, names = given.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:
+        raise UsageError(
+            f"{what} {given}: the module {module!r} cannot be imported ({type(error).__name__}: {error}): "
+            "it must be installed, or be on PYTHONPATH, here and on every worker"
+        ) from error
+    for name in names.split("."):
+        if not hasattr(found, name):
+            raise UsageError(f"{what} {given}: {module!r} has no {name!r}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise UsageError(f"{what} {given}: it is a {type(found).__name__}, which is not callable")
+    function: Function = found
+    return function
 
 
 def require_path(path: Any, what: str, such_as: str) -> None:
@@ -125,6 +149,30 @@ def require_path(path: Any, what: str, such_as: str) -> None:
         raise UsageError(
             f"the {what} is the function {path!r}: it must be named as 'module:function', such as {such_as!r}"
         )
+
+
+def title_of(function: Any) -> str:
+    """Return the name of a function for messages."""
+    owner = getattr(function, "__self__", None)
+    if owner is not None and hasattr(owner, "transform"):
+        return type(owner).__name__
+    return function if isinstance(function, str) else str(getattr(function, "__qualname__", repr(function)))
+
+
+def key_of(function: str | Function) -> str:
+    """Return a text that differs for different functions in this process."""
+    return function if isinstance(function, str) else f"{title_of(function)} at {id(function)}"
+
+
+def unportable(function: Any, what: str) -> str:
+    """Return a message why a callable or a transformer cannot be stored, with advice."""
+    transformer = hasattr(getattr(function, "__self__", function), "transform")
+    kind = "transformer" if transformer else "function"
+    how = "write a function that computes the same" if transformer else "put it"
+    return (
+        f"the {what} is the {kind} {title_of(function)!r} of this process, which a job, a cluster or a model "
+        f"file cannot store: {how} into a module that can be imported everywhere, and name it as 'module:function'"
+    )
 
 
 def functions_in(value: Any) -> Iterator[str]:
@@ -154,59 +202,3 @@ def require_no_code(value: Any, place: str) -> None:
             f"{place}: its kernel or basis is {found}, which would be imported from this machine and run. If you "
             "trust it, pass --allow-code, or allow_code=True"
         )
-
-
-def named_function(path: str, what: str) -> Callable[..., Any]:
-    """Import the function ``"module:function"``. Raises ``UsageError`` if the module or the function is missing."""
-    module, _, names = path.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-    except Exception as error:
-        raise UsageError(
-            f"{what} {path}: the module {module!r} cannot be imported ({type(error).__name__}: {error}): "
-            "it must be installed, or be on PYTHONPATH, here and on every worker"
-        ) from error
-    for name in names.split("."):
-        if not hasattr(found, name):
-            raise UsageError(f"{what} {path}: {module!r} has no {name!r}")
-        found = getattr(found, name)
-    if not callable(found):
-        raise UsageError(f"{what} {path}: it is a {type(found).__name__}, which is not callable")
-    function: Callable[..., Any] = found
-    return function
-
-
-@dataclass(frozen=True)
-class PreparedFunction(FixedGradient):
-    """A kernel function prepared for centres (m, d)."""
-
-    function: Function
-    title: str
-    centres: Float
-
-    def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m). Raises ``UsageError`` for invalid kernel values."""
-
-        pieces = padded(points, PIECE_ROWS)
-
-        def write(some: slice, work: Float) -> None:
-            centres = padded(self.centres[some], GROUP)
-            work[...] = _evaluated(self.function, self.title, pieces, centres).T[: len(work), : len(points)]
-
-        by_groups(out, write)
-
-
-def _evaluated(function: Function, title: str, points: Float, centres: Float) -> Float:
-    """Return the values of the function (n, m), after a check of their shape and that they are finite."""
-    shapes = f"points {points.shape} and centres {centres.shape}"
-    try:
-        values = np.asarray(function(points, centres), dtype=np.float64)
-    except Exception as error:
-        raise UsageError(f"kernel {title} failed for {shapes}: {type(error).__name__}: {error}") from error
-    expected = (len(points), len(centres))
-    if values.shape != expected:
-        raise UsageError(f"kernel {title} returned the shape {values.shape} for {shapes}: it must return {expected}")
-    bad = values.size - int(np.isfinite(values).sum())
-    if bad:
-        raise UsageError(f"kernel {title} returned {bad:,} values of {values.size:,} that are NaN or infinite")
-    return values

@@ -8,21 +8,22 @@ kernel, and an RVM does not require a Mercer kernel.
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import Described, Fixed, FixedGradient, Products, runs
-from partirvm.kernels.widths import Widths, logs_of, values_of
+from partirvm.kernels.base import Kernel, PreparedKernel, Products, runs
+from partirvm.kernels.family import Family, PreparedFamily
+from partirvm.options.values import documented
 
 Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Linear(Fixed, Described):
+class Linear(Kernel):
     """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale.
 
     Examples
@@ -32,7 +33,6 @@ class Linear(Fixed, Described):
     """
 
     name = "linear"
-    local = False
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedLinear:
         """Prepare the kernel for the centres (m, d); ``origin`` has no effect."""
@@ -44,7 +44,7 @@ class Linear(Fixed, Described):
 
 
 @dataclass(frozen=True)
-class PreparedLinear(FixedGradient):
+class PreparedLinear(PreparedKernel):
     """The linear kernel prepared for its centres: products of points and centres."""
 
     products: Products
@@ -55,81 +55,78 @@ class PreparedLinear(FixedGradient):
 
 
 @dataclass(frozen=True)
-class Inner(Widths):
-    """Base of the polynomial and the sigmoid kernel, which are functions of s = x·(gamma ∘ z)."""
+class PreparedInner(PreparedFamily):
+    """The kernel prepared for its centres: products with ``centres`` = gamma ∘ z (m, d), then the function of s."""
 
-    local = False
+    kernel: Polynomial | Sigmoid
+    centres: Float
+    products: Products
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedInner:
-        """Prepare the kernel for the centres (m, d); ``origin`` has no effect."""
-        scaled = centres * self.widths(centres.shape[1])
-        return PreparedInner(self, scaled, Products.of(scaled))
+    @classmethod
+    def of(cls, kernel: Any, centres: Float, widths: Float, origin: Float | None) -> Self:
+        """Return the kernel prepared for centres (m, d), given gamma of each feature (d,)."""
+        scaled = centres * widths
+        return cls(kernel, scaled, Products.of(scaled))
 
-    def diagonal(self, points: Float) -> Float:
-        """Return k(x, x) for each point (n, d), shape (n,)."""
-        found: Float = points**2 @ self.widths(points.shape[1])
-        self.value(found)
+    @staticmethod
+    def diagonal(kernel: Any, points: Float) -> Float:
+        """Return k(x, x) of each point (n, d), shape (n,)."""
+        found: Float = points**2 @ kernel.widths(points.shape[1])
+        kernel.value(found)
         return found
 
-    def value(self, work: Float) -> None:
-        """Replace s (g, n) by k."""
-        raise NotImplementedError
+    def __call__(self, points: Float, out: Float) -> None:
+        """Write k(points, centres) into ``out`` (n, m)."""
+        self.products.fill(points, out, self.kernel.value)
 
-    def slope(self, work: Float) -> None:
-        """Replace s (g, n) by ∂k/∂s."""
-        raise NotImplementedError
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂s) gamma_j x_j z_j; s is computed again.
 
-    def complete(self, gradient: Float, slopes: float) -> Float:
-        """Return the gradient in all parameters from ``gradient`` (d,) in log gamma and ``slopes``, Σ weights ∂k/∂s."""
-        return self.shared(gradient)
+        For a learned coef0 the sum of ∂k/∂ log coef0 = coef0 ∂k/∂s follows.
+        """
+        total, slopes = np.zeros(points.shape[1]), 0.0
+        for some in runs(len(self.centres), self.products.size):
+            block = self.products.block(points, some)
+            self.kernel.slope(block)
+            block *= weights.T[some]
+            total += np.einsum("md,md->d", block @ points, self.centres[some])
+            slopes += float(block.sum())
+        of_gamma = self.kernel.shared(total)
+        return np.append(of_gamma, self.kernel.coef0 * slopes) if "coef0" in self.kernel.learned else of_gamma
 
 
-@dataclass(frozen=True)
-class Polynomial(Inner):
-    """Polynomial kernel k(x, z) = (Σ_j gamma_j x_j z_j + coef0)^degree.
+@documented
+@dataclass(frozen=True, repr=False)
+class Polynomial(Family):
+    """Polynomial kernel ``(Σ_j gamma_j x_j z_j + coef0)^degree``.
 
-    Parameters
-    ----------
-    gamma : tuple of float
-        In 1/unit² of the kernel's inputs: one for all features, or one per feature.
-    degree : int
-        At least 1.
-    coef0 : float
-        At least 0; learned unless it is 0.
+    Other values of ``degree`` (at least 1, default 3) and ``coef0`` (at least 0, default 1; learned unless it is 0)
+    need numbers as gamma.
 
     Examples
     --------
-    >>> Polynomial(1.0, degree=2, coef0=1.0).diagonal(np.array([[1.0, 2.0]]))
-    array([36.])
+    >>> import numpy as np
+    >>> from partirvm import Polynomial, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = X[:, 0] ** 3 - 10 * X[:, 0] + np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(kernel=Polynomial(gamma=1.0)).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
     """
 
     degree: int = 3
     coef0: float = 1.0
     name = "polynomial"
+    learned: ClassVar[tuple[str, ...]] = ("gamma", "coef0")
+    form = PreparedInner
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        degree, coef0 = self.degree, self.coef0
+        degree = self.degree
         if isinstance(degree, bool) or not isinstance(degree, numbers.Integral) or degree < 1:
             raise UsageError(f"degree of the polynomial kernel is {degree!r}: it must be a whole number ≥ 1")
-        _check_coef0(self.name, coef0, least=0.0)
         object.__setattr__(self, "degree", int(degree))
-        object.__setattr__(self, "coef0", float(coef0))
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names of gamma and coef0."""
-        return (*super().parameters, "coef0")
-
-    @property
-    def logs(self) -> Float:
-        """The logarithms of gamma and coef0."""
-        return np.append(super().logs, logs_of((self.coef0,)))
-
-    def with_logs(self, logs: Float) -> Self:
-        """Return the kernel with the given log gamma and log coef0."""
-        *gamma, coef0 = values_of(logs, len(self.gamma) + 1)
-        return replace(self, gamma=tuple(gamma), coef0=coef0)
+        object.__setattr__(self, "coef0", _number(self.name, self.coef0, least=0.0))
 
     def value(self, work: Float) -> None:
         """Replace s by (s + coef0)^degree."""
@@ -142,28 +139,29 @@ class Polynomial(Inner):
         _raise(work, self.degree - 1)
         work *= self.degree
 
-    def complete(self, gradient: Float, slopes: float) -> Float:
-        """Return the gradient in log gamma, followed by the gradient in log coef0: ∂k/∂ log coef0 = coef0 ∂k/∂s."""
-        return np.append(self.shared(gradient), self.coef0 * slopes)
 
+@documented
+@dataclass(frozen=True, repr=False)
+class Sigmoid(Family):
+    """Sigmoid kernel ``tanh(Σ_j gamma_j x_j z_j + coef0)``.
 
-@dataclass(frozen=True)
-class Sigmoid(Inner):
-    """Sigmoid kernel k(x, z) = tanh(Σ_j gamma_j x_j z_j + coef0). ``coef0`` may be negative and is not learned.
+    Values of ``coef0`` other than 1 need numbers as gamma. ``coef0`` may be negative and is not learned.
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from partirvm import Sigmoid
     >>> bool(np.isclose(Sigmoid(0.5, coef0=-1.0).diagonal(np.ones((1, 2)))[0], 0.0))
     True
     """
 
     coef0: float = 1.0
     name = "sigmoid"
+    form = PreparedInner
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_coef0(self.name, self.coef0)
-        object.__setattr__(self, "coef0", float(self.coef0))
+        object.__setattr__(self, "coef0", _number(self.name, self.coef0))
 
     def value(self, work: Float) -> None:
         """Replace s by k = tanh(s + coef0)."""
@@ -175,30 +173,6 @@ class Sigmoid(Inner):
         self.value(work)
         work *= work
         np.subtract(1.0, work, out=work)
-
-
-@dataclass(frozen=True)
-class PreparedInner:
-    """The kernel prepared for its centres: products with ``centres`` = gamma ∘ z (m, d), then the function of s."""
-
-    kernel: Inner
-    centres: Float
-    products: Products
-
-    def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m)."""
-        self.products.fill(points, out, self.kernel.value)
-
-    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂s) gamma_j x_j z_j; s is computed again."""
-        total, slopes = np.zeros(points.shape[1]), 0.0
-        for some in runs(len(self.centres), self.products.size):
-            block = self.products.block(points, some)
-            self.kernel.slope(block)
-            block *= weights.T[some]
-            total += np.einsum("md,md->d", block @ points, self.centres[some])
-            slopes += float(block.sum())
-        return self.kernel.complete(total, slopes)
 
 
 def _raise(values: Float, power: int) -> None:
@@ -213,8 +187,9 @@ def _raise(values: Float, power: int) -> None:
             values *= base
 
 
-def _check_coef0(name: str, value: float, least: float = -np.inf) -> None:
+def _number(name: str, value: float, least: float = -np.inf) -> float:
     right = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(float(value))
     if not right or value < least:
         bound = " ≥ 0" if least == 0 else ""
         raise UsageError(f"coef0 of the {name} kernel is {value!r}: it must be a number{bound}")
+    return float(value)

@@ -1,75 +1,395 @@
-"""The base class of kernels of the squared distance r² = Σ_j gamma_j (x_j − z_j)²: Gaussian and Matérn."""
+"""Kernels of the squared distance r² = Σ_j gamma_j (x_j − z_j)²: Gaussian and Matérn, also along directions.
+
+Let u = √gamma ∘ (x − origin) and v = √gamma ∘ (z − origin). Then −r² = 2u·v − ‖v‖² − ‖u‖² is one matrix product of
+coordinates that are extended by 1 and ‖u‖². Coordinates are measured from ``origin``, a point near the centres, so
+that inputs far from zero lose no digits.
+
+Matérn kernels of smoothness ν (Rasmussen & Williams 2006, eq. 4.17) are functions of s = √(2ν) r; scikit-learn's length
+scale is 1/√gamma. Their derivatives in r² are finite at r = 0, so that no gradient divides by r, and rounding errors of
+r² near 0 are not amplified.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.kernels.distances import SquaredDistances
-from partirvm.kernels.widths import Widths
+from partirvm.errors import UsageError
+from partirvm.kernels.base import GROUP, Kernel, PreparedKernel, Products, runs
+from partirvm.kernels.family import Family, PreparedFamily, part_of
+from partirvm.options.values import documented
 
 Float = NDArray[np.float64]
 
+WIDE_GROUP, WIDE = 32, 100
+"""Number of centres per matrix product for ``WIDE`` features or more, for which larger products are faster."""
+
 
 @dataclass(frozen=True)
-class RadialKernel(Widths):
-    """Base of kernels κ(r²) with κ(0) = 1. ``gamma`` (1/unit² of the kernel's inputs) is one number, or one each."""
+class PreparedRadial(PreparedFamily):
+    """A radial kernel prepared for m centres. ``centres`` (m, d) holds their v, ``root`` (d,) is √gamma."""
 
-    local = True
+    kernel: RadialKernel
+    origin: Float
+    root: Float
+    centres: Float
+    products: Products
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedRadial:
-        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
-        return PreparedRadial(self, SquaredDistances.of(centres, self.widths(centres.shape[1]), origin))
+    @classmethod
+    def of(cls, kernel: Any, centres: Float, widths: Float, origin: Float | None) -> PreparedRadial:
+        """Return the kernel prepared for centres (m, d), given gamma of each feature (d,)."""
+        m, d = centres.shape
+        root = np.sqrt(widths)
+        if origin is None:
+            origin = centres.mean(axis=0) if m else np.zeros(d)
+        rows = np.empty((m, d + 2))
+        V = (centres - origin) * root
+        np.multiply(V, 2, out=rows[:, :d])
+        rows[:, d] = -np.einsum("md,md->m", V, V)
+        rows[:, d + 1] = -1.0
+        return cls(kernel, origin, root, V, Products.of(rows, WIDE_GROUP if d >= WIDE else GROUP))
 
-    def diagonal(self, points: Float) -> Float:
-        """Return k(x, x) = 1 for each point (n, d), shape (n,)."""
-        return np.ones(len(points))
+    def __call__(self, points: Float, out: Float) -> None:
+        """Write k(points, centres) into ``out`` (n, m): −r² ≤ 0 up to rounding, then its function."""
+        self.products.fill(self._widened(points), out, self.kernel.value)
 
-    def value(self, work: Float) -> None:
-        """Replace −r² (g, n) by k."""
-        raise NotImplementedError
+    def _widened(self, points: Float) -> Float:
+        """Return the points (n, d) extended by 1 and ‖u‖², (n, d + 2)."""
+        n, d = points.shape
+        left = np.empty((n, d + 2))
+        U = np.multiply(points - self.origin, self.root, out=left[:, :d])
+        left[:, d] = 1.0
+        np.einsum("nd,nd->n", U, U, out=left[:, d + 1])
+        return left
 
-    def slope(self, work: Float) -> None:
-        """Replace −r² (g, n) by ∂k/∂r²."""
-        raise NotImplementedError
+    def slopes(self, points: Float, values: Float, weights: Float) -> Callable[[slice], Float]:
+        """Return the function of a group of centres that gives S = weights ∘ ∂k/∂r², (g, n).
 
-    def slopes(
-        self, distances: SquaredDistances, points: Float, values: Float, weights: Float
-    ) -> Callable[[slice], Float]:
-        """Return the function of a group of centres that gives weights ∘ ∂k/∂r², (g, n); r² is computed again."""
-        widened = distances.widened(points)
+        r² is computed again, but not for the Gaussian kernel, where ∂k/∂r² = −k.
+        """
+        if isinstance(self.kernel, Gaussian):
+            return lambda some: -(weights.T[some] * values.T[some])
+        widened = self._widened(points)
 
         def of(some: slice) -> Float:
-            block = distances.products.block(widened, some)
-            self.slope(block)
+            block = self.products.block(widened, some)
+            self.kernel.slope(block)
             block *= weights.T[some]
             return block
 
         return of
 
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)².
+
+        Each group of centres takes one matrix product with [u, u∘u, 1].
+        """
+        n, d = points.shape
+        slopes = self.slopes(points, values, weights)
+        left = np.empty((n, 2 * d + 1))
+        U = np.multiply(points - self.origin, self.root, out=left[:, :d])
+        np.multiply(U, U, out=left[:, d : 2 * d])
+        left[:, 2 * d] = 1.0
+        total = np.zeros(d)
+        for some in self.groups():
+            sums, V = slopes(some) @ left, self.centres[some]
+            total += (sums[:, d : 2 * d] - V * (2 * sums[:, :d] - V * sums[:, 2 * d :])).sum(axis=0)
+        return self.kernel.shared(total)
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return Σ_m weights[n, m] ∂k/∂x_n = 2 √gamma ∘ (u_n Σ_m S_nm − Σ_m S_nm v_m), (n, d)."""
+        d = points.shape[1]
+        slopes = self.slopes(points, values, weights)
+        right = np.ones((len(self.centres), d + 1))
+        right[:, :d] = self.centres
+        sums = np.zeros((len(points), d + 1))
+        for some in self.groups():
+            sums += slopes(some).T @ right[some]
+        U = (points - self.origin) * self.root
+        found: Float = 2 * self.root * (U * sums[:, d:] - sums[:, :d])
+        return found
+
+    def groups(self) -> list[slice]:
+        """Return the groups of centres whose products are computed together."""
+        return runs(len(self.centres), self.products.size)
+
+
+@documented
+@dataclass(frozen=True, repr=False)
+class Gaussian(Family):
+    """Gaussian kernel ``k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import Gaussian, RVMRegressor
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
+    >>> model = RVMRegressor(kernel=Gaussian(gamma=2.0, multiples=(1, 4))).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    """
+
+    name = "gaussian"
+    decreasing = True
+    form = PreparedRadial
+
+    def value(self, work: Float) -> None:
+        """Replace −r² by k = exp(−r²)."""
+        np.minimum(work, 0.0, out=work)
+        np.exp(work, out=work)
+
+
+@documented
+@dataclass(frozen=True, repr=False)
+class Matern32(Family):
+    """Matérn kernel ``(1 + s) e⁻ˢ`` with s = √3 r, for once differentiable functions.
+
+    Examples
+    --------
+    >>> from partirvm import Matern32
+    >>> Matern32(gamma=0.5), Matern32(gamma="learn", prior="half-normal")
+    (Matern32(gamma=(0.5,)), Matern32(gamma='learn', prior='half-normal'))
+    """
+
+    name = "matern32"
+    decreasing = True
+    form = PreparedRadial
+
+    def value(self, work: Float) -> None:
+        """Replace −r² by k = (1 + s) e⁻ˢ."""
+        falling = _scaled(work, 3.0)
+        work += 1.0
+        work *= falling
+
+    def slope(self, work: Float) -> None:
+        """Replace −r² by ∂k/∂r² = −(3/2) e⁻ˢ."""
+        np.multiply(_scaled(work, 3.0), -1.5, out=work)
+
+
+@documented
+@dataclass(frozen=True, repr=False)
+class Matern52(Family):
+    """Matérn kernel ``(1 + s + s²/3) e⁻ˢ`` with s = √5 r, for twice differentiable functions.
+
+    Examples
+    --------
+    >>> from partirvm import Matern52, RVMRegressor
+    >>> RVMRegressor(kernel=Matern52(gamma="scale")).get_params()["kernel__gamma"]
+    'scale'
+    """
+
+    name = "matern52"
+    decreasing = True
+    form = PreparedRadial
+
+    def value(self, work: Float) -> None:
+        """Replace −r² by k = (1 + s + s²/3) e⁻ˢ."""
+        falling = _scaled(work, 5.0)
+        falling *= 1.0 + work * (1.0 + work / 3.0)
+        work[...] = falling
+
+    def slope(self, work: Float) -> None:
+        """Replace −r² by ∂k/∂r² = −(5/6)(1 + s) e⁻ˢ."""
+        falling = _scaled(work, 5.0)
+        work += 1.0
+        work *= falling
+        work *= -5.0 / 6.0
+
+
+def _scaled(work: Float, factor: float) -> Float:
+    """Replace −r² by s = √(factor·r²), and return e⁻ˢ."""
+    np.minimum(work, 0.0, out=work)
+    work *= -factor
+    np.sqrt(work, out=work)
+    falling = np.negative(work)
+    return np.exp(falling, out=falling)
+
+
+RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52
+
 
 @dataclass(frozen=True)
-class PreparedRadial:
-    """The kernel prepared for its centres: −r² is computed by matrix products, then the function of r²."""
+class Directions(Kernel):
+    """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
+
+    The metric of the kernel is LᵀL with L = diag(√gamma) A. A width per feature is the case A = I. With ``features``
+    the metric is a diagonal matrix plus a matrix of low rank, which suits many features. Points are projected once for
+    each block, so that the cost for each pair of points is that of a width per feature.
+
+    Parameters
+    ----------
+    kernel : Gaussian, Matern32 or Matern52
+        Its gamma, one number or one per direction, are in 1/unit² of the directions; with ``features`` the gamma of
+        the features follow those of the directions.
+    axes : tuple of tuple of float
+        One direction a_i per row, with one finite number per feature.
+    features : bool
+        True if the features stand beside the directions.
+    free : bool
+        True if kernel learning also moves the entries of ``axes``; otherwise it moves gamma alone.
+
+    Raises ``UsageError`` for another kernel or for axes that are not a matrix of finite numbers.
+
+    Examples
+    --------
+    >>> from partirvm.kernels import Gaussian
+    >>> out = np.empty((2, 1))
+    >>> kernel = Directions(Gaussian(1.0), [[1.0, -1.0]])
+    >>> kernel.prepare(np.zeros((1, 2)))(np.array([[3.0, 3.0], [1.0, 0.0]]), out)
+    >>> out[:, 0].round(3).tolist()
+    [1.0, 0.368]
+    """
 
     kernel: RadialKernel
-    distances: SquaredDistances
+    axes: tuple[tuple[float, ...], ...]
+    features: bool = False
+    free: bool = False
+    name: ClassVar[str] = "directions"
+    inside: ClassVar[str] = "kernel"
+
+    def __post_init__(self) -> None:
+        kernel = part_of(self.kernel)
+        if not isinstance(kernel, RadialKernel):
+            raise UsageError(
+                f"the directions kernel has the kernel {kernel.name!r}: it must be gaussian, matern32 or matern52"
+            )
+        object.__setattr__(self, "kernel", kernel)
+        object.__setattr__(self, "axes", _matrix(self.axes))
+        count = len(self.axes) + self.n_features * self.features
+        for field in ("features", "free"):
+            if not isinstance(value := getattr(self, field), bool):
+                raise UsageError(f"{field} of the directions kernel is {value!r}: it must be True or False")
+        if len(kernel.gamma) not in (1, count):
+            raise UsageError(
+                f"gamma of the directions kernel has {len(kernel.gamma)} values: it must have one, or {count}, one per "
+                "direction" + " and feature" * self.features
+            )
+
+    def __repr__(self) -> str:
+        """Name the kernel and the shape of its directions; ``spec`` has all numbers."""
+        beside = ", features=True" if self.features else ""
+        return f"Directions({self.kernel.name} along {len(self.axes)} directions of {self.n_features} features{beside})"
+
+    @property
+    def n_features(self) -> int:
+        """Number of features d."""
+        return len(self.axes[0])
+
+    @property
+    def matrix(self) -> Float:
+        """The directions as rows (r, d), with ``features`` followed by the identity matrix."""
+        axes = np.array(self.axes)
+        return np.vstack([axes, np.eye(self.n_features)]) if self.features else axes
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedDirections:
+        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
+        m, d = centres.shape
+        if d != self.n_features:
+            raise UsageError(f"the directions of the kernel have {self.n_features} features but the data have {d}")
+        if origin is None:
+            origin = centres.mean(axis=0) if m else np.zeros(d)
+        projection, matrix, moved = Products.of(self.matrix), self.matrix, centres - origin
+        zero = np.zeros(len(matrix))
+        projected = _projected(projection, moved, len(matrix))
+        inner = PreparedRadial.of(self.kernel, projected, self.kernel.widths(len(matrix)), zero)
+        return PreparedDirections(self, origin, projection, moved, inner)
+
+    def diagonal(self, points: Float) -> Float:
+        """Return k(x, x) = 1 for each point (n, d), shape (n,)."""
+        return np.ones(len(points))
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The gamma of the kernel, then ``axes[i, j]`` if these are free."""
+        entries = (f"axes[{i}, {j}]" for i in range(len(self.axes) * self.free) for j in range(self.n_features))
+        return (*self.kernel.parameters, *entries)
+
+    @property
+    def logs(self) -> Float:
+        """The logarithms of gamma, then the entries of ``axes`` themselves if these are free."""
+        return np.concatenate([self.kernel.logs, np.ravel(self.axes)[: len(self.axes) * self.n_features * self.free]])
+
+    def with_logs(self, logs: Float) -> Self:
+        """Return the kernel with the given log gamma, and the given entries of ``axes`` if these are free."""
+        count, r, d = len(self.kernel.gamma), len(self.axes), self.n_features
+        if len(logs) != count + r * d * self.free:
+            raise UsageError(f"{len(logs)} logarithms for {count + r * d * self.free} parameters of a kernel")
+        axes = tuple(map(tuple, logs[count:].reshape(r, d).tolist())) if self.free else self.axes
+        return replace(self, kernel=self.kernel.with_logs(logs[:count]), axes=axes)
+
+    def relevances(self, n_features: int) -> Float | None:
+        """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
+        matrix = self.matrix
+        found: Float = self.kernel.widths(len(matrix)) @ (matrix * matrix)
+        return found
+
+    def _seen(self, n_features: int) -> int:
+        return len(self.matrix)
+
+
+@dataclass(frozen=True)
+class PreparedDirections(PreparedKernel):
+    """The kernel prepared for its centres, in the coordinates of the directions."""
+
+    kernel: Directions
+    origin: Float
+    projection: Products
+    centres: Float
+    inner: PreparedRadial
 
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m)."""
-        self.distances.fill(points, out, self.kernel.value)
+        self.inner(self._projected(points), out)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) gamma_j (x_j − z_j)²."""
-        return self.kernel.shared(self.distances.gradient(points, self.slopes(points, values, weights)))
+        """Return the weighted sum of ∂k/∂ log gamma_i and of ∂k/∂a_ij = (∂k/∂r²) 2 gamma_i a_i·(x − z) (x_j − z_j)."""
+        if not self.kernel.free:
+            return self.inner.gradient(self._projected(points), values, weights)
+        moments = self._moments(points - self.origin, self.inner.slopes(self._projected(points), values, weights))
+        matrix = self.kernel.matrix
+        gamma = self.kernel.kernel.widths(len(matrix))[:, None]
+        half = gamma * (matrix @ moments)
+        of_gamma = self.kernel.kernel.shared(np.einsum("ij,ij->i", half, matrix))
+        return np.concatenate([of_gamma, 2 * half[: len(self.kernel.axes)].ravel()])
+
+    def _moments(self, X: Float, slopes: Callable[[slice], Float]) -> Float:
+        """Return Σ_nm S_nm (x_n − z_m)(x_n − z_m)ᵀ, shape (d, d), for points X measured from the origin."""
+        n, d = X.shape
+        left = np.ones((n, d + 1))
+        left[:, :d] = X
+        rows, total = np.zeros(n), np.zeros((d, d))
+        for some in self.inner.groups():
+            block = slopes(some)
+            rows += block.sum(axis=0)
+            sums, own = block @ left, self.centres[some]
+            cross = own.T @ sums[:, :d]
+            total += (own * sums[:, d:]).T @ own - cross - cross.T
+        return total + (X * rows[:, None]).T @ X
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, shape (n, d)."""
-        return self.distances.input_gradient(points, self.slopes(points, values, weights))
+        return self.inner.input_gradient(self._projected(points), values, weights) @ self.kernel.matrix
 
-    def slopes(self, points: Float, values: Float, weights: Float) -> Callable[[slice], Float]:
-        """Return the function of a group of centres that gives weights ∘ ∂k/∂r², (g, n)."""
-        return self.kernel.slopes(self.distances, points, values, weights)
+    def _projected(self, points: Float) -> Float:
+        return _projected(self.projection, points - self.origin, len(self.kernel.matrix))
+
+
+def _projected(projection: Products, moved: Float, count: int) -> Float:
+    out = np.empty((count, len(moved))).T
+    projection.fill(moved, out, lambda work: None)
+    return np.ascontiguousarray(out)
+
+
+def _matrix(axes: Any) -> tuple[tuple[float, ...], ...]:
+    try:
+        found = np.array(axes, dtype=float)
+    except (TypeError, ValueError):
+        found = np.zeros(0)
+    if found.ndim != 2 or not found.size or not np.isfinite(found).all():
+        raise UsageError("axes of the directions kernel must be a matrix of finite numbers, one row per direction")
+    return tuple(map(tuple, found.tolist()))

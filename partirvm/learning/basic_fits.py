@@ -25,11 +25,9 @@ from partirvm.likelihoods.classes import Newton, Start
 from partirvm.likelihoods.gaussian import Solve, settle
 from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.new_columns import left_out
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.relearning import with_kernel
-from partirvm.strategies.rounds import record
-from partirvm.strategies.rules import INTERMEDIATE, final_rule
+from partirvm.strategies.selection import count_duplicates
+from partirvm.strategies.stages import INTERMEDIATE, final_rule, record
 
 Float = NDArray[np.float64]
 
@@ -67,7 +65,7 @@ def probe_rows(n_rows: int, n_features: int, cap: int) -> int:
 def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
     offered, design = sample.candidates(problem, sample.rows.rows)
-    count, duplicates = len(design.labels), left_out(offered, design)
+    count, duplicates = len(design.labels), count_duplicates(offered, design)
     options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
     likelihood: Any = problem.likelihood
     rule = replace(final_rule(options), guard=False)
@@ -108,7 +106,7 @@ def fits_at(
     rows = sample.rows.rows
     if len(rows) > CLASS_CANDIDATES:
         rows = np.sort(stream(options.seed, Purpose.BASIC_CANDIDATES).permutation(rows)[:CLASS_CANDIDATES])
-    designs = [sample.candidates(with_kernel(problem, kernel), rows)[1] for kernel in kernels]
+    designs = [sample.candidates(problem.with_kernel(kernel), rows)[1] for kernel in kernels]
     loose = replace(options, tol=INTERMEDIATE * options.tol)
     found = [course.fit for course in _newton(sample, problem, designs, loose)]
     return [(survivors(design, fit), fit.mean) for design, fit in zip(designs, found, strict=True)]

@@ -18,7 +18,6 @@ the target variance (``NOISE_SD``).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ from scipy.optimize import minimize
 
 from partirvm.core.updates import NOISE_FLOOR
 from partirvm.kernels import Kernel
-from partirvm.kernels.base import PreparedSmooth
+from partirvm.kernels.base import PreparedKernel
 from partirvm.kernels.design import NONE
 from partirvm.learning.sample import SampledRows
 from partirvm.strategies.problem import Problem
@@ -157,9 +156,9 @@ class ProcessRows:
         """Return the noise variance: the given one, or that of ``fit``."""
         return float(np.exp(fit.noise)) if self.noise is None else self.noise
 
-    def values(self, fit: ProcessFit) -> tuple[PreparedSmooth, Float]:
+    def values(self, fit: ProcessFit) -> tuple[PreparedKernel, Float]:
         """Return the prepared kernel and its values (n, n)."""
-        prepared = cast(PreparedSmooth, fit.kernel.prepare(self.X, self.origin))
+        prepared = fit.kernel.prepare(self.X, self.origin)
         values = np.empty((len(self.X), len(self.X)), order="F")
         prepared(self.X, values)
         return prepared, values

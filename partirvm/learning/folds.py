@@ -45,7 +45,6 @@ from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions, begin_stage, first_stage
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.relearning import with_kernel
 from partirvm.types import power_of_two
 
 Float = NDArray[np.float64]
@@ -113,7 +112,7 @@ def choose(
         before = evaluated if record.number == 1 else 0
         sample.log(replace(record, choice=choice, iterations=record.iterations + before))
 
-    chosen = with_kernel(problem, kernels[best])
+    chosen = problem.with_kernel(kernels[best])
     if choice["form"] == EACH:
         learning = replace(learning, metric="widths")
         begun = problem if basic else chosen
@@ -245,7 +244,7 @@ class FoldComparison:
             designs = [centres.design(kernel) for kernel in left]
             points = [evaluate(kept, problem, design, None, fresh=True) for design in designs]
             fits = [(design, point.weights) for design, point in zip(designs, points, strict=True)]
-            begun = with_kernel(problem, left[int(np.argmax([point.value for point in points]))])
+            begun = problem.with_kernel(left[int(np.argmax([point.value for point in points]))])
         if running[-1]:
             stage = first_stage(kept, per_feature(begun), small, options.seed, revive=False)
             assert stage.best is not None

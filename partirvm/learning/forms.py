@@ -17,20 +17,19 @@ of the largest eigenvalues stand beside them (``MOST_ENTRIES``).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.rprop import FIRST_STEP, LATER_STEP
 from partirvm.kernels import WITH_GAMMA, Directions, Kernel, Several
+from partirvm.kernels.composed import radials, replaced, with_radial
 from partirvm.kernels.radial import RadialKernel
-from partirvm.kernels.radial_parts import radials, with_directions, with_radial
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, axes_of, first_stage, grow
 from partirvm.likelihoods.passes import InputGradientPass
 from partirvm.strategies.problem import Problem
-from partirvm.strategies.relearning import with_kernel
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -87,7 +86,7 @@ def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
 
 def per_feature(problem: Problem) -> Problem:
     """Return the problem with a kernel that has one gamma per feature."""
-    return with_kernel(problem, problem.empty.kernel.per_feature(problem.empty.centres.shape[1]))
+    return problem.with_kernel(problem.empty.kernel.per_feature(problem.empty.centres.shape[1]))
 
 
 @dataclass(frozen=True)
@@ -165,13 +164,17 @@ def learn_forms(
         evaluations = found.evaluations + other.evaluations
         found = replace(max(found, other, key=lambda each: each.value), evaluations=evaluations)
     if problem.n_rows > FREE_ROWS:
-        kernel = with_directions(cast(Kernel, found.kernel), lambda old: replace(old, free=True))
+        kernel = replaced(found.kernel, np.arange(stage.pool.centres.shape[1]), _free)
         entries = axes_of(kernel.parameters)
         free = found.candidate(kernel, np.where(entries, AXES_STEP * FIRST_STEP, LATER_STEP))
         free.climb(free.evaluate_next(found.best, fresh=True), SHORT_WINDOW)
         gained = free.value - found.value > 0.5 * entries.sum() * np.log(sample.rows.n_rows)
         found = replace(free if gained else found, evaluations=found.evaluations + free.evaluations)
     return LearnedForms(problem, stage, found)
+
+
+def _free(kernel: Kernel, columns: Int) -> Kernel:
+    return replace(kernel, free=True) if isinstance(kernel, Directions) else kernel
 
 
 def turnable(kernel: Kernel | Several, n_features: int) -> bool:
@@ -186,7 +189,7 @@ def directed(stage: KernelSearch, rank: int | None) -> Kernel:
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     X = scaling.inputs(sample.rows.gather(sample.rows.rows))
     X = X - np.where(X.min(axis=0) == X.max(axis=0), X[0], 0.0)  # the mean of a constant is rounded, and may be huge
-    return along_directions(cast(Kernel, stage.kernel), outer, np.cov(X, rowvar=False).reshape(outer.shape), rank)
+    return along_directions(stage.kernel, outer, np.cov(X, rowvar=False).reshape(outer.shape), rank)
 
 
 def along_directions(kernel: Kernel, outer: Float, covariance: Float, rank: int | None = None) -> Kernel:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.rprop import groups, off
-from partirvm.kernels import Directions, Kernel, OnColumns, Product, Several, Sum, kernel_from_spec
-from partirvm.kernels.widths import Widths
+from partirvm.kernels import Directions, Family, Kernel, OnColumns, Product, Several, Sum, kernel_from_spec
 from partirvm.learning.forms import DIRECTIONS
 from partirvm.learning.sample import Entry
 from partirvm.learning.search import axes_of
@@ -135,7 +134,7 @@ def _names(kernel: Kernel | Several, features: Sequence[str]) -> list[str]:
         for part in kernel.parts:
             own += [f"{described(part)} gamma" if name == "gamma" else name for name in _names(part, features)]
         return own
-    if isinstance(kernel, Widths):
+    if isinstance(kernel, Family):
         each = [f"gamma of {name}" for name in features]
         several = dict(zip((f"gamma[{j}]" for j in range(len(features))), each, strict=True))
         called = {"gamma": each[0]} if len(features) == 1 else several

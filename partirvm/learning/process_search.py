@@ -19,7 +19,7 @@ which decides between the forms (``learning.forms``).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Directions, Kernel, Several
+from partirvm.kernels.composed import directions_of, radials, with_radial
 from partirvm.kernels.radial import RadialKernel
-from partirvm.kernels.radial_parts import directions_of, radials, with_radial
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied_gain
 from partirvm.learning.forms import DIRECTIONS, EACH, MOST_ENTRIES, families_of, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
@@ -36,7 +36,6 @@ from partirvm.learning.search import LearningOptions
 from partirvm.likelihoods.gaussian import noise
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Problem
-from partirvm.strategies.relearning import with_kernel
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -143,7 +142,7 @@ def search(sample: SampledRows, problem: Problem, order: Int, most: int, *, fami
     """Search widths, then families if ``family``, then directions if ``turned``, on the first ``most`` rows."""
     rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.centres.shape[1]
     more = ProcessRows.of(sample, problem, order[:SCREENED_ROWS])
-    first = _from_starts(rows, more, cast(Kernel, problem.empty.kernel))
+    first = _from_starts(rows, more, problem.empty.kernel)
     own = radials(first[0].kernel, d)[0][0].name if family and families_of(first[0].kernel, d) else ""
     tried = {own: first[0]}
     for name in families_of(first[0].kernel, d) if own else ():
@@ -278,11 +277,11 @@ def learn_regression(
     def log(record: Record) -> None:
         sample.log(replace(record, choice=facts | (record.choice or {})))
 
-    kernel = cast(Kernel, problem.empty.kernel)
+    kernel = problem.empty.kernel
     kernel = with_family(kernel, found.family, d) if found.family else kernel
     warm = replace(learning, warm=found.widths.kernel.logs)
     directed = None if found.directions is None else found.directions.kernel
-    learn(replace(sample, log=log), with_kernel(problem, kernel), warm, seed, directed)
+    learn(replace(sample, log=log), problem.with_kernel(kernel), warm, seed, directed)
 
 
 def _of_few(
@@ -306,7 +305,7 @@ def _of_few(
     if len(rows.X) > most:
         best = climb(rows, best, LAST_STEPS)
     sample.best(best.kernel)
-    first = rows.evaluate(replace(best, kernel=cast(Kernel, problem.empty.kernel)))
+    first = rows.evaluate(replace(best, kernel=problem.empty.kernel))
     n, variance = len(rows.X), rows.noise_of(best)
     sample.log(
         Record(

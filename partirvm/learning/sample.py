@@ -26,8 +26,8 @@ from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.new_columns import fresh
 from partirvm.strategies.problem import Problem
+from partirvm.strategies.selection import fresh
 
 Int = NDArray[np.int64]
 

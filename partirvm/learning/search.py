@@ -56,7 +56,7 @@ from partirvm.learning.sample import SampledRows
 from partirvm.likelihoods.gaussian import noise, root_mean
 from partirvm.strategies.instructions import KernelLearned, LearnKernel, Record
 from partirvm.strategies.problem import Problem
-from partirvm.strategies.relearning import SHARE
+from partirvm.strategies.rounds import SHARE
 from partirvm.types import LEARNING_ROWS
 
 Float = NDArray[np.float64]

@@ -307,9 +307,9 @@ class Likelihood(Protocol[F, W]):
     draws_pools: bool = False
     """True if ``errors`` draws the pools of candidates for ``gain_pass``; otherwise pools are random rows."""
     early_rows: int = 4000
-    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.early``)."""
+    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.in_order``)."""
     relearns: bool = False
-    """True if a learned kernel is learned again as the number of vectors grows (``strategies.relearning``)."""
+    """True if a learned kernel is learned again as the number of vectors grows (``strategies.rounds``)."""
 
     @abstractmethod
     def model(self, design: Design, fit: F, columns: Columns, moderate: bool) -> AnyModel:

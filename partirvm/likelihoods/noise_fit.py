@@ -1,7 +1,7 @@
 """The fit of a noise variance that depends on the inputs, to the errors of rows left out (``core.log_variance``).
 
 The last fit of a regression first has constant noise. Its errors of rows left out give a log variance with few centres.
-The columns are then fitted again to weighted rows (``kernels.local_noise``), and the rows are left out again. Two such
+The columns are then fitted again to weighted rows (``kernels.design``), and the rows are left out again. Two such
 rounds are no better than one. Kernels of several widths compete by evidence: multiples of the widths of the mean, and
 equal widths for all features, since noise may depend on other features than the mean.
 """
@@ -18,11 +18,8 @@ from partirvm.core.left_out import LeftOut
 from partirvm.core.log_variance import cross_fitted, dependence, fit, negative_log_density
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
-from partirvm.kernels import Categorical, Gaussian
-from partirvm.kernels.base import Kernel
-from partirvm.kernels.design import Design
-from partirvm.kernels.local_noise import LocalNoise
-from partirvm.kernels.widths import Widths
+from partirvm.kernels import Categorical, Family, Gaussian, Kernel
+from partirvm.kernels.design import Design, LocalNoise
 from partirvm.likelihoods.base import DenseFit, OnStep
 from partirvm.types import NOISE_CENTRES
 
@@ -138,7 +135,7 @@ def rows_of_fit(n: int, n_features: int) -> int:
 def kernels_for(design: Design, points: Float) -> list[Kernel]:
     """Return the kernels that compete, given the design of the mean and points (n, d) in the kernel's coordinates."""
     found = [kernel.rescaled(multiple) for kernel in design.kernels[:1] if kernel.local for multiple in MULTIPLES]
-    if found and not (isinstance(found[0], Widths) and not isinstance(found[0], Categorical)):
+    if found and not (isinstance(found[0], Family) and not isinstance(found[0], Categorical)):
         return found  # equal widths are wrong for categories
     variance = points.var(axis=0)
     scale = np.divide(1.0, len(variance) * variance, out=np.zeros(len(variance)), where=variance > 0)

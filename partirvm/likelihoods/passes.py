@@ -20,8 +20,7 @@ from partirvm.core.left_out import LeftOut
 from partirvm.core.predictive import ExtraColumns, quadratic_forms
 from partirvm.core.residuals import LEVELS, NORMAL, LargestResiduals, ResidualStatistics, Scores, TargetScores
 from partirvm.core.statistics import CrossBlock, GramBlock
-from partirvm.kernels.design import Design
-from partirvm.kernels.local_noise import TEMPER
+from partirvm.kernels.design import TEMPER, Design
 from partirvm.likelihoods.base import DesignedPass, Panel, Pass, Rows, TileRows, eligible
 from partirvm.model import Model
 from partirvm.types import PANEL_ROWS

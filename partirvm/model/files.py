@@ -23,10 +23,8 @@ from partirvm.core.left_out import Calibration
 from partirvm.errors import FormatError
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.bases import basis_from_spec
-from partirvm.kernels.design import Design
+from partirvm.kernels.design import Design, LocalNoise
 from partirvm.kernels.functions import require_no_code
-from partirvm.kernels.local_noise import LocalNoise
-from partirvm.kernels.registry import one_kernel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.label_arrays import plain_labels
@@ -208,7 +206,7 @@ def _noise(about: dict[str, Any] | None, arrays: dict[str, Any]) -> LocalNoise |
     if about is None:
         return None
     own = {field: arrays[name] for name, field in NOISE_ARRAYS.items()}
-    return LocalNoise(kernel=one_kernel(about["kernel"]), shift=about["shift"], **own)
+    return LocalNoise(kernel=kernel_from_spec(about["kernel"]), shift=about["shift"], **own)
 
 
 def _calibration(about: dict[str, Any]) -> Calibration:

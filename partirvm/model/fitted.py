@@ -20,8 +20,7 @@ from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
 from partirvm.core.predictive import products, quadratic_forms, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
-from partirvm.kernels.design import Design
-from partirvm.kernels.local_noise import TEMPER
+from partirvm.kernels.design import TEMPER, Design
 from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
 from partirvm.quoting import html_table
 from partirvm.types import Columns
@@ -273,7 +272,7 @@ class Model:
         """Noise variance at raw inputs X (n, d), in the unit of ``noise_variance``; one number if it is constant.
 
         Without rows left out ``noise_variance`` is that of maximum evidence, of tempered weights
-        (``kernels.local_noise.TEMPER``).
+        (``kernels.design.TEMPER``).
         """
         factor = self.design.noise_factor(X, products)
         return self.noise_variance * (factor if self.calibration is not None else factor**TEMPER)

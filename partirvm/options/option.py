@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -41,6 +42,11 @@ class Option:
     def flag(self) -> str:
         """The flag on the command line."""
         return "--" + (self.flag_name or self.name).replace("_", "-")
+
+    @property
+    def meaning(self) -> str:
+        """The help without its default."""
+        return re.sub(r"\s*\[default: [^]]*\]$", "", self.help)
 
     def has_effect(self, chosen: Mapping[str, Collection[str]]) -> bool:
         """Return whether the option has an effect with the chosen words; absent keys count as any word."""

@@ -1,24 +1,150 @@
-"""Option values: strategies, kernels, solvers, noise and priors, each with its own options.
+"""Option values: strategies, solvers, noise and priors, each with its own options.
 
 ``RVMRegressor(strategy=WorkingSet(selection="gain"))`` is the same as
 ``--strategy working-set --selection gain`` on the command line. Each field of a value is one option of the table
-(``options.table``) and has the default and the check of that option. Values have scikit-learn's ``get_params`` and
-``set_params``, so that ``clone`` copies them and ``GridSearchCV`` finds ``strategy__selection``. A fit does not change
-its option values.
+(``options.table``) and has the default, the check and the text of that option. Values have scikit-learn's
+``get_params`` and ``set_params``, so that ``clone`` copies them and ``GridSearchCV`` finds ``strategy__selection``. A
+fit does not change its option values. The families of ``partirvm.kernels`` are values, too.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast
 
+from partirvm.errors import UsageError
 from partirvm.options import names
+from partirvm.options.constraints import OneOf, near
 from partirvm.options.table import TABLE
-from partirvm.options.value import Value, held
+
+Kind = TypeVar("Kind", bound=type)
 
 
-@dataclass(eq=False)
+def held(name: str, **more: Any) -> Any:
+    """Return the field for the option of this name. The field may also hold an option value."""
+    return field(default=TABLE[name].default, metadata={"option": name}, **more)
+
+
+def documented(kind: Kind) -> Kind:
+    """Add the parameters that are options to a docstring, with the texts of the table."""
+    text = ["Parameters", "----------"]
+    for each in fields(cast(Any, kind)):
+        if "option" in each.metadata:
+            option = TABLE[each.metadata["option"]]
+            words = ", ".join(f'"{word}"' for word in getattr(option.check, "words", ()))
+            kind_of = f"{{{words}}}, " if words and isinstance(option.check, OneOf) else ""
+            text += [f"{each.name} : {kind_of}default={each.default!r}".replace("'", '"')]
+            text += textwrap.wrap(
+                option.meaning, 112, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
+            )
+    summary, mark, examples = textwrap.dedent(" " * 4 + (kind.__doc__ or "")).partition("Examples\n")
+    kind.__doc__ = "\n".join([summary.rstrip(), "", *text, "", mark + examples])
+    return kind
+
+
+class Value:
+    """Base of the values: dataclasses whose fields are options. ``name`` is the word for the value.
+
+    ``of`` is the option that such a value may be given for.
+    """
+
+    name: ClassVar[str]
+    of: ClassVar[str]
+
+    def flat(self, given_for: str, title: str = "") -> dict[str, Any]:
+        """The options that it stands for, by the names of the table, checked.
+
+        Raises ``UsageError`` that names the value and its field for one that cannot be, and for an option that it is no
+        value of.
+        """
+        if given_for != self.of:
+            raise UsageError(f"{title or given_for} is {self!r}, which is a value of {self.of}")
+        found: dict[str, Any] = {given_for: self.name}
+        for name, option in self._options().items():
+            value, title = getattr(self, name), f"{type(self).__name__}.{name}"
+            own = value.flat(option, title) if isinstance(value, Value) else {option: TABLE[option].check(title, value)}
+            found |= own
+        return found
+
+    @classmethod
+    def _options(cls) -> dict[str, str]:
+        """Return the names of the fields that are options, with the options."""
+        return {each.name: each.metadata["option"] for each in fields(cast(Any, cls)) if "option" in each.metadata}
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other value has the same class and equal fields."""
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __repr__(self) -> str:
+        """Return a text with the fields that differ from their defaults."""
+        values = {each.name: getattr(self, each.name) for each in fields(cast(Any, self))}
+        usual = {each.name: each.default for each in fields(cast(Any, self))}
+        shown = (f"{name}={value!r}" for name, value in values.items() if repr(value) != repr(usual[name]))
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the fields by name; with ``deep`` also the fields of nested values, such as ``fit_rows__rows``."""
+        found = {each.name: getattr(self, each.name) for each in fields(cast(Any, self))}
+        for name, value in list(found.items()) if deep else ():
+            inner = value.get_params() if isinstance(value, Value) else {}
+            found |= {f"{name}__{key}": each for key, each in inner.items()}
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set fields by name. Raises ``UsageError`` (a ``ValueError``) for an unknown name."""
+        known = list(self.get_params(deep=False))
+        for key, value in params.items():
+            name, nested, rest = key.partition("__")
+            if name not in known:
+                raise UsageError(
+                    f"{type(self).__name__} has no {name!r}; known: {', '.join(known) or 'none'}{near(name, known)}"
+                )
+            inner = getattr(self, name)
+            if nested and not isinstance(inner, Value):
+                raise UsageError(f"{type(self).__name__}.{name} is {inner!r}, which has no {rest!r}: give a value")
+            object.__setattr__(self, name, inner.set_params(**{rest: value}) if nested else value)
+        self.__post_init__()
+        return self
+
+    def __post_init__(self) -> None:
+        """Check nothing: options are checked when a fit is asked for."""
+
+
+def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that parameters of an estimator stand for, values among them, by the names of the table.
+
+    Raises ``UsageError`` for a value that cannot be, and for an option that is given twice.
+
+    >>> found = flat({"strategy": WorkingSet(selection="gain"), "selection": "auto", "gamma": "learn"})
+    >>> [found[name] for name in ("strategy", "selection", "gamma")]
+    ['working-set', 'gain', 'learn']
+    """
+    found: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if isinstance(value, type) and issubclass(value, Value):
+            raise UsageError(f"{name} is the class {value.__name__}: give a value of it, {value.__name__}()")
+        if isinstance(value, Value):
+            found |= value.flat(name)
+    for name, value in parameters.items():
+        if isinstance(value, Value):
+            continue
+        if name in found and not _is_default(name, value):
+            owner = next(each for each in parameters.values() if isinstance(each, Value) and name in vars(each))
+            raise UsageError(
+                f"{name} is {value!r}, and the value {owner!r} has its own: give it there, and leave {name} out"
+            )
+        found.setdefault(name, value)
+    return found
+
+
+def _is_default(name: str, value: Any) -> bool:
+    return isinstance(value, type(TABLE[name].default)) and bool(value == TABLE[name].default)
+
+
+@documented
+@dataclass(eq=False, repr=False)
 class Sample(Value):
     """Fits see one random sample of ``rows`` rows, which all of them share; "auto" is 20·P.
 
@@ -34,42 +160,29 @@ class Sample(Value):
     """
 
     name = "sample"
-    of = ("fit_rows",)
+    of = "fit_rows"
     rows: int | names.Auto = held("sample_rows")
 
 
-@dataclass(eq=False)
+@documented
+@dataclass(eq=False, repr=False)
 class Growing(Value):
     """Intermediate fits use a random sample of at least 100 rows per column, which grows with the columns.
 
-    It begins with ``rows`` rows; "auto" is 100·P.
-
     Examples
     --------
-    >>> import numpy as np
     >>> from partirvm import Growing, RVMRegressor, WorkingSet
-    >>> X = np.linspace(-5, 5, 400)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> strategy = WorkingSet(fit_rows=Growing(100))
-    >>> model = RVMRegressor(gamma=2.0, strategy=strategy, partition_size=10, max_rounds=3).fit(X, y)
-    >>> model.history_[0]["rows"] < model.history_[-1]["rows"]
-    True
+    >>> RVMRegressor(strategy=WorkingSet(fit_rows=Growing(100))).get_params()["strategy__fit_rows__rows"]
+    100
     """
 
     name = "growing"
-    of = ("fit_rows",)
+    of = "fit_rows"
     rows: int | names.Auto = held("sample_rows")
 
 
-@dataclass(eq=False)
-class Strategy(Value):
-    """Base of the strategies."""
-
-    of = ("strategy",)
-
-
-@dataclass(eq=False)
-class Basic(Strategy):
+@dataclass(eq=False, repr=False)
+class Basic(Value):
     """One fit with every row as a candidate, for some thousand rows; the reference.
 
     Examples
@@ -84,45 +197,32 @@ class Basic(Strategy):
     """
 
     name = "basic"
+    of = "strategy"
 
 
-@dataclass(eq=False)
-class SplitMerge(Strategy):
+@documented
+@dataclass(eq=False, repr=False)
+class SplitMerge(Value):
     """Partitions of P rows are fitted side by side, and their vectors are merged in pairs.
-
-    Parameters
-    ----------
-    fit_rows : {"auto", "full", "growing", "sample"}, Growing or Sample
-        Rows that the posterior of an intermediate fit uses: all; a random sample that grows with the number of columns
-        (not of split-merge); or one random sample. "auto" is "full", or of many rows
-        "growing" for the working set and "sample" for split-merge and incremental.
-    stop_fraction : float in [0, 1)
-        Intermediate fits end when the vectors fall to this fraction of the candidates.
-    heuristic_rows : int
-        Most rows on which ``partition_size="auto"`` measures.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from partirvm import RVMRegressor, SplitMerge
-    >>> X = np.linspace(-5, 5, 200)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> model = RVMRegressor(gamma=2.0, strategy=SplitMerge(stop_fraction=0.6), partition_size=50).fit(X, y)
-    >>> model.score(X, y) > 0.95
-    True
+    >>> RVMRegressor(strategy=SplitMerge(stop_fraction=0.6)).get_params()["strategy__stop_fraction"]
+    0.6
     """
 
     name = "split-merge"
+    of = "strategy"
     fit_rows: names.FitRows | Sample = held("fit_rows")
     stop_fraction: float = held("stop_fraction")
     heuristic_rows: int = held("heuristic_rows")
 
 
-@dataclass(eq=False)
-class Incremental(Strategy):
+@documented
+@dataclass(eq=False, repr=False)
+class Incremental(Value):
     """Partitions join the kept vectors one after the other, each as candidates.
-
-    Parameters are those of ``SplitMerge``.
 
     Examples
     --------
@@ -136,23 +236,16 @@ class Incremental(Strategy):
     """
 
     name = "incremental"
+    of = "strategy"
     fit_rows: names.FitRows | Growing | Sample = held("fit_rows")
     stop_fraction: float = held("stop_fraction")
     heuristic_rows: int = held("heuristic_rows")
 
 
-@dataclass(eq=False)
-class WorkingSet(Strategy):
+@documented
+@dataclass(eq=False, repr=False)
+class WorkingSet(Value):
     """Rounds in which the P most promising rows join the vectors kept so far.
-
-    Parameters
-    ----------
-    selection : {"auto", "error", "largest-error", "random", "gain"}
-        Next candidates: the rows of largest error among 20·P random rows or among all, random ones, those of largest
-        evidence gain in a random pool. Mislabelled rows have the largest errors. "auto" is "error", and "gain" for
-        classes.
-    fit_rows, stop_fraction, heuristic_rows
-        As of ``SplitMerge``.
 
     Examples
     --------
@@ -167,76 +260,51 @@ class WorkingSet(Strategy):
     """
 
     name = "working-set"
+    of = "strategy"
     selection: names.Selection = held("selection")
     fit_rows: names.FitRows | Growing | Sample = held("fit_rows")
     stop_fraction: float = held("stop_fraction")
     heuristic_rows: int = held("heuristic_rows")
 
 
-@dataclass(eq=False)
-class Solver(Value):
-    """Base of the solvers."""
-
-    of = ("solver",)
-
-
-@dataclass(eq=False)
-class Auto(Solver):
+@documented
+@dataclass(eq=False, repr=False)
+class Auto(Value):
     """The fixed point. In the last fit of a regression, deleted columns return while this raises the evidence.
-
-    Parameters
-    ----------
-    max_iterations : int or None
-        Maximum number of iterations of a regression fit, or of passes of a classification fit. None means 500
-        iterations or 200 passes.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from partirvm import Auto, RVMRegressor
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> RVMRegressor(gamma=2.0, solver=Auto(max_iterations=200)).fit(X, y).score(X, y) > 0.95
-    True
+    >>> RVMRegressor(solver=Auto(max_iterations=200)).get_params()["solver__max_iterations"]
+    200
     """
 
     name = "auto"
+    of = "solver"
     max_iterations: int | None = held("max_iterations")
 
 
-@dataclass(eq=False)
-class FixedPoint(Solver):
+@documented
+@dataclass(eq=False, repr=False)
+class FixedPoint(Value):
     """All precisions are updated together.
-
-    Parameters
-    ----------
-    max_iterations : int or None
-        As of ``Auto``.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from partirvm import FixedPoint, RVMRegressor
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> RVMRegressor(gamma=2.0, solver=FixedPoint(max_iterations=200)).fit(X, y).score(X, y) > 0.95
-    True
+    >>> RVMRegressor(solver=FixedPoint(max_iterations=200)).get_params()["solver__max_iterations"]
+    200
     """
 
     name = "fixed-point"
+    of = "solver"
     max_iterations: int | None = held("max_iterations")
 
 
-@dataclass(eq=False)
-class Fast(Solver):
+@documented
+@dataclass(eq=False, repr=False)
+class Fast(Value):
     """Each step adds, deletes or re-estimates the one column that gains most evidence (Tipping & Faul 2003).
-
-    Parameters
-    ----------
-    actions : {"best", "random"}
-        Order of the steps: the one with the largest gain, or a random one of those that gain.
-    max_iterations : int or None
-        The same as for ``Auto``.
 
     Examples
     --------
@@ -249,19 +317,15 @@ class Fast(Solver):
     """
 
     name = "fast"
+    of = "solver"
     actions: names.Actions = held("actions")
     max_iterations: int | None = held("max_iterations")
 
 
-@dataclass(eq=False)
+@documented
+@dataclass(eq=False, repr=False)
 class Noise(Value):
     """Noise that is estimated under a prior.
-
-    Parameters
-    ----------
-    prior : pair of float
-        Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ². It acts like 2c additional rows with a sum
-        of squared residuals of 2d, in the squared unit of the target. (0, 0) is flat in log σ².
 
     Examples
     --------
@@ -275,23 +339,19 @@ class Noise(Value):
     """
 
     name = "estimate"
-    of = ("noise_variance",)
+    of = "noise_variance"
     prior: tuple[float, float] = held("noise_prior")
 
 
-@dataclass(eq=False)
+@documented
+@dataclass(eq=False, repr=False)
 class AlphaPrior(Value):
     """Gamma prior on the precision α of each weight, and precisions that are given.
 
-    Parameters
-    ----------
-    shape, rate : float
-        Shape and rate for the standardised problem (Tipping 2001, appendix A). (0, 0) is flat in log α. With a positive
-        rate no α becomes infinite: a vector is deleted if this raises the sum of the log evidence and the log prior.
-        Kernel learning does not use this prior.
-    fixed : None or dict of str and float
-        Precisions that are not updated, by the name of their basis function: "bias" or another of ``basis_names_``.
-        These basis functions are never deleted.
+    ``shape`` and ``rate`` are those for the standardised problem (Tipping 2001, appendix A). (0, 0) is flat in log α.
+    With a positive rate no α becomes infinite: a vector is deleted if this raises the sum of the log evidence and the
+    log prior. Kernel learning does not use this prior. Basis functions of ``fixed`` are never deleted: "bias" or others
+    of ``basis_names_``.
 
     Examples
     --------
@@ -305,56 +365,21 @@ class AlphaPrior(Value):
     """
 
     name = "gamma"
-    of = ("alpha_prior",)
+    of = "alpha_prior"
     shape: float = TABLE["alpha_prior"].default[0]
     rate: float = TABLE["alpha_prior"].default[1]
     fixed: Mapping[str, float] | None = held("fixed_alpha")
 
-    def flat(self, given_for: str) -> dict[str, Any]:
+    def flat(self, given_for: str, title: str = "") -> dict[str, Any]:
         """Return the checked shape and rate, and the fixed precisions."""
-        self._require(given_for)
         density = TABLE["alpha_prior"].check("(AlphaPrior.shape, AlphaPrior.rate)", (self.shape, self.rate))
-        return {"alpha_prior": density, "fixed_alpha": TABLE["fixed_alpha"].check("AlphaPrior.fixed", self.fixed)}
+        return {**super().flat(given_for, title), "alpha_prior": density}
 
 
-@dataclass(eq=False)
-class KernelFamily(Value):
-    """A kernel family, whose gamma is learned, computed from the data or given.
-
-    A fit turns it into a kernel of ``partirvm.kernels`` with fixed numbers. Instead of a family, such a kernel or a sum
-    of such kernels can be given.
-
-    Parameters
-    ----------
-    gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
-        Width(s), as the estimators' ``gamma``.
-    prior : {"flat", "half-normal", "half-normal-gamma"}
-        Prior of the gamma of each feature, if gamma is learned per feature. "half-normal" is a prior on the square
-        roots with one precision per feature; it switches off more features than "flat". "half-normal-gamma" is a prior
-        on gamma itself, as of PFCVM in the TMB paper.
-    multiples : sequence of float
-        Several widths at once, for targets with structure of several sizes, such as (1, 8, 64): each candidate row
-        offers one basis function for each of these multiples of gamma. If gamma is learned, the multiples are the
-        start.
-    """
-
-    of = ("kernel",)
-    gamma: names.Gamma = held("gamma")
-    prior: names.GammaPrior = held("gamma_prior")
-    multiples: Sequence[float] = held("gamma_multiples")
-
-
-@dataclass(eq=False)
-class Radial(KernelFamily):
+@documented
+@dataclass(eq=False, repr=False)
+class Radial(Value):
     """A kernel of a distance: the Gaussian or Matérn family of largest evidence, if gamma is learned.
-
-    Parameters
-    ----------
-    metric : {"auto", "widths", "directions", "low-rank"}
-        Learned distances: a width per feature; learned combinations of the features, each with its width; a few such
-        combinations beside the features; or "auto", which takes directions where they predict better.
-
-    The other parameters are those of ``KernelFamily``.
 
     Examples
     --------
@@ -368,142 +393,20 @@ class Radial(KernelFamily):
     """
 
     name = "auto"
+    of = "kernel"
+    gamma: names.Gamma = held("gamma")
+    prior: names.GammaPrior = held("gamma_prior")
+    multiples: Sequence[float] = held("gamma_multiples")
     metric: names.Metric = held("metric")
 
 
-class Gaussian(Radial):
-    """``k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from partirvm import Gaussian, RVMRegressor
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> model = RVMRegressor(kernel=Gaussian(gamma=2.0, multiples=(1, 4))).fit(X, y)
-    >>> model.score(X, y) > 0.95
-    True
-    """
-
-    name = "gaussian"
-
-
-class Laplacian(KernelFamily):
-    """``k(x, z) = exp(−Σ_j gamma_j |x_j − z_j|)``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from partirvm import Laplacian, RVMRegressor
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> model = RVMRegressor(kernel=Laplacian(gamma=0.5), strategy="working-set", partition_size=20, max_rounds=1)
-    >>> model.set_params(random_state=0).fit(X, y).score(X, y) > 0.8
-    True
-    """
-
-    name = "laplacian"
-
-
-class Matern32(Radial):
-    """Matérn kernel of smoothness 3/2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from partirvm import Matern32, RVMRegressor
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> model = RVMRegressor(kernel=Matern32(gamma=1.0)).fit(X, y)
-    >>> model.score(X, y) > 0.95
-    True
-    """
-
-    name = "matern32"
-
-
-class Matern52(Radial):
-    """Matérn kernel of smoothness 5/2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from partirvm import Matern52, RVMRegressor
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> model = RVMRegressor(kernel=Matern52(gamma=1.0)).fit(X, y)
-    >>> model.score(X, y) > 0.95
-    True
-    """
-
-    name = "matern52"
-
-
-class Polynomial(KernelFamily):
-    """``k(x, z) = (Σ_j gamma_j x_j z_j + 1)³``; of another degree give ``partirvm.kernels.Polynomial``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from partirvm import Polynomial, RVMRegressor
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = X[:, 0] ** 3 - 10 * X[:, 0] + np.random.default_rng(0).normal(size=len(X))
-    >>> model = RVMRegressor(kernel=Polynomial(gamma=1.0)).fit(X, y)
-    >>> model.score(X, y) > 0.95
-    True
-    """
-
-    name = "polynomial"
-
-
-class Sigmoid(KernelFamily):
-    """``k(x, z) = tanh(Σ_j gamma_j x_j z_j + coef0)``, as ``partirvm.kernels.Sigmoid`` has it by default.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from partirvm import RVMRegressor, Sigmoid
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = np.tanh(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> model = RVMRegressor(kernel=Sigmoid(gamma=1.0)).fit(X, y)
-    >>> model.score(X, y) > 0.95
-    True
-    """
-
-    name = "sigmoid"
-
-
-class Categorical(KernelFamily):
-    """Categories that agree or not: ``Π_j exp(−gamma_j [x_j ≠ z_j])``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from partirvm import Categorical, RVMRegressor
-    >>> X = np.stack(np.meshgrid(np.arange(6), np.arange(7)), axis=-1).reshape(-1, 2)  # two codes
-    >>> y = np.array([0.0, 3.0, -1.0, 5.0, 2.0, 4.0])[X[:, 0]] + 0.1 * np.random.default_rng(0).normal(size=42)
-    >>> model = RVMRegressor(kernel=Categorical(gamma=(2.0, 0.01)), standardize=False, noise_variance=0.01).fit(X, y)
-    >>> model.predict([[0, 3], [1, 3], [2, 3]]).round().astype(int)
-    array([ 0,  3, -1])
-    """
-
-    name = "categorical"
-
-
 StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental", "working-set"]
+Strategy: TypeAlias = Basic | SplitMerge | Incremental | WorkingSet
+Solver: TypeAlias = Auto | FixedPoint | Fast
 STRATEGIES = (Basic, SplitMerge, Incremental, WorkingSet)
 SOLVERS = (Auto, FixedPoint, Fast)
-FAMILIES = (Radial, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
-VALUES: tuple[type[Value], ...] = (
-    *STRATEGIES,
-    Growing,
-    Sample,
-    *SOLVERS,
-    Noise,
-    AlphaPrior,
-    *FAMILIES,
-)
-"""Every value that an estimator may be given."""
+VALUES: tuple[type[Value], ...] = (*STRATEGIES, Growing, Sample, *SOLVERS, Noise, AlphaPrior, Radial)
+"""Every value that an estimator may be given, but for the families of kernels."""
 
 
 def written(parameters: Mapping[str, Any], name: str) -> str:
@@ -516,7 +419,7 @@ def written(parameters: Mapping[str, Any], name: str) -> str:
     given += [own for each in given if isinstance(each, Value) for own in vars(each).values()]
     types = [type(each) for each in given if isinstance(each, Value)]
     for each in types if name in parameters else (*types, *VALUES):
-        for place in fields(each):
-            if place.metadata["option"] == name:
-                return f"{each.__name__}.{place.name}"
+        for place, option in each._options().items():
+            if option == name:
+                return f"{each.__name__}.{place}"
     return name

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, MissingDataError, UsageError
 from partirvm.model import label_array
-from partirvm.storage import Folder, storing
+from partirvm.storage import Folder, open_folder, storing
 from partirvm.storage.folder import remove
 from partirvm.storage.sealed import open_sealed
 
@@ -85,7 +85,7 @@ def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool =
     for an extension other than .zarr, .parquet and .csv, and for a place that equals or lies inside one of ``inputs``.
     Raises ``ExistsError`` if OUTPUT exists and may not be overwritten.
     """
-    place = destination(output)
+    place = open_folder(output)
     if place.suffix not in _WRITERS:
         raise UsageError(f"output {output!r} must end in .zarr, .parquet or .csv")
     for given in inputs:
@@ -104,7 +104,7 @@ def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool =
 
 def _holds_predictions(place: Folder) -> bool:
     try:
-        return bool(open_sealed(place.absolute, "prediction")[1].get("kind") == KIND)
+        return bool(open_sealed(place.place(), "prediction")[1].get("kind") == KIND)
     except MissingDataError:
         return False
 

@@ -8,7 +8,7 @@ from partirvm.options import Request
 from partirvm.planning.plan import Sparseness
 from partirvm.planning.schedule import Schedule
 from partirvm.strategies.fit_rows import automatic, first_sample
-from partirvm.strategies.incremental import BasicRound
+from partirvm.strategies.in_order import BasicRound
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.working_set import WorkingSetRounds
 

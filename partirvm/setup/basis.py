@@ -9,20 +9,11 @@ from partirvm.core.sampling import Purpose
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.kernels import NoKernel
-from partirvm.kernels.bases import (
-    Basis,
-    JoinedBasis,
-    LinearBasis,
-    LocalBasis,
-    NamedBasis,
-    evaluated,
-    title_of,
-    unportable,
-)
+from partirvm.kernels.bases import Basis, FunctionBasis, JoinedBasis, LinearBasis
 from partirvm.kernels.design import NONE
-from partirvm.kernels.functions import named_function, require_path
+from partirvm.kernels.functions import evaluated, function_of, require_path, title_of, unportable
 from partirvm.options import Request
-from partirvm.setup.categories import kinds
+from partirvm.setup.kernel import coded_features
 from partirvm.strategies.selection import random_rows
 from partirvm.types import Columns, Scaling
 
@@ -77,7 +68,7 @@ def portable_basis(basis: Any) -> Any:
         return list(map(portable_basis, basis))
     if basis is None or isinstance(basis, str):
         return basis
-    raise UsageError(unportable(basis))
+    raise UsageError(unportable(basis, "basis"))
 
 
 def resolve_basis(parameters: Request, source: Source, scaling: Scaling) -> Basis | None:
@@ -99,22 +90,14 @@ def _resolved(given: Any, points: Any, parameters: Request, source: Source, scal
         return JoinedBasis(tuple(_resolved(each, points, parameters, source, scaling) for each in given))
     if given == LinearBasis.name:
         return LinearBasis(source.n_features)
-    if isinstance(given, str):
-        return NamedBasis(given, _counted(named_function(given, "basis"), given, points))
     names: tuple[str, ...] = ()
     if transforms(given):
         transformer = fitted(given, parameters, source, scaling)
         given, names = transformer.transform, _names(transformer, source)
-    size = _counted(given, title_of(given), points)
-    return LocalBasis(given, size, names if len(names) == size else ())
-
-
-def _counted(function: Any, title: str, points: Any) -> int:
-    """Count the columns of a basis. Raises ``UsageError`` if there are none."""
-    count: int = evaluated(function, title, points).shape[1]
-    if not count:
-        raise UsageError(f"basis {title} returned no column: it must return at least one")
-    return count
+    size: int = evaluated(function_of(given, "basis"), f"basis {title_of(given)}", points).shape[1]
+    if not size:
+        raise UsageError(f"basis {title_of(given)} returned no column: it must return at least one")
+    return FunctionBasis(given, size, names if len(names) == size else ())
 
 
 def fitted(transformer: Any, parameters: Request, source: Source, scaling: Scaling) -> Any:
@@ -161,4 +144,4 @@ def codes_in_linear_basis(parameters: Request, columns: Columns) -> str:
     basis = parameters.basis
     if LinearBasis.name not in (basis if isinstance(basis, tuple) else (basis,)):
         return ""
-    return ", ".join(columns.features[j] for j in kinds(columns)[1])
+    return coded_features(columns)

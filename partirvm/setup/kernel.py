@@ -1,13 +1,28 @@
-"""Make a kernel from the options ``kernel`` (a name, a value or a function) and ``gamma``."""
+"""Make a kernel from the options ``kernel`` (a name, a value or a function) and ``gamma``.
+
+A family never treats the codes of categorical columns as numbers. For numeric features x and categorical features c
+its kernel is
+
+    k(x, z)·exp(−Σ_j gamma_j [c_j ≠ c'_j]),
+
+where gamma_j is subtracted from the exponent if the two rows have different levels of the feature c_j. For a numeric
+feature, gamma_j is multiplied by the squared difference instead.
+
+Some rules need the variance of each column. The variance of a numeric column is half the mean squared difference of
+two rows. The variance of a categorical column with L equally frequent levels is defined likewise, as half the
+probability that two rows differ: v = (1 − 1/L)/2. For two levels, v = 1/4 is also the variance of a column with the
+codes 0 and 1, so such a column has the same weight as a number and as a category.
+"""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.errors import UsageError
@@ -16,31 +31,36 @@ from partirvm.kernels import (
     NAMES,
     WITH_GAMMA,
     Categorical,
+    Family,
+    FunctionKernel,
     Gaussian,
     Kernel,
-    LocalFunction,
-    NamedFunction,
     NoKernel,
+    OnColumns,
+    Product,
     Several,
     kernel_from_spec,
 )
-from partirvm.kernels.several import multiples
+from partirvm.kernels.composed import multiples
 from partirvm.options import Request
-from partirvm.options.values import KernelFamily
-from partirvm.setup.categories import kinds, mixed_kernel, pooled_variance, scale_gammas
 from partirvm.types import Columns
+
+Int = NDArray[np.int64]
 
 AUTO = "auto"
 """Name of the kernel whose family is chosen if gamma is learned; else it is the Gaussian kernel."""
 
-BY_GAMMA: dict[str, type[Kernel]] = {**WITH_GAMMA, AUTO: Gaussian}
-"""Kernels that are fully specified by a name and gamma, as options name them."""
+BY_GAMMA: dict[str, type[Family]] = {**WITH_GAMMA, AUTO: Gaussian}
+"""Families by name, as options name them."""
 
 LEARN = ("learn", "learn-per-feature")
 """Values of gamma that request kernel learning."""
 
 RULES = ("auto", "scale", *LEARN)
 """Values of gamma that are words."""
+
+FARTHEST = 1e100
+"""Largest absolute mean of an unscaled column that enters the pooled variance."""
 
 
 def learns(parameters: Request) -> bool:
@@ -49,7 +69,7 @@ def learns(parameters: Request) -> bool:
 
 
 def chooses(parameters: Request) -> bool:
-    """True if gamma is "auto" for a kernel with gamma given by name: the form of the kernel is then chosen too."""
+    """True if gamma is "auto" for a family given by name: the form of the kernel is then chosen too."""
     gamma, kernel = parameters.gamma, parameters.kernel
     return isinstance(gamma, str) and gamma == "auto" and isinstance(kernel, str) and kernel in BY_GAMMA
 
@@ -67,9 +87,9 @@ def metric_of(parameters: Request) -> str:
 def checked_kernel(given: Any) -> Any:
     """Check the type of the option ``kernel``, and normalise its value.
 
-    None becomes "none" and "rbf" becomes "gaussian"; "auto", other names and ``module:function`` stay unchanged. A
-    kernel value, the spec of a kernel and a callable become a kernel. A list becomes a tuple of these. Raises
-    ``UsageError`` for any other value. No module is imported.
+    None becomes "none" and "rbf" becomes "gaussian"; "auto", other names and ``module:function`` stay unchanged. The
+    spec of a kernel and a callable become a kernel. A list becomes a tuple of these. Raises ``UsageError`` for any
+    other value. No module is imported.
     """
     if given is None or (isinstance(given, str) and given == NoKernel.name):
         return NoKernel.name
@@ -78,23 +98,19 @@ def checked_kernel(given: Any) -> Any:
             raise UsageError(f"kernel is {given!r}: None cannot be part of a list; for no kernel give kernel=None")
         return tuple(map(checked_kernel, given))
     if isinstance(given, str) and ":" in given:
-        return NamedFunction(given).function
+        return FunctionKernel(given).function
     if isinstance(given, str) and (given == AUTO or ALIASES.get(given, given) in NAMES):
         return ALIASES.get(given, given)
     if isinstance(given, dict):
         return kernel_from_spec(given)
-    if isinstance(given, KernelFamily):
-        raise UsageError(
-            f"kernel is a list with {given!r}, whose gamma is not a number: in a list give kernels with numbers, "
-            f"such as partirvm.kernels.{type(given).__name__}(0.5)"
-        )
-    value = isinstance(given, Kernel | Several)
-    if isinstance(given, type) or not (value or callable(given)):
+    if isinstance(given, Kernel):
+        return given.with_numbers() if isinstance(given, Family) else given
+    if isinstance(given, str | type) or not callable(given):
         raise UsageError(
             f"kernel is {given!r}; known: {AUTO}, {', '.join(NAMES)}, the path 'module:function' of a function, a "
             "value such as partirvm.kernels.Gaussian(0.5), or a list of these; None for no kernel"
         )
-    return given if value else LocalFunction(given)
+    return FunctionKernel(given)
 
 
 def portable_kernel(kernel: Any) -> Any:
@@ -102,27 +118,30 @@ def portable_kernel(kernel: Any) -> Any:
 
     Raises ``UsageError`` for a callable or an unregistered kernel, because other processes cannot import these.
     """
-    if isinstance(kernel, tuple):
-        return list(map(portable_kernel, kernel))
-    if isinstance(kernel, str):
-        return kernel
+    if isinstance(kernel, str | tuple):
+        return kernel if isinstance(kernel, str) else list(map(portable_kernel, kernel))
     spec = kernel.spec()
     kernel_from_spec(spec)
     return spec
 
 
-def resolve_kernel(parameters: Request, moments: Moments, columns: Columns) -> Kernel | Several:
+def resolve_kernel(parameters: Request, moments: Moments, columns: Columns) -> Kernel:
     """Make the kernel with numeric parameters; for kernel learning, make the initial kernel.
 
-    A kernel given by name and gamma compares categorical columns for equality (``setup.categories``). A list of
-    kernels, or several ``gamma_multiples``, give a ``Several``. Raises ``UsageError`` if gamma is invalid or the kernel
-    has no gamma, if the number of features does not match, and if a function cannot be imported.
+    A family compares categorical columns for equality. A list of kernels, or several ``gamma_multiples``, give a
+    ``Several``. Raises ``UsageError`` if gamma is invalid or the kernel has no gamma, if the number of features does
+    not match, and if a function cannot be imported.
     """
     given, factors = checked_kernel(parameters.kernel), parameters.gamma_multiples
-    if isinstance(given, tuple):
-        kernel = _listed(given, parameters, moments, columns)
-    else:
-        kernel = _resolved(given, parameters, moments, columns)
+    several = given if isinstance(given, tuple) else (given,)
+    named = [isinstance(each, str) and each in BY_GAMMA for each in several]
+    # A gamma that is not learned applies only to the families of a list that are given by name.
+    others = parameters if learns(parameters) or not any(named) else replace(parameters, gamma="auto")
+    found = tuple(
+        _resolved(each, parameters if own else others, moments, columns)
+        for each, own in zip(several, named, strict=True)
+    )
+    kernel = found[0] if len(found) == 1 else Several(found)
     if tuple(factors) == (1.0,):
         return kernel
     if isinstance(kernel, NoKernel):
@@ -134,62 +153,75 @@ def resolve_kernel(parameters: Request, moments: Moments, columns: Columns) -> K
     return multiples(kernel, factors)
 
 
-def _listed(given: tuple[Any, ...], parameters: Request, moments: Moments, columns: Columns) -> Kernel | Several:
-    """Make the kernels of a list; a gamma that is not learned applies only to kernels given by name and gamma."""
-    described = [isinstance(each, str) and each in BY_GAMMA for each in given]
-    others = parameters if learns(parameters) or not any(described) else replace(parameters, gamma="auto")
-    found = tuple(
-        _resolved(each, parameters if own else others, moments, columns)
-        for each, own in zip(given, described, strict=True)
-    )
-    return found[0] if len(found) == 1 else Several(found)
-
-
 def _resolved(given: Any, parameters: Request, moments: Moments, columns: Columns) -> Any:
+    gamma, d = parameters.gamma, len(moments.inputs.mean)
     if isinstance(given, str) and given in BY_GAMMA:
-        gammas = _gamma(parameters, moments)
-        if separates_categories(given, columns):
-            return _mixed(BY_GAMMA[given], gammas, parameters, moments, columns)
-        return BY_GAMMA[given].from_spec({"gamma": gammas})
-    gamma = parameters.gamma
+        scales = None
+        if isinstance(gamma, str) and gamma in RULES:
+            scales = scale_gammas(columns, moments, parameters.standardize)
+        return _separated(BY_GAMMA[given], _gamma(parameters, moments), columns, scales)
+    automatic = isinstance(gamma, str) and gamma == "auto"
     if given == NoKernel.name:
-        if not (isinstance(gamma, str) and gamma == "auto"):
+        if not automatic:
             raise UsageError(f"gamma is {gamma!r}, but there is no kernel: leave gamma out")
         return NoKernel()
-    if not learns(parameters) and not (isinstance(gamma, str) and gamma == "auto"):
+    if not learns(parameters) and not automatic:
         why = f"the kernel {given!r} has none" if isinstance(given, str) else "the kernel has its own parameters"
         raise UsageError(f"gamma is {gamma!r}, but {why}: leave gamma out")
     if isinstance(given, str):
-        given = NAMES[given].from_spec({}) if given in NAMES else NamedFunction(given)
-    d = len(moments.inputs.mean)
+        given = NAMES[given]() if given in NAMES else FunctionKernel(given)
     for kernel in given.kernels if isinstance(given, Several) else (given,):
         kernel.prepare(np.zeros((0, d)))
+    if isinstance(given, Family) and not isinstance(given, Categorical):
+        family = given
+        given = _separated(lambda own: replace(family, gamma=own), given.gamma, columns)
     return _learnable(given, gamma, d) if learns(parameters) else given
 
 
-def separates_categories(kernel: Any, columns: Columns) -> bool:
-    """True if the option ``kernel`` treats categorical columns separately; "categorical" compares all columns."""
-    described = isinstance(kernel, str) and kernel in BY_GAMMA and kernel != Categorical.name
-    return described and bool(len(kinds(columns)[1]))
+def _separated(
+    make: Callable[[tuple[float, ...]], Kernel],
+    gammas: Sequence[float],
+    columns: Columns,
+    scales: tuple[float, float] | None = None,
+) -> Kernel:
+    """Multiply a kernel of the numeric features by a categorical kernel of the others, if there are any.
+
+    ``gammas`` is one value, or one per feature; ``scales`` replace the values of each kind. A kind of features is left
+    out if all of its gamma are 0.
+    """
+    positions = kinds(columns)
+    if make is Categorical or not len(positions[1]):
+        return make(tuple(gammas))
+    parts = []
+    for k, (of, mine) in enumerate(zip((make, Categorical), positions, strict=True)):
+        own = tuple(gammas) if len(gammas) == 1 else tuple(gammas[j] for j in mine)
+        own = own if scales is None else (scales[k],) * len(own)
+        if len(mine) and any(own):
+            parts.append(OnColumns(of(own), tuple(mine.tolist())))
+    return parts[0] if len(parts) == 1 else Product(tuple(parts))
 
 
 def codes_as_numbers(kernel: Any, columns: Columns) -> str:
     """List the categorical columns whose codes a named kernel would treat as numbers; an empty text if none."""
     if not isinstance(kernel, str) or kernel in BY_GAMMA or ":" in kernel:
         return ""
+    return coded_features(columns)
+
+
+def coded_features(columns: Columns) -> str:
+    """List the categorical features by name."""
     return ", ".join(columns.features[j] for j in kinds(columns)[1])
 
 
-def _mixed(
-    kernel: type[Kernel], gammas: list[float], parameters: Request, moments: Moments, columns: Columns
-) -> Kernel:
-    """Make the kernel of numeric and categorical features; the rules for gamma use one scale for each of the two."""
-    shared, kind = len(gammas) == 1, kinds(columns)
-    each = [gammas if shared else [gammas[j] for j in positions] for positions in kind]
-    if isinstance(parameters.gamma, str) and parameters.gamma in RULES:
-        scales = scale_gammas(columns, moments, parameters.standardize)
-        each = [[scale] * len(gamma) for scale, gamma in zip(scales, each, strict=True)]
-    return mixed_kernel(kernel, columns, *each)
+def kinds(columns: Columns) -> tuple[Int, Int]:
+    """Return the positions of the numeric features and the positions of the categorical features."""
+    coded = np.array([name in columns.categories for name in columns.features], dtype=np.bool_)
+    return np.flatnonzero(~coded), np.flatnonzero(coded)
+
+
+def variance_of(columns: Columns, j: int) -> float:
+    """Compute the variance v = (1 − 1/L)/2 of the categorical column j with L levels."""
+    return 0.5 * (1 - 1 / max(len(columns.categories[columns.features[j]]), 1))
 
 
 def _learnable(kernel: Any, gamma: str, d: int) -> Any:
@@ -215,9 +247,9 @@ def _gamma(parameters: Request, moments: Moments) -> list[float]:
             if gamma not in RULES:
                 known = f"auto, scale, {', '.join(LEARN)}, a positive number, one number per feature"
                 raise UsageError(f"gamma is {gamma!r}; known: {known}") from None
-            scale = scale_gamma(moments, parameters.standardize)
-            gamma = [scale] * d if gamma == "learn-per-feature" else scale
-    values = [gamma] if isinstance(gamma, numbers.Real) else list(gamma) if _is_sequence(gamma) else None
+            scale = _scale(d, _pooled_variance(moments, np.arange(d), parameters.standardize))
+            gamma = [scale] * (d if gamma == "learn-per-feature" else 1)
+    values = [gamma] if isinstance(gamma, numbers.Real) else list(gamma) if np.ndim(gamma) == 1 else None
     if not values or not all(isinstance(value, numbers.Real) for value in values):
         rules = ", ".join(map(repr, RULES))
         raise UsageError(f"gamma is {gamma!r}: it must be {rules}, a positive number or one number per feature")
@@ -228,12 +260,28 @@ def _gamma(parameters: Request, moments: Moments) -> list[float]:
     return [float(value) for value in values]
 
 
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Sequence | np.ndarray) and np.ndim(value) == 1
+def scale_gammas(columns: Columns, moments: Moments, standardize: bool) -> tuple[float, float]:
+    """Compute gamma = 1/(d·var) for the numeric features and for the categorical features.
+
+    ``var`` is the pooled variance of the numeric features, or the mean variance of the categorical features.
+    """
+    (number, codes), d = kinds(columns), len(columns.features)
+    of_codes = float(np.mean([variance_of(columns, j) for j in codes])) if len(codes) else 0.0
+    of_numbers = _pooled_variance(moments, number, standardize) if len(number) else 0.0
+    return _scale(d, of_numbers), _scale(d, of_codes)
 
 
-def scale_gamma(moments: Moments, standardize: bool) -> float:
-    """Compute 1/(d·var), where var is the pooled variance of all values of the scaled inputs; return 1 if var is 0."""
-    d = len(moments.inputs.mean)
-    variance = pooled_variance(moments, np.arange(d), standardize)
-    return 1.0 / (d * variance) if variance > 0 else 1.0
+def _scale(n_features: int, variance: float) -> float:
+    return 1.0 / (n_features * variance) if variance > 0 else 1.0
+
+
+def _pooled_variance(moments: Moments, columns: Int, standardize: bool) -> float:
+    """Compute the variance of all scaled values of numeric columns together, as if they were one column.
+
+    A column beyond ``FARTHEST`` counts as one around zero: its square may overflow, and rounding makes it constant.
+    """
+    inputs = moments.inputs
+    if standardize:
+        return float(np.mean(~inputs.constant[columns]))
+    mean = inputs.mean[columns]
+    return float(np.mean(inputs.variance[columns]) + np.var(np.where(np.abs(mean) < FARTHEST, mean, 0.0)))

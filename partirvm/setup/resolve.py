@@ -34,9 +34,8 @@ from partirvm.setup.remarks import enough_to_learn, remarks_of
 from partirvm.setup.spec import FitSpec, memory_limits, planned
 from partirvm.setup.timer import Interrupted, check_aborted
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.appended import joined
-from partirvm.strategies.fit_rows import automatic, first_sample, grows
-from partirvm.strategies.incremental import IncrementalRounds
+from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined
+from partirvm.strategies.in_order import IncrementalRounds
 from partirvm.strategies.problem import Options, Problem
 
 LABEL_COPIES = 4

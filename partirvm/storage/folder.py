@@ -14,6 +14,7 @@ different writers must differ: each contains a token, or the time and the epoch 
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
 import shutil
@@ -87,7 +88,8 @@ class Folder:
         """Return the folder with this name in the same parent folder."""
         if self.path is not None:
             return Folder(str(self.path.with_name(name)), self.path.with_name(name))
-        return Folder(*(f"{each.rpartition('/')[0]}/{name}" for each in (self.location, self._root)), self._fs)
+        location, root = (f"{each.rpartition('/')[0]}/{name}" for each in (self.location, self._root))
+        return Folder(location, root, self._fs)
 
     def read(self, name: str, most: int | None = None) -> bytes:
         """Return the bytes of an object, at most the first ``most``. Raises ``FileNotFoundError``."""
@@ -151,7 +153,7 @@ class Folder:
             "(such as S3)"
         )
 
-    def list(self, name: str = "") -> list[str]:
+    def list(self, name: str = "") -> builtins.list[str]:
         """Return the sorted names of the direct children of a folder, without hidden files; empty without a folder."""
         return sorted(child for child in self._children(name) if not child.startswith("."))
 
@@ -189,14 +191,15 @@ class Folder:
                 with suppress(FileNotFoundError):
                     self._fs.rm(self._at(name), recursive=True)
             return
-        for _ in range(10):
-            with suppress(FileNotFoundError):
-                try:
-                    return remove(self._at(name))
-                except OSError as error:
-                    if error.errno != errno.ENOTEMPTY:
-                        raise
-        remove(self._at(name))
+        for attempt in range(10):
+            try:
+                remove(self._at(name))
+                return
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY or attempt == 9:
+                    raise
 
     def remove_empty(self, name: str = "") -> None:
         """Remove a local folder in one step if it has no contents besides hidden files of killed writers.
@@ -258,11 +261,11 @@ class Folder:
             return self.path / name
         return f"{self._root}/{name}" if name else self._root
 
-    def _children(self, name: str) -> list[str]:
+    def _children(self, name: str) -> builtins.list[str]:
         path = self._at(name)
         if self.path is not None:
             with suppress(FileNotFoundError, NotADirectoryError):
-                return os.listdir(path)
+                return [child.name for child in path.iterdir()]
             return []
         with self._reading(name):
             self._fs.invalidate_cache(path)

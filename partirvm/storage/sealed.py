@@ -104,6 +104,7 @@ def read_blosc(folder: Folder, name: str, shape: Sequence[int], dtype: str) -> N
     numcodecs.blosc.decompress(body, whole)
     return whole
 
+
 def write_sealed(
     location: str,
     kind: str,

@@ -62,7 +62,11 @@ class Snapshots:
         Raises ``LeaseLostError`` if another process took the lease, and ``StorageError`` if the group cannot be
         written. After an error everything written is removed, and the previous group stays current.
         """
-        check = (lambda: None) if lease is None else lease.check
+
+        def check() -> None:
+            if lease is not None:
+                lease.check()
+
         numbers = [number for _, number in map(_position, self._folder.list(self.series))]
         position = (0 if lease is None else lease.epoch), max(numbers, default=0) + 1
         name = self._name(position)

@@ -1,9 +1,9 @@
-"""Strategies: pure state machines that determine the next step of a fit."""
+"""Strategies: they decide what a fit does next."""
 
 from __future__ import annotations
 
 from partirvm.planning.schedule import Schedule
-from partirvm.strategies.incremental import BasicRound, IncrementalRounds
+from partirvm.strategies.in_order import BasicRound, IncrementalRounds
 from partirvm.strategies.instructions import AnyStrategy
 from partirvm.strategies.split_merge import SplitMergeLevels
 from partirvm.strategies.working_set import WorkingSetRounds

@@ -5,10 +5,12 @@
 ``sample``
     All fits of a run use one random sample of rows. The time is linear in N, and evidences can be compared.
 ``growing``
-    A random sample that grows with the number of columns (``strategies.growing``). Larger samples contain smaller ones.
+    A random sample that grows with the number of columns (``strategies.rounds``). Larger samples contain smaller ones.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,3 +214,20 @@ def _nested_sample(problem: Problem, options: Options) -> Int | None:
     if problem.shuffled:
         return np.arange(count, dtype=np.int64)
     return np.sort(random_order(problem.n_rows, stream(options.seed, Purpose.SAMPLE), np.arange(count)))
+
+
+def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
+    """Return the problem with the additional rows of ``now`` as a new batch.
+
+    ``options`` are the options of the previous fit. ``partition_size`` applies to the new rows.
+    """
+    batches: tuple[AppendedBatch, ...] = (
+        AppendedBatch(before.n_rows, 0, before.shuffled),
+        AppendedBatch(now.n_rows, 0, shuffled=False),
+    )
+    if before.n_kernels:
+        count = partition_count(now.n_rows - before.n_rows, before.rows_of(partition_size))
+        batches = (*batches_of(before, options), AppendedBatch(now.n_rows, count, shuffled=False))
+    return replace(
+        before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, batches=batches, left_out_square=0.0
+    )

@@ -1,25 +1,26 @@
-"""Input and output of a strategy: events and instructions.
+"""Instructions of a strategy, and the answers to them.
 
-A strategy is a pure state machine, ``start(problem, options) -> (state, instructions)`` and ``next(state, *events) ->
-(state, instructions)``. A strategy has no access to data, clock, disk or cluster. The driver performs the instructions
-of one answer, side by side if possible. It then calls ``next`` with one event for each instruction, in the same order:
+A strategy runs in steps. ``step(state)`` is a generator: it yields instructions, is sent their answers, and returns the
+next state. A strategy has no access to data, clock, disk or cluster: the driver performs the instructions that are
+yielded together, side by side if possible, and sends one answer for each of them, in the same order:
 
-=====================================  =====================
-instruction                            event
-=====================================  =====================
-a pass (``likelihoods.base``)        ``Passed``
+=====================================  ========================
+instruction                            answer
+=====================================  ========================
+a pass (``likelihoods.base``)        the statistic of the pass
 a fit (``likelihoods.base``)           ``Solved``
 ``Gather``                             ``Gathered``
 ``LearnKernel``                        ``KernelLearned``
-``Save``, ``Log``                      ``Saved``
-``Finish``                             none, as the run ends
-=====================================  =====================
+``Save``, ``Log``                      None
+=====================================  ========================
 
-If the time limit is reached or the job is aborted, a single ``Stop`` replaces all events.
+If the time limit is reached or the job is aborted, ``Stopped`` is raised where the step waits for its answers. A state
+is all that a step depends on, so that the state after a stored line of history is the checkpoint.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
@@ -79,14 +80,10 @@ class Log:
     record: Record
 
 
-@dataclass(frozen=True)
-class Finish:
-    """End of the run; the last saved model is the result."""
-
-    reason: Termination
-
-
-Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | Save | Log | Finish
+Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | Save | Log
+T = TypeVar("T")
+Steps: TypeAlias = Generator[tuple[Instruction, ...], tuple[Any, ...], T]
+"""A part of a step: yields instructions, is sent their answers, and returns a result."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ class Record:
     - ``"heuristic"``: the fit that measures the partition size.
     - ``"kernel"``: a result of kernel learning.
     - ``"early"``: the small fit of a run whose time limit ended the run before there was a model, or the last fit
-      with constant noise of a run that ended during the fit with local noise (``strategies.local_noise``).
+      with constant noise of a run that ended during the fit with local noise (``strategies.stages``).
     - ``"final"``: the last fit.
 
     ``rows`` is the number of rows that the posterior used (see ``fit_rows``). The log evidence is over these rows. The
@@ -172,15 +169,8 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Passed:
-    """Event that answers a pass, with the statistic of the pass."""
-
-    statistic: Any
-
-
-@dataclass(frozen=True)
 class Gathered:
-    """Event that answers ``Gather``: inputs (k, d) of the requested rows, in the requested order.
+    """Answer to ``Gather``: inputs (k, d) of the requested rows, in the requested order.
 
     ``present`` (k,) is true for rows with a weight above zero; None means all. Rows without weight are no candidates.
     """
@@ -191,7 +181,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Solved:
-    """Event that answers a fit: its final state (a ``Fit``, or what another fit returns), and the reason of its end."""
+    """Answer to a fit: its final state (a ``Fit``, or what another fit returns), and the reason of its end."""
 
     fit: Any
     reason: Termination
@@ -199,7 +189,7 @@ class Solved:
 
 @dataclass(frozen=True)
 class KernelLearned:
-    """Event that answers ``LearnKernel``: the kernel of largest evidence.
+    """Answer to ``LearnKernel``: the kernel of largest evidence.
 
     ``better`` is true if this kernel differs from the previous one. ``evaluations`` is the number of evaluations of the
     evidence, and ``rows`` the number of rows with a weight above zero.
@@ -211,36 +201,29 @@ class KernelLearned:
     evaluations: int
 
 
-@dataclass(frozen=True)
-class Saved:
-    """Event that answers ``Save`` and ``Log``: the model or the line is stored."""
+class Stopped(Exception):
+    """The run must end now, with the last saved model."""
 
-
-@dataclass(frozen=True)
-class Stop:
-    """Event in place of all others: the run must end now, with the last saved model."""
-
-    reason: Termination
-
-
-Event: TypeAlias = Passed | Gathered | Solved | KernelLearned | Saved | Stop
+    def __init__(self, reason: Termination) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
 
 
 S = TypeVar("S")
 
 
 class StrategySteps(Protocol[S]):
-    """A pure state machine whose state is the checkpoint."""
+    """The steps of a strategy; the field ``end`` of a state is the reason of the end, or None before."""
 
     name: str
     schedule: ClassVar[Schedule]
 
-    def start(self, problem: Problem, options: Options) -> tuple[S, tuple[Instruction, ...]]:
-        """Return the first state and instructions."""
+    def start(self, problem: Problem, options: Options) -> S:
+        """Return the state before the first step."""
         ...
 
-    def next(self, state: S, *events: Event) -> tuple[S, tuple[Instruction, ...]]:
-        """Return the state and the instructions that follow these events."""
+    def step(self, state: S) -> Steps[S]:
+        """Go on to the next line of history, or until no line follows from the next candidates."""
         ...
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.priors import FLAT, Prior
+from partirvm.kernels import Kernel, Several
 from partirvm.kernels.bases import label_of
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import GAUSSIAN, AnyLikelihood
@@ -46,7 +47,7 @@ class Problem:
     number of classes; in regression ``n_classes`` is 0.
 
     ``prior`` has the priors of α and β in the units of the scaled target, the update rule and the fixed α. If rows were
-    appended (``strategies.appended``), ``batches`` are the original rows and each append, in order; otherwise
+    appended (``strategies.rounds``), ``batches`` are the original rows and each append, in order; otherwise
     ``batches`` is empty.
 
     ``left_out_square`` is the mean squared error, in scaled targets, of rows left out while the kernel was learned from
@@ -68,6 +69,10 @@ class Problem:
     target_variances: Float | None = None
     batches: tuple[AppendedBatch, ...] = ()
     left_out_square: float = 0.0
+
+    def with_kernel(self, kernel: Kernel | Several) -> Problem:
+        """Return the problem with another kernel."""
+        return replace(self, empty=replace(self.empty, kernel=kernel))
 
     @property
     def n_targets(self) -> int:
@@ -91,6 +96,10 @@ class Problem:
         numbers = np.arange(0 if functions is None else functions.size)
         return np.concatenate([np.full(int(self.bias), BIAS, dtype=np.int64), label_of(numbers)])
 
+    def lacking(self, design: Design) -> Int:
+        """Return the labels of the leading columns that a design lacks."""
+        return np.setdiff1d(self.leading, design.leading)
+
     @property
     def n_kernels(self) -> int:
         """K, the number of kernel columns that each row offers as candidates; 0 without a kernel."""
@@ -109,7 +118,7 @@ class Options:
     """Resolved options of a fit.
 
     ``fit_rows`` determines the rows that the posterior of an intermediate fit uses, and ``last_rows`` the rows of the
-    last fit (all rows but in ``strategies.early``): ``"full"`` means all rows, ``"sample"`` one random sample of
+    last fit (all rows but in ``strategies.in_order``): ``"full"`` means all rows, ``"sample"`` one random sample of
     ``sample_rows`` rows, ``"growing"`` a sample that grows. ``stop_fraction`` is a fraction of the fit's candidates.
 
     ``max_columns`` is the number of columns, including the candidates, for which there is memory. ``batch`` is the
@@ -122,7 +131,7 @@ class Options:
     learn the kernel again. ``solver`` is the solver of dense fits (``core.solvers``), ``actions`` the order in which
     "fast" applies actions. The fit that measures the partition size always uses the fixed
     point. ``noise`` determines whether the noise variance of the last fit may depend on the inputs
-    (``strategies.local_noise``). ``effort`` determines when the rounds of the working set end (``strategies.effort``).
+    (``strategies.stages``). ``effort`` determines when the rounds of the working set end (``strategies.working_set``).
     """
 
     partition_size: int

@@ -1,4 +1,4 @@
-"""Selection of the next candidates: pure functions of row numbers."""
+"""Selection of the next candidates: functions of row numbers, and the columns that a fit does not contain yet."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.sampling import Purpose, random_order, stream
+from partirvm.kernels import Several
+from partirvm.kernels.design import Design
 from partirvm.planning.cost import CandidateSearch
 
 Float = NDArray[np.float64]
@@ -216,3 +218,22 @@ def distinct(points: Float, others: Float) -> Int:
     """Return positions of points (k, d) that differ from all ``others`` (m, d) and all earlier points, in order."""
     _, first = np.unique(np.concatenate([others, points]), axis=0, return_index=True)
     return np.sort(first[first >= len(others)]) - len(others)
+
+
+def fresh(new: Design, present: Design) -> Int:
+    """Return positions of the columns of ``new`` that differ from all present and all earlier new columns, in order."""
+    kernel = new.kernel
+    if not isinstance(kernel, Several):
+        return distinct(new.centres, present.centres)
+    found = [np.zeros(0, np.int64)]
+    for k in range(len(kernel.kernels)):
+        own = np.flatnonzero(new.which == k)
+        points = kernel.without_ignored(new.centres[own], k)
+        others = kernel.without_ignored(present.centres[present.which == k], k)
+        found.append(own[distinct(points, others)])
+    return np.sort(np.concatenate(found))
+
+
+def count_duplicates(chosen: Design, new: Design) -> int:
+    """Return the number of chosen rows that give no new column."""
+    return len(np.setdiff1d(chosen.rows, new.rows))

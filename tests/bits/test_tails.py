@@ -25,8 +25,8 @@ from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.run import run
-from partirvm.kernels import Gaussian, LocalFunction
-from partirvm.kernels.bases import LocalBasis
+from partirvm.kernels import FunctionKernel, Gaussian
+from partirvm.kernels.bases import FunctionBasis
 from partirvm.kernels.design import Design
 from partirvm.model import ClassModel, Model
 from partirvm.options import Request
@@ -42,7 +42,7 @@ TILE, LAST = 512, 384
 
 TAILS = st.integers(1, 64)
 ORIGIN = np.full(D, 0.1)
-PRODUCT = LocalFunction(lambda X, Z: X @ Z.T)
+PRODUCT = FunctionKernel(lambda X, Z: X @ Z.T)
 """A user's kernel that is a product of BLAS itself."""
 
 
@@ -103,7 +103,7 @@ def model(columns, targets=1, classes=0):
     turn = rng.normal(size=(D, 3))
     design = Design(
         Gaussian((0.3, 0.2, 0.1)), scaling, rng.normal(size=(columns - 4, D)), np.arange(columns - 4), bias=True,
-        functions=LocalBasis(lambda X: X @ turn, 3), active=np.arange(3),
+        functions=FunctionBasis(lambda X: X @ turn, 3), active=np.arange(3),
     )  # fmt: skip
     root = np.tril(rng.normal(size=(max(targets, classes, 1), columns, columns)))
     if classes:
@@ -155,7 +155,7 @@ class Recorder(MemoryJournal):
         self.checkpoints = []
 
     def checkpoint(self, checkpoint):
-        if not checkpoint.final:
+        if checkpoint.end is None:
             self.checkpoints.append((len(self.history), pickle.dumps(checkpoint)))
 
 

@@ -254,7 +254,7 @@ def test_the_layout_on_disk(tmp_path: Path) -> None:
         "weights": ((500,), (64,), "float64"), "row": ((500,), (64,), "int64"),
     }  # fmt: skip
     attributes = dict(group.attrs)
-    assert (attributes["kind"], attributes["format"], attributes["shuffle"]) == ("partirvm-data", FORMAT, 0)
+    assert (attributes["kind"], attributes["format"], attributes["seed"]) == ("partirvm-data", FORMAT, 0)
     assert all(group[name].nchunks_initialized == 8 for name in group.array_keys())
 
 

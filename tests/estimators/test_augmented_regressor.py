@@ -11,7 +11,7 @@ from regressions import plane, sinc
 
 from partirvm import RVMClassifier, RVMRegressor, ingest
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, OverconfidenceWarning, UsageError
-from partirvm.kernels import Gaussian, LocalFunction, Several
+from partirvm.kernels import FunctionKernel, Gaussian, Several
 from partirvm.predict import rvm_star
 
 FAR = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
@@ -127,7 +127,7 @@ def test_a_callable_kernel_of_any_height_is_augmented():
     X, y = sinc()
     found = []
     for height in (1.0, 20.0):
-        kernel = LocalFunction(lambda A, B, height=height: height * naive.gaussian(A, B, 3.0))
+        kernel = FunctionKernel(lambda A, B, height=height: height * naive.gaussian(A, B, 3.0))
         asked = {"fit_intercept": False, "solver": "fixed-point", "tol": 1e-12}
         model = RVMRegressor(kernel=kernel, random_state=0, **asked).fit(X, y)
         found.append(model.predict([[0.0], [60.0]], return_std=True, augment=(X, y))[1])

@@ -33,7 +33,7 @@ def documented(estimator):
 def test_documented_names_of_values_are_accepted(kind, name, value):
     """As what the table calls them."""
     option = {each.name: each.metadata["option"] for each in fields(kind)}[name]
-    assert kind(**{name: value}).flat(kind.of[0])[option] == value
+    assert kind(**{name: value}).flat(kind.of)[option] == value
 
 
 @pytest.mark.parametrize(("estimator", "name", "value"), [*documented(RVMRegressor), *documented(RVMClassifier)])

@@ -12,7 +12,7 @@ import pytest
 from partirvm import RVMRegressor, load_model, save_model
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian
-from partirvm.kernels.local_noise import TEMPER, LocalNoise
+from partirvm.kernels.design import TEMPER, LocalNoise
 
 OPTIONS = {"gamma": 0.3, "random_state": 0}
 

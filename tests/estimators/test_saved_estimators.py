@@ -19,7 +19,6 @@ from partirvm import AlphaPrior, RVMClassifier, RVMRegressor, Sample, WorkingSet
 from partirvm.errors import ExistsError, FormatError, MissingDataError, UsageError
 from partirvm.kernels import Gaussian, Laplacian, Sum
 from partirvm.model import Model
-from partirvm.options import values as options
 
 N = 160
 
@@ -46,7 +45,7 @@ def same(found, expected):
 REGRESSORS = {
     "plain": {},
     "learned": {"gamma": "learn-per-feature"},
-    "several widths": {"kernel": options.Gaussian(np.array([0.5, 0.2]), multiples=(1.0, 8.0))},
+    "several widths": {"kernel": Gaussian(np.array([0.5, 0.2]), multiples=(1.0, 8.0))},
     "a value and a basis": {"kernel": Sum((Gaussian(0.5), Laplacian(0.2)), (1.0, 0.3)), "basis": ["linear"]},
     "rounds": {"strategy": WorkingSet(selection="gain", fit_rows=Sample(rows=60)), "partition_size": 20},
     "priors": {"gamma": 0.5, "alpha_prior": AlphaPrior(1e-4, 1e-4, fixed={"bias": 1e-6}), "max_vectors": 50},

@@ -740,9 +740,9 @@ def carry_on_network_disk(job, **options):
 
 def carry_learning_again(job, **options):
     """As ``carry``; the kernel is learned again whenever there are more vectors than centres of the last learning."""
-    from partirvm.strategies import relearning
+    from partirvm.strategies import rounds
 
-    relearning.due = lambda problem, options, fit, centres: fit.n_vectors > centres
+    rounds.due = lambda problem, options, fit, centres: fit.n_vectors > centres
     return carry(job, **options)
 
 

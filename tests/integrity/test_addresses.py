@@ -161,7 +161,6 @@ def test_an_address_is_refused(address, made, canary):
     place = address.format(*[made["data"]] * 2)
     for call in (
         lambda: open_folder(place),
-        lambda: destination(place),
         lambda: ZarrSource(place),
         lambda: open_job(place),
         lambda: load_model(place),

@@ -14,7 +14,7 @@ from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_mode
 from partirvm.cli import main
 from partirvm.errors import UsageError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
-from partirvm.kernels import Gaussian, NamedFunction, OnColumns, Sum
+from partirvm.kernels import FunctionKernel, Gaussian, OnColumns, Sum
 from partirvm.options import Request
 from partirvm.storage import Folder
 from partirvm.storage.records import read_json, to_json
@@ -32,7 +32,7 @@ def basis(X):
 
 PARTS = {
     "kernel": {"kernel": "own_code:kernel"},
-    "part of a kernel": {"kernel": Sum((Gaussian(0.5), OnColumns(NamedFunction("own_code:kernel"), (0,))))},
+    "part of a kernel": {"kernel": Sum((Gaussian(0.5), OnColumns(FunctionKernel("own_code:kernel"), (0,))))},
     "basis": {"gamma": 0.5, "basis": ["linear", "own_code:basis"]},
 }
 
@@ -174,7 +174,7 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     group = str(pointer.with_suffix(""))
     name, value = f"checkpoints/{pointer.name}", load_checkpoint(group)
     about = read_json(folder, name)
-    state = {**value["state"], "kernel": NamedFunction("own_code:kernel").spec()}
+    state = {**value["state"], "kernel": FunctionKernel("own_code:kernel").spec()}
     for each in (job / "checkpoints").iterdir():
         folder.remove(f"checkpoints/{each.name}")
     seal = save_checkpoint({**value, "state": state}, group)

@@ -97,7 +97,7 @@ def test_a_wrong_type_in_an_object(case, capsys, pattern, path, value, verb, mat
     [
         ("checkpoints", ("state", "round"), np.arange(5), "update"),
         ("checkpoints", ("state", "candidates"), "x", "update"),
-        ("checkpoints", ("waiting",), "x", "update"),
+        ("checkpoints", ("state", "learned"), "x", "update"),
         ("specs", ("options", "max_columns"), {}, "update"),
         ("specs", ("problem", "target_scale"), None, "resume"),
     ],

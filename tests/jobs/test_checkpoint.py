@@ -15,11 +15,9 @@ from simulator import Simulator, wave
 from partirvm.errors import ExistsError, FormatError, MissingDataError, PartirvmError
 from partirvm.jobs import checkpoint
 from partirvm.jobs.checkpoint import load_checkpoint, pack, save_checkpoint, unpack
-from partirvm.jobs.driver import Checkpoint
 from partirvm.jobs.sealed_values import CODEC
 from partirvm.storage import sealed
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Finish, Log, Save
 from partirvm.strategies.problem import Options
 
 PROBLEMS = {
@@ -44,14 +42,10 @@ def simulated(asked):
     return Simulator(X, y, **asked), Options(partition_size=18, selection="gain", max_iterations=40, **choices)
 
 
-def steps(simulator, strategy, options):
-    """Every (state, instructions) of a run."""
-    state, instructions = strategy.start(simulator.problem, options)
-    yield state, instructions
-    while not isinstance(instructions[0], Finish):
-        events = tuple(map(simulator.answer, instructions))
-        state, instructions = strategy.next(state, *events)
-        yield state, instructions
+def states(simulator, name, options):
+    """The state after each line of history."""
+    simulator.run(name, options)
+    return [state for state, _ in simulator.lines]
 
 
 def last_save(simulator):
@@ -69,22 +63,16 @@ def test_a_run_that_is_written_and_read_at_every_line_ends_in_the_same_bits(name
     reason, whole = simulator.run(name, options), None
     whole, lines = last_save(simulator), [str(save.record) for save in simulator.saves]
     simulator, options = simulated(asked)
-    strategy, number = STRATEGIES[name](), 0
-    state, instructions = strategy.start(simulator.problem, options)
-    simulator.turns = [instructions]
-    while not isinstance(instructions[0], Finish):
-        events = tuple(map(simulator.answer, instructions))
-        if isinstance(instructions[0], Save | Log):
-            checkpoint, number = Checkpoint(state, len(instructions)), number + 1
-            found = reread(checkpoint, simulator.problem, options)
-            if number % 3 == 1:
-                save_checkpoint(pack(checkpoint), str(tmp_path / f"{number}"))
-                found = unpack(load_checkpoint(str(tmp_path / f"{number}")), simulator.problem, options)
-            assert found.waiting == len(instructions)
-            state = found.state
-        state, instructions = strategy.next(state, *events)
-        simulator.turns.append(instructions)
-    assert instructions[0].reason is reason
+    strategy, number, simulator.turns = STRATEGIES[name](), 0, []
+    state = strategy.start(simulator.problem, options)
+    while state.end is None:
+        state, number = simulator.step(strategy.step(state)), number + 1
+        found = reread(state, simulator.problem, options)
+        if number % 3 == 1:
+            save_checkpoint(pack(state), str(tmp_path / f"{number}"))
+            found = unpack(load_checkpoint(str(tmp_path / f"{number}")), simulator.problem, options)
+        state = found
+    assert state.end is reason
     assert last_save(simulator) == whole
     assert [str(save.record) for save in simulator.saves] == lines
     assert number >= 1
@@ -94,10 +82,8 @@ def test_the_names_in_a_file_are_those_of_the_schema():
     """No class of the package: names of its docstring, numbers, and values of enums that are told to people."""
     simulator, options = simulated(PROBLEMS["weights and held-out rows"])
     for name in STRATEGIES:
-        for state, instructions in steps(simulator, STRATEGIES[name](), options):
-            if not isinstance(instructions[0], Save | Log):
-                continue
-            tree, _ = CODEC.encode(pack(Checkpoint(state, 1)))
+        for state in states(simulator, name, options):
+            tree, _ = CODEC.encode(pack(state))
             assert not keys(tree) & {"class", "enum"}
             assert names(tree) <= set(re.findall(r"[\w]+", checkpoint.__doc__)) | {"name", "gamma"}
 
@@ -122,12 +108,7 @@ def _with(tree, key, value):
 def test_an_array_of_wrong_length_is_named_as_damage(name):
     """Each array of a checkpoint, one longer in each direction: refused where it is read, not where it is used."""
     simulator, options = simulated({"noise": 0.1})
-    checkpoint = next(
-        Checkpoint(state, len(instructions))
-        for state, instructions in steps(simulator, STRATEGIES[name](), options)
-        if isinstance(instructions[0], Save | Log)
-    )
-    packed = pack(checkpoint)
+    packed = pack(states(simulator, name, options)[0])
     unpack(packed, simulator.problem, options)
     accepted = []
     for place, damaged in lengthened(packed):
@@ -233,20 +214,18 @@ def test_a_thousand_parts_cost_no_more_each_than_a_hundred(tmp_path):
     """A split-merge of 2,000 partitions saves a checkpoint after each of its batches: work in proportion to the parts,
     and a handful of files."""
     simulator, options = simulated({})
-    for state, _ in steps(simulator, STRATEGIES["split-merge"](), options):
-        if getattr(state, "parts", ()):
-            break
+    state = states(simulator, "split-merge", options)[0]
     part, work = state.parts[0], {}
     for n in (100, 1000):
         fresh = [replace(part, gain=part.gain.copy(), design=replace(part.design, centres=part.design.centres.copy()))
                  for _ in range(n)]  # fmt: skip
-        many, place, found = Checkpoint(replace(state, parts=tuple(fresh)), 1), tmp_path / f"{n}", []
+        many, place, found = replace(state, parts=tuple(fresh)), tmp_path / f"{n}", []
         facts = simulator.problem, options
 
         def load(place=place, found=found, facts=facts):
             found.append(unpack(load_checkpoint(str(place)), *facts))
 
         work[n] = (calls(lambda many=many, place=place: save_checkpoint(pack(many), str(place))), calls(load))
-        assert_same(many.state.parts, found[0].state.parts)
+        assert_same(many.parts, found[0].parts)
         assert sum(path.is_file() for path in place.rglob("*")) < 10
     assert all(many <= 10.5 * few for few, many in zip(work[100], work[1000], strict=True)), work

@@ -66,9 +66,9 @@ def test_every_state_comes_back_and_goes_on(name, K, multi_class, solver, tmp_pa
     whole = run(name, fit, source, executor, journal)
     assert len(journal.checkpoints) >= 2
     for checkpoint, _, _ in journal.checkpoints:
-        found = reread(checkpoint, fit.problem, fit.options).state
+        found = reread(checkpoint, fit.problem, fit.options)
         for each in ("fit", "parts", "below", "best", "used"):
-            assert_same(getattr(checkpoint.state, each, None), getattr(found, each, None))
+            assert_same(getattr(checkpoint, each, None), getattr(found, each, None))
     middle, history, model = journal.checkpoints[len(journal.checkpoints) // 2]
     save_checkpoint(pack(middle), str(tmp_path / "one"))
     found = unpack(load_checkpoint(str(tmp_path / "one")), fit.problem, fit.options)

@@ -30,7 +30,7 @@ class Recorder(MemoryJournal):
         self.checkpoints, self.final = [], None
 
     def checkpoint(self, checkpoint):
-        if checkpoint.final:
+        if checkpoint.end is not None:
             self.final = checkpoint
         else:
             self.checkpoints.append((len(self.history), pickle.dumps(checkpoint)))
@@ -108,7 +108,7 @@ def test_the_checkpoint_of_a_run_that_is_over_says_so(rows):
     with recorded(rows, 3) as (_, _, journal):
         assert [lines for lines, _ in journal.checkpoints] == [1, 2]
         assert [line["kind"] for line in journal.history] == ["round", "round", "final"]
-        assert (journal.final.state.round, journal.final.state.settled) == (3, True)
+        assert (journal.final.round, journal.final.end) == (3, Termination.ROUNDS)
 
 
 def test_a_model_that_was_there_before_can_end_a_resumed_run_at_once(rows):

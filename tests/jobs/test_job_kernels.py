@@ -11,7 +11,7 @@ import pytest
 
 from partirvm import RVMRegressor, ingest, jobs, open_job, submit
 from partirvm.errors import UsageError
-from partirvm.kernels import Gaussian, Laplacian, LocalFunction, OnColumns, Product, Sum
+from partirvm.kernels import FunctionKernel, Gaussian, Laplacian, OnColumns, Product, Sum
 from partirvm.options import Request
 
 ASKED = Request(strategy="working-set", partition_size=40, max_rounds=2, seed=1)
@@ -53,7 +53,7 @@ def test_a_job_holds_its_kernel(data, tmp_path, kernel):
 
 def test_a_callable_is_no_kernel_of_a_job(data, tmp_path):
     """Alone or as a part; nothing is left behind."""
-    function = LocalFunction(lambda X, Z: X @ Z.T)
+    function = FunctionKernel(lambda X, Z: X @ Z.T)
     for kernel in (function.function, function, Sum((Gaussian(1.0), OnColumns(function, (0,))))):
         for begin in (jobs.fit, jobs.submit):
             with pytest.raises(UsageError, match=r"<lambda>.* name it as 'module:function'"):

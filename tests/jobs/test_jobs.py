@@ -37,7 +37,7 @@ from partirvm.options import Request
 from partirvm.setup.measuring import Measuring
 from partirvm.storage import open_folder
 from partirvm.storage.records import read_json, to_json
-from partirvm.strategies import effort
+from partirvm.strategies import working_set
 
 ASKED = Request(gamma=2.0, partition_size=30, max_rounds=3, selection="random", noise="constant", seed=4)
 LONG = Request(**{**vars(ASKED), "gamma": 20.0, "max_rounds": 400, "effort": "thorough"})
@@ -143,7 +143,7 @@ def test_a_resume_with_more_rounds_is_the_longer_fit(data, tmp_path, rounds):
 
 def test_a_resume_with_more_effort_is_the_thorough_fit(data, tmp_path, monkeypatch):
     """A quick fit ends by its effort, if the rule applies to small fits; resumed as a thorough one it is that one."""
-    monkeypatch.setattr(effort, "LEAST_WORK", 1.0)
+    monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)
     asked = Request(**{**vars(ASKED), "max_rounds": 8})
     quick, thorough = (Request(**{**vars(asked), "effort": each}) for each in ("quick", "thorough"))
     jobs.fit(data, str(tmp_path / "job"), quick)

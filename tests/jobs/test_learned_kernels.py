@@ -18,11 +18,10 @@ from partirvm.core.termination import Termination
 from partirvm.data import as_source
 from partirvm.errors import UsageError
 from partirvm.execution import LocalExecutor
-from partirvm.kernels import Gaussian, LocalFunction, Matern32, OnColumns, Product, Sum, kernel_from_spec
+from partirvm.kernels import FunctionKernel, Gaussian, Matern32, OnColumns, Product, Sum, kernel_from_spec
 from partirvm.learning import search as kernel_search
 from partirvm.learning.forms import EACH
 from partirvm.options import Request
-from partirvm.options import values as options
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
 from partirvm.setup.measuring import Measuring
@@ -119,7 +118,7 @@ def test_auto_of_little_learns_nothing():
 def test_auto_of_classes_is_judged_on_held_out_rows():
     """And a prior is heard of."""
     X, y = rows(200)
-    model = RVMClassifier(random_state=0, kernel=options.Gaussian(prior="half-normal")).fit(X, y - X[:, 1] > 5)
+    model = RVMClassifier(random_state=0, kernel=Gaussian(prior="half-normal")).fit(X, y - X[:, 1] > 5)
     assert model.plan_.learned.startswith("a width per feature, because its error is smaller: ")
     assert not any("gamma_prior" in note for note in model.plan_.notes)
     assert model.feature_relevance_[:2].max() < 0.01
@@ -174,7 +173,7 @@ def test_what_cannot_be_learned(gamma):
     """Kernels without parameters and functions, by name and by value; a prior that is not known."""
     for kernel in ("linear", "linear-spline", "sklearn.metrics.pairwise:laplacian_kernel"):
         assert "no parameters that can be learned" in refused(kernel=kernel, gamma=gamma)
-    alone = LocalFunction(lambda X, Z: X @ Z.T)
+    alone = FunctionKernel(lambda X, Z: X @ Z.T)
     assert "'module:function'" in refused(kernel=Sum((Gaussian(1.0), alone)), gamma=gamma)
     assert "known: flat, half-normal" in refused(gamma=gamma, gamma_prior="cauchy")
     assert "known: auto, scale, learn, learn-per-feature" in refused(gamma="learnt")
@@ -185,7 +184,7 @@ def test_what_has_no_effect_is_said():
     """A prior where no gamma per feature is learned; learning where the target is constant."""
     X, y = rows(60)
     for gamma in ("scale", "learn"):
-        plan = RVMRegressor(kernel=options.Gaussian(gamma, prior="half-normal")).fit(X, y).plan_
+        plan = RVMRegressor(kernel=Gaussian(gamma, prior="half-normal")).fit(X, y).plan_
         assert any("gamma_prior" in note for note in plan.notes)
     assert not any("effect" in note for note in _fit(X, y, gamma_prior="half-normal").plan_.notes)
     constant = _fit(X, np.ones(60))

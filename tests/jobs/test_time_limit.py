@@ -19,7 +19,7 @@ from partirvm.options import Request
 from partirvm.setup.resolve import resolve
 from partirvm.setup.timer import Timer
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.early import FLOPS, STEPS, effort
+from partirvm.strategies.in_order import FLOPS, STEPS, effort
 from partirvm.types import Columns
 
 N = 900

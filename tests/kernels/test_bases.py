@@ -12,21 +12,19 @@ import pytest
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, NoKernel
 from partirvm.kernels.bases import (
+    FunctionBasis,
     JoinedBasis,
     LinearBasis,
-    LocalBasis,
-    NamedBasis,
     basis_from_spec,
     labels_by_name,
 )
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import labels_of
-from partirvm.strategies.new_columns import lacking
 from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS, Scaling
 
 D = 3
-BASIS = JoinedBasis((LinearBasis(D), NamedBasis("numpy:tanh", D), LocalBasis(lambda X: X[:, :1] ** 2, 1)))
+BASIS = JoinedBasis((LinearBasis(D), FunctionBasis("numpy:tanh", D), FunctionBasis(lambda X: X[:, :1] ** 2, 1)))
 
 
 def design(rng, basis=BASIS, m=4):
@@ -68,14 +66,14 @@ def test_what_was_pruned_is_offered_again(rng):
     made = design(rng)
     problem = Problem(9, made.led_by(NONE), True, 1.0, None, 1.0, True, False)
     np.testing.assert_array_equal(problem.leading, -1 - np.arange(8))
-    assert set(lacking(problem, made)) == {-2, -4, -5, -7}
-    assert set(lacking(problem, made.led_by(np.array([-8])))) == {-1, -2, -3, -4, -5, -6, -7}
-    assert not len(lacking(problem, made.led_by(problem.leading)))
+    assert set(problem.lacking(made)) == {-2, -4, -5, -7}
+    assert set(problem.lacking(made.led_by(np.array([-8])))) == {-1, -2, -3, -4, -5, -6, -7}
+    assert not len(problem.lacking(made.led_by(problem.leading)))
 
 
 def test_specs_and_pickles():
     """JSON there and back; a named function is the same function elsewhere."""
-    named = JoinedBasis((LinearBasis(2), NamedBasis("numpy:tanh", 2)))
+    named = JoinedBasis((LinearBasis(2), FunctionBasis("numpy:tanh", 2)))
     assert basis_from_spec(json.loads(json.dumps(named.spec()))) == named
     points = np.array([[0.5, -1.0]])
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(named))(points), [[0.5, -1.0, *np.tanh([0.5, -1.0])]])
@@ -101,6 +99,6 @@ def test_specs_and_pickles():
 def test_what_is_no_basis(function, message):
     """Other shapes, values that are no numbers, errors of its own."""
     with pytest.raises(UsageError, match=message):
-        LocalBasis(function, 1)(np.ones((2, 1)))
+        FunctionBasis(function, 1)(np.ones((2, 1)))
     with pytest.raises(UsageError, match="basis numpy:no_such: 'numpy' has no 'no_such'"):
-        NamedBasis("numpy:no_such", 1)(np.ones((2, 1)))
+        FunctionBasis("numpy:no_such", 1)(np.ones((2, 1)))

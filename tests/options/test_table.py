@@ -20,10 +20,9 @@ from partirvm.options import TABLE, Request, check, idle, names
 from partirvm.options.constraints import Anything, Flag
 from partirvm.options.option import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.options.table import CHOSEN_ROWS, ROUNDS, SEVERAL_FITS
-from partirvm.options.value import Value
 from partirvm.options.values import SOLVERS as SOLVER_VALUES
 from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
-from partirvm.options.values import VALUES, AlphaPrior, StrategyName
+from partirvm.options.values import VALUES, AlphaPrior, StrategyName, Value
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.selection import SELECTIONS
 
@@ -154,9 +153,9 @@ def test_defaults_of_values_are_those_of_the_table():
     """``AlphaPrior`` splits a pair in two."""
     for kind in VALUES:
         made: Value = kind()
-        found = made.flat(kind.of[0])
+        found = made.flat(kind.of)
         for name, value in found.items():
-            if name != kind.of[0] or kind is AlphaPrior:
+            if name != kind.of or kind is AlphaPrior:
                 assert value == TABLE[name].default
 
 

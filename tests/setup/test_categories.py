@@ -80,9 +80,12 @@ def test_scales_of_inputs_as_they_are():
 
 
 def test_kernels_that_stay_as_they_are():
-    """Data without categories; kernels that are values, or take all columns for codes; a category alone."""
+    """Data without categories; sums, products and kernels on columns; all columns as codes; a category alone."""
     assert resolved(Columns(("a", "b", "c")), gamma="scale") == Gaussian(THIRD)
-    assert resolved(kernel=Gaussian(2.0)) == Gaussian(2.0)
+    assert resolved(kernel=Gaussian(2.0)) == mixed(2.0, 2.0)
+    assert resolved(kernel=Gaussian((1.0, 2.0, 3.0)), gamma="learn") == mixed((1.0, 3.0), 2.0)
+    every = OnColumns(Gaussian(2.0), (0, 1, 2))
+    assert resolved(kernel=every) == every
     assert resolved(kernel="categorical", gamma=0.5) == Categorical(0.5)
     every = Columns(("a", "b", "c"), categories={"a": (1, 2), "b": (1, 2), "c": (1, 2)})
     assert resolved(every, gamma="scale") == OnColumns(Categorical(1 / (3 * 0.25)), (0, 1, 2))

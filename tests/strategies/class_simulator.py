@@ -17,7 +17,7 @@ from partirvm.core.scores import ClassScores
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.likelihoods.classes import Newton
-from partirvm.strategies.instructions import Gather, Passed, Solved
+from partirvm.strategies.instructions import Gather, Solved
 from partirvm.strategies.problem import Problem
 
 
@@ -44,7 +44,7 @@ class ClassSimulator(Simulator):
         return replace(super().problem, target_variance=1.0, noise_variance=None, **kind)
 
     def answer(self, instruction: Any) -> Any:
-        """The event that answers an instruction."""
+        """The answer to an instruction."""
         match instruction:
             case Newton():
                 course = instruction
@@ -53,13 +53,13 @@ class ClassSimulator(Simulator):
                     course = course.advance(self._logistic(course.next_pass))
                 return Solved(course.fit, course.reason)
             case LogisticPass():
-                return Passed(self._logistic(instruction))
+                return self._logistic(instruction)
             case MisclassificationPass():
-                return Passed(self._surprise(instruction))
+                return self._surprise(instruction)
             case GainPass():
-                return Passed(self._gain(instruction))
+                return self._gain(instruction)
             case LogisticScorePass():
-                return Passed(self._class_score(instruction))
+                return self._class_score(instruction)
         return super().answer(instruction)
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
@@ -132,8 +132,8 @@ class ClassSimulator(Simulator):
         for turn, answer, following in zip(self.turns, self.answers, self.turns[1:], strict=False):
             if isinstance(turn[0], Gather):
                 rows += turn[0].rows.tolist()
-            elif isinstance(turn[0], MisclassificationPass) and turn[0].draw is None and isinstance(answer[0], Passed):
-                rows += answer[0].statistic.rows.tolist()
+            elif isinstance(turn[0], MisclassificationPass) and turn[0].draw is None:
+                rows += answer[0].rows.tolist()
             elif isinstance(turn[0], GainPass) and isinstance(following[0], Newton):
                 pool = set(turn[0].pool.labels.tolist()) - set(turn[0].design.labels.tolist())
                 rows += [row for row in following[0].design.labels.tolist() if row in pool]

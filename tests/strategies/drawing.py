@@ -1,8 +1,6 @@
-"""Any small problem with any options, for hypothesis; and values spelled so that only identical bits are equal."""
+"""Any small problem with any options, for hypothesis."""
 
 from __future__ import annotations
-
-from dataclasses import fields, is_dataclass
 
 import numpy as np
 from hypothesis import strategies as st
@@ -52,14 +50,3 @@ def runs(draw, names=NAMES, likelihoods=FIT_ROWS):
         solver=draw(st.sampled_from(("fixed-point", "fixed-point", "auto", "fast"))),
     )
     return draw(st.sampled_from(names)), simulator, options
-
-
-def spelled(value):
-    """A value as nested tuples, arrays as their bytes: equal only for identical bits."""
-    if is_dataclass(value):
-        return type(value).__name__, *(spelled(getattr(value, field.name)) for field in fields(value))
-    if isinstance(value, np.ndarray):
-        return value.shape, value.dtype.str, value.tobytes()
-    if isinstance(value, list | tuple):
-        return tuple(map(spelled, value))
-    return value

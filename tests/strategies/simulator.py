@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import pickle
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import naive
@@ -19,18 +20,7 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import (
-    Finish,
-    Gather,
-    Gathered,
-    Log,
-    Passed,
-    Save,
-    Saved,
-    Solved,
-    Stop,
-    StrategySteps,
-)
+from partirvm.strategies.instructions import Gather, Gathered, Log, Save, Solved, Stopped, StrategySteps
 from partirvm.strategies.problem import Options, Problem
 from partirvm.types import Scaling
 
@@ -45,7 +35,8 @@ UNLIMITED = {Termination.CONVERGED, Termination.ITERATIONS}
 class Simulator:
     """A problem in memory: inputs X (N, d), targets y (N,), weights, held-out rows; the kernel is Gaussian.
 
-    ``turns`` are the instructions of the last run, those of one answer together, ``answers`` the events to them.
+    ``turns`` are the instructions of the last run, those yielded at once together, ``answers`` the answers to them.
+    ``lines`` are the states after each step that stored lines of history, with the number of turns so far.
     """
 
     X: np.ndarray
@@ -58,6 +49,7 @@ class Simulator:
     shuffled: bool = True
     turns: list[Any] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
+    lines: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         shift = np.average(self.y, weights=self.w)
@@ -86,55 +78,70 @@ class Simulator:
         kernels = naive.gaussian(X, design.centres, self.gamma)
         return np.hstack([np.ones((len(X), int(design.bias))), kernels])
 
-    def run(self, name: str | StrategySteps, options: Options, stop_at: int | None = None) -> Termination:
-        """Drive a strategy to its end; instructions number ``stop_at`` are answered by ``Stop``."""
+    def run(
+        self, name: str | StrategySteps, options: Options, stop_at: int | None = None, state: Any = None
+    ) -> Termination:
+        """Drive a strategy to its end, from a state if it is given; ``Stopped`` is raised at turn ``stop_at``."""
         strategy = STRATEGIES[name]() if isinstance(name, str) else name
-        self.turns, self.answers = [], []
-        state, instructions = strategy.start(self.problem, options)
+        self.turns, self.answers, self.lines = [], [], []
+        state = strategy.start(self.problem, options) if state is None else state
+        try:
+            while state.end is None:
+                state = self.step(strategy.step(state), stop_at)
+                if isinstance(self.said[-1], Save | Log):
+                    self.lines.append((state, len(self.turns)))
+        except Stopped as stopped:
+            return stopped.reason
+        return state.end
+
+    def step(self, step: Any, stop_at: int | None = None) -> Any:
+        """Drive one step; its result is the next state."""
+        instructions = next(step)
         while True:
             assert instructions, "nothing to do, and not finished"
             self.turns.append(instructions)
             assert len(self.turns) < MOST, "the strategy does not end"
-            if isinstance(instructions[0], Finish):
-                assert len(instructions) == 1
-                return instructions[0].reason
-            stop = len(self.turns) - 1 == stop_at
-            events = (Stop(Termination.ABORTED),) if stop else tuple(map(self.answer, instructions))
-            self.answers.append(events)
-            state, instructions = strategy.next(state, *events)
+            if len(self.turns) - 1 == stop_at:
+                instructions = step.throw(Stopped(Termination.ABORTED))
+                continue
+            self.answers.append(tuple(map(self.answer, instructions)))
+            try:
+                instructions = step.send(self.answers[-1])
+            except StopIteration as end:
+                return end.value
 
     def keeps_the_rules(self, name: str, reason: Termination) -> None:
         """Of the run that ended for this reason: rows are candidates at most once, all of them where no limit stops
-        ``basic``, ``split-merge`` or ``incremental``; vectors never come back; the model saved last, and no other, is
-        the final one; nothing comes after Finish."""
+        ``basic``, ``split-merge`` or ``incremental``; vectors come back only with the best round; the model
+        saved last, and no other, is the final one."""
         rows = self.proposed()
         assert len(rows) == len(set(rows))
         if name == "basic" or (name in ("split-merge", "incremental") and reason in UNLIMITED):
             assert sorted(rows) == list(range(len(self.X)))
-        assert self.returned() == []
-        assert len(self.heard) == len(self.said) - 1
-        assert [type(i) for i in self.said].count(Finish) == 1
-        assert isinstance(self.said[-2], Save)
+        restored = len(self.saves) > 1 and self.saves[-1].record.number < self.saves[-2].record.number
+        assert restored or self.returned() == []
+        assert len(self.heard) == len(self.said)
+        assert isinstance(self.said[-1], Save)
         assert [save.record.kind for save in self.saves].count("final") == 1
         assert self.saves[-1].record.kind == "final"
 
     def answer(self, instruction: Any) -> Any:
-        """The event that answers an instruction."""
+        """The answer to an instruction."""
         match instruction:
             case Gather(rows):
                 return Gathered(self.X[rows], None if self.w is None else self.w[rows] > 0)
             case GramPass():
-                return Passed(self._gram(instruction))
+                return self._gram(instruction)
             case ResidualPass():
-                return Passed(self._residual(instruction))
+                return self._residual(instruction)
             case LeaveOneOutPass():
-                return Passed(self._left_out(instruction))
+                return self._left_out(instruction)
             case ScorePass():
-                return Passed(self._score(instruction))
+                return self._score(instruction)
             case Solve(fit, rule, _, solver):
                 return Solved(*solvers.solve(fit, rule, solver))
             case Save() | Log():
-                return Saved()
+                return None
         raise AssertionError(f"no answer to {instruction}")
 
     def _gram(self, pass_: GramPass) -> GramBlock | CrossBlock:
@@ -184,6 +191,13 @@ class Simulator:
         nll = -norm(mean, sd).logpdf(y).sum()
         return Scores(len(y), float((error**2).sum()), float(error.sum()), nll, crps.sum(), interval.sum(), inside)
 
+    def resumes(self, name: str, options: Options) -> None:
+        """Resume a finished run from the state after each of its lines, pickled: the same instructions follow."""
+        expected = [spelled(turn) for turn in self.turns]
+        for state, done in list(self.lines)[:-1]:
+            self.run(name, options, state=pickle.loads(pickle.dumps(state)))
+            assert [spelled(turn) for turn in self.turns] == expected[done:]
+
     # What a run asked for, in the words of the tests.
 
     @property
@@ -193,12 +207,12 @@ class Simulator:
 
     @property
     def heard(self) -> list[Any]:
-        """All events in order."""
-        return [event for events in self.answers for event in events]
+        """All answers in order."""
+        return [answer for answers in self.answers for answer in answers]
 
     def heard_of(self, kind: type) -> list[Any]:
-        """All events of one kind."""
-        return [event for event in self.heard if isinstance(event, kind)]
+        """All answers of one kind."""
+        return [answer for answer in self.heard if isinstance(answer, kind)]
 
     def passes(self, kind: type) -> list[Any]:
         """All instructions of one kind."""
@@ -222,8 +236,8 @@ class Simulator:
                 isinstance(following[0], GramPass) and id(following[0].new) in pools
             ):
                 rows += turn[0].rows.tolist()
-            elif isinstance(turn[0], ResidualPass) and turn[0].select and isinstance(answer[0], Passed):
-                rows += answer[0].statistic.largest.rows.tolist()
+            elif isinstance(turn[0], ResidualPass) and turn[0].select:
+                rows += answer[0].largest.rows.tolist()
             elif isinstance(turn[0], GramPass) and turn[0].diagonal and isinstance(following[0], GramPass):
                 rows += [row for row in following[0].new.labels.tolist() if row in set(turn[0].new.labels.tolist())]
         return rows
@@ -245,6 +259,17 @@ class Simulator:
     def candidates(self) -> list[int]:
         """Row numbers of all columns that full gram passes brought in, in order."""
         return [int(row) for p in self.passes(GramPass) if not p.diagonal for row in p.new.labels]
+
+
+def spelled(value: Any) -> Any:
+    """A value as nested tuples, arrays as their bytes: equal only for identical bits."""
+    if is_dataclass(value):
+        return type(value).__name__, *(spelled(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    if isinstance(value, list | tuple):
+        return tuple(map(spelled, value))
+    return value
 
 
 def wave(n: int = 120, seed: int = 0, noise: float = 0.1, d: int = 2) -> tuple[np.ndarray, np.ndarray]:

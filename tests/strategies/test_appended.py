@@ -12,10 +12,10 @@ from simulator import Simulator, wave
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.appended import grown, joined
-from partirvm.strategies.fit_rows import automatic, partition, partition_length
-from partirvm.strategies.instructions import Finish, Gather, Save, Saved
+from partirvm.strategies.fit_rows import automatic, joined, partition, partition_length
+from partirvm.strategies.instructions import Gather, Save
 from partirvm.strategies.problem import Options
+from partirvm.strategies.rounds import with_appended_rows
 
 OPTIONS = Options(partition_size=15, selection="order", max_columns=100)
 BEFORE, AFTER = 63, 110
@@ -33,17 +33,11 @@ def simulators(classes):
     return both
 
 
-def drive(simulator, strategy, state, instructions, rounds):
-    """Go on for so many saved models, or to the end; the state at the last of them, and all instructions."""
-    said = []
-    while not isinstance(instructions[0], Finish):
-        said += instructions
-        if isinstance(instructions[0], Save):
-            kept, rounds = state, rounds - 1
-            if not rounds:
-                return kept, said
-        state, instructions = strategy.next(state, *map(simulator.answer, instructions))
-    return kept, said
+def drive(simulator, rounds, state=None):
+    """Go on for so many saved models, or to the end; the state after the last of them, and all instructions."""
+    simulator.run("incremental", OPTIONS, state=state)
+    state, turns = simulator.lines[:rounds][-1]
+    return state, [each for turn in simulator.turns[:turns] for each in turn]
 
 
 @pytest.mark.parametrize("classes", [0, 2])
@@ -51,11 +45,11 @@ def drive(simulator, strategy, state, instructions, rounds):
 def test_in_order_the_rows_that_were_left_join_and_then_the_new_ones(classes, rounds):
     """Once each, whether the run had ended or was ended after two rounds. Of rows that were there the merge asks
     nothing for numbers; for classes it holds α and seeks the mode."""
-    (every, before), strategy = simulators(classes), STRATEGIES["incremental"]()
-    state, first = drive(before, strategy, *strategy.start(before.problem, OPTIONS), rounds)
-    state = grown(state, joined(state.problem, OPTIONS, every.problem, OPTIONS.partition_size), OPTIONS)
+    every, before = simulators(classes)
+    state, first = drive(before, rounds)
+    state = with_appended_rows(state, joined(state.problem, OPTIONS, every.problem, OPTIONS.partition_size), OPTIONS)
     kept = state.fit.n_vectors
-    _, then = drive(every, strategy, *strategy.next(state, Saved()), 99)
+    _, then = drive(every, 99, state)
     rows = [row for each in (first, then) for i in each if isinstance(i, Gather) for row in i.rows.tolist()]
     assert sorted(rows) == list(range(AFTER))
     assert max(rows[:BEFORE]) < BEFORE
@@ -75,13 +69,12 @@ def test_in_order_the_rows_that_were_left_join_and_then_the_new_ones(classes, ro
 def test_lots_make_partitions_of_their_own(classes):
     """Those of a second and a third batch hold each of its rows once, no more than P; beyond the last there is none."""
     every, before = simulators(classes)
-    strategy = STRATEGIES["incremental"]()
-    state, _ = drive(before, strategy, *strategy.start(before.problem, OPTIONS), 1)
+    state, _ = drive(before, 1)
     for n, size in ((80, 10), (AFTER, 7)):
         options = replace(OPTIONS, partition_size=size)
         codes = every.problem.codes
         now = replace(every.problem, n_rows=n, codes=None if codes is None else codes[:n])
-        state = grown(state, joined(state.problem, state.options, now, size), options)
+        state = with_appended_rows(state, joined(state.problem, state.options, now, size), options)
     problem = state.problem
     assert [(batch.stop, batch.partitions) for batch in problem.batches] == [(BEFORE, 5), (80, 2), (AFTER, 5)]
     parts = [partition(problem, state.options, k) for k in range(12)]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from class_simulator import ClassSimulator, groups
-from drawing import NAMES, SELECTIONS, spelled
+from drawing import NAMES, SELECTIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,9 +13,8 @@ from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.class_passes import GainPass, LogisticScorePass, MisclassificationPass
 from partirvm.likelihoods.classes import Newton
-from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import LEAST
-from partirvm.strategies.instructions import Finish, Gather, Save, Solved
+from partirvm.strategies.instructions import Gather, Save, Solved
 from partirvm.strategies.problem import Options
 from partirvm.strategies.working_set import FLAT, FLAT_ROUNDS, PATIENCE
 
@@ -84,7 +81,7 @@ def usable(save, simulator):
 @given(runs())
 @settings(max_examples=40)
 def test_the_rules_that_every_run_keeps(run):
-    """Rows are candidates at most once, vectors never come back, every model is usable, nothing comes after Finish."""
+    """Rows are candidates at most once, vectors never come back, every model is usable."""
     name, simulator, options = run
     simulator.keeps_the_rules(name, simulator.run(name, options))
     for save in simulator.saves:
@@ -106,15 +103,14 @@ def test_the_rules_that_every_run_keeps(run):
 @given(runs(), st.data())
 @settings(max_examples=20)
 def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
-    """The next instruction after Stop is Finish with Stop's reason; what was saved before is usable."""
+    """No instruction follows; what was saved before is usable."""
     name, simulator, options = run
     simulator.run(name, options)
     turns = len(simulator.turns)
     saved = [k for k, turn in enumerate(simulator.turns) for one in turn if isinstance(one, Save)]
-    at = data.draw(st.integers(0, turns - 2))
+    at = data.draw(st.integers(0, turns - 1))
     assert simulator.run(name, options, stop_at=at) is Termination.ABORTED
-    assert len(simulator.turns) == at + 2
-    assert isinstance(simulator.said[-1], Finish)
+    assert len(simulator.turns) == at + 1
     assert len(simulator.saves) == sum(k <= at for k in saved)
     for save in simulator.saves:
         usable(save, simulator)
@@ -123,19 +119,10 @@ def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
 @given(runs())
 @settings(max_examples=12)
 def test_a_run_is_a_function_of_its_state(run):
-    """The same again says the same; so does a machine that is put away and taken out between any two steps."""
+    """It goes on from the state after any line of history as if nothing had been."""
     name, simulator, options = run
     simulator.run(name, options)
-    expected = spelled(simulator.said)
-    strategy = STRATEGIES[name]()
-    state, instructions = strategy.start(simulator.problem, options)
-    said = list(instructions)
-    for events in simulator.answers:
-        state, instructions = STRATEGIES[name]().next(pickle.loads(pickle.dumps(state)), *events)
-        said += instructions
-    assert spelled(said) == expected
-    simulator.run(name, options)
-    assert spelled(simulator.said) == expected
+    simulator.resumes(name, options)
 
 
 @pytest.mark.parametrize(("K", "likelihood"), KINDS)

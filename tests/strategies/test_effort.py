@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.strategies import effort as effort_rule
-from partirvm.strategies.effort import is_slow, work_before_rounds, work_of_round
+from partirvm.strategies import working_set
+from partirvm.strategies.working_set import is_slow, work_before_rounds, work_of_round
 
 LEAST = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 PARTITION = 40
@@ -40,7 +40,7 @@ def test_the_work_before_the_rounds():
 @pytest.fixture
 def no_work_is_free(monkeypatch):
     """Small fits end by their effort, too."""
-    monkeypatch.setattr(effort_rule, "LEAST_WORK", 1.0)
+    monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)
 
 
 def rough(n=1500):

@@ -114,8 +114,8 @@ def test_the_evidence_is_compared_over_the_same_rows():
     compared = []
 
     class Noted(WorkingSetRounds):
-        def _on_larger_sample(self, state, fresh):
-            state = super()._on_larger_sample(state, fresh)
+        def enlarged(self, state, fresh):
+            state = super().enlarged(state, fresh)
             compared.append(state)
             return state
 

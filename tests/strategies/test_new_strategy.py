@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,11 @@ import pytest
 import partirvm.strategies
 from partirvm import RVMRegressor, ingest, load_model
 from partirvm.cli import main
-from partirvm.options.value import held
-from partirvm.options.values import Strategy
+from partirvm.options.values import Value, held
 from partirvm.planning.schedule import Schedule
 from partirvm.strategies.fit_rows import partition
-from partirvm.strategies.incremental import IncrementalRounds
-from partirvm.strategies.instructions import Gather
-from partirvm.strategies.rounds import Phase
+from partirvm.strategies.in_order import IncrementalRounds
+from partirvm.strategies.stages import columns_of
 
 
 class Backwards(IncrementalRounds):
@@ -27,17 +25,19 @@ class Backwards(IncrementalRounds):
     name = "backwards"
     schedule = Schedule(name, whole_partitions=True)
 
-    def _propose(self, state, room):
+    def propose(self, state, room):
         count = -(-state.problem.n_rows // state.options.partition_size)
-        rows = partition(state.problem, state.options, count - state.round)
-        return replace(state, phase=Phase.ROWS, chosen=rows), (Gather(rows),)
+        return state, (
+            yield from columns_of(state.design, partition(state.problem, state.options, count - state.round))
+        )
 
 
-@dataclass(eq=False)
-class BackwardsValue(Strategy):
+@dataclass(eq=False, repr=False)
+class BackwardsValue(Value):
     """What a user may give of it."""
 
     name = "backwards"
+    of = "strategy"
     stop_fraction: float = held("stop_fraction")
 
 

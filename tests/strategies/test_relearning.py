@@ -24,9 +24,8 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import BERNOULLI
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.relearning import due, with_kernel
-from partirvm.strategies.rounds import Phase
-from partirvm.strategies.working_set import Best, WorkingSetRounds, WorkingSetState
+from partirvm.strategies.rounds import due
+from partirvm.strategies.working_set import Best, WorkingSetRounds
 from partirvm.types import Scaling
 
 ROWS, PART = 600, 50
@@ -67,11 +66,10 @@ class Keeping(MemoryJournal):
         super().save(model)
         self.models.append((len(self.history), model))
 
-    def checkpoint(self, checkpoint):
-        if checkpoint.final:
+    def checkpoint(self, state):
+        if state.end is not None:
             return
-        tree, arrays = CODEC.encode(pack(checkpoint))
-        state = checkpoint.state
+        tree, arrays = CODEC.encode(pack(state))
         again = unpack(CODEC.decode(tree, arrays), state.problem, state.options)
         self.checkpoints.append((again, len(self.history)))
 
@@ -167,11 +165,9 @@ def test_bits_do_not_depend_on_threads_nor_on_interruptions():
     assert facts(threaded.history) == facts(whole.history)
     assert_same_models(threaded.model, whole.model)
     kinds = set()
-    for checkpoint, lines in whole.checkpoints:
-        state = checkpoint.state
-        assert state.standing is None
+    for state, lines in whole.checkpoints:
         assert state.problem.empty.kernel == state.design.kernel
-        resumed, _ = fitted(resume=checkpoint)
+        resumed, _ = fitted(resume=state)
         kinds.add(whole.history[lines - 1]["kind"])
         assert facts(resumed.history) == facts(whole.history[lines:])
         assert_same_models(resumed.model, whole.model)
@@ -205,16 +201,14 @@ def test_the_best_round_comes_back_with_its_kernel():
     """Where a later kernel was taken, and the held-out error rose."""
     X, y = rows()
     problem = problem_of(X, y, held_out=True)
-    state = WorkingSetRounds().first(problem, OPTIONS)
+    state = WorkingSetRounds().start(problem, OPTIONS)
     fit, design = state.fit, state.design
     best = Best(1, 0.1, design, fit, "full", 0, Termination.CONVERGED)
-    other = with_kernel(problem, Gaussian((2.0, 2.0, 2.0)))
-    later = replace(state, problem=other, design=replace(design, kernel=other.empty.kernel), best=best, round=3)
-    later = replace(later, settled=True, concluding=Termination.VALIDATION, phase=Phase.SCORE)
+    other = problem.with_kernel(Gaussian((2.0, 2.0, 2.0)))
     scores = Scores(10, 9.0, 9.0, 9.0, 9.0, 9.0, (9, 9, 9, 9, 9))
-    assert isinstance(later, WorkingSetState)
-    restored, _ = WorkingSetRounds()._on_score(later, SimpleNamespace(statistic=scores))
-    assert restored.problem.empty.kernel == restored.design.kernel == LOST
+    later = replace(state, problem=other, design=replace(design, kernel=other.empty.kernel), best=best, round=3)
+    settling = next(WorkingSetRounds().ended(replace(later, scores=scores), Termination.VALIDATION))
+    assert {pass_.design.kernel for pass_ in settling} == {LOST}
 
 
 def test_when_it_is_due():

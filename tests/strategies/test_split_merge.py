@@ -7,8 +7,7 @@ from itertools import pairwise
 import naive
 import numpy as np
 import pytest
-from drawing import spelled
-from simulator import Simulator, wave
+from simulator import Simulator, spelled, wave
 
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
@@ -71,7 +70,7 @@ def test_a_merge_has_the_survivors_of_both():
     """Columns of a merge: those that its two parts kept, in the order of the rows."""
     simulator = Simulator(*wave(120, noise=0.3))
     simulator.run("split-merge", Options(30, "order"))
-    answers = [event for event in simulator.heard if isinstance(event, Solved)]
+    answers = simulator.heard_of(Solved)
     kept = [answer.fit.statistics.labels for answer in answers]
     kept = [labels[labels != BIAS].tolist() for labels in kept]
     merges = [pass_.new.labels.tolist() for pass_ in simulator.passes(GramPass)[4:]]
@@ -96,7 +95,7 @@ def test_a_limit_costs_the_vectors_that_matter_least():
     simulator = Simulator(*wave(100, noise=0.01), gamma=2.0)
     limit = 24
     simulator.run("split-merge", Options(25, "order", max_vectors=limit, stop_fraction=0.0))
-    parts = [event.fit for event in simulator.heard if isinstance(event, Solved)][:2]
+    parts = [end.fit for end in simulator.heard_of(Solved)][:2]
     gains = {}
     for fit in parts:
         labels = fit.statistics.labels
@@ -119,7 +118,7 @@ def test_parts_are_scored_on_held_out_rows():
     """Every line of history has the held-out error of its fit."""
     simulator = Simulator(*wave(80, noise=0.3), held_out=wave(40, seed=5))
     simulator.run("split-merge", Options(20, "order"))
-    fits = [event.fit for event in simulator.heard if isinstance(event, Solved)]
+    fits = [end.fit for end in simulator.heard_of(Solved)]
     passes = simulator.passes(ScorePass)
     X, y = simulator.held_out
     for log, pass_, fit in zip(simulator.parts, passes, fits, strict=False):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from partirvm.strategies.early import step_flops
+from partirvm.strategies.in_order import step_flops
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 5])

@@ -1,0 +1,474 @@
+"""Kernels made of kernels: weighted sums, products, kernels on some columns, and several kernels for the same centres.
+
+Blocks are computed for a group of columns at a time: first the values of all components, then what is made of them.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import UsageError
+from partirvm.kernels.base import Kernel, PreparedKernel, by_groups, runs
+from partirvm.kernels.family import part_of
+from partirvm.kernels.radial import Directions, RadialKernel
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+SIZE = 64
+"""Number of columns that are evaluated together; at least the group size of the component kernels."""
+
+
+def _several(name: str, given: Any) -> tuple[Any, ...]:
+    if isinstance(given, str | dict) or not np.iterable(given) or not len(found := tuple(given)):
+        raise UsageError(f"the parts of the {name} kernel are {given!r}: they must be a non-empty tuple")
+    return found
+
+
+def _weights(name: str, given: Any, count: int, positive: bool) -> tuple[float, ...]:
+    """Return checked weights of ``count`` components, by default 1 each."""
+    weights: tuple[Any, ...] = tuple(given) or (1.0,) * count
+    right = all(isinstance(value, numbers.Real) and 0 <= float(value) < np.inf for value in weights)
+    if not right or len(weights) != count or not (all(weights) if positive else any(weights)):
+        which = "positive numbers" if positive else "numbers ≥ 0, one per part, at least one of them positive"
+        raise UsageError(f"weights of the {name} kernel are {list(weights)}: they must be {count} {which}")
+    return tuple(map(float, weights))
+
+
+@dataclass(frozen=True)
+class Sum(Kernel):
+    """Weighted sum of kernels, k = Σ_i weights[i]·k_i.
+
+    Parameters
+    ----------
+    parts : tuple of kernels
+    weights : tuple of float
+        One number ≥ 0 per part, at least one of them positive; default: 1 each. The weights are learned as
+        ``weights[i]``, and precede the parameters of the parts.
+
+    Examples
+    --------
+    >>> from partirvm.kernels import Gaussian, Linear
+    >>> kernel = Sum((Gaussian(0.5), Linear()), (1.0, 0.1))
+    >>> kernel.parameters
+    ('weights[0]', 'weights[1]', 'parts[0].gamma')
+    """
+
+    parts: tuple[Kernel, ...]
+    weights: tuple[float, ...] = ()
+    name: ClassVar[str] = "sum"
+    inside: ClassVar[str] = "parts"
+    learned: ClassVar[tuple[str, ...]] = ("weights",)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(map(part_of, _several(self.name, self.parts))))
+        object.__setattr__(self, "weights", _weights(self.name, self.weights, len(self.parts), positive=False))
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
+        """Prepare the parts for the centres (m, d), one group of centres at a time."""
+        return PreparedParts.of(self, centres, origin)
+
+    def diagonal(self, points: Float) -> Float:
+        """Return k(x, x) of each point (n, d), shape (n,)."""
+        return np.asarray(np.asarray(self.weights) @ np.array([part.diagonal(points) for part in self.parts]))
+
+    def relevances(self, n_features: int) -> Float | None:
+        """Return the weighted sum of the parts' gamma, or None if a part has no gamma."""
+        found = [part.relevances(n_features) for part in self.parts]
+        weighted = [weight * own for weight, own in zip(self.weights, found, strict=True) if own is not None]
+        return np.sum(weighted, axis=0) if len(weighted) == len(found) else None
+
+    def join(self, values: Sequence[Float], work: Float) -> None:
+        """Write Σ_i weights[i]·values[i] to ``work`` (g, n); the values are overwritten."""
+        np.multiply(values[0], self.weights[0], out=work)
+        for weight, own in zip(self.weights[1:], values[1:], strict=True):
+            own *= weight
+            work += own
+
+    def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
+        """Return weights ∘ ∂k/∂k_i of each part, ∂k/∂k_i = weights[i], and Σ weights ∘ ∂k/∂ log weights[i]."""
+        own = [
+            np.array([weight * np.einsum("mn,mn->", weights, part)])
+            for weight, part in zip(self.weights, values, strict=True)
+        ]
+        return [weight * weights for weight in self.weights], own
+
+
+@dataclass(frozen=True)
+class Product(Kernel):
+    """Product of kernels, k = Π_i k_i.
+
+    Examples
+    --------
+    >>> from partirvm.kernels import Categorical, Gaussian, OnColumns
+    >>> numbers, zone = OnColumns(Gaussian((0.5, 0.1)), (0, 1)), OnColumns(Categorical(1.0), (2,))
+    >>> Product((numbers, zone)).relevances(3)
+    array([0.5, 0.1, 1. ])
+    """
+
+    parts: tuple[Kernel, ...]
+    name: ClassVar[str] = "product"
+    inside: ClassVar[str] = "parts"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(map(part_of, _several(self.name, self.parts))))
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
+        """Prepare the parts for the centres (m, d), one group of centres at a time."""
+        return PreparedParts.of(self, centres, origin)
+
+    def diagonal(self, points: Float) -> Float:
+        """Return k(x, x) of each point (n, d), shape (n,)."""
+        return np.asarray(np.prod([part.diagonal(points) for part in self.parts], axis=0))
+
+    def relevances(self, n_features: int) -> Float | None:
+        """Return the sum of the parts' gamma, or None if a part has no gamma."""
+        found = [own for part in self.parts if (own := part.relevances(n_features)) is not None]
+        return np.sum(found, axis=0) if len(found) == len(self.parts) else None
+
+    def join(self, values: Sequence[Float], work: Float) -> None:
+        """Write Π_i values[i] to ``work`` (g, n)."""
+        work[...] = values[0]
+        for own in values[1:]:
+            work *= own
+
+    def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
+        """Return weights ∘ ∂k/∂k_i, by the product of the other parts: the quotient k/k_i would fail for k_i = 0."""
+        found = []
+        for i in range(len(values)):
+            slope = weights.copy()
+            for other in (*values[:i], *values[i + 1 :]):
+                slope *= other
+            found.append(slope)
+        return found, []
+
+
+@dataclass(frozen=True)
+class PreparedParts(PreparedKernel):
+    """The parts of a sum or product, prepared for each group of columns."""
+
+    kernel: Sum | Product
+    prepared: list[list[PreparedKernel]]
+    n_centres: int
+
+    @classmethod
+    def of(cls, kernel: Sum | Product, centres: Float, origin: Float | None) -> PreparedParts:
+        """Return the parts prepared for the centres (m, d)."""
+        m = len(centres)
+        chunks = [centres[some] for some in runs(m, SIZE)] or [centres]  # checks d even if there are no centres
+        return cls(kernel, [[part.prepare(chunk, origin) for part in kernel.parts] for chunk in chunks], m)
+
+    def __call__(self, points: Float, out: Float) -> None:
+        """Write k(points, centres) into ``out`` (n, m)."""
+        places = self._places(points)
+
+        def write(some: slice, work: Float) -> None:
+            self.kernel.join(self._values(some, points, places)[1], work)
+
+        by_groups(out, write, SIZE)
+
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return the gradient by the chain rule; the parts are evaluated again."""
+        total, places = np.zeros(len(self.kernel.logs)), self._places(points)
+        for some in runs(self.n_centres, SIZE):
+            parts, found = self._values(some, points, places)
+            slopes, own = self.kernel.slopes(found, weights.T[some])
+            inner = (
+                part.gradient(points, value.T, slope.T) for part, value, slope in zip(parts, found, slopes, strict=True)
+            )
+            total += np.concatenate([*own, *inner])
+        return total
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n of smooth parts by the chain rule, shape (n, d)."""
+        total, places = np.zeros(points.shape), self._places(points)
+        for some in runs(self.n_centres, SIZE):
+            parts, found = self._values(some, points, places)
+            slopes, _ = self.kernel.slopes(found, weights.T[some])
+            for part, value, slope in zip(parts, found, slopes, strict=True):
+                total += part.input_gradient(points, value.T, slope.T)
+        return total
+
+    def _places(self, points: Float) -> Float:
+        return np.empty((len(self.prepared[0]), min(SIZE, self.n_centres), len(points)))
+
+    def _values(self, some: slice, points: Float, places: Float) -> tuple[list[PreparedKernel], list[Float]]:
+        """Return the parts for a group of columns, and their values (g, n), which are written to ``places``."""
+        parts, values = self.prepared[some.start // SIZE], list(places[:, : some.stop - some.start])
+        for part, own in zip(parts, values, strict=True):
+            part(points, own.T)
+        return parts, values
+
+
+@dataclass(frozen=True)
+class OnColumns(Kernel):
+    """Kernel applied to the columns at some positions; the other columns have no effect.
+
+    Examples
+    --------
+    >>> from partirvm.kernels import Gaussian
+    >>> OnColumns(Gaussian(0.5), (2,)).relevances(3)
+    array([0. , 0. , 0.5])
+    """
+
+    kernel: Kernel
+    columns: tuple[int, ...]
+    name: ClassVar[str] = "columns"
+    inside: ClassVar[str] = "kernel"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernel", part_of(self.kernel))
+        columns = _several(self.name, self.columns)
+        right = all(isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in columns)
+        if not right or len(set(columns)) < len(columns):
+            raise UsageError(
+                f"columns of a kernel are {list(columns)}: they must be different positions of features, from 0"
+            )
+        object.__setattr__(self, "columns", tuple(map(int, columns)))
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedColumns:
+        """Prepare the kernel for the centres (m, d), of which only the given columns are used."""
+        mine = self._mine(centres.shape[1])
+        origin = None if origin is None else origin[mine]
+        return PreparedColumns(self.kernel.prepare(centres[:, mine], origin), mine)
+
+    def diagonal(self, points: Float) -> Float:
+        """Return k(x, x) for each point (n, d), shape (n,)."""
+        return self.kernel.diagonal(points[:, self._mine(points.shape[1])])
+
+    def relevances(self, n_features: int) -> Float | None:
+        """Return the relevances of the kernel's columns, and 0 for the other columns."""
+        own = self.kernel.relevances(len(self.columns))
+        if own is None:
+            return None
+        found = np.zeros(n_features)
+        found[self._mine(n_features)] = own
+        return found
+
+    def _seen(self, n_features: int) -> int:
+        return len(self.columns)
+
+    def _mine(self, n_features: int) -> list[int]:
+        if max(self.columns) >= n_features:
+            raise UsageError(
+                f"the kernel applies to the columns {list(self.columns)}, but the data have {n_features} features, "
+                "counted from 0"
+            )
+        return list(self.columns)
+
+
+@dataclass(frozen=True)
+class PreparedColumns(PreparedKernel):
+    """A prepared kernel on a subset of the columns."""
+
+    inner: PreparedKernel
+    columns: list[int]
+
+    def __call__(self, points: Float, out: Float) -> None:
+        """Write k(points, centres) into ``out`` (n, m)."""
+        self.inner(points[:, self.columns], out)
+
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return the gradient in the kernel's log parameters."""
+        return self.inner.gradient(points[:, self.columns], values, weights)
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n of a smooth kernel, 0 in the other columns, shape (n, d)."""
+        found = np.zeros(points.shape)
+        found[:, self.columns] = self.inner.input_gradient(points[:, self.columns], values, weights)
+        return found
+
+
+@dataclass(frozen=True)
+class Several(Kernel):
+    """Several kernels for the same centres: each centre gives one basis function per kernel.
+
+    A target with structure at several scales needs wide and narrow basis functions. The fit keeps those that raise the
+    evidence. A sum of kernels is different, because its parts share one weight per centre. With K kernels, column m of
+    a design belongs to kernel ``labels[m] % K`` and to the centre in row ``labels[m] // K`` (``kernels.design``).
+    Several kernels have no values of their own, and cannot be a part of a kernel.
+
+    Parameters
+    ----------
+    kernels : tuple of kernels, or their specs
+        Their parameters are learned together, as ``kernels[k].name``.
+    weights : tuple of float
+        Positive factors of the kernels; default: 1 each. The weights have no effect on fits with one α per column.
+        Kernel learning uses one α for all columns, so weights let the amplitudes of the kernels differ. All weights
+        except the first are learned as ``weights[k]``, and precede the parameters of the kernels.
+
+    Examples
+    --------
+    >>> from partirvm.kernels import Gaussian
+    >>> Several((Gaussian(0.5), Gaussian(8.0))).parameters
+    ('weights[1]', 'kernels[0].gamma', 'kernels[1].gamma')
+    """
+
+    kernels: tuple[Kernel, ...]
+    weights: tuple[float, ...] = ()
+    name: ClassVar[str] = "several"
+    inside: ClassVar[str] = "kernels"
+    learned: ClassVar[tuple[str, ...]] = ("weights",)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernels", tuple(map(part_of, _several(self.name, self.kernels))))
+        if len(set(map(repr, self.kernels))) < len(self.kernels):
+            raise UsageError(f"several kernels must differ, yet two are equal: {', '.join(map(repr, self.kernels))}")
+        object.__setattr__(self, "weights", _weights(self.name, self.weights, len(self.kernels), positive=True))
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
+        """Raise ``UsageError``, because the values depend on the kernel of each column; see ``prepare_each``."""
+        raise UsageError("several kernels have a basis function each: they have no common value")
+
+    def peaks(self, points: Float, which: Int) -> Float:
+        """Return k(x, x) of each point (n, d) for the kernel with the number ``which`` (n,), shape (n,)."""
+        found = np.empty(len(points))
+        for k, kernel in enumerate(self.kernels):
+            found[which == k] = self.weights[k] * kernel.diagonal(points[which == k])
+        return found
+
+    def prepare_each(self, centres: Float, which: Int, origin: Float | None = None) -> PreparedSeveral:
+        """Prepare each of the centres (m, d) for the kernel with the number ``which`` (m,)."""
+        groups = []
+        for k, kernel in enumerate(self.kernels):
+            mine = np.flatnonzero(which == k)
+            places = [mine[some] for some in runs(len(mine), SIZE)]
+            groups.append([(place, kernel.prepare(centres[place], origin)) for place in places])
+        return PreparedSeveral(self, tuple(groups))
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """All weights except the first, then the parameters of the kernels."""
+        return super().parameters[1:]
+
+    @property
+    def logs(self) -> Float:
+        """The logarithms of all weights except the first, then of the kernels' parameters."""
+        return super().logs[1:]
+
+    def with_logs(self, logs: Float) -> Self:
+        """Return the kernels with the given log weights and log parameters."""
+        if len(logs) != len(self.logs):
+            raise UsageError(f"{len(logs)} logarithms for {len(self.logs)} parameters of a kernel")
+        found = super().with_logs(np.append(0.0, logs))
+        return replace(found, weights=(self.weights[0], *found.weights[1:]))
+
+    def relevances(self, n_features: int) -> Float | None:
+        """Return the largest gamma of each feature over the kernels, or None if a kernel has no gamma."""
+        found = [own for kernel in self.kernels if (own := kernel.relevances(n_features)) is not None]
+        return np.max(found, axis=0) if len(found) == len(self.kernels) else None
+
+    def without_ignored(self, points: Float, k: int) -> Float:
+        """Return the points (n, d) with zeros in the columns that kernel k ignores."""
+        own = self.kernels[k].relevances(points.shape[1])
+        return points if own is None else np.where(own > 0, points, 0.0)
+
+
+@dataclass(frozen=True)
+class PreparedSeveral(PreparedKernel):
+    """The kernels prepared for their centres: groups of positions in the block, each with a prepared kernel."""
+
+    several: Several
+    groups: tuple[list[tuple[Int, PreparedKernel]], ...]
+
+    def __call__(self, points: Float, out: Float) -> None:
+        """Write the block of points (n, d) into ``out`` (n, m)."""
+        work = np.empty((SIZE, len(points)))
+        for weight, group in zip(self.several.weights, self.groups, strict=True):
+            for place, prepared in group:
+                values = work[: len(place)]
+                prepared(points, values.T)
+                values *= weight
+                out.T[place] = values
+
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return the gradient in the log weights (∂Φ/∂ log weight = Φ) and in the log parameters of each kernel."""
+        of_weights, of_kernels = np.zeros(len(self.groups)), []
+        for k, (weight, group) in enumerate(zip(self.several.weights, self.groups, strict=True)):
+            own = np.zeros(len(self.several.kernels[k].logs))
+            for place, prepared in group:
+                value, slope = values.T[place], weights.T[place]
+                of_weights[k] += np.einsum("mn,mn->", value, slope)
+                own += prepared.gradient(points, (value / weight).T, (slope * weight).T)
+            of_kernels.append(own)
+        return np.concatenate([of_weights[1:], *of_kernels])
+
+
+def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]) -> Kernel:
+    """Return the kernel with each simple kernel in sums, products and columns replaced by ``make(kernel, columns)``.
+
+    ``columns`` are the positions of the features that a kernel sees, all of them to begin with. Several kernels and
+    directions count as simple.
+
+    >>> from partirvm.kernels import Gaussian, Matern52
+    >>> product = Product((OnColumns(Gaussian(0.5), (0, 2)), OnColumns(Gaussian(1.0), (1,))))
+    >>> replaced(product, np.arange(3), lambda kernel, columns: Matern52(kernel.gamma)).parts[0].kernel
+    Matern52(gamma=(0.5,))
+    """
+    if isinstance(kernel, OnColumns):
+        return replace(kernel, kernel=replaced(kernel.kernel, columns[list(kernel.columns)], make))
+    if isinstance(kernel, Product | Sum):
+        return replace(kernel, parts=tuple(replaced(part, columns, make) for part in kernel.parts))
+    return make(kernel, columns)
+
+
+def simple_kernels(kernel: Kernel, columns: Int) -> list[tuple[Kernel, Int]]:
+    """Return the simple kernels inside a kernel, each with the positions of its features among ``columns``."""
+    found: list[tuple[Kernel, Int]] = []
+
+    def add(each: Kernel, positions: Int) -> Kernel:
+        found.append((each, positions))
+        return each
+
+    replaced(kernel, columns, add)
+    return found
+
+
+def with_radial(kernel: Kernel, columns: Int, make: Callable[[RadialKernel, Int], RadialKernel | Directions]) -> Kernel:
+    """Return the kernel with each radial kernel replaced by ``make(kernel, columns)``.
+
+    The kernel of directions is replaced inside them, where ``make`` gives a radial kernel.
+    """
+
+    def of(each: Kernel, positions: Int) -> Kernel:
+        if isinstance(each, Directions):
+            inner = make(each.kernel, positions)
+            return replace(each, kernel=inner) if isinstance(inner, RadialKernel) else each
+        return make(each, positions) if isinstance(each, RadialKernel) else each
+
+    return replaced(kernel, columns, of)
+
+
+def radials(kernel: Kernel, n_features: int) -> list[tuple[RadialKernel, Int]]:
+    """Return the radial kernels inside a kernel, also along directions, each with the positions of its features."""
+    simple = simple_kernels(kernel, np.arange(n_features))
+    found = ((each.kernel if isinstance(each, Directions) else each, columns) for each, columns in simple)
+    return [(each, columns) for each, columns in found if isinstance(each, RadialKernel)]
+
+
+def directions_of(kernel: Kernel, columns: Int) -> list[tuple[Directions, Int]]:
+    """Return the kernels of directions inside a kernel, each with the positions of its features among ``columns``."""
+    return [(each, own) for each, own in simple_kernels(kernel, columns) if isinstance(each, Directions)]
+
+
+def multiples(kernel: Kernel, factors: tuple[float, ...]) -> Kernel:
+    """Return copies of the kernel with every gamma multiplied by each factor; for one factor, a single kernel.
+
+    Raises ``UsageError`` for a kernel without gamma.
+
+    >>> from partirvm.kernels import Gaussian
+    >>> multiples(Gaussian((0.5, 0.25)), (1.0, 4.0)).relevances(2).round(3)
+    array([2., 1.])
+    """
+    if not any("gamma" in name for name in kernel.parameters):
+        raise UsageError(
+            f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: omit gamma_multiples"
+        )
+    made = tuple(kernel.rescaled(factor) for factor in factors)
+    return made[0] if len(made) == 1 else Several(made)

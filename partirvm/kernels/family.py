@@ -1,0 +1,148 @@
+"""The base of kernel families, which gamma determines. They are kernels, and values of the option kernel, too."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import UsageError
+from partirvm.kernels.base import Kernel, PreparedKernel, kernel_from_spec
+from partirvm.options.values import Value, held
+
+Float = NDArray[np.float64]
+
+MOST = 1e150
+"""Largest gamma whose products with squared distances are finite."""
+
+
+class PreparedFamily(PreparedKernel):
+    """Base of prepared kernels of a family."""
+
+    @classmethod
+    def of(cls, kernel: Any, centres: Float, widths: Float, origin: Float | None) -> PreparedFamily:
+        """Return the kernel prepared for centres (m, d), given gamma of each feature (d,)."""
+        raise NotImplementedError
+
+    @staticmethod
+    def diagonal(kernel: Any, points: Float) -> Float:
+        """Return k(x, x) of each point (n, d), shape (n,)."""
+        return np.ones(len(points))
+
+
+@dataclass(frozen=True, repr=False)
+class Family(Kernel, Value):
+    """Base of the families. With numbers as gamma a family is a kernel; with a word it is only an option of a fit.
+
+    ``form`` says how the kernel is evaluated; ``value`` and ``slope`` are its function.
+    """
+
+    gamma: Any = held("gamma")
+    prior: str = held("gamma_prior", kw_only=True)
+    multiples: Any = held("gamma_multiples", kw_only=True)
+    metric: str = held("metric", kw_only=True)
+    of: ClassVar[str] = "kernel"
+    learned: ClassVar[tuple[str, ...]] = ("gamma",)
+    form: ClassVar[type[PreparedFamily]]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.gamma, str):
+            object.__setattr__(self, "gamma", _checked(self.name, self.gamma))
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any]) -> Self:
+        """Return the kernel of a spec. Raises ``UsageError`` for invalid fields or values."""
+        found = super().from_spec(spec)
+        return found.with_numbers()
+
+    def with_numbers(self) -> Self:
+        """Return the kernel itself. Raises ``UsageError`` if gamma is a word, or if it has options of an estimator."""
+        if isinstance(self.gamma, str):
+            raise UsageError(
+                f"gamma of {self!r} must be numbers in a list, a sum or a product of kernels, such as "
+                f"{type(self).__name__}(0.5)"
+            )
+        if self != self._without_options():
+            raise UsageError(f"{self!r} must have no prior, multiples or metric here: only estimators have these")
+        return self
+
+    def _without_options(self) -> Self:
+        return replace(self, prior="flat", multiples=(1.0,), metric="auto")
+
+    def flat(self, given_for: str, title: str = "") -> dict[str, Any]:
+        """Return the options that the value stands for: with numbers as gamma the kernel itself, otherwise its name."""
+        found = super().flat(given_for, title)
+        if not isinstance(self.gamma, str):
+            del found["gamma"]
+            return {**found, given_for: self._without_options()}
+        if self.spec() != type(self)(self.gamma).spec():
+            raise UsageError(f"{self!r} needs numbers as gamma, from which an estimator with gamma='learn' starts")
+        return found
+
+    def widths(self, n_features: int) -> Float:
+        """Return gamma of each feature, (n_features,). Raises ``UsageError`` if the number of gammas does not match."""
+        gamma = self.with_numbers().gamma
+        if len(gamma) not in (1, n_features):
+            raise UsageError(f"gamma has {len(gamma)} values but the data have {n_features} features")
+        return np.broadcast_to(np.asarray(gamma, dtype=float), (n_features,))
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedFamily:
+        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
+        return self.form.of(self, centres, self.widths(centres.shape[1]), origin)
+
+    def diagonal(self, points: Float) -> Float:
+        """Return k(x, x) for each point (n, d), shape (n,)."""
+        return self.form.diagonal(self, points)
+
+    def value(self, work: Float) -> None:
+        """Replace −r², or the inner product, (g, n) by k."""
+        raise NotImplementedError
+
+    def slope(self, work: Float) -> None:
+        """Replace −r² (g, n) by ∂k/∂r², or the inner product s by ∂k/∂s."""
+        raise NotImplementedError
+
+    def relevances(self, n_features: int) -> Float | None:
+        """Return the gamma of each feature, (n_features,)."""
+        return self.widths(n_features).copy()
+
+    def per_feature(self, n_features: int) -> Self:
+        """Return the kernel with one gamma per feature."""
+        return replace(self, gamma=tuple(self.widths(n_features).tolist()))
+
+    def rescaled(self, factor: float) -> Self:
+        """Return the kernel with every gamma multiplied by a factor."""
+        return replace(self, gamma=tuple(factor * gamma for gamma in self.gamma))
+
+    def shared(self, gradient: Float) -> Float:
+        """Return the gradient in log gamma, given the gradient in log gamma of each feature (d,)."""
+        return gradient if len(self.gamma) > 1 else np.array([gradient.sum()])
+
+
+def _checked(name: str, gamma: Any) -> tuple[float, ...]:
+    """Return gamma as numbers; a tuple of floats itself, as scikit-learn's clone demands."""
+    given = [gamma] if isinstance(gamma, numbers.Real) else gamma
+    try:
+        values = np.array(given, dtype=float)
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    if values.ndim != 1 or not (values <= MOST).all() or (values < 0).any() or not values.any():
+        raise UsageError(
+            f"gamma of the {name} kernel is {list(given) if np.iterable(given) else given!r}: it must be one positive "
+            f"number, or one number ≥ 0 per feature with at least one positive, up to {MOST:g}"
+        )
+    same = type(gamma) is tuple and all(type(each) is float for each in gamma)
+    return gamma if same else tuple(values.tolist())
+
+
+def part_of(given: Any) -> Kernel:
+    """Return a component kernel that is given as a kernel or as its spec. Raises ``UsageError`` for anything else."""
+    found = kernel_from_spec(given) if isinstance(given, dict) else given
+    if isinstance(found, Family):
+        return found.with_numbers()
+    if not isinstance(found, Kernel) or found.inside == "kernels":
+        raise UsageError(f"{given!r} is not a kernel: pass kernels, such as partirvm.kernels.Gaussian(0.5)")
+    return found

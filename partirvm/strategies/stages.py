@@ -1,0 +1,238 @@
+"""The stages of a fit, from candidates to a line of history: generators that yield instructions.
+
+A *round* measures the statistics of new columns (``measured``), fits (``solved``), scores (``scored``) and saves the
+model (``saved``). The last fit converges, uses all rows and gets its noise variance from a residual pass. Its noise may
+then depend on the inputs (``settled``): a log variance is fitted to errors of rows left out. If that is better than
+constant noise, the columns are fitted again to weighted rows. No candidate joins, since the noise hardly changes which
+columns are needed. A run that is stopped meanwhile keeps the model with constant noise. A run to which rows are
+appended keeps its noise factors, as it keeps its kernel.
+
+Every stage is a function of the state and of the answers to its instructions alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.left_out import LeftOut, left_out_of
+from partirvm.core.residuals import Scores
+from partirvm.core.scores import ClassScores
+from partirvm.core.termination import StopRule, Termination
+from partirvm.core.updates import HyperState
+from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods.base import Begin, Fit, Pass, survivors
+from partirvm.likelihoods.gaussian import left_out_diagnostics
+from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
+from partirvm.strategies.fit_rows import posterior_rows
+from partirvm.strategies.instructions import Gather, Record, Save, Steps, Stopped
+from partirvm.strategies.problem import Options, Problem
+
+Int = NDArray[np.int64]
+AnyScores: TypeAlias = Scores | ClassScores
+
+INTERMEDIATE = 100.0
+"""Tolerance of intermediate fits, as a multiple of ``tol``; only the last fit converges to ``tol``."""
+
+REBASES = 2
+"""Maximum number of passes per fit that compute statistics of the residual target against cancellation."""
+
+DIAGNOSED = ("round", "early", "final")
+"""Kinds of history lines with diagnostics: those whose model may be the result of the run."""
+
+
+@dataclass(frozen=True)
+class RoundsState:
+    """The checkpoint of a run in rounds: its columns, their fit, and counts.
+
+    ``seen`` is the value of ``fit_rows`` for the statistics of the fit; it is empty before the first fit. ``learned``
+    is the number of vectors when the kernel was last learned again. ``end`` is the reason of the end after the last
+    fit, and None before. ``appended`` is true until the present columns are fitted to rows that were appended.
+    """
+
+    problem: Problem
+    options: Options
+    design: Design
+    fit: Fit
+    round: int = 0
+    selection: str = "order"
+    seen: str = ""
+    candidates: int = 0
+    duplicates: int = 0
+    dropped: int = 0
+    learned: int = 0
+    reason: Termination = Termination.CONVERGED
+    scores: AnyScores | None = None
+    end: Termination | None = None
+    appended: bool = False
+
+
+S = TypeVar("S", bound=RoundsState)
+
+
+def intermediate_rule(options: Options, candidates: int) -> StopRule:
+    """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates."""
+    return replace(_rule(options, INTERMEDIATE * options.tol), vectors=int(options.stop_fraction * candidates))
+
+
+def final_rule(options: Options) -> StopRule:
+    """Return the rule of a fit that converges and then deletes columns whose deletion raises the evidence."""
+    return replace(_rule(options, options.tol), thin=True)
+
+
+def _rule(options: Options, tol: float) -> StopRule:
+    """Return a rule with the options of the solver; an option of another solver has no effect."""
+    rule = StopRule(tol, options.max_iterations)
+    if options.solver == "fast" and options.actions == "random":
+        return replace(rule, order=options.seed)
+    return rule
+
+
+def performed(passes: Sequence[Pass]) -> Steps[tuple[Any, ...]]:
+    """Request passes, if there are any, and return their statistics."""
+    found: tuple[Any, ...] = (yield tuple(passes)) if passes else ()
+    return found
+
+
+def columns_of(design: Design, rows: Int) -> Steps[Design]:
+    """Request the inputs of rows and return their columns; rows without weight have none."""
+    (found,) = yield (Gather(rows),)
+    present = slice(None) if found.present is None else found.present
+    return design.with_centres(found.points[present], rows[present])
+
+
+def measured(state: S, new: Design, fit_rows: str, warm: Any = None) -> Steps[S]:
+    """Request the statistics of the new columns, or of all columns if the rows of the fit change.
+
+    ``warm`` is the start of a fit over other rows; None means the current fit.
+    """
+    problem, options, fit = state.problem, state.options, state.fit
+    likelihood, rows, design = problem.likelihood, posterior_rows(problem, options, fit_rows), state.design.join(new)
+    # no name refers to statistics: they may be as large as the fit, and are freed before the next instruction
+    if fit_rows == state.seen:
+        passes = likelihood.measure(fit, state.design, new, rows)
+        fit = likelihood.join(problem, fit, state.design, new, *(yield from performed(passes)))
+    else:
+        passes = likelihood.measure(likelihood.start(problem), problem.empty, design, rows)
+        fit = likelihood.join(problem, fit, problem.empty, design, *(yield from performed(passes)), warm=warm)
+    return replace(state, design=design, fit=fit, seen=fit_rows)
+
+
+def solved(state: S, rule: StopRule, *, warm: Any = None, hold: bool = False) -> Steps[S]:
+    """Request a fit of the design's columns over the fit rows; ``likelihoods.base.Begin`` explains the arguments.
+
+    A fit that ends because its statistics lost digits goes on with those of the residual target.
+    """
+    problem, options = state.problem, state.options
+    rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
+    for rebases in count():
+        rule = replace(rule, guard=False) if rebases >= REBASES else rule
+        begin = Begin(rule, state.candidates, rows, warm, hold)
+        (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, begin),)
+        state = replace(state, design=survivors(state.design, end.fit), fit=end.fit, reason=end.reason)
+        if end.reason is not Termination.CANCELLED:
+            break
+        passes = settling(state, last=False)
+        state = replace(state, fit=likelihood.settle(state.fit, *(yield from performed(passes)), last=False))
+    return state
+
+
+def settling(state: RoundsState, *, last: bool) -> tuple[Pass, ...]:
+    """Return the passes that compute the residual of a fit."""
+    problem, rows = state.problem, posterior_rows(state.problem, state.options, state.seen)
+    whole = state.seen != "sample"
+    return problem.likelihood.settling(problem, state.design, state.fit, rows, whole=whole, last=last)
+
+
+def settled(state: S, noise: FittedNoise | None = None) -> Steps[S]:
+    """Compute the noise variance of a last fit from residuals, and fit again if its noise depends on the inputs.
+
+    ``noise`` is the noise that was fitted before this fit, whose design has it if it is better than constant noise.
+    """
+    likelihood, options, design = state.problem.likelihood, state.options, state.design
+    statistics = list((yield from performed(settling(state, last=True))))
+    left_out = left_out_of(statistics)
+    if left_out is not None and noise is not None and design.noise is not None:
+        statistics[0] = left_out.scaled(noise.rows, noise.factors)
+    constant = replace(state, fit=likelihood.settle(state.fit, *statistics, last=True))
+    if left_out is None or options.noise == CONSTANT or noise is not None or design.noise is not None:
+        return constant
+    try:
+        noise = yield from fitted_noise(constant, left_out)
+        if noise is None or noise.noise is None:
+            return constant
+        state = yield from with_noise(constant, noise)
+        state = yield from solved(state, final_rule(options))
+        return (yield from settled(state, noise))
+    except Stopped:
+        yield from saved(replace(constant, scores=None), "early")
+        raise
+
+
+def noise_of_sample(state: RoundsState) -> Steps[FittedNoise | None]:
+    """Fit a noise that depends on the inputs to rows left out of an intermediate fit, as far as these allow it."""
+    statistics = yield from performed(settling(state, last=True))
+    left_out = left_out_of(statistics)
+    if left_out is None:
+        return None
+    fit = state.problem.likelihood.settle(state.fit, *statistics, last=True)
+    return (yield from fitted_noise(replace(state, fit=fit), left_out))
+
+
+def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | None]:
+    """Fit a noise that depends on the inputs to rows left out of a settled fit; None if these say nothing of it.
+
+    Errors of a fit at its noise floor are rounding errors; those of an overconfident fit are those of a kernel that is
+    too narrow.
+    """
+    sample = noise_sample(left_out, len(state.design.scaling.x_shift))
+    assert isinstance(state.fit, HyperState)
+    if sample is None or state.fit.floored or state.fit.overconfident:
+        return None
+    (inputs,) = yield (Gather(sample.rows),)
+    (end,) = yield (NoiseFit(state.design, inputs.points, sample, state.options.noise == LOCAL),)
+    assert isinstance(end.fit, FittedNoise)
+    return end.fit
+
+
+def with_noise(state: S, noise: FittedNoise) -> Steps[S]:
+    """Measure the columns of the fit over all rows, weighted by a fitted noise."""
+    design, fit = replace(state.design, noise=noise.noise), state.fit.again()
+    state = replace(state, design=design, fit=fit, seen="", candidates=fit.n_vectors)
+    return (yield from measured(state, design.take(NONE, leading=NONE), state.options.last_rows))
+
+
+def scored(state: S) -> Steps[S]:
+    """Score the fit on held-out rows, if there are any."""
+    if not state.problem.held_out:
+        return state
+    (scores,) = yield (state.problem.likelihood.score(state.design, state.fit, state.options.moderate),)
+    return replace(state, scores=scores)
+
+
+def saved(state: S, kind: str, end: Termination | None = None) -> Steps[S]:
+    """Save the model with a line of history; ``end`` is the reason if the run ends here."""
+    noise = state.design.noise
+    facts = {"fit_rows": state.seen or state.options.last_rows}
+    line = line_of(state, kind=kind, noise_vectors=None if noise is None else len(noise.weights), **facts)
+    yield (Save(state.design, state.fit, line, state.options.moderate),)
+    return replace(state, end=state.reason if end is Termination.CONVERGED else end)
+
+
+def line_of(state: RoundsState, **facts: Any) -> Record:
+    """Return the line of history of a state; ``facts`` are further fields of ``Record``."""
+    counts = {name: getattr(state, name) for name in ("candidates", "selection", "duplicates", "dropped")}
+    given = {"number": state.round, "termination": state.reason, **counts, **facts}
+    return record(state.problem, state.fit, state.scores, **given)
+
+
+def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
+    """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
+    found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
+    diagnostics = [each.to_json() for each in found] if facts["kind"] in DIAGNOSED else []
+    return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)
