@@ -45,8 +45,9 @@ ROOT = "zarr.json"
 """The object without which a Zarr group cannot be opened."""
 
 
-def open_folder(location: str, storage_options: dict[str, Any] | None = None) -> Folder:
+def open_folder(location: str | os.PathLike[str], storage_options: dict[str, Any] | None = None) -> Folder:
     """Return the folder at a path or fsspec URL; the folder need not exist."""
+    location = os.fspath(location)
     require_address(location, storage_options)
     if protocol_of(location) == "file" and not storage_options:
         return Folder(location, location.removeprefix("file://"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import os
@@ -714,28 +713,6 @@ def crash(work, folder, point, reads=False, **arguments):
 def _writes(given):
     _, mode, flags = given
     return bool(flags & (os.O_WRONLY | os.O_RDWR)) if isinstance(flags, int) else bool(set(mode or "r") & set("wxa+"))
-
-
-def carry_on_network_disk(job, **options):
-    """As ``carry``, where links are refused: a kill between the two steps of a write leaves half of an object."""
-    from partirvm.storage import folder as local_folder
-
-    really = os.link
-
-    def refuse(source, target):
-        if str(source).endswith(".part"):  # Zarr's own files end in .partial: without links it writes no group at all
-            raise OSError(errno.ENOTSUP, "links are refused")
-        really(source, target)
-
-    def write(path, data, mode):
-        with path.open(mode) as file:
-            file.write(data[: len(data) // 2])
-            file.flush()
-            sys.audit("open", str(path), "w", os.O_WRONLY)  # one more point to crash at
-            file.write(data[len(data) // 2 :])
-
-    os.link, local_folder._write = refuse, write
-    return carry(job, **options)
 
 
 def carry_learning_again(job, **options):

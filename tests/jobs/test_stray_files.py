@@ -18,7 +18,6 @@ from reference import model
 
 from partirvm.cli import main
 from partirvm.errors import PartirvmError
-from partirvm.jobs import Job
 from partirvm.jobs.store import JobStore
 from partirvm.storage import Folder, lease
 
@@ -98,19 +97,12 @@ QUIET = {
     "a number with one zero more": copy("events/000002.json", "events/0000006.json"),
     "a pointer as a request to abort": copy("models/000002-000002.json", "control/abort-000001.json"),
     "a hidden file of NFS": write("events/.nfs00000000001", b"removed, but open elsewhere"),
-    "an event cut short": lambda job, other: cut_copy(job / "events" / "000005.json", job / "events" / "000006.json"),
-    "an empty event": write("events/000006.json", b""),
     "a heartbeat that is an event": copy("events/000002.json", "lease/000002.beat.json"),
 }
 
 
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
-
-
-def cut_copy(path: Path, target: Path) -> None:
-    """Write what a killed writer of ``target`` leaves: the first bytes of an object of that name."""
-    target.write_bytes(path.read_bytes().replace(path.name.encode(), target.name.encode())[:-20])
 
 
 @pytest.fixture(scope="module")
@@ -162,20 +154,6 @@ def test_writers_do_not_go_on_behind_a_gap(job, tmp_path):
     with pytest.raises(PartirvmError, match=r"000006\.json is missing"):
         job.acquire()
     assert lease.epochs(job._folder) == [1, 2]
-
-
-def test_two_writers_killed_in_a_row(job, tmp_path):
-    """Where nothing can be linked each leaves the beginning of an event: the third one skips both."""
-    folder = tmp_path / "job" / "events"
-    cut_copy(folder / "000005.json", folder / "000006.json")
-    cut_copy(folder / "000005.json", folder / "000007.json")
-    with JobStore(job.location).acquire():
-        pass
-    fresh = JobStore(job.location)
-    with fresh.acquire():
-        fresh.record({"event": "queued"})
-    assert [event["event"] for event in JobStore(job.location).events()][-2:] == ["done", "queued"]
-    assert Job(job.location).store.events()[-1]["skips"] == [6, 7]
 
 
 def test_a_file_that_a_network_disk_replaces_while_it_is_read(job, monkeypatch):

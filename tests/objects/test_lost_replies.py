@@ -349,7 +349,7 @@ def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch, tmp_
             with pytest.raises(StorageError, match=late):
                 save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), "s3://silent/new", storage_options=options)
             with pytest.raises(StorageError, match=late):
-                Folder("s3://silent/new", filesystem, path).publish(tmp_path / "part")
+                Folder("s3://silent/new", path, filesystem).publish(tmp_path / "part")
         finally:
             server.ended.set()
             server.shutdown()
