@@ -20,8 +20,7 @@ from partirvm.data.labels import coded, label_values, plain_labels
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
 from partirvm.frames import pandas_column, pandas_frame
-from partirvm.model.coded_frames import Levels, coded_frame, levels_of
-from partirvm.model.rows import check_names
+from partirvm.model.input_rows import Levels, check_names, coded_frame, levels_of
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]

@@ -33,7 +33,7 @@ from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.model import Model
-from partirvm.model.rows import checked_rows
+from partirvm.model.input_rows import checked_rows
 
 Float = NDArray[np.float64]
 

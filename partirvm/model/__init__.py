@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from partirvm.model.basis_functions import Bases, bases_of
+from partirvm.model.base import FAR, Bases, bases_of
 from partirvm.model.classifier import ClassInterval, ClassModel
 from partirvm.model.files import load_model, save_model
 from partirvm.model.fitted import Interval, Model
-from partirvm.model.label_arrays import label_array, plain_labels
-from partirvm.model.rows import FAR
+from partirvm.model.input_rows import label_array, plain_labels
 
 AnyModel: TypeAlias = Model | ClassModel
 """A fitted model for regression or classification."""

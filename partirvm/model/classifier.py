@@ -7,20 +7,20 @@ mean φᵀμ_k and the variance φᵀΣ_kφ. If ``moderate`` is true, f_k is cor
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.link import LINKS, moderated, probabilities, probability_band, variances
-from partirvm.core.predictive import products, quantile
+from partirvm.core.link import LINKS, moderated, probabilities, probability_band
+from partirvm.core.predictive import quantile
 from partirvm.errors import DataError, UsageError
 from partirvm.kernels.design import Design
-from partirvm.model.label_arrays import label_array, plain_labels
-from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
-from partirvm.quoting import html_table, quoted
+from partirvm.model.base import FittedModel, linear_values
+from partirvm.model.input_rows import checked_rows, label_array, plain_labels
+from partirvm.quoting import quoted
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
@@ -43,8 +43,8 @@ class ClassFit(Protocol):
     def roots(self) -> Float: ...
 
 
-@dataclass(frozen=True)
-class ClassModel:
+@dataclass(frozen=True, repr=False)
+class ClassModel(FittedModel):
     """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2, otherwise C = K.
 
     ``mean`` is (M, C), ``alpha`` is (M, C), and ``root`` (C, M, M) holds R_k with Σ_k = R_k R_kᵀ. If predictor k lacks
@@ -52,15 +52,8 @@ class ClassModel:
     ``columns.classes`` are the labels of the codes 0 … K−1.
     """
 
-    design: Design
-    mean: Float
-    root: Float
-    alpha: Float
     likelihood: str
     moderate: bool
-    log_evidence: float
-    n_rows: int
-    columns: Columns
 
     @classmethod
     def from_fit(cls, design: Design, fit: ClassFit, columns: Columns, likelihood: str, moderate: bool) -> ClassModel:
@@ -78,24 +71,11 @@ class ClassModel:
             columns=replace(columns, classes=plain_labels(columns.classes)),
         )
 
-    def __repr__(self) -> str:
-        return f"<ClassModel of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel>"
+    def _facts(self) -> dict[str, Any]:
+        return {"classes": ", ".join(str(label) for label in self.classes[:10])}
 
-    def _repr_html_(self) -> str:
-        """The main facts, for a notebook."""
-        facts: list[tuple[str, Any]] = [
-            ("relevance vectors", f"{self.n_vectors:,} of {self.n_rows:,} rows"),
-            ("classes", ", ".join(str(label) for label in (self.columns.classes or ())[:10])),
-            ("kernel", self.design.kernel.name),
-            ("log evidence", f"{self.log_evidence:,.2f} nats"),
-        ]
-        return html_table("Model of a classification", facts)
-
-    def digest(self) -> str:
-        """Return a hash of all values that affect predictions. Models with equal digests predict the same bits."""
-        columns = asdict(replace(self.columns, classes=plain_labels(self.classes)))
-        facts = [self.design.kernel.spec(), self.design.bias, self.likelihood, self.moderate, columns]
-        return digest(facts, self.design, (self.mean, self.root))
+    def _stated(self) -> list[Any]:
+        return [self.likelihood, self.moderate]
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -107,16 +87,6 @@ class ClassModel:
     def predictive(self) -> ClassModel:
         """The model that states probabilities for new rows: this one."""
         return self
-
-    @property
-    def n_vectors(self) -> int:
-        """Number of relevance vectors, without the bias and basis functions."""
-        return len(self.design.centres)
-
-    @property
-    def n_features(self) -> int:
-        """d."""
-        return len(self.design.scaling.x_shift)
 
     def decision_function(self, X: Any) -> Float:
         """Return linear predictors at raw inputs X (n, d), as passed to the link (moderated if ``moderate`` is true).
@@ -189,15 +159,8 @@ class ClassModel:
         ``FAR`` is far from all relevance vectors. Without vectors, nearness is 1. Raises ``DataError`` for another
         number of features.
         """
-        heights, shape = self.design.peaks(), (len(X), self.mean.shape[1])
-        f, near = np.empty(shape), np.empty(len(X))
-        spread = np.empty(shape) if variance else None
-        for rows, block in panels(self.design, X):
-            f[rows] = products(block, self.mean)
-            if spread is not None:
-                spread[rows] = variances(block, self.root)
-            near[rows] = nearness(self.design, block, heights)
-        check_predictions(X, self.columns, f, spread)
+        f, spread, near = linear_values(self.design, self.mean, X, self.root if variance else None)
+        self._require_finite(X, f, spread)
         return f, spread, near
 
 

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
-from partirvm.core.predictive import products, quadratic_forms, quantile, widened
+from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
 from partirvm.kernels.design import TEMPER, Design
-from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
-from partirvm.quoting import html_table
+from partirvm.model.base import FittedModel, linear_values
+from partirvm.model.input_rows import checked_rows
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
@@ -31,31 +31,23 @@ KINDS = ("prediction", "credible")
 """Quantities of an interval: a new noisy target, or the mean."""
 
 
-@dataclass(frozen=True)
-class Model:
+@dataclass(frozen=True, repr=False)
+class Model(FittedModel):
     """A regression RVM of M columns.
 
-    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem, ``root`` (M, M) is R with Σ = RRᵀ; ``noise_variance``
-    (in the square of ``Scaling.t_unit``, the target's own unit except for extreme values) and ``log_evidence`` (nats)
-    refer to the target's own units; ``n_rows`` is the number of training rows. For T targets that share columns and α,
-    ``mean`` is (M, T), ``root`` (T, M, M), ``noise_variance`` (T,), and predictions (n, T); the evidence is that of all
-    targets together. ``calibration`` is the uncertainty estimated from rows left out, of which ``noise_variance`` is
-    part (``core.left_out``); it is None for a given noise and for several targets. For an
+    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` (in the square of
+    ``Scaling.t_unit``, the target's own unit except for extreme values) and ``log_evidence`` refer to the target's own
+    units. For T targets that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T); the evidence
+    is that of all targets together. ``calibration`` is the uncertainty estimated from rows left out, of which
+    ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. For an
     ``overconfident`` fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
     ``mean`` and ``root`` belong. With local noise (``design.noise``) both are means over the training rows, and the
     noise variance at x is a multiple of them. ``known_noise`` is true if the noise was given, ``known_alpha`` are the
     positions of given α.
     """
 
-    design: Design
-    mean: Float
-    root: Float
-    alpha: Float
     noise_variance: float | Float
     evidence_noise: float | Float
-    log_evidence: float
-    n_rows: int
-    columns: Columns
     calibration: Calibration | None = None
     overconfident: bool = False
     known_noise: bool = False
@@ -86,36 +78,12 @@ class Model:
         """The fields: what is cached is computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def __repr__(self) -> str:
-        return f"<Model of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel>"
+    def _facts(self) -> dict[str, Any]:
+        return {"noise variance": np.asarray(self.noise_variance).round(6)}
 
-    def _repr_html_(self) -> str:
-        """The main facts, for a notebook."""
-        facts: list[tuple[str, Any]] = [
-            ("relevance vectors", f"{self.n_vectors:,} of {self.n_rows:,} rows"),
-            ("features", f"{self.n_features:,}"),
-            ("kernel", self.design.kernel.name),
-            ("log evidence", f"{self.log_evidence:,.2f} nats"),
-            ("noise variance", np.asarray(self.noise_variance).round(6)),
-        ]
-        return html_table("Model of a regression", facts)
-
-    def digest(self) -> str:
-        """Hash of everything that predictions depend on: models of equal digest predict the same bits."""
-        noise = np.asarray(self.noise_variance).tolist()
-        stated = [self.n_rows, self.known_noise, self.known_alpha, self.calibration and asdict(self.calibration)]
-        facts = [self.design.kernel.spec(), self.design.bias, noise, asdict(self.columns), stated]
-        return digest(facts, self.design, (self.mean, self.root, self.alpha))
-
-    @property
-    def n_vectors(self) -> int:
-        """Relevance vectors; the bias and basis functions are not counted."""
-        return len(self.design.centres)
-
-    @property
-    def n_features(self) -> int:
-        """d."""
-        return len(self.design.scaling.x_shift)
+    def _stated(self) -> list[Any]:
+        calibration = None if self.calibration is None else asdict(self.calibration)
+        return [np.asarray(self.noise_variance).tolist(), self.n_rows, self.known_noise, self.known_alpha, calibration]
 
     @property
     def n_targets(self) -> int:
@@ -287,25 +255,17 @@ class Model:
         peak: below ``FAR`` a row is far from all relevance vectors; 1 without vectors.
         Raises ``DataError`` if X has another number of features than the model.
         """
-        design, heights = self.design, self.design.peaks()
-        shift, scale, square = design.scaling.t_shift, design.scaling.t_scale, design.scaling.t_variance
+        scaling = self.design.scaling
+        shift, scale, square = scaling.t_shift, scaling.t_scale, scaling.t_variance
         if self.n_targets == 1:
             shift, scale, square = shift[0], scale[0], square[0]
-        shape, near = (len(X), *self.mean.shape[1:]), np.empty(len(X))
-        mean, spread = np.empty(shape), np.empty(shape) if variance else None
-        roots = self.root.reshape(self.n_targets, *self.root.shape[-2:])
-        for rows, block in panels(design, X):
-            mean[rows] = products(block, self.mean)
-            if spread is not None:
-                for target, root in enumerate(roots):
-                    spread.reshape(len(X), -1)[rows, target] = quadratic_forms(block, root)
-            near[rows] = nearness(design, block, heights)
+        mean, spread, near = linear_values(self.design, self.mean, X, self.root if variance else None)
         mean *= scale
         mean += shift
         if spread is not None:
             spread *= square
             spread += self._noise_at(X)
-        check_predictions(X, self.columns, mean, spread)
+        self._require_finite(X, mean, spread)
         return mean, spread, near
 
 
@@ -342,11 +302,8 @@ class Samples:
     @one_blas_thread()
     def __call__(self, X: Float) -> tuple[Float, Float]:
         """Function values (n, S), without noise, in the target's units, and nearness (n,), at raw inputs X (n, d)."""
-        scaling, heights = self.design.scaling, self.design.peaks()
-        found, near = np.empty((len(X), self.weights.shape[1])), np.empty(len(X))
-        for rows, block in panels(self.design, X):
-            found[rows] = products(block, self.weights)
-            near[rows] = nearness(self.design, block, heights)
+        scaling = self.design.scaling
+        found, _, near = linear_values(self.design, self.weights, X)
         found *= float(scaling.t_scale[0])
         found += float(scaling.t_shift[0])
         return found, near

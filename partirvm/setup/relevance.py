@@ -57,7 +57,7 @@ def targets_json(model: AnyModel) -> dict[str, Any]:
 def basis_functions_json(model: AnyModel) -> list[dict[str, Any]]:
     """Return ``name``, ``weights`` and ``relevance`` of the bias and each explicit basis function, as plain JSON.
 
-    ``weights`` has one value per linear predictor. ``relevance`` is in nats (``model.basis_functions.Bases``). The list
+    ``weights`` has one value per linear predictor. ``relevance`` is in nats (``model.Bases``). The list
     is empty for a model without explicit basis functions.
     """
     if model.design.functions is None:

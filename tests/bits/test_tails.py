@@ -109,11 +109,11 @@ def model(columns, targets=1, classes=0):
     if classes:
         names = Columns(tuple("abc"), classes=tuple("uvw"))
         mean = rng.normal(size=(columns, classes))
-        return ClassModel(design, mean, root, np.ones(columns), "multinomial", True, 0.0, 9, names)
+        return ClassModel(design, mean, root, np.ones(columns), 0.0, 9, names, "multinomial", True)
     mean = rng.normal(size=columns if targets == 1 else (columns, targets))
     noise = 0.3 if targets == 1 else np.full(targets, 0.3)
     return Model(
-        design, mean, root[0] if targets == 1 else root, np.ones(columns), noise, noise, 0.0, 9, Columns(tuple("abc"))
+        design, mean, root[0] if targets == 1 else root, np.ones(columns), 0.0, 9, Columns(tuple("abc")), noise, noise
     )
 
 

@@ -29,4 +29,4 @@ def classifier(likelihood="multinomial", classes=LABELS["text"], *, m=5, bias=Tr
     for k in range(1, outputs if M else 0):
         mean[k % M, k], alpha[k % M, k], root[k, k % M] = 0.0, np.inf, 0.0
     columns = Columns(("x0", "x1"), "kind", {}, tuple(classes))
-    return ClassModel(design, mean, root, alpha, likelihood, moderate, -12.345678901234567, 10**6, columns)
+    return ClassModel(design, mean, root, alpha, -12.345678901234567, 10**6, columns, likelihood, moderate)

@@ -1,0 +1,172 @@
+"""What fitted models of regression and classification share: their columns, values at rows, basis functions, a digest.
+
+Rows are processed in panels, and products are computed for pieces of panels (``core.predictive``). So the prediction of
+a row does not depend on the other rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.fast import log_contribution
+from partirvm.core.predictive import ROWS, products, quadratic_forms
+from partirvm.errors import DataError
+from partirvm.kernels.bases import labels_by_name
+from partirvm.kernels.design import Design
+from partirvm.quoting import html_table
+from partirvm.types import PANEL_ROWS, Columns
+
+Float = NDArray[np.float64]
+
+HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
+"""Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""
+
+FAR = 1e-4
+"""Nearness (largest kernel value as a fraction of its peak) below which a row is far from all relevance vectors."""
+
+
+@dataclass(frozen=True)
+class FittedModel(ABC):
+    """A model of M columns; ``log_evidence`` is in nats, ``n_rows`` the number of training rows.
+
+    ``mean`` and ``alpha`` are (M,) or, with C linear predictors, (M, C), and ``root`` is R with Σ = RRᵀ, (M, M) or
+    (C, M, M). For T targets that share vectors the mean is (M, T), α is (M,) and the root is (T, M, M).
+    """
+
+    design: Design
+    mean: Float
+    root: Float
+    alpha: Float
+    log_evidence: float
+    n_rows: int
+    columns: Columns
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel>"
+
+    def _repr_html_(self) -> str:
+        """The main facts, for a notebook."""
+        facts: dict[str, Any] = {
+            "relevance vectors": f"{self.n_vectors:,} of {self.n_rows:,} rows",
+            "features": f"{self.n_features:,}",
+            "kernel": self.design.kernel.name,
+            "log evidence": f"{self.log_evidence:,.2f} nats",
+        }
+        return html_table(type(self).__name__, [*facts.items(), *self._facts().items()])
+
+    @abstractmethod
+    def _facts(self) -> dict[str, Any]:
+        """Return more facts for a notebook."""
+
+    @abstractmethod
+    def _stated(self) -> list[Any]:
+        """Return, as JSON, what predictions depend on beside the design, the names and the arrays."""
+
+    def digest(self) -> str:
+        """Return a hash of everything that predictions depend on: models of equal digest predict the same bits."""
+        design, scaling, noise = self.design, self.design.scaling, self.design.noise
+        facts = [design.kernel.spec(), design.bias, asdict(self.columns), *self._stated()]
+        arrays = [scaling.x_shift, scaling.x_scale, scaling.t_shift, scaling.t_scale, design.centres, design.which]
+        if design.functions is not None:
+            facts.append([design.functions.spec(), design.active.tolist()])
+        if noise is not None:
+            facts.append([noise.kernel.spec(), noise.shift])
+            arrays += [noise.centres, noise.weights]
+        found = hashlib.blake2b(json.dumps(facts, sort_keys=True, default=np.generic.item).encode(), digest_size=16)
+        for array in (*arrays, self.mean, self.root, self.alpha):
+            found.update(f"{array.shape} {array.dtype}".encode())
+            found.update(np.ascontiguousarray(array))
+        return found.hexdigest()
+
+    @property
+    def n_vectors(self) -> int:
+        """Number of relevance vectors, without the bias and basis functions."""
+        return len(self.design.centres)
+
+    @property
+    def n_features(self) -> int:
+        """d."""
+        return len(self.design.scaling.x_shift)
+
+    def _require_finite(self, X: Float, mean: Float, variance: Float | None) -> None:
+        """Raise ``DataError``, naming the first row, if predictions (n, …) at finite inputs X (n, d) are not finite."""
+        wrong = ~np.isfinite(mean).reshape(len(X), -1).all(axis=1)
+        if variance is not None:
+            wrong |= np.isnan(variance).reshape(len(X), -1).any(axis=1)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            column = int(np.argmax(np.abs(X[row])))
+            raise DataError(
+                f"the predictions of {int(wrong.sum()):,} of {len(X):,} rows are not finite, the first is row {row:,} "
+                f"(counted from 0) with {self.columns.features[column]!r} = {X[row, column]:.3g}: the inputs are too "
+                "large for the kernel or basis; leave these rows out, or check their units"
+            )
+
+
+def linear_values(design: Design, weights: Float, X: Float, root: Float | None = None) -> tuple[Float, Any, Float]:
+    """Return Φw, with a root of Σ also φᵀΣφ, and nearness (n,), at raw inputs X (n, d).
+
+    ``weights`` (M,) or (M, C) give values (n,) or (n, C), and variances have the same shape. Nearness is the largest
+    kernel value of a row as a fraction of the kernel's peak: below ``FAR`` a row is far from all relevance vectors. It
+    is 1 without local kernels. Raises ``DataError`` if X has another number of features than the design.
+    """
+    n_features, near = len(design.scaling.x_shift), np.ones(len(X))
+    if X.ndim != 2 or X.shape[1] != n_features:
+        raise DataError(f"the model was trained on {n_features} features, but the given rows have shape {X.shape}")
+    values, heights = np.empty((len(X), *weights.shape[1:])), design.peaks()
+    variances = None if root is None else np.empty(values.shape)
+    roots = () if root is None else root[None] if root.ndim == 2 else root
+    for start in range(0, len(X), HEIGHT):
+        rows = slice(start, start + HEIGHT)
+        block = design.block(X[rows])
+        values[rows] = products(block, weights)
+        for k, each in enumerate(roots):
+            variances.reshape(len(X), -1)[rows, k] = quadratic_forms(block, each)  # type: ignore[union-attr]
+        if len(design.centres) and design.kernel.local:
+            kernels = block[:, design.n_leading :]
+            kernels /= heights
+            near[rows] = kernels.max(axis=1)
+    return values, variances, near
+
+
+@dataclass(frozen=True)
+class Bases:
+    """The bias and the B basis functions, including pruned functions: ``names`` (B + 1,), the bias first.
+
+    ``weights`` refer to the standardised problem and are 0 for pruned functions. The shape of ``weights`` is (B + 1,),
+    (B + 1, C) for C outputs or (B + 1, T) for T targets. ``alpha`` has the same shape, or (B + 1,) if targets share α,
+    and is ∞ for pruned functions. ``relevance`` (B + 1,) is the loss of log evidence, in nats, if only this function is
+    deleted (Tipping & Faul 2003, eq. 27), summed over outputs. The relevance of a pruned function is 0. Functions that
+    can replace each other all have low relevance.
+    """
+
+    names: tuple[str, ...]
+    weights: Float
+    alpha: Float
+    relevance: Float
+
+
+def bases_of(model: FittedModel) -> Bases:
+    """Return the bias and the basis functions of a model; without a basis only the bias."""
+    design, labels = model.design, labels_by_name(model.design.functions, model.columns.features)
+    places = {label: place for place, label in enumerate(labels.values())}
+    mine = np.array([places[label] for label in design.leading.tolist()], dtype=np.int64)
+    count, shape = design.n_leading, (len(labels), *model.mean.shape[1:])
+    weights, relevance = np.zeros(shape), np.zeros(shape)
+    alpha = np.full((len(labels), *model.alpha.shape[1:]), np.inf)
+    weights[mine], alpha[mine] = model.mean[:count], model.alpha[:count]
+    own = model.alpha[:count].reshape(count, *[1] * (model.mean.ndim - model.alpha.ndim), *model.alpha.shape[1:])
+    variance = np.einsum("...mk,...mk->...m", model.root, model.root)[..., :count].T  # (L,) or (L, C)
+    there = np.isfinite(own) & (variance > 0)
+    precision = 1.0 / np.where(there, variance, 1.0)
+    sparsity = np.maximum(precision - np.where(there, own, 0.0), 0.0)
+    worth = log_contribution(np.where(there, own, np.inf), sparsity, model.mean[:count] * precision)
+    relevance[mine] = np.where(there, worth, 0.0)
+    return Bases(tuple(labels), weights, alpha, relevance.reshape(len(labels), -1).sum(axis=1))

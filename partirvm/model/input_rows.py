@@ -1,0 +1,166 @@
+"""Rows as models take them, and labels: names and numbers are checked, and labels of categorical columns become codes.
+
+Arrays contain codes, and data frames contain labels. pandas is not imported; only methods of data frames are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.exact import require_exact, require_exact_frame
+from partirvm.errors import DataError
+from partirvm.frames import pandas_frame
+from partirvm.quoting import listed_values, quoted
+from partirvm.types import Columns
+
+Float = NDArray[np.float64]
+
+Levels = dict[str, tuple[Any, ...]]
+"""Type of the levels of each categorical column by name, in the order of the codes."""
+
+INTEGERS = np.iinfo(np.int64)
+
+
+def checked_rows(X: Any, columns: Columns) -> Float:
+    """Return X, an array, nested lists or a data frame, as a float64 array.
+
+    Categorical columns of a data frame contain labels, not codes. Raises ``DataError`` for other feature names and for
+    non-numeric values.
+    """
+    X = pandas_frame(X)
+    check_names(X, columns.features)
+    coded = coded_frame(X, columns.categories)
+    try:
+        rows = np.asarray(coded, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"X cannot be converted to rows of numbers: {error}") from error
+    if not np.isfinite(rows).all():
+        raise DataError("X has values that are NaN or infinite: remove or fill them")
+    return rows
+
+
+def check_names(X: Any, features: tuple[str, ...]) -> None:
+    """Raise ``DataError`` if the columns of a data frame differ from named ``features``."""
+    found = tuple(str(name) for name in getattr(X, "columns", features))
+    if found != features and features != tuple(f"x{column}" for column in range(len(features))):
+        raise DataError(
+            f"the model was trained on the features [{listed_values(features)}], but the given rows have "
+            f"[{listed_values(found)}]: they must be the same, in the same order"
+        )
+
+
+def levels_of(frame: Any) -> Levels:
+    """Return all levels of the categorical columns of a pandas data frame; empty for other inputs.
+
+    Raises ``DataError`` for levels that are not text, numbers or booleans.
+    """
+    found: Levels = {}
+    for name, dtype in zip(getattr(frame, "columns", ()), getattr(frame, "dtypes", ()), strict=False):
+        if hasattr(dtype, "categories"):
+            try:
+                found[str(name)] = plain_labels(dtype.categories.tolist())
+            except DataError as error:
+                raise DataError(f"the categorical column {quoted(str(name))} of the data frame: {error}") from error
+    return found
+
+
+def coded_frame(X: Any, levels: Levels) -> Any:
+    """Replace the labels of these columns of a data frame by codes. Other inputs are returned unchanged.
+
+    Unknown labels get the code after the last level, and a missing label becomes NaN. Raises ``DataError`` for a
+    categorical column that is numeric in the model, for other columns of text, dates or times (all are listed), and for
+    an integer that float64 cannot represent.
+    """
+    X = pandas_frame(X)
+    if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
+        if isinstance(X, np.ndarray | list | tuple):
+            require_exact(np.asanyarray(X), "X")
+        return X
+    for name in levels_of(X):
+        if name not in levels:
+            raise DataError(f"the column {quoted(name)} is categorical, but the model was trained on it as numbers")
+    wrong, example = [], ""
+    for place, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
+        kind = getattr(dtype, "kind", "O")
+        if str(name) in levels or kind in "fiubc":
+            continue
+        values = X.iloc[:, place].dropna().tolist()
+        found = next((value for value in values if kind in "mM" or not _number(value)), None)
+        if found is not None:
+            wrong.append(str(name))
+            example = example or quoted(found)
+    if wrong:
+        raise DataError(
+            f"the data frame has text, dates or objects, not numbers, in the column{'s' * (len(wrong) > 1)} "
+            f"{listed_values(wrong)} (such as {example}): make text categorical with astype('category'), code dates as "
+            "numbers such as days since the first, or leave these columns out"
+        )
+    X = X.copy() if levels else X
+    for name in [name for name in X.columns if str(name) in levels]:
+        X[name] = _codes(X[name], levels[str(name)])
+    require_exact_frame(X)
+    return X
+
+
+def _number(value: Any) -> bool:
+    """Return True for a number, and for text that is a number."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _codes(column: Any, levels: tuple[Any, ...]) -> NDArray[np.float64]:
+    """Return the codes of a column of labels (n,), with NaN for missing labels."""
+    place = {level: float(code) for code, level in enumerate(levels)}
+    if hasattr(column.dtype, "categories"):
+        table = [place.get(label, float(len(levels))) for label in column.dtype.categories.tolist()]
+        codes: NDArray[np.float64] = np.array([*table, np.nan])[column.cat.codes.to_numpy()]
+        return codes
+    found = column.map(lambda label: np.nan if label is None or label != label else place.get(label, len(levels)))
+    return np.asarray(found, dtype=np.float64)
+
+
+def plain_labels(labels: Iterable[Any]) -> tuple[Any, ...]:
+    """Return labels as Python str, int, float or bool. NumPy scalars are converted.
+
+    Raises ``DataError`` for any other type, and for NaN and infinite numbers.
+
+    >>> plain_labels(np.array([1, 2])), plain_labels(["a", np.bool_(True), 0.5])
+    ((1, 2), ('a', True, 0.5))
+    """
+    found = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
+    for label in found:
+        if not isinstance(label, (str, bool, int, float)) or (isinstance(label, float) and not np.isfinite(label)):
+            raise DataError(
+                f"the class label {quoted(label)} ({type(label).__name__}) cannot be stored: labels are text, finite "
+                "numbers or booleans"
+            )
+    return found
+
+
+def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Return plain labels as an array (K,) of their common type, str, bool, int64 or float64, or otherwise of objects.
+
+    Integers mixed with floats become floats if the conversion is exact, since DATA store 1.0 as 1.
+
+    >>> [label_array(some).dtype.kind for some in (["a", "b"], [True, False], [1, 2], [0.5, 1], ["a", 1])]
+    ['U', 'b', 'i', 'f', 'O']
+    """
+    kinds = {type(label) for label in labels}
+    if kinds == {str}:
+        return np.array(labels, dtype=np.str_)
+    if kinds == {bool}:
+        return np.array(labels, dtype=np.bool_)
+    if kinds == {int} and all(INTEGERS.min <= label <= INTEGERS.max for label in labels):
+        return np.array(labels, dtype=np.int64)
+    if kinds == {float} or (kinds == {int, float} and all(label == float(label) for label in labels)):
+        return np.array(labels, dtype=np.float64)
+    found = np.empty(len(labels), dtype=object)
+    found[:] = labels
+    return found
