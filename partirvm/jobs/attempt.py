@@ -50,8 +50,8 @@ from partirvm.setup.measuring import Interrupted, Timer, check_aborted, timer_of
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import grow, resolve, resume_spec
 from partirvm.setup.spec import LIMITS, FitSpec
-from partirvm.storage.process_identity import Process
-from partirvm.storage.schema import require
+from partirvm.storage.lease import Process
+from partirvm.storage.records import require
 from partirvm.strategies.instructions import Stopped
 
 TAKE_OVER_SECONDS = 40.0
