@@ -16,9 +16,8 @@ from sklearn.model_selection import cross_validate
 from sklearn.preprocessing import PolynomialFeatures
 
 from partirvm import AlphaPrior, RVMClassifier, RVMRegressor, Sample, WorkingSet, load_model, save_model
-from partirvm.errors import ExistsError, FormatError, MissingDataError, UsageError
+from partirvm.errors import ExistsError, MissingDataError, UsageError
 from partirvm.kernels import Gaussian, Laplacian, Sum
-from partirvm.model import Model
 
 N = 160
 
@@ -129,21 +128,6 @@ def test_several_targets_come_back(how, tmp_path):
             load_model(tmp_path / "m")
 
 
-@pytest.mark.parametrize("other", ["that of target 1", "of another estimator"])
-def test_a_target_has_the_model_that_was_saved(other, tmp_path):
-    """A part that is whole, but not the one that was saved, is damage; it is named."""
-    X, y = wave()
-    for name, targets in (("m", [y, -y]), ("n", [2 * y, y])):
-        save_model(RVMRegressor(gamma=0.5, multi_output="independent").fit(X, np.transpose(targets)), tmp_path / name)
-    first, taken = tmp_path / "m" / "0", tmp_path / ("m/1" if other == "that of target 1" else "n/0")
-    first.rename(tmp_path / "away")
-    taken.rename(first)
-    (tmp_path / "away").rename(taken)
-    with pytest.raises(MissingDataError, match=rf"{first}: this is not the model that was saved here"):
-        load_model(tmp_path / "m")
-    assert type(load_model(first)) is RVMRegressor
-
-
 def test_rows_that_joined_later(tmp_path):
     """``partial_fit`` needs the rows, which no file holds; augmented predictions know that rows have joined."""
     X, y = wave()
@@ -182,16 +166,6 @@ def test_metadata_requests_come_back(kind, tmp_path):
             params={"sample_weight": weights, "w": weights},
         )
     assert len(scores["test_score"]) == 5
-
-
-def test_a_model_stays_a_model(tmp_path):
-    """``model_`` is saved and loaded by itself, as that of a job is."""
-    X, y = wave()
-    fitted = RVMRegressor(gamma=0.5).fit(X, y)
-    save_model(fitted.model_, tmp_path / "m")
-    found = load_model(tmp_path / "m")
-    assert type(found) is Model
-    np.testing.assert_array_equal(found.predict(X), fitted.predict(X))
 
 
 def test_what_cannot_be_saved(tmp_path):
@@ -235,16 +209,3 @@ print(model.predict_proba([[0.3, -0.2]])[0, 1].hex())
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == float(fitted.predict_proba([[0.3, -0.2]])[0, 1]).hex()
     assert not [path for path in (tmp_path / "m").rglob("*") if path.is_file() and b"pickle" in path.read_bytes()]
-
-
-def test_an_estimator_of_another_version(tmp_path):
-    """FormatError that says so."""
-    from partirvm.model import save_model as write
-
-    X, y = wave()
-    fitted = RVMRegressor(gamma=0.5).fit(X, y)
-    parameters = {"dict": [["kernel", "auto"], ["basis", None]]}
-    tree = {"dict": [["class", "RVMOther"], ["parameters", parameters], ["requests", {"dict": []}]]}
-    write(fitted.model_, tmp_path / "m", estimator={"tree": tree, "arrays": []})
-    with pytest.raises(FormatError, match="'RVMOther' is unknown"):
-        load_model(tmp_path / "m")
