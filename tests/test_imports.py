@@ -64,13 +64,9 @@ ARROWS = {
 EXCEPTIONS = {
     "cli.shared": {"execution"},
     "estimators.saving": {
-        "kernels.KERNELS",
         "kernels.WITH_GAMMA",
         "kernels.functions.require_no_code",
         "storage.schema.require",
-        "storage.sealed.open_sealed",
-        "storage.sealed.read_sealed",
-        "storage.sealed.write_sealed",
     },
     "estimators.jobs": {"planning.plan.Plan"},
     # A handle shows its page; the import is inside the method.
@@ -87,6 +83,7 @@ THIRD_PARTIES = {
     "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "storage.sealed": {"numpy", "zarr"},
+    "storage.codec": {"numpy"},
     "storage.zarr_store": {"zarr", "fsspec"},
     "storage.chunks": {"numpy", "numcodecs", "google_crc32c"},
     "storage.process_identity": {"psutil"},

@@ -25,8 +25,7 @@ from partirvm.estimators.inputs import array_of, data_errors, in_memory, rows_of
 from partirvm.estimators.sklearn_bases import BaseEstimator
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
-from partirvm.jobs.run import run
-from partirvm.jobs.update import with_new_rows
+from partirvm.jobs.run import run, with_new_rows
 from partirvm.model import FAR, bases_of
 from partirvm.options import Request
 from partirvm.options.names import Auto, Effort, Gamma, KernelStore, SolverName

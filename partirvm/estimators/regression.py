@@ -31,7 +31,7 @@ from partirvm.estimators.inputs import (
 )
 from partirvm.estimators.sklearn_bases import RegressorMixin
 from partirvm.jobs.driver import MemoryJournal
-from partirvm.jobs.update import is_growable
+from partirvm.jobs.run import is_growable
 from partirvm.model import Model
 from partirvm.options import Request
 from partirvm.options.names import Estimate, MultiOutput, NoiseForm, Reference

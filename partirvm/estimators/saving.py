@@ -1,8 +1,7 @@
 """Fitted estimators and models on disk: ``save_model`` and ``load_model``.
 
-The file of an estimator is the file of its model with the parameters and the other attributes as JSON
-(``jobs.codec``). An estimator of several independent targets is a folder with the digests of its fits, and one folder
-inside it for each target. Nothing is pickled.
+The file of an estimator is the file of its model, which also holds the parameters and the other attributes
+(``storage.codec``); an estimator of several independent targets has a model for each. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -10,17 +9,14 @@ from __future__ import annotations
 import os
 from typing import Any, TypeAlias, cast
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from partirvm.core.termination import Termination
-from partirvm.errors import FormatError, UsageError
+from partirvm.errors import FormatError, PartirvmError, UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
-from partirvm.jobs.codec import Codec, plain
-from partirvm.kernels import KERNELS, WITH_GAMMA
+from partirvm.kernels import WITH_GAMMA
 from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, Model
 from partirvm.model import save_model as write_model
@@ -28,13 +24,6 @@ from partirvm.model.files import load_saved
 from partirvm.options.values import VALUES, Value
 from partirvm.setup.parameters import check_parameters, portable
 from partirvm.storage.schema import require
-from partirvm.storage.sealed import open_sealed, read_sealed, write_sealed
-
-KIND = "partirvm-targets"
-FORMAT = 3
-
-CODEC = Codec((*KERNELS.values(), Termination))
-"""Encoder of the types that parameters and attributes may contain in addition to plain values and arrays."""
 
 VALUE = "option value"
 """Key of a dict that represents an option value."""
@@ -85,28 +74,15 @@ def save_model(
     >>> np.array_equal(again.predict(X), model.predict(X))
     True
     """
-    location = os.fspath(location)
     if isinstance(model, Model | ClassModel):
         write_model(model, location, storage_options=storage_options)
         return
     if not isinstance(model, RelevanceVectorMachine):
         raise UsageError(f"save_model was given a {type(model).__name__}: it takes a fitted estimator or a model")
     check_is_fitted(model)
-    if not hasattr(model, "estimators_"):
-        _write(model, location, storage_options)
-        return
-
-    def each() -> dict[str, list[str]]:
-        folders = enumerate(cast(RVMRegressor, model).estimators_)
-        return {"digests": [_write(one, f"{location}/{number}", storage_options) for number, one in folders]}
-
-    about = {"estimator": _encoded(model)}
-    write_sealed(location, KIND, FORMAT, about, {}, inside=each, storage_options=storage_options)
-
-
-def _write(one: Any, location: str, storage_options: dict[str, Any] | None) -> str:
-    """Write an estimator of one model and return the digest of the file."""
-    return write_model(one.model_, location, estimator=_encoded(one), storage_options=storage_options)
+    each = getattr(model, "estimators_", None)
+    models = model.model_ if each is None else tuple(one.model_ for one in each)
+    write_model(models, location, estimator=_values(model), storage_options=storage_options)
 
 
 def load_model(
@@ -155,61 +131,36 @@ def load_model(
     job = Job(location, storage_options=storage_options)
     if job.store.there():
         return job.store.model(allow_code=allow_code)
-    if _is_of_targets(location, storage_options):
-        about, _ = read_sealed(location, KIND, FORMAT, storage_options=storage_options)
-        return _of_targets(location, about, allow_code, storage_options)
-    return _load(location, allow_code, storage_options)
-
-
-def _load(location: str, allow_code: bool, storage_options: dict[str, Any] | None, seal: str | None = None) -> Saved:
-    """Load a model, or an estimator of one model; ``seal`` is the digest of the file."""
-    model, saved = load_saved(location, allow_code=allow_code, seal=seal, storage_options=storage_options)
-    if saved is None:
+    model, saved = load_saved(location, allow_code=allow_code, storage_options=storage_options)
+    if saved is None and not isinstance(model, tuple):
         return model
-    found, value = _unfitted(saved, location, allow_code)
-    found._take_saved(model, value)
-    return found
+    try:
+        return _estimator(model, saved, location, allow_code)
+    except PartirvmError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(f"{location}: the estimator cannot be read: {error}") from error
 
 
-def _is_of_targets(location: str, storage_options: dict[str, Any] | None) -> bool:
-    return bool(open_sealed(location, "model", storage_options)[1].get("kind") == KIND)
-
-
-def _of_targets(
-    location: str, about: dict[str, Any], allow_code: bool, storage_options: dict[str, Any] | None
-) -> RVMRegressor:
-    found = cast(RVMRegressor, _unfitted(about["estimator"], location, allow_code)[0])
-    found.estimators_ = []
-    for number, digest in enumerate(about["digests"]):
-        found.estimators_.append(_load(f"{location}/{number}", allow_code, storage_options, digest))
-    return found._take_each()
-
-
-def _encoded(estimator: RelevanceVectorMachine) -> dict[str, Any]:
-    """Encode an estimator without its model as JSON."""
+def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
+    """Return the parameters, metadata requests and attributes of an estimator without its model, as plain values."""
     parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name != "client"}
-    value: dict[str, Any] = {"class": type(estimator).__name__, "parameters": parameters}
+    value: dict[str, Any] = {"class": type(estimator).__name__, "parameters": _plain(parameters)}
     requests = getattr(estimator, "_metadata_request", None)
     value["requests"] = {} if requests is None else requests._serialize()
     if value["class"] not in CLASSES:
         raise UsageError(f"a {value['class']} cannot be kept in a file: only {' and '.join(CLASSES)} can")
     portable(check_parameters(estimator.parameters()))
-    if not hasattr(estimator, "estimators_"):
-        value |= estimator._beside_model()
-    try:
-        tree, arrays = CODEC.encode(_plain(value))
-    except TypeError as error:
-        raise UsageError(f"the estimator cannot be kept in a file: {str(error).removeprefix('value')}") from error
-    return {"tree": tree, "arrays": [{"dtype": array.dtype.str, "values": array.tolist()} for array in arrays]}
+    if hasattr(estimator, "estimators_"):
+        return {**value, "each": [_values(one) for one in estimator.estimators_]}
+    return {**value, **estimator._beside_model()}
 
 
 def _plain(value: Any) -> Any:
-    """Convert NumPy strings, such as keys of ``class_weight``, to Python strings, and option values to dicts."""
+    """Convert option values to dicts."""
     if isinstance(value, Value):
         return {VALUE: type(value).__name__, "fields": _plain(value.get_params(deep=False))}
-    if isinstance(value, dict):
-        return {_plain(key): _plain(each) for key, each in value.items()}
-    return value.item() if isinstance(value, np.str_) else value
+    return {key: _plain(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
 def _made(saved: Any) -> Any:
@@ -220,34 +171,24 @@ def _made(saved: Any) -> Any:
     return {kind.__name__: kind for kind in (*VALUES, *WITH_GAMMA.values())}[saved[VALUE]](**fields)
 
 
-def _value(saved: dict[str, Any], location: str) -> Any:
-    try:
-        arrays = [np.array(each["values"], dtype=plain(each["dtype"])) for each in saved["arrays"]]
-        found = CODEC.decode(saved["tree"], arrays)
-        require(found, VALUE_OF, location)
-        parameters = {name: _made(each) for name, each in found["parameters"].items()}
-        return {**found, "parameters": parameters}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"{location}: the estimator cannot be read: {error}") from error
-
-
-def _unfitted(
-    saved: dict[str, Any], location: str, allow_code: bool
-) -> tuple[RVMRegressor | RVMClassifier, dict[str, Any]]:
-    """Return the estimator with its parameters and metadata requests, and the decoded content of its file.
-
-    The parameters name the functions of the next fit; the model may use other functions.
-    """
-    value = _value(saved, location)
-    if value["class"] not in CLASSES:
-        raise FormatError(f"{location}: the estimator {value['class']!r} is unknown to this version of partirvm")
-    parameters = value["parameters"]
+def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: bool) -> RVMRegressor | RVMClassifier:
+    """Return the fitted estimator; the parameters name the functions of its next fit, the model may use others."""
+    require(saved, VALUE_OF, location)
+    if saved["class"] not in CLASSES:
+        raise FormatError(f"{location}: the estimator {saved['class']!r} is unknown to this version of partirvm")
+    parameters = {name: _made(each) for name, each in saved["parameters"].items()}
     if not allow_code:
         require_no_code((parameters["kernel"], parameters["basis"]), location)
-    found = CLASSES[value["class"]](**parameters)
-    if value["requests"]:
+    found = CLASSES[saved["class"]](**parameters)
+    if saved["requests"]:
         found._metadata_request = found.get_metadata_routing()
-    for method, requests in value["requests"].items():
+    for method, requests in saved["requests"].items():
         for name, alias in requests.items():
             getattr(found._metadata_request, method).add_request(param=name, alias=alias)
-    return found, value
+    if not isinstance(model, tuple):
+        found._take_saved(model, saved)
+        return found
+    pairs = zip(model, saved["each"], strict=True)
+    independent = cast(RVMRegressor, found)
+    independent.estimators_ = [_estimator(one, own, location, allow_code) for one, own in pairs]
+    return independent._take_each()

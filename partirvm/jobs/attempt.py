@@ -9,19 +9,27 @@ itself has no error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from partirvm.core.termination import Termination
 from partirvm.data import Source
-from partirvm.errors import LeaseError, MissingDataError, StorageError
+from partirvm.errors import (
+    ChangedDataError,
+    ClusterError,
+    LeaseError,
+    MissingDataError,
+    PartirvmError,
+    StorageError,
+)
 from partirvm.execution import Executor, executor_for
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.checkpoint import pack, unpack
+from partirvm.jobs.checkpoint import POINTER, attached
 from partirvm.jobs.driver import Entry, MemoryJournal, Outcome, Watcher
-from partirvm.jobs.ending import Requests, end_as_requested, ending, history_of, kept_model, last_lines, take_over
 from partirvm.jobs.places import (
     NOTHING_ALLOWED,
     Allowed,
@@ -32,10 +40,9 @@ from partirvm.jobs.places import (
     require_allowed,
     same_sources,
 )
-from partirvm.jobs.run import run
-from partirvm.jobs.state import JobState, Status, fold
+from partirvm.jobs.run import run, with_new_rows
+from partirvm.jobs.state import GONE, TRANSITIONS, JobState, Status, fold
 from partirvm.jobs.store import JobStore
-from partirvm.jobs.update import is_resumable, with_new_rows
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
@@ -44,9 +51,18 @@ from partirvm.setup.resolve import grow, resolve, resume_spec
 from partirvm.setup.spec import LIMITS, FitSpec
 from partirvm.setup.timer import Interrupted, StoppedError, Timer, check_aborted, timer_of
 from partirvm.storage.process_identity import Process
+from partirvm.storage.schema import require
 
 TAKE_OVER_SECONDS = 40.0
 """Seconds that a new driver waits for the lease of a driver that hangs or cannot be reached."""
+
+POLL_SECONDS = 0.2
+"""Seconds between two polls for requests to end the job."""
+
+STAMPS = {"event", "time", "epoch", "skips", "model"}
+"""Fields that the store adds to a line of history."""
+
+ACTIVE = {Status.RUNNING, Status.ABORTING}
 
 
 @dataclass(frozen=True)
@@ -66,13 +82,12 @@ class Fitted:
 class JobJournal(MemoryJournal):
     """A journal that writes to the job's folder and also keeps the model and the history in memory.
 
-    ``announce`` is called with each line of history. The pointer of each checkpoint holds its number of rows and
-    whether the checkpoint is final.
+    With a ``client`` each line of history is logged as an event of the cluster, under the topic ``partirvm``.
     """
 
-    def __init__(self, store: JobStore, history: list[Entry], announce: Callable[[Entry], None] | None = None) -> None:
+    def __init__(self, store: JobStore, history: list[Entry], client: Any = None) -> None:
         super().__init__(history=history)
-        self._store, self._announce = store, announce
+        self._store, self._client = store, client
 
     def save(self, model: AnyModel) -> None:
         self._store.save(model)
@@ -81,13 +96,50 @@ class JobJournal(MemoryJournal):
     def record(self, entry: Entry) -> None:
         self._store.record({"event": "fit", **entry})
         super().record(entry)
-        if self._announce is not None:
-            self._announce(entry)
+        if self._client is not None:
+            with suppress(Exception):  # only for the dashboard of the cluster: its failure must not end the fit
+                self._client.log_event("partirvm", {"job": self._store.location, **entry})
 
     def checkpoint(self, state: Any) -> None:
         final = state.end is not None
         lines = len(self.history) - final  # an update from a final checkpoint drops the final line
-        self._store.checkpoint(pack(state), history=lines, final=final, rows=state.problem.n_rows)
+        self._store.checkpoint(state, history=lines, final=final, rows=state.problem.n_rows)
+
+
+@dataclass
+class Requests:
+    """A callable that polls for requests of users to end the job, at most every ``POLL_SECONDS`` seconds.
+
+    The driver calls it between tiles and between dense iterations. The first request found is recorded as an
+    ``aborting`` event with the reason that the user gave. A call raises ``LeaseLostError`` if another process has taken
+    over the job.
+    """
+
+    store: JobStore
+    attempt: int
+    aborted: Callable[[], bool] | None = None
+    request: str | None = None
+    reason: str = ""
+    _polled: float = field(default=-POLL_SECONDS)
+
+    def __call__(self) -> Termination | None:
+        """Return ``ABORTED`` after a request to end the job, otherwise None."""
+        if self.request is None:
+            self._poll()
+        return None if self.request is None else Termination.ABORTED
+
+    def _poll(self) -> None:
+        if self.aborted is not None and self.aborted():
+            self.request = "abort"
+        elif time.monotonic() - self._polled >= POLL_SECONDS:
+            self._polled = time.monotonic()
+            if self.store.lease is not None and self.store.lease.lost:
+                self.store.lease.check()
+            self.request = self.store.requested(self.attempt)
+            if self.request is not None:
+                self.reason = self.store.reason_of(self.request, self.attempt)[0]
+        if self.request is not None:
+            self.store.record({"event": "aborting", "reason": self.reason or f"{self.request} requested"})
 
 
 def carry_out(
@@ -124,25 +176,35 @@ def carry_out(
         require_allowed(store, store.events(), allowed)
         take_over(store)
         with ending(store):
-            job_spec = store.asked()
-            fingerprint = latest(store.events(), job_spec["fingerprint"])
-            restored = store.restore(lambda about: is_resumable(about, fingerprint["n_rows"]), allow_code=allowed.code)
-            if restored is None and fingerprint is not job_spec["fingerprint"]:
+            asked = store.asked()
+            fingerprint = latest(store.events(), asked["fingerprint"])
+
+            def resumable(about: dict[str, Any]) -> bool:
+                require(about, POINTER, f"{job}: the pointer of a checkpoint")
+                return not (about["final"] and about["rows"] >= fingerprint["n_rows"])
+
+            restored = store.restore(resumable, allow_code=allowed.code)
+            if restored is None and fingerprint is not asked["fingerprint"]:
                 raise MissingDataError(
                     f"{job}: the checkpoint from which the update continues is missing: restore it in {job}/checkpoints"
                 )
+            rows = None if restored is None else int(restored.about["rows"])
             begin(store, client, 0 if restored is None else int(restored.about["history"]))
             events = store.events()
-            request = check_parameters(current_request(job_spec, changes(events)))
-            source, held_out = same_sources(events, job_spec)
-            compare_versions(job_spec["versions"])
+            request = check_parameters(current_request(asked, changes(events)))
+            source, held_out = same_sources(events, asked)
+            compare_versions(asked["versions"])
             executor, state = executor_for(client), fold(events)
             requests, timer = Requests(store, state.attempt, aborted), timer_of(request)
-            rows = None if restored is None else int(restored.about["rows"])
             try:
                 spec = decided(store, request, source, executor, held_out, timer.after(requests), rows, allowed.code)
             except StoppedError:
                 return _stopped(store, requests, history_of(state), timer)
+            checkpoint = None
+            if restored is not None:
+                checkpoint = attached(restored.value, spec.problem, spec.options)
+                if rows != source.n_rows:
+                    checkpoint = with_new_rows(checkpoint, spec)
             return run_attempt(
                 store,
                 state,
@@ -152,10 +214,10 @@ def carry_out(
                 requests,
                 timer,
                 held_out=held_out,
-                checkpoint=None if restored is None else restored_checkpoint(restored.value, spec, source.n_rows, rows),
+                checkpoint=checkpoint,
                 watcher=watcher,
                 on_plan=on_plan,
-                announce=announcer(client, job),
+                client=client,
             )
     finally:
         if executor is not None:
@@ -168,9 +230,7 @@ def _due(store: JobStore, attempt: int | None) -> bool:
     """Return True if this attempt at the job has not ended yet. Raises ``MissingDataError`` if there is no job."""
     store.spec()
     state = fold(store.events())
-    return state.status in {Status.QUEUED, Status.INTERRUPTED, Status.RUNNING, Status.ABORTING} and (
-        attempt is None or state.attempt == attempt
-    )
+    return state.status in {Status.QUEUED, Status.INTERRUPTED, *ACTIVE} and attempt in (None, state.attempt)
 
 
 def decided(
@@ -191,25 +251,16 @@ def decided(
     no stored spec.
     """
     check_aborted(interrupted)
-    stored = store.decided(allow_code=allow_code)
-    if stored is None:
-        if rows is not None:
-            raise MissingDataError(
-                f"{store.location}: the spec of the last checkpoint is missing: restore {store.location}/specs"
-            )
-        return resolve(source, request, executor, held_out, interrupted)
-    spec = FitSpec.unpack(stored)
-    if rows is None and any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS):
+    spec = store.decided(allow_code=allow_code)
+    if spec is None and rows is not None:
+        raise MissingDataError(
+            f"{store.location}: the spec of the last checkpoint is missing: restore {store.location}/specs"
+        )
+    if spec is None or (rows is None and any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS)):
         return resolve(source, request, executor, held_out, interrupted)
     if rows is not None and spec.problem.n_rows < source.n_rows:
         return grow(spec.of_rows(rows), source, request, executor, held_out, interrupted)
     return resume_spec(spec, request, source, executor)
-
-
-def restored_checkpoint(packed: Any, spec: FitSpec, n_rows: int, rows: int | None) -> Any:
-    """Return the state of a checkpoint, extended to ``n_rows`` rows if it was taken with ``rows`` < ``n_rows`` rows."""
-    state = unpack(packed, spec.problem, spec.options)
-    return state if rows == n_rows else with_new_rows(state, spec)
 
 
 def begin(store: JobStore, client: Any, lines: int = 0, **time: float) -> None:
@@ -231,7 +282,7 @@ def run_attempt(
     checkpoint: Any = None,
     watcher: Watcher | None = None,
     on_plan: Callable[[Plan], None] | None = None,
-    announce: Callable[[Entry], None] | None = None,
+    client: Any = None,
 ) -> Fitted:
     """Run the spec of a job that is ``running`` in this process, from ``checkpoint`` if it is given.
 
@@ -241,8 +292,8 @@ def run_attempt(
     """
     watcher, history = watcher or Watcher(), history_of(state)
     if timer() is None:
-        store.decide(spec.pack())
-    journal = JobJournal(store, history, announce)
+        store.decide(spec)
+    journal = JobJournal(store, history, client)
     store.record({"event": "plan", **spec.plan.to_json()})
     if on_plan is not None:
         on_plan(spec.plan)
@@ -261,31 +312,75 @@ def run_attempt(
         elapsed=(history[-1]["seconds"] if history else 0.0) + timer.seconds,
         beside=store.beside("kernel"),
     )
-    model = journal.model or (kept_model(store) if store.has_model() else None)
+    model = journal.model or kept_model(store)
     if outcome.reason is not Termination.ABORTED:
         store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})
     else:
-        model = end_as_requested(store, requests, model, outcome.seconds)
-    return Fitted(model, last_lines(store, journal.history), outcome, spec.plan)
+        model = _end_as_requested(store, requests, model, outcome.seconds)
+    return Fitted(model, _last_lines(store, journal.history), outcome, spec.plan)
 
 
 def _stopped(store: JobStore, requests: Requests, history: list[Entry], timer: Timer) -> Fitted:
     """Record the end of a job that was aborted during planning and return its result."""
     seconds = (float(history[-1]["seconds"]) if history else 0.0) + timer.seconds
-    model = end_as_requested(store, requests, kept_model(store) if store.has_model() else None, seconds)
-    return Fitted(model, last_lines(store, history), Outcome(Termination.ABORTED, None, seconds), None)
+    model = _end_as_requested(store, requests, kept_model(store), seconds)
+    return Fitted(model, _last_lines(store, history), Outcome(Termination.ABORTED, None, seconds), None)
 
 
-def announcer(client: Any, job: str) -> Callable[[Entry], None] | None:
-    """Return a function that logs a line of history as an event of the cluster, under the topic ``partirvm``.
+def take_over(store: JobStore) -> None:
+    """Record ``interrupted`` if the previous process died without recording an end. The caller holds the lease."""
+    if fold(store.events()).status in ACTIVE:
+        store.record({"event": "interrupted", "reason": GONE})
 
-    Returns None without a client. The cluster's dashboard shows these events.
-    """
-    if client is None:
+
+@contextmanager
+def ending(store: JobStore) -> Iterator[None]:
+    """Record an exception that leaves the block as an event, if the job can still be written, and raise it again."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(LeaseError, StorageError):
+            status = fold(store.events()).status
+            event: dict[str, Any] = {"event": "failed", "reason": f"{type(error).__name__}: {error}"}
+            changed = isinstance(error, ChangedDataError | MissingDataError) and status in ACTIVE
+            if isinstance(error, ClusterError) or changed:
+                event = {"event": "interrupted", "reason": str(error)}
+            elif not isinstance(error, Exception):
+                event = {"event": "interrupted", "reason": f"stopped at once ({type(error).__name__})"}
+            elif not isinstance(error, PartirvmError):
+                event["traceback"] = traceback.format_exc()
+            if Status(event["event"]) in TRANSITIONS[status]:  # after an end, its reply was lost
+                store.record(event)
+        raise
+
+
+def _end_as_requested(store: JobStore, requests: Requests, model: AnyModel | None, seconds: float) -> AnyModel | None:
+    """Record that the job was aborted or cancelled. Return the model, or None if the job was cancelled."""
+    if store.requested(requests.attempt) == "cancel":
+        store.record(
+            {"event": "cancelled", "reason": store.reason_of("cancel", requests.attempt)[0] or "cancel requested"}
+        )
+        store.forget()
         return None
+    advice = Termination.ABORTED.advice if model else "Aborted before a model was saved."
+    store.record({"event": "aborted", "reason": requests.reason or advice, "seconds": seconds})
+    return model
 
-    def announce(entry: Entry) -> None:
-        with suppress(Exception):  # the event log is only for display: its failure must not end the fit
-            client.log_event("partirvm", {"job": job, **entry})
 
-    return announce
+def history_of(state: JobState) -> list[Entry]:
+    """Return the valid lines of history as the driver recorded them, without the fields of the store."""
+    return [{key: event[key] for key in event.keys() - STAMPS} for event in state.history]
+
+
+def _last_lines(store: JobStore, history: list[Entry]) -> list[Entry]:
+    """Return ``history``, or if it is empty the last recorded line, which belongs to the saved model.
+
+    A fit without rounds has only the final line. An update drops it, and may end before its own first line.
+    """
+    last = [event for event in store.events() if event["event"] == "fit"][-1:]
+    return history or history_of(JobState(history=tuple(last)))
+
+
+def kept_model(store: JobStore) -> AnyModel | None:
+    """Return the model of earlier rounds, if there is one. The caller was permitted to run the job's code."""
+    return store.model(allow_code=True) if store.has_model() else None

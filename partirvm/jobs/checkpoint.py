@@ -1,232 +1,181 @@
-"""Checkpoints: the state of a strategy as names, arrays and scalars. Together with the spec it reproduces the bits.
+"""Checkpoints of a strategy and specs of fits on disk. Both are files of ``storage.codec``.
 
-A checkpoint is taken after a line of history is stored (``jobs.driver.RESUMABLE``). It contains the state that the spec
-of the fit (``setup.spec``) does not contain. The schema contains no names of classes of this package, so that the
-classes may be renamed:
-
-    ``state``      ``kind`` ("rounds", "working-set" or "split-merge") and the fields of this kind:
-
-    rounds         ``kernel`` (a spec, because the kernel may have been learned again), ``design``, ``fit``, ``scores``
-                   (held-out scores of regression: ``n``, ``square``, ``absolute``, ``nll``, ``crps``,
-                   ``interval_score``, ``covered``, ``unit``; or None), ``round``, ``selection``, ``seen`` (the value of
-                   ``fit_rows`` for this fit), ``candidates``,
-                   ``duplicates``, ``dropped``, ``reason``, ``end`` (the reason of the end, or None), ``learned``,
-                   ``sample_rows`` (the rows of a growing sample)
-    working-set    the fields of rounds, and ``used`` (row numbers), ``evidence``, ``flat``, ``patient``, ``kept``,
-                   ``work``, ``slow``, ``best``: None or ``round``, ``error``, ``kernel``, ``design``, ``fit``,
-                   ``seen``, ``candidates``, ``reason``
-    split-merge    ``level``, ``partitions``, ``duplicates``, ``dropped``, ``best`` (the evidence of a row), and
-                   ``below`` and ``parts``, lists of ``design``, ``gain``, ``start``
-
-    design         ``centres`` (m, d), ``labels`` (m,), ``bias``, ``active``: the columns; ``noise``: None, or
-                   ``kernel``, ``centres``, ``weights``, ``shift`` of the noise factor
-    fit            regression: ``statistics``, ``alpha`` (M,), ``beta``, ``iteration``, ``floored``, ``entered``,
-                   ``calibration`` (``n``, ``noise_variance``, ``overconfidence``, ``top``, ``quantiles``, or None) and
-                   ``posteriors``, one for each target;
-                   classification: ``likelihood``, ``labels``, ``alpha`` and ``weights`` (M, C), ``passes``,
-                   ``posteriors``, one for each output, and ``block``: ``log_likelihood``, ``gradient``,
-                   ``curvature``, ``wrong``, ``n``, ``nll``
-    statistics     ``labels`` (M,), ``gram`` (M, M), ``projection``, ``offset`` (M, T), ``sum_squares`` (T,), ``n``,
-                   ``log_weight``
-    posteriors     ``mean``, ``variance``, ``determinedness`` (M,), ``residual``, ``log_evidence``, ``factor`` (M, M),
-                   ``scale`` (M,), ``jitter``, ``rounding``: stored, because their bits may depend on how they were
-                   computed
-    start          regression: ``labels``, ``alpha``, ``beta``; classification: ``labels``, ``alpha``, ``weights``
-
-Reasons (``reason``, ``end``) are values of ``core.termination.Termination``.
+A checkpoint is the state of the strategy after a line of history was stored (``jobs.driver.RESUMABLE``). What the spec
+of the fit determines is stored with it, but taken from the spec when the checkpoint is used (``attached``). Posteriors
+are stored, because their bits may depend on how they were computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.laplace import LaplaceState
+from partirvm.core.link import LogisticBlock
+from partirvm.core.posterior import JointPosterior, Posterior
+from partirvm.core.priors import GammaDensity, Prior
+from partirvm.core.residuals import Scores
+from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
-from partirvm.jobs.packed_fits import (
-    Packed,
-    named,
-    pack_fit,
-    pack_scores,
-    pack_start,
-    picked,
-    unpack_fit,
-    unpack_scores,
-    unpack_start,
-)
-from partirvm.jobs.sealed_values import read_values, write_values
-from partirvm.kernels import kernel_from_spec
-from partirvm.kernels.design import Design, LocalNoise
-from partirvm.setup.spec import require_types
+from partirvm.core.updates import HyperState
+from partirvm.errors import FormatError
+from partirvm.kernels.design import Design
+from partirvm.kernels.functions import require_no_code
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods.classes import Start
+from partirvm.likelihoods.gaussian import Warm
+from partirvm.model.files import DESIGN_CLASSES
+from partirvm.options import Request
+from partirvm.planning.cost import RoundCost
+from partirvm.planning.memory import DataShape, StepBytes
+from partirvm.planning.plan import KernelStore, Machine, Plan, Sparseness
+from partirvm.planning.schedule import Schedule
+from partirvm.setup.spec import FitSpec
 from partirvm.storage import reading
-from partirvm.strategies.problem import Options, Problem
+from partirvm.storage.codec import Codec
+from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.split_merge import Part, SplitMergeState
 from partirvm.strategies.stages import RoundsState
 from partirvm.strategies.working_set import Best, WorkingSetState
 
-KIND = "partirvm-checkpoint"
-FORMAT = 10
+KIND, FORMAT = "partirvm-checkpoint", 11
+SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 4
 
-ROUNDS, WORKING_SET, SPLIT_MERGE = "rounds", "working-set", "split-merge"
-"""The kinds of states of strategies."""
+FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start, Warm)
+STATES = (Best, Part, RoundsState, SplitMergeState, Termination, WorkingSetState)
+PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
+PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
+CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
 
-PACKED = {"state": {"kind": frozenset({ROUNDS, WORKING_SET, SPLIT_MERGE}), "round?": int}}
-"""The values that are used before a checkpoint is unpacked."""
+POINTER = {"history": int, "final": bool, "rows": int}
+"""The schema of the pointer of a checkpoint: the lines of history before it, and the rows of its fit."""
 
-DESIGN = ("centres", "labels", "bias", "active")
-NOISE = ("centres", "weights", "shift")
-COUNTERS = ("round", "selection", "seen", "candidates", "duplicates", "dropped", "learned")
-USED = ("used", "evidence", "flat", "patient", "kept", "work", "slow")
-BEST = ("round", "error", "seen", "candidates")
-LEVELS = ("level", "partitions", "duplicates", "dropped", "best")
+State: TypeAlias = RoundsState | SplitMergeState
 
 
 def save_checkpoint(value: Any, location: str) -> str:
-    """Write a packed checkpoint to a new folder or URL. Returns and raises as ``write_values`` does."""
-    return write_values(value, location, KIND, FORMAT)
+    """Write the state of a strategy to a new folder or URL. Returns and raises as ``Codec.write`` does."""
+    return CODEC.write(stored(value) if isinstance(value, State) else value, location, KIND, FORMAT)
 
 
 def load_checkpoint(location: str, *, allow_code: bool = False, seal: str | None = None) -> Any:
-    """Return the packed checkpoint stored by ``save_checkpoint``. Raises as ``read_values`` does."""
-    return read_values(location, KIND, FORMAT, allow_code=allow_code, seal=seal)
+    """Return the state stored by ``save_checkpoint``, for ``attached``. Raises as ``Codec.read`` does.
+
+    Raises ``UsageError`` if it contains a named function (``kernels.functions``) and ``allow_code`` is false.
+    """
+    value = CODEC.read(location, KIND, FORMAT, seal=seal)
+    if not allow_code:
+        require_no_code(value, location)
+    return value
 
 
-def pack(state: Any) -> Packed:
-    """Return the names, arrays and scalars of the state of a strategy."""
-    return {"state": _pack_split_merge(state) if isinstance(state, SplitMergeState) else _pack_rounds(state)}
+def save_spec(spec: FitSpec, location: str) -> str:
+    """Write the spec of a fit, without the class codes of its rows. Returns and raises as ``Codec.write`` does."""
+    before = None if spec.before is None else spec.before.with_codes(None)
+    return CODEC.write(replace(spec.with_codes(None), before=before), location, SPEC_KIND, SPEC_FORMAT)
 
 
-def unpack(packed: Packed, problem: Problem, options: Options) -> Any:
-    """Return the state that ``pack`` packed, for a fit with this problem and these options.
+def load_spec(location: str, *, allow_code: bool = False, seal: str | None = None) -> FitSpec:
+    """Return the spec stored by ``save_spec``. Raises as ``load_checkpoint`` does."""
+    spec = CODEC.read(location, SPEC_KIND, SPEC_FORMAT, seal=seal)
+    if not isinstance(spec, FitSpec):
+        raise FormatError(f"{location}: the spec cannot be read: it is a {type(spec).__name__}")
+    if not allow_code:
+        require_no_code(spec, location)
+    return spec
 
-    Raises ``FormatError`` if names or values do not match this fit.
+
+def stored(state: State) -> State:
+    """Return the state without class codes and diagnostics."""
+    own: dict[str, Any] = {"problem": replace(state.problem, codes=None)}
+    if isinstance(state, RoundsState):
+        own["fit"] = _stored_fit(state.fit)
+        own["scores"] = replace(state.scores, diagnostics=()) if isinstance(state.scores, Scores) else None
+    if isinstance(state, WorkingSetState) and state.best is not None:
+        own["best"] = replace(state.best, fit=_stored_fit(state.best.fit))
+    return replace(state, **own)
+
+
+def _stored_fit(fit: Any) -> Any:
+    return replace(fit, left_out=None, found=fit.posterior) if isinstance(fit, HyperState) else fit
+
+
+def attached(state: Any, problem: Problem, options: Options) -> Any:
+    """Return a stored state of a strategy for a fit with this problem and these options.
+
+    Raises ``FormatError`` if it does not match this fit.
     """
     with reading("the checkpoint of this fit", "restore it, or start the job again"):
-        state = packed["state"]
-        unpacked = _unpack_split_merge if state["kind"] == SPLIT_MERGE else _unpack_rounds
-        return require_types(unpacked(state, problem, options))
+        state = require_state(state)
+        problem = problem.with_kernel(state.problem.empty.kernel)
+        own: dict[str, Any] = {"problem": problem, "options": replace(options, sample_rows=state.options.sample_rows)}
+        if isinstance(state, SplitMergeState):
+            for part in (*state.below, *state.parts):
+                _require_design(part.design, problem)
+                _require_shape(part.gain, part.design.labels.shape)
+                _require_lengths(part.warm, part.design, problem)
+        else:
+            own["fit"] = _attached_fit(state.fit, state.design, problem)
+        if isinstance(state, WorkingSetState):
+            _require_numbers(state.used, problem.n_rows)
+            if state.best is not None:
+                own["best"] = replace(state.best, fit=_attached_fit(state.best.fit, state.best.design, problem))
+        return replace(state, **own)
 
 
-def _pack_rounds(state: RoundsState) -> Packed:
-    packed = {
-        "kind": ROUNDS,
-        "kernel": state.problem.empty.kernel.spec(),
-        "design": _pack_design(state.design),
-        "fit": pack_fit(state.fit),
-        "scores": pack_scores(state.scores),
-        "reason": state.reason.value,
-        "end": None if state.end is None else state.end.value,
-        "sample_rows": state.options.sample_rows,
-        **named(state, COUNTERS),
-    }
-    if not isinstance(state, WorkingSetState):
-        return packed
-    return {**packed, "kind": WORKING_SET, **named(state, USED), "best": _pack_best(state.best)}
+def require_state(state: Any) -> State:
+    """Return the stored state of a strategy. Raises ``FormatError`` for another value."""
+    if not isinstance(state, State):
+        raise FormatError(f"the checkpoint of this fit is damaged: it is {state!r:.40}: start the job again")
+    return state
 
 
-def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> RoundsState:
-    problem = problem.with_kernel(kernel_from_spec(packed["kernel"]))
-    design = _unpack_design(packed["design"], problem)
-    end = packed["end"]
-    own: Packed = {
-        "problem": problem,
-        "options": replace(options, sample_rows=packed["sample_rows"]),
-        "design": design,
-        "fit": unpack_fit(_fitting(packed["fit"], problem, design), problem, design),
-        "scores": unpack_scores(packed["scores"]),
-        "reason": Termination(packed["reason"]),
-        "end": None if end is None else Termination(end),
-        **picked(packed, COUNTERS),
-    }
-    if packed["kind"] == ROUNDS:
-        return RoundsState(**own)
-    _require_rows(packed["used"], problem.n_rows)
-    return WorkingSetState(**own, **picked(packed, USED), best=_unpack_best(packed["best"], problem))
+def _attached_fit(fit: Any, design: Design, problem: Problem) -> Any:
+    """Return a fit of the columns of the design; its constants are those of the problem, which may have new rows."""
+    _require_design(design, problem)
+    start = problem.likelihood.start(problem)
+    if type(fit) is not type(start):
+        raise TypeError(f"the fit is a {type(fit).__name__} in place of a {type(start).__name__}")
+    _require_lengths(fit, design, problem)
+    known = ("prior", "target_variance", "fixed_noise", "least_noise")
+    return replace(fit, **{name: getattr(start, name) for name in known if hasattr(start, name)})
 
 
-def _pack_best(best: Best | None) -> Packed | None:
-    if best is None:
-        return None
-    return {
-        "kernel": best.design.kernel.spec(),
-        "design": _pack_design(best.design),
-        "fit": pack_fit(best.fit),
-        "reason": best.reason.value,
-        **named(best, BEST),
-    }
-
-
-def _unpack_best(packed: Packed | None, problem: Problem) -> Best | None:
-    if packed is None:
-        return None
-    problem = problem.with_kernel(kernel_from_spec(packed["kernel"]))
-    design, reason = _unpack_design(packed["design"], problem), Termination(packed["reason"])
-    fit = unpack_fit(_fitting(packed["fit"], problem, design), problem, design)
-    return Best(design=design, fit=fit, reason=reason, **picked(packed, BEST))
-
-
-def _pack_split_merge(state: SplitMergeState) -> Packed:
-    def each(parts: Iterable[Part]) -> list[Packed]:
-        return [
-            {"design": _pack_design(part.design), "gain": part.gain, "start": pack_start(part.warm)} for part in parts
-        ]
-
-    return {"kind": SPLIT_MERGE, **named(state, LEVELS), "below": each(state.below), "parts": each(state.parts)}
-
-
-def _unpack_split_merge(packed: Packed, problem: Problem, options: Options) -> SplitMergeState:
-    def one(part: Packed) -> Part:
-        design = _unpack_design(part["design"], problem)
-        _require_shape(part["gain"], design.labels.shape)
-        return Part(design, part["gain"], unpack_start(_fitting(part["start"], problem, design), problem))
-
-    def each(parts: Iterable[Packed]) -> tuple[Part, ...]:
-        return tuple(map(one, parts))
-
-    levels = picked(packed, LEVELS)
-    return SplitMergeState(problem, options, below=each(packed["below"]), parts=each(packed["parts"]), **levels)
-
-
-def _pack_design(design: Design) -> Packed:
-    noise = design.noise
-    packed = None if noise is None else {**named(noise, NOISE), "kernel": noise.kernel.spec()}
-    return {**named(design, DESIGN), "noise": packed}
-
-
-def _unpack_design(packed: Packed, problem: Problem) -> Design:
-    noise, d = packed["noise"], problem.empty.centres.shape[1]
-    functions = problem.empty.functions
+def _require_design(design: Design, problem: Problem) -> None:
+    """Raise ``ValueError`` unless this is a design of columns for the problem."""
+    noise, empty = design.noise, replace(problem.empty, kernel=design.kernel)
+    d, m = empty.centres.shape[1], len(design.labels)
+    _require_shape(design.centres, (m, d))
+    _require_shape(design.labels, (m,))
     if noise is not None:
-        noise = LocalNoise(kernel=kernel_from_spec(noise["kernel"]), **picked(noise, NOISE))
         _require_shape(noise.centres, (len(noise.weights), d))
         _require_shape(noise.weights, (len(noise.weights),))
-    design = replace(problem.empty, noise=noise, **picked(packed, DESIGN))
-    _require_shape(design.centres, (len(design.labels), d))
-    _require_shape(design.labels, (len(design.labels),))
-    _require_rows(design.active, 0 if functions is None else functions.size)
-    return design
+    targets = [(scaling.t_shift.tolist(), scaling.t_scale.tolist()) for scaling in (design.scaling, empty.scaling)]
+    if design.identity != empty.identity or targets[0] != targets[1]:
+        raise ValueError("its kernel, scaling, origin or basis functions are those of another fit")
+    _require_numbers(design.active, 0 if empty.functions is None else empty.functions.size)
 
 
-def _fitting(packed: Packed, problem: Problem, design: Design) -> Packed:
-    """Return the values of a fit of the design's columns.
-
-    Raises ``ValueError`` for an array with an axis whose length is the number neither of columns nor of outputs.
-    """
+def _require_lengths(value: Any, design: Design, problem: Problem) -> None:
+    """Raise ``ValueError`` for an array with an axis whose length is the number neither of columns nor of outputs."""
     outputs = {problem.n_outputs, problem.n_targets, problem.n_classes}
-    parts: list[Packed] = [packed, *(value for value in packed.values() if isinstance(value, dict))]
-    _require_lengths(parts, {design.n_columns, *outputs})
-    for each in packed.get("posteriors", ()):  # one-vs-rest: an output has some of the columns
-        _require_lengths([each], {len(each["mean"]), *outputs})
-    return packed
 
-
-def _require_lengths(parts: Iterable[Packed], lengths: set[int]) -> None:
-    for name, value in ((name, value) for part in parts for name, value in part.items()):
+    def check(value: Any, lengths: set[int]) -> None:
         if isinstance(value, np.ndarray) and not set(value.shape) <= lengths:
-            raise ValueError(f"{name!r} is an array of shape {value.shape}, its lengths can be {sorted(lengths)}")
+            raise ValueError(f"an array has the shape {value.shape}, its lengths can be {sorted(lengths)}")
+        if isinstance(value, Posterior):  # one-vs-rest: an output has some of the columns
+            lengths = {len(value.mean), *outputs}
+        if isinstance(value, tuple):
+            for each in value:
+                check(each, lengths)
+        elif is_dataclass(value):
+            for field in fields(value):
+                check(getattr(value, field.name), lengths)
+
+    check(value, {design.n_columns, *outputs})
 
 
 def _require_shape(array: NDArray[Any], shape: tuple[int, ...]) -> None:
@@ -234,7 +183,7 @@ def _require_shape(array: NDArray[Any], shape: tuple[int, ...]) -> None:
         raise ValueError(f"an array of shape {array.shape} in place of {shape}")
 
 
-def _require_rows(numbers: NDArray[Any], count: int) -> None:
+def _require_numbers(numbers: NDArray[Any], count: int) -> None:
     """Raise ``ValueError`` unless these are numbers below ``count``."""
     if numbers.ndim != 1 or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < count):
         raise ValueError(f"an array of numbers that are not below {count:,}")

@@ -14,8 +14,7 @@ from typing import Any
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.attempt import carry_out
-from partirvm.jobs.ending import take_over
+from partirvm.jobs.attempt import carry_out, take_over
 from partirvm.jobs.places import Allowed, Place, Places, absolute, changes, places_of
 from partirvm.jobs.resume import check_changes, requeue, requeue_grown
 from partirvm.jobs.schema import OWN
@@ -323,7 +322,7 @@ class Job:
         if stored is None or not self.store.has_model():
             return None
         model = self._described()
-        found = relevances(model.design.kernel, stored["input_variance"])
+        found = relevances(model.design.kernel, stored.input_variance)
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
 
     def directions(self) -> list[dict[str, Any]]:
@@ -335,7 +334,7 @@ class Job:
         if stored is None or not self.store.has_model():
             return []
         model = self._described()
-        return directions_json(model.design.kernel, stored["input_variance"], model.columns.features)
+        return directions_json(model.design.kernel, stored.input_variance, model.columns.features)
 
     def bases(self) -> list[dict[str, Any]]:
         """Return the relevance of the explicit basis functions as plain JSON (``setup.relevance``).

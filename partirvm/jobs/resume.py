@@ -6,13 +6,14 @@ Afterwards ``jobs.attempt.carry_out`` runs the job.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from partirvm.core.termination import Termination
 from partirvm.errors import DoneError, LeaseError, StorageError, UsageError
-from partirvm.jobs.checkpoint import PACKED
-from partirvm.jobs.ending import take_over
+from partirvm.jobs.attempt import take_over
+from partirvm.jobs.checkpoint import POINTER, require_state
 from partirvm.jobs.places import (
     Allowed,
     changes,
@@ -25,16 +26,15 @@ from partirvm.jobs.places import (
     same_sources,
     sources,
 )
-from partirvm.jobs.schema import POINTER
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
-from partirvm.jobs.update import require_growable
 from partirvm.options import Request
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import in_order
 from partirvm.setup.spec import LIMITS, FitSpec
 from partirvm.storage.schema import require
 from partirvm.strategies.in_order import IncrementalRounds
+from partirvm.strategies.stages import RoundsState
 from partirvm.strategies.working_set import LEAST_GAIN
 
 ENDED_BY = {
@@ -64,24 +64,13 @@ def requeue(location: str, cluster: str, changed: dict[str, Any], moved: dict[st
     """
     check_changes(changed)
     changed = {key: value for key, value in changed.items() if value is not None}
-    store = JobStore(location)
-    lease = store.acquire()
-    try:
-        events, spec = store.events(), store.asked()
-        require_allowed(store, [*events, moved], allowed)
+    with _opened(location, moved, allowed) as (store, events, spec):
         before = current_request(spec, changes(events))
         after = check_parameters(current_request(spec, {**changes(events), **changed}))
-        changed = {key: getattr(after, key) for key in changed}
-        _check_resumable(location, fold(events), before, after)
-        same_sources([*events, moved], spec)
-        take_over(store)
-        if fold(store.events()).status is Status.QUEUED:
-            store.record({"event": "interrupted", "reason": "no process had begun it"})
-        store.record({"event": "queued", "reason": "resumed", "changes": changed, "cluster": cluster, **moved})
-        return fold(store.events())
-    finally:
-        with suppress(LeaseError, StorageError):
-            lease.release()
+        _require_effect(location, fold(events[:-1]), before, after)
+        same_sources(events, spec)
+        queued = {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
+        return _queue(store, {**queued, "cluster": cluster, **moved})
 
 
 def requeue_grown(
@@ -91,51 +80,68 @@ def requeue_grown(
 
     ``moved`` is described in ``requeue``.
     """
-    store = JobStore(location)
-    lease = store.acquire()
-    try:
-        events, spec = store.events(), store.asked()
-        require_allowed(store, [*events, moved], allowed)
-        if fold(events).status is Status.CANCELLED:
-            raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
-        place, _ = places_of([*events, moved], spec)
-        same_held_out([*events, moved], spec)
+    with _opened(location, moved, allowed) as (store, events, spec):
+        same_held_out(events, spec)
+        place, _ = places_of(events, spec)
         fingerprint = require_grown(sources(place, None)[0], latest(events, spec["fingerprint"]))
-        restored = store.restore(allow_code=allowed.code)
-        stored = store.decided(allow_code=allowed.code)
-        packed: Any = None
-        spec_now = None
-        if restored is not None and stored is not None:
-            require(restored.about, POINTER, f"{location}: the pointer of a checkpoint")
-            require(restored.value, PACKED, f"{location}: the checkpoint")
-            packed, spec_now = restored.value, FitSpec.unpack(stored).of_rows(int(restored.about["rows"]))
-        grows = require_growable(location, packed, spec_now)
-        request = current_request(spec, changes(events))
-        rounds = max_rounds
+        state, grows = _growable(store, allowed)
+        request, rounds = current_request(spec, changes(events)), max_rounds
         if rounds is None:  # the number of rounds of the last update, or that of the fit
-            rounds = next(
-                (event["rounds"] for event in reversed(events) if event["event"] == "queued" and "rounds" in event),
-                request.max_rounds,
-            )
-        changed: dict[str, Any] = {"max_rounds": None if rounds is None else packed["state"]["round"] + rounds}
+            updates = [event for event in events if event.get("event") == "queued" and "rounds" in event]
+            rounds = updates[-1]["rounds"] if updates else request.max_rounds
+        changed: dict[str, Any] = {"max_rounds": None if rounds is None else state.round + rounds}
         if in_order(grows) and request.strategy != IncrementalRounds.name:
             changed["strategy"] = IncrementalRounds.name
         check_parameters(current_request(spec, {**changes(events), **changed}))
-        take_over(store)
-        if fold(store.events()).status is Status.QUEUED:
-            store.record({"event": "interrupted", "reason": "no process had begun it"})
-        queued = {"event": "queued", "reason": "updated", "changes": changed, "cluster": cluster, **moved}
-        store.record({**queued, "fingerprint": fingerprint, "rounds": rounds})
-        return fold(store.events())
+        queued = {"reason": "updated", "changes": changed, "fingerprint": fingerprint, "rounds": rounds}
+        return _queue(store, {**queued, "cluster": cluster, **moved})
+
+
+@contextmanager
+def _opened(
+    location: str, moved: dict[str, str], allowed: Allowed
+) -> Iterator[tuple[JobStore, list[dict[str, Any]], dict[str, Any]]]:
+    """Hold the lease of a job that may be queued again; yield its store, its events and ``moved``, and its request."""
+    store = JobStore(location)
+    lease = store.acquire()
+    try:
+        events, spec = [*store.events(), moved], store.asked()
+        require_allowed(store, events, allowed)
+        if fold(events[:-1]).status is Status.CANCELLED:
+            raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
+        yield store, events, spec
     finally:
         with suppress(LeaseError, StorageError):
             lease.release()
 
 
-def _check_resumable(location: str, state: JobState, before: Request, after: Request) -> None:
-    """Raise ``UsageError`` for a cancelled job, and ``DoneError`` if a resume would change nothing."""
-    if state.status is Status.CANCELLED:
-        raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
+def _queue(store: JobStore, event: dict[str, Any]) -> JobState:
+    take_over(store)
+    if fold(store.events()).status is Status.QUEUED:
+        store.record({"event": "interrupted", "reason": "no process had begun it"})
+    store.record({"event": "queued", **event})
+    return fold(store.events())
+
+
+def _growable(store: JobStore, allowed: Allowed) -> tuple[RoundsState, FitSpec]:
+    """Return the state of the last checkpoint and its spec; raise ``UsageError`` if new rows cannot join its fit."""
+    restored, spec = store.restore(allow_code=allowed.code), store.decided(allow_code=allowed.code)
+    state = None if restored is None else require_state(restored.value)
+    if restored is not None:
+        require(restored.about, POINTER, f"{store.location}: the pointer of a checkpoint")
+    if restored is None or state is None or spec is None:
+        why = "the job has finished no round, so that there is no fit that new rows could join"
+    elif not isinstance(state, RoundsState):
+        why = "split-merge ended before its last merge, so that there is no fit that new rows could join"
+    elif not (spec := spec.of_rows(int(restored.about["rows"]))).problem.target_variance:
+        why = "the target of the earlier rows is constant, so that the target of new rows cannot be scaled"
+    else:
+        return state, spec
+    raise UsageError(f"{store.location} cannot be updated: {why}; start a new job with all rows")
+
+
+def _require_effect(location: str, state: JobState, before: Request, after: Request) -> None:
+    """Raise ``DoneError`` if a resume would change nothing."""
     if state.status is not Status.DONE:
         return
     reason = next((each for each in Termination if each.value == state.reason), None)

@@ -25,6 +25,9 @@ from typing import Any
 
 from partirvm.errors import TransitionError
 
+GONE = "the process that ran it has ended without recording an end"
+"""Reason of an interruption that another process records."""
+
 
 class Status(Enum):
     """The status of a job. ``advice`` is a sentence for the user."""
@@ -149,9 +152,7 @@ def observed(state: JobState, *, held: bool, aborting: bool = False, lost: bool 
     interrupted if the last holder of its lease was ``lost``, i.e. ended without releasing the lease.
     """
     if (state.status in {Status.RUNNING, Status.ABORTING} and not held) or (state.status is Status.QUEUED and lost):
-        return replace(
-            state, status=Status.INTERRUPTED, reason="the process that ran it has ended without recording an end"
-        )
+        return replace(state, status=Status.INTERRUPTED, reason=GONE)
     if state.status is Status.RUNNING and aborting:
         return replace(state, status=Status.ABORTING)
     return state

@@ -9,22 +9,27 @@
     JOB/checkpoints/…                 checkpoints of the strategy, with pointers as above (jobs.checkpoint)
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
-    JOB/spec-000005-000005.json       the request of a job that overwrites another one, and JOB/run-000005/, the folder
-                                      of its events, models, … (jobs.overwriting)
+    JOB/spec-000005.json              the request of a job that overwrites the one before: epoch 5 of the lease began
+    JOB/run-000005/events/…           it, and its objects lie in a folder of their own
 
 The folder may be any path or URL that ``storage.address`` allows. A process killed at any moment leaves every finished
 event, the last finished model and the last finished checkpoint. With a lease (``acquire``) only one process writes at a
 time. A process that lost its lease may still write, but readers ignore these objects.
+
+The newest spec names the current job, so that one exclusive creation of a small object overwrites a job; then the
+objects of the old job are removed. All jobs of a folder share its lease: the claim that overwrites a job also makes
+void what its driver writes later, and a process that lost its lease cannot overwrite a job.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -38,28 +43,37 @@ from partirvm.errors import (
     NewerFormatError,
     StorageError,
 )
-from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
+from partirvm.jobs.checkpoint import load_checkpoint, load_spec, save_checkpoint, save_spec
 from partirvm.jobs.events import EventLog
-from partirvm.jobs.overwriting import SERIES, SpecName, has_spec, remove_others, spec_names
-from partirvm.jobs.schema import REQUEST, SPEC
-from partirvm.jobs.sealed_values import read_values, write_values
+from partirvm.jobs.schema import SPEC
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
+from partirvm.setup.spec import FitSpec
 from partirvm.storage import open_folder, storing
 from partirvm.storage.address import require_address
 from partirvm.storage.folder import Folder, read_json, to_json
-from partirvm.storage.lease import TIMING, HeartbeatWatch, Holder, Lease, Marks, Timing, acquire, epochs, holder
+from partirvm.storage.lease import (
+    TIMING,
+    HeartbeatWatch,
+    Holder,
+    Lease,
+    Marks,
+    Timing,
+    acquire,
+    epochs,
+    holder,
+    limits,
+    valid,
+)
 from partirvm.storage.local_folder import LocalFolder
 from partirvm.storage.process_identity import Process
-from partirvm.storage.schema import require
+from partirvm.storage.schema import TIME, require
 from partirvm.storage.sealed import require_format
 from partirvm.storage.snapshots import Snapshots
 
 Found = TypeVar("Found")
 
-FORMAT = 6
-
-SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 3
+FORMAT = 7
 
 READS = 5
 """Maximum number of reads of a job's state if its driver changes during a read."""
@@ -70,6 +84,15 @@ CHECKPOINTS = 3
 REQUESTS = ("cancel", "abort")
 """The requests that any process may make to a running job, the strongest request first."""
 
+SERIES = "spec"
+"""Name of the specs of a folder among the series of objects that leases guard."""
+
+SPEC_NAME, RUN_NAME = re.compile(r"spec(?:-(\d{6,}))?\.json"), re.compile(r"run-(\d{6,})")
+"""The names of specs, and of the folders of jobs that overwrote others, with the epoch that began the job."""
+
+OWN = ("events", "models", "specs", "checkpoints", "control")
+"""The names of a job's objects in its folder."""
+
 
 @dataclass(frozen=True)
 class Restored:
@@ -77,7 +100,20 @@ class Restored:
 
     value: Any
     about: dict[str, Any]
-    damaged: tuple[str, ...] = field(default=())
+    damaged: tuple[str, ...] = ()
+
+
+class _Objects:
+    """The series of objects of one job in the folder; ``run`` is the epoch that began it, 0 for the first job."""
+
+    def __init__(self, folder: Folder, run: int) -> None:
+        self.run = run
+        self.spec = f"spec-{run:06d}.json" if run else "spec.json"
+        self.prefix = f"run-{run:06d}/" if run else ""
+        self.log = EventLog(folder, f"{self.prefix}events", self.spec)
+        self.models = Snapshots(folder, f"{self.prefix}models")
+        self.specs = Snapshots(folder, f"{self.prefix}specs")
+        self.checkpoints = Snapshots(folder, f"{self.prefix}checkpoints", CHECKPOINTS)
 
 
 class JobStore:
@@ -93,18 +129,13 @@ class JobStore:
         """The model and the spec saved last, until an event names them."""
         self._watch = HeartbeatWatch()
         self._found: _Objects | None = None
-        self._cleared = False
 
     @classmethod
     def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Create the folder of a job and return its store.
+        """Create the folder of a job and return its store. An overwritten job is removed.
 
         Raises ``ExistsError`` if the folder holds something that may not be overwritten, ``LeaseError`` if a process
         runs the job in the folder, and ``StorageError`` if the folder cannot hold a job.
-
-        An overwritten job is kept until the new job has saved its first model. ``discard`` restores the overwritten
-        job. If the new job is killed before its first model, the overwritten job stays, and ``discard`` of the next job
-        in this place restores it.
 
         The new job continues the epochs of the old job, so that a driver of the old job cannot damage the new job. The
         returned store then holds a ``lease``, which the caller must release.
@@ -112,26 +143,32 @@ class JobStore:
         store = cls(location)
         folder = store._folder
         with storing(store.location):
-            if folder.exists() and not folder.empty():
-                store._take(overwrite)
+            if store._require_creatable(overwrite):
+                store._take()
             else:
                 folder.remove()
                 folder.require_exclusive()
-        epoch = 0 if store.lease is None else store.lease.epoch
-        name = SpecName(epoch, epoch)
+        job = _Objects(folder, 0 if store.lease is None else store.lease.epoch)
         try:
-            store._begin(name, {"format": FORMAT, "token": uuid.uuid4().hex, **spec})
+            with storing(f"{store.location}/{job.spec}"):
+                begun = {"format": FORMAT, "token": uuid.uuid4().hex, **spec}
+                folder.create(job.spec, to_json(job.spec, begun))
+                if store.lease is not None:
+                    store.lease.check()
         except BaseException as error:
             if isinstance(error.__cause__, FileExistsError):
                 raise ExistsError(
                     f"{store.location}: another process has just started a job here: choose another folder"
                 ) from error
             with suppress(LeaseError, StorageError):
-                if store.lease is not None and store._find().name != name:
+                if store.lease is not None:
                     store.lease.release()
                 else:
                     store.discard()
             raise
+        store._found = job
+        with suppress(OSError, StorageError):
+            store._remove_older()
         return store
 
     @classmethod
@@ -139,12 +176,11 @@ class JobStore:
         """Raise ``ExistsError`` if ``create`` would, before a fit is planned; nothing is changed."""
         store = cls(location)
         with storing(store.location):
-            if store._folder.exists() and not store._folder.empty():
-                store._require_overwritable(overwrite)
+            store._require_creatable(overwrite)
 
     def there(self) -> bool:
         """Return True if the folder holds a job, readable or not."""
-        return has_spec(self._folder)
+        return bool(_runs(self._folder))
 
     def beside(self, name: str) -> Path | None:
         """Return the path of a folder for temporary files inside the job, or None if the job is not a local folder."""
@@ -157,11 +193,10 @@ class JobStore:
         ``FormatError`` if the file is damaged, and ``NewerFormatError`` if a newer version of partirvm wrote the job.
         """
         try:
-            name = self._find().name
             try:
-                spec = read_json(self._folder, str(name))
-            except MissingDataError:  # another process has just overwritten or restored a job
-                spec = read_json(self._folder, str(self._find().name))
+                spec = read_json(self._folder, self._find().spec)
+            except MissingDataError:  # another process has just overwritten the job
+                spec = read_json(self._folder, self._find().spec)
         except MissingDataError as error:
             raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
         require_format(spec.get("format"), FORMAT, self.location, "job", "start it again")
@@ -171,14 +206,16 @@ class JobStore:
     def asked(self) -> dict[str, Any]:
         """Return ``spec``. Raises ``FormatError`` if a field that a fit needs is missing or of another type."""
         spec = self.spec()
-        require(spec, SPEC, f"{self.location}/{self._job.name}")
+        require(spec, SPEC, f"{self.location}/{self._job.spec}")
         return spec
 
     def _find(self) -> _Objects:
         """Find the current job of the folder; in a folder without a job, the first job."""
-        name = (spec_names(self._folder) or [SpecName()])[-1]
-        if self._found is None or self._found.name != name:
-            self._found = _Objects(self._folder, name)
+        runs = _runs(self._folder)
+        marks = limits(self._folder, SERIES) if any(runs) else []
+        run = max((run for run in runs if valid(run, (0, run), marks)), default=0)
+        if self._found is None or self._found.run != run:
+            self._found = _Objects(self._folder, run)
         return self._found
 
     @property
@@ -211,7 +248,7 @@ class JobStore:
     def _marks(self) -> Marks:
         job = self._find()
         series = job.log, job.models, job.specs, job.checkpoints
-        return {SERIES: [job.name.epoch, job.name.run], **{one.series: list(one.mark()) for one in series}}
+        return {SERIES: [0, job.run], **{one.series: list(one.mark()) for one in series}}
 
     # The events
 
@@ -235,7 +272,11 @@ class JobStore:
 
     def state(self) -> JobState:
         """Return the state of the job, computed from its events, its lease and the requests to end it."""
-        last, state = self._holder_and_state()
+        for _ in range(READS):  # until no driver begins or ends between the reads
+            self.spec()
+            before, state, last = self.holder(), fold(self.events()), self.holder()
+            if (before and (before.epoch, before.over)) == (last and (last.epoch, last.over)):
+                break
         if state.status is None:  # the process that created it was killed, or has not written the first event yet
             return replace(state, status=Status.QUEUED, reason="no process has begun it")
         request = self.requested(state.attempt) if state.attempt > 0 else None
@@ -246,15 +287,6 @@ class JobStore:
             reason, since = self.reason_of(request, state.attempt)
             current = replace(current, reason=reason, since=since)
         return current
-
-    def _holder_and_state(self) -> tuple[Holder | None, JobState]:
-        """Return a consistent pair of holder and state; both are read again if a driver begins or ends meanwhile."""
-        for _ in range(READS):
-            self.spec()
-            before, state, after = self.holder(), fold(self.events()), self.holder()
-            if (before and (before.epoch, before.over)) == (after and (after.epoch, after.over)):
-                break
-        return after, state
 
     # Requests to end the job
 
@@ -281,10 +313,13 @@ class JobStore:
     def reason_of(self, what: str, attempt: int) -> tuple[str, float]:
         """Return the reason given with a request, or "" without a reason, and the time of the request."""
         try:
-            request = read_json(self._folder, self._request(what, attempt), REQUEST)
+            request = read_json(self._folder, self._request(what, attempt), {"time": TIME, "reason": str})
         except (MissingDataError, FormatError):
             return "", time.time()
         return str(request["reason"]), float(request["time"])
+
+    def _request(self, what: str, attempt: int) -> str:
+        return f"{self._job.prefix}control/{what}-{attempt:06d}.json"
 
     # Models, specs and checkpoints
 
@@ -292,15 +327,10 @@ class JobStore:
         """Save this model and make it the current model.
 
         Raises ``LeaseError`` if another process has taken the lease, and ``StorageError`` if the model cannot be
-        written. The previous model then stays current, and no part of the new model is left. The first model of a
-        process removes the jobs that this job has overwritten.
+        written. The previous model then stays current, and no part of the new model is left.
         """
         self._check()
         self._saved["model"] = self._job.models.publish(lambda place: save_model(model, place), lease=self.lease)
-        if self._job.name.epoch and not self._cleared:
-            self._cleared = True
-            with suppress(OSError, StorageError):
-                remove_others(self._folder, self._job.name)
 
     def has_model(self) -> bool:
         """Return True if the job has a model."""
@@ -319,7 +349,7 @@ class JobStore:
             try:
                 found = self._current("model", self._job.models, load)
                 if found is None:
-                    raise self._no_model()
+                    raise MissingDataError(f"{self.location}: the job has no model yet")
                 return found
             except MissingDataError:
                 if self._job.models.current() == name:
@@ -331,48 +361,37 @@ class JobStore:
         A newer group with a damaged pointer was never used, because the event that names it comes first.
         """
         named = self._job.log.newest(what)
+        wrong = "missing"
         for snapshot in series.newest():
             if snapshot.name < named:
                 break
             if snapshot.about is not None:
                 return load(self._folder.place(snapshot.name), seal=snapshot.about["seal"])
             if snapshot.name == named:
-                raise MissingDataError(
-                    f"{self.location}: {named}.json, the pointer to the last {what}, is damaged or belongs to another "
-                    f"{what}: restore this file, or run the job again"
-                )
-        if named and not self._cancelled():
+                wrong = f"damaged or belongs to another {what}"
+                break
+        if named and (wrong != "missing" or fold(self.events()).status is not Status.CANCELLED):
             raise MissingDataError(
-                f"{self.location}: {named}.json, the pointer to the last {what}, is missing: restore this file, or "
-                "run the job again"
+                f"{self.location}: {named}.json, the pointer to the last {what}, is {wrong}: restore this file, or run "
+                "the job again"
             )
         return None
 
-    def _no_model(self) -> MissingDataError:
-        before = f"; remove {self._job.name} to restore the overwritten job" if self._others() else ""
-        return MissingDataError(f"{self.location}: the job has no model yet{before}")
-
-    def _cancelled(self) -> bool:
-        return fold(self.events()).status is Status.CANCELLED
-
-    def decide(self, spec: dict[str, Any]) -> None:
-        """Store this packed spec as the current spec of the fit. Raises as ``save`` does."""
+    def decide(self, spec: FitSpec) -> None:
+        """Store this spec as the current spec of the fit. Raises as ``save`` does."""
         self._check()
-        self._saved["spec"] = self._job.specs.publish(
-            lambda place: write_values(spec, place, SPEC_KIND, SPEC_FORMAT), {}, self.lease
-        )
+        self._saved["spec"] = self._job.specs.publish(lambda place: save_spec(spec, place), {}, self.lease)
 
-    def decided(self, *, allow_code: bool = False) -> dict[str, Any] | None:
-        """Return the current packed spec, or None if no spec was stored. Raises ``MissingDataError`` if it is missing
-        or damaged; never returns an older one, which may be that of fewer rows.
+    def decided(self, *, allow_code: bool = False) -> FitSpec | None:
+        """Return the current spec of the fit, or None if no spec was stored. Raises ``MissingDataError`` if it is
+        missing or damaged; never returns an older one, which may be that of fewer rows.
         """
-        load = partial(read_values, kind=SPEC_KIND, version=SPEC_FORMAT, allow_code=allow_code)
-        return self._current("spec", self._job.specs, load)
+        return self._current("spec", self._job.specs, partial(load_spec, allow_code=allow_code))
 
     def checkpoint(self, value: Any, **about: Any) -> None:
-        """Store this packed checkpoint as the one to resume from. ``about`` is JSON that is stored in its pointer.
+        """Store this checkpoint as the one to resume from. ``about`` is JSON that is stored in its pointer.
 
-        Raises as ``save`` does, and ``TypeError`` for a value that cannot be stored (``jobs.sealed_values``).
+        Raises as ``save`` does, and ``TypeError`` for a value that cannot be stored (``storage.codec``).
         """
         self._check()
         self._job.checkpoints.publish(lambda place: save_checkpoint(value, place), about, self.lease)
@@ -390,38 +409,22 @@ class JobStore:
         ``MissingDataError`` if all checkpoints are damaged, ``NewerFormatError`` for a checkpoint of a newer version,
         and ``UsageError`` for a named function without ``allow_code``.
         """
-        return self._newest(
-            self._job.checkpoints,
-            "checkpoint",
-            lambda place, seal: load_checkpoint(place, allow_code=allow_code, seal=seal),
-            wanted,
-        )
-
-    def _newest(
-        self,
-        series: Snapshots,
-        what: str,
-        load: Callable[[str, str], Any],
-        wanted: Callable[[dict[str, Any]], bool] = lambda about: True,
-    ) -> Restored | None:
         damaged: list[str] = []
-        for snapshot in series.newest():
+        for snapshot in self._job.checkpoints.newest():
             place = self._folder.place(snapshot.name)
             if snapshot.about is None:
-                damaged.append(f"{place}.json: damaged, or the pointer of another {what}")
-                continue
-            if not wanted(snapshot.about):
-                continue
-            try:
-                value = load(place, snapshot.about["seal"])
-            except NewerFormatError:
-                raise
-            except (MissingDataError, FormatError) as error:
-                damaged.append(str(error))
-                continue
-            return Restored(value, snapshot.about, tuple(damaged))
+                damaged.append(f"{place}.json: damaged, or the pointer of another checkpoint")
+            elif wanted(snapshot.about):
+                try:
+                    value = load_checkpoint(place, allow_code=allow_code, seal=snapshot.about["seal"])
+                except NewerFormatError:
+                    raise
+                except (MissingDataError, FormatError) as error:
+                    damaged.append(str(error))
+                else:
+                    return Restored(value, snapshot.about, tuple(damaged))
         if damaged:
-            raise MissingDataError(f"{self.location}: no {what} can be read: " + "; ".join(damaged))
+            raise MissingDataError(f"{self.location}: no checkpoint can be read: " + "; ".join(damaged))
         return None
 
     # Removal
@@ -434,49 +437,34 @@ class JobStore:
                 self._folder.remove(one.series)
 
     def discard(self) -> None:
-        """Remove the current job and restore the job that it overwrote, if there was one.
-
-        The newest job with a model is restored; if no job has a model, the newest job. Raises ``LeaseError`` if another
-        process runs the current job.
-        """
+        """Remove the job and its folder."""
         if self.lease is not None:
             with suppress(LeaseLostError, StorageError):
                 self.lease.release()
-        others = self._others()
-        if not others:
-            self._folder.remove()
-            return
-        with self.acquire() as lease:
-            with_model = [name for name in others if _Objects(self._folder, name).models.current() is not None]
-            name = (with_model or others)[-1]
-            self._begin(SpecName(lease.epoch, name.run), read_json(self._folder, str(name)))
-            remove_others(self._folder, self._job.name)
+        self._folder.remove()
 
-    def _begin(self, name: SpecName, spec: dict[str, Any]) -> None:
-        """Make the job with this spec the current job. Raises ``StorageError``, and ``LeaseLostError``."""
-        with storing(f"{self.location}/{name}"):
-            self._folder.create(str(name), to_json(str(name), spec))
-            if self.lease is not None:
-                self.lease.check()
-        self._find()
+    def _remove_older(self) -> None:
+        """Remove the jobs that the current one overwrites, specs first. A later one is kept: its writer took over."""
+        run, names = self._job.run, self._folder.list()
+        found = [(name, pattern.fullmatch(name)) for pattern in (SPEC_NAME, RUN_NAME) for name in names]
+        older = [name for name, match in found if match and int(match[1] or 0) < run]
+        for name in [*older, *(OWN if run else ())]:
+            self._folder.remove(name)
 
-    def _others(self) -> list[SpecName]:
-        """Return the names of the specs of the other jobs in the folder."""
-        run = self._find().name.run
-        return [name for name in spec_names(self._folder) if name.run != run]
-
-    def _require_overwritable(self, overwrite: bool) -> None:
-        """Raise ``ExistsError`` unless the folder holds a job that may be overwritten."""
+    def _require_creatable(self, overwrite: bool) -> bool:
+        """Return True if the folder holds a job to overwrite. Raises ``ExistsError`` if it holds anything else."""
+        if not self._folder.exists() or self._folder.empty():
+            return False
         if not overwrite:
             raise ExistsError(
                 f"{self.location} exists already: replace a job with --overwrite, or continue it with `partirvm resume`"
             )
         if not self.there():
             raise ExistsError(f"{self.location} exists and is not a job: it is not overwritten; choose another folder")
+        return True
 
-    def _take(self, overwrite: bool) -> None:
+    def _take(self) -> None:
         """Take the lease of the existing job, so that it can be overwritten."""
-        self._require_overwritable(overwrite)
         try:
             self.lease = acquire(self._folder, self._marks)
         except LeaseError as error:
@@ -484,16 +472,8 @@ class JobStore:
             by = "" if last is None else f" by {last.process}"
             raise LeaseError(f"{self.location} is in use{by}: abort this job before overwriting it") from error
 
-    def _request(self, what: str, attempt: int) -> str:
-        return f"{self._job.name.prefix}control/{what}-{attempt:06d}.json"
 
-
-class _Objects:
-    """The series of objects of one job in the folder. ``name`` is the name of its spec."""
-
-    def __init__(self, folder: Folder, name: SpecName) -> None:
-        self.name = name
-        self.log = EventLog(folder, f"{name.prefix}events", str(name))
-        self.models = Snapshots(folder, f"{name.prefix}models")
-        self.specs = Snapshots(folder, f"{name.prefix}specs")
-        self.checkpoints = Snapshots(folder, f"{name.prefix}checkpoints", CHECKPOINTS)
+def _runs(folder: Folder) -> list[int]:
+    """Return the runs of all specs in the folder, valid or not, in increasing order."""
+    found = (SPEC_NAME.fullmatch(name) for name in folder.list())
+    return sorted(int(match[1] or 0) for match in found if match)

@@ -10,9 +10,8 @@ from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, StorageError
 from partirvm.execution import executor_for
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.attempt import Fitted, announcer, begin, run_attempt
+from partirvm.jobs.attempt import Fitted, Requests, begin, ending, run_attempt
 from partirvm.jobs.driver import Watcher
-from partirvm.jobs.ending import Requests, ending
 from partirvm.jobs.job import Job, require_shared
 from partirvm.jobs.places import Allowed, absolute, sources, specification
 from partirvm.jobs.state import JobState, Status, fold
@@ -62,9 +61,9 @@ def fit(
     ``on_plan`` is called with the plan before the fit begins. ``aborted`` is called between tiles and between dense
     iterations, also during planning. When it returns True, the fit ends with the last saved model.
 
-    A fit that ends without a model and without a checkpoint removes JOB, and restores the job that JOB was to
-    overwrite. Such a fit raises ``JobFailedError`` if it was aborted. A fit with a checkpoint but without a model
-    (split-merge) keeps JOB, which can be resumed, and returns no model.
+    A fit that ends without a model and without a checkpoint removes JOB. Such a fit raises ``JobFailedError`` if it was
+    aborted. A fit with a checkpoint but without a model (split-merge) keeps JOB, which can be resumed, and returns no
+    model.
     """
     parameters = check_parameters(parameters)
     portable(parameters)
@@ -97,12 +96,12 @@ def fit(
                     held_out=held_out,
                     watcher=watcher,
                     on_plan=on_plan,
-                    announce=announcer(client, job),
+                    client=client,
                 )
             cancelled = fold(store.events()).status is Status.CANCELLED
             if fitted.model is None and not (cancelled or store.has_checkpoint()):
                 first = fit_spec.plan.schedule.unit
-                raise JobFailedError(f"aborted before the first {first} was done: {job} was not changed")
+                raise JobFailedError(f"aborted before the first {first} was done: there is no job in {job}")
         except BaseException:
             _discard_if_empty(store)
             raise

@@ -1,44 +1,30 @@
 """``FitSpec``: the complete, frozen specification of a fit, stored in the job folder.
 
 ``setup.resolve`` makes a spec from a source and a request, and ``jobs.run`` runs the spec. A resume reads the stored
-spec and changes only the limits that the user may change (``with_limits``). ``pack`` converts a spec to plain values
-and arrays.
+spec (``jobs.checkpoint``) and changes only the limits that the user may change (``with_limits``).
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from functools import cache
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.priors import GammaDensity, Prior
 from partirvm.data import Source
 from partirvm.data.arrays import ClassWeighted
-from partirvm.kernels import kernel_from_spec
-from partirvm.kernels.bases import basis_from_spec
-from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
-from partirvm.planning.cost import Rates, RoundCost
+from partirvm.planning.cost import Rates
 from partirvm.planning.make_plan import Method, make_plan
-from partirvm.planning.memory import DataShape, StepBytes
-from partirvm.planning.plan import STORE_FRACTION, KernelStore, Machine, Plan, Sparseness, choose
-from partirvm.setup.basis import checked_basis
-from partirvm.setup.kernel import checked_kernel
-from partirvm.setup.parameters import portable
-from partirvm.storage import reading
-from partirvm.storage.schema import MOST
+from partirvm.planning.memory import DataShape
+from partirvm.planning.plan import STORE_FRACTION, KernelStore, Machine, Plan, choose
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import rows_used
-from partirvm.strategies.problem import AppendedBatch, Options, Problem
+from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.selection import RANDOM, SELECTIONS
-from partirvm.types import Scaling
 
 Float = NDArray[np.float64]
 
@@ -100,35 +86,6 @@ class FitSpec:
             options = replace(options, **memory_limits(plan))
         return replace(self, request=request, plan=plan, options=options)
 
-    def pack(self) -> dict[str, Any]:
-        """Convert the spec to plain values and arrays, without the class codes.
-
-        Raises ``UsageError`` for a kernel or a basis that other processes cannot import.
-        """
-        facts = ("class_weights", "input_variance", "constant", "counted", "measured", "notes")
-        return {
-            "request": portable(self.request),
-            "problem": _pack_problem(self.problem),
-            "options": asdict(self.options),
-            "plan": asdict(self.plan),
-            **{name: getattr(self, name) for name in facts},
-            "before": None if self.before is None else self.before.pack(),
-        }
-
-    @classmethod
-    def unpack(cls, packed: dict[str, Any]) -> FitSpec:
-        """Make the spec from the result of ``pack``. Raises ``FormatError`` for other fields or types."""
-        with reading("the spec of the fit", "restore the folder specs/ of the job, or start it again"):
-            own = {
-                "request": _unpack_request(packed["request"]),
-                "problem": _unpack_problem(packed["problem"]),
-                "options": Options(**packed["options"]),
-                "plan": _unpack_plan(packed["plan"]),
-                "before": None if packed["before"] is None else cls.unpack(packed["before"]),
-            }
-            spec: FitSpec = require_types(cls(**{**packed, **own}))
-            return spec
-
 
 def planned(
     request: Request,
@@ -179,105 +136,3 @@ def _kernel_store(plan: Plan, rates: Rates, request: Request) -> KernelStore:
         shutil.disk_usage(tempfile.gettempdir()).free,
         repeats=plan.shape.classes,
     )
-
-
-def _unpack_request(packed: dict[str, Any]) -> Request:
-    return Request(**{**packed, "kernel": checked_kernel(packed["kernel"]), "basis": checked_basis(packed["basis"])})
-
-
-def _pack_problem(problem: Problem) -> dict[str, Any]:
-    """Convert a problem to plain values; of the empty design, keep kernel, basis functions, scaling and origin."""
-    empty = problem.empty
-    own = {name: value for name, value in vars(problem).items() if name not in ("empty", "codes", "prior", "batches")}
-    return {
-        **own,
-        "kernel": empty.kernel.spec(),
-        "functions": None if empty.functions is None else empty.functions.spec(),
-        "scaling": vars(empty.scaling).copy(),
-        "origin": empty.origin,
-        "likelihood": problem.likelihood.name,
-        "prior": asdict(problem.prior),
-        "batches": [asdict(batch) for batch in problem.batches],
-    }
-
-
-def _unpack_problem(packed: dict[str, Any]) -> Problem:
-    values = dict(packed)
-    scaling, functions, prior = Scaling(**values.pop("scaling")), values.pop("functions"), values.pop("prior")
-    densities = {name: GammaDensity(**prior[name]) for name in ("alpha", "noise")}
-    return Problem(
-        empty=Design(
-            kernel_from_spec(values.pop("kernel")),
-            scaling,
-            np.zeros((0, len(scaling.x_shift))),
-            NONE,
-            bias=False,
-            origin=values.pop("origin"),
-            functions=None if functions is None else basis_from_spec(functions),
-        ),
-        likelihood=LIKELIHOODS[values.pop("likelihood")],
-        prior=Prior(**{**prior, **densities}),
-        batches=tuple(AppendedBatch(**batch) for batch in values.pop("batches")),
-        **values,
-    )
-
-
-def _unpack_plan(packed: dict[str, Any]) -> Plan:
-    sparseness = packed["sparseness"]
-    parts = {
-        "shape": DataShape(**packed["shape"]),
-        "machine": Machine(**packed["machine"]),
-        "bytes": StepBytes(**packed["bytes"]),
-        "rounds": tuple(RoundCost(**each) for each in packed["rounds"]),
-        "schedule": STRATEGIES[packed["schedule"]["name"]].schedule,
-        "sparseness": None if sparseness is None else Sparseness(**sparseness),
-        "kernel_store": KernelStore(**packed["kernel_store"]),
-    }
-    return Plan(**{**packed, **parts})
-
-
-declared = cache(get_type_hints)
-
-
-def require_types(value: Any) -> Any:
-    """Return a dataclass instance whose fields were read from a file.
-
-    Raises ``TypeError`` if a field, also in other dataclasses inside it, has not its declared type. Only numbers,
-    texts, None, arrays, tuples and unions of them are checked.
-    """
-    hints = declared(type(value))  # type: ignore[arg-type,unused-ignore]
-    for each in fields(value):
-        found, name = getattr(value, each.name), f"{type(value).__name__}.{each.name}"
-        if not _has_type(found, hints[each.name]):
-            raise TypeError(f"{name} is {type(found).__name__} {found!r:.40}, expected {each.type}")
-        for part in found if isinstance(found, tuple) else (found,):
-            if is_dataclass(part) and not isinstance(part, type):
-                require_types(part)
-    return value
-
-
-PLAIN: dict[Any, tuple[type, ...]] = {
-    bool: (bool, np.bool_),
-    int: (int, np.integer),
-    float: (int, float, np.number),
-    str: (str,),
-    type(None): (type(None),),
-    np.ndarray: (np.ndarray,),
-}
-"""The types of values that each declared type accepts; values of other declared types are not checked."""
-
-
-def _has_type(value: Any, hint: Any) -> bool:
-    origin, parts = get_origin(hint) or hint, get_args(hint)
-    if origin in (Union, UnionType):
-        return any(_has_type(value, part) for part in parts)
-    if origin is tuple:
-        if not isinstance(value, tuple):
-            return False
-        wanted = parts[:1] * len(value) if parts[1:] == (...,) else parts
-        return len(value) == len(wanted) and all(map(_has_type, value, wanted))
-    if isinstance(value, bool) and origin in (int, float):
-        return False
-    if isinstance(value, int) and abs(value) >= MOST:
-        return origin not in PLAIN
-    return origin not in PLAIN or isinstance(value, PLAIN[origin])

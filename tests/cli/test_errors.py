@@ -248,7 +248,7 @@ def test_rows_far_away_are_warned_of(tour, desk, cli):
     assert "partirvm: warning: 1 of 2 rows are far from every relevance vector" in err
 
 
-@pytest.mark.parametrize("part", ["models/0*/mean/c/0", "specs/0*/zarr.json"])
+@pytest.mark.parametrize("part", ["models/0*/packed/c/0", "specs/0*/zarr.json"])
 def test_a_report_says_what_is_missing(tour, cli, tmp_path, part):
     """It is written with the rest; the page, its JSON and the error name the damaged part, once."""
     job, page = tmp_path / "job", tmp_path / "page.html"

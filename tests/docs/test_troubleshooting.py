@@ -19,7 +19,7 @@ sys.path.insert(0, str(DOCS / "_extensions"))
 
 import messages  # noqa: E402
 
-INDIRECT = {("data/ingestion.py", "f'{data}: {message}'"), ("jobs/warn.py", "advice"), ("jobs/warn.py", "remark")}
+INDIRECT = {("data/ingestion.py", "f'{data}: {message}'"), ("jobs/run.py", "advice"), ("jobs/run.py", "remark")}
 """Warnings whose text is made elsewhere: by ``_remarks`` of the ingest, ``Termination``, and ``core.reference``."""
 
 

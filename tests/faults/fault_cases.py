@@ -311,7 +311,7 @@ def arm(folder, job, where, after):
 def listen(folder):
     """Have drivers of this process watched as ``arm`` says, tiles held and counted, and aborts looked for each time."""
     from partirvm.data import ZarrSource
-    from partirvm.jobs import attempt, ending
+    from partirvm.jobs import attempt
 
     folder, really = Path(folder), ZarrSource.tile
 
@@ -325,7 +325,7 @@ def listen(folder):
         wait_for(lambda: not (folder / "hold").exists(), "the release of the tiles")
         return really(self, number)
 
-    ending.POLL_SECONDS, attempt.Watcher, ZarrSource.tile = 0.0, watcher, tile
+    attempt.POLL_SECONDS, attempt.Watcher, ZarrSource.tile = 0.0, watcher, tile
 
 
 def carry_until_asked(job, folder, where, after):

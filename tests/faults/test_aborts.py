@@ -6,7 +6,7 @@ import pytest
 from fault_cases import aborted, assert_usable, begun_later, carry_until_asked, queued
 
 from partirvm.execution.local import POLL
-from partirvm.jobs.ending import POLL_SECONDS
+from partirvm.jobs.attempt import POLL_SECONDS
 
 
 def test_somebody_looks_every_second():

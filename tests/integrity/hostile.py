@@ -18,10 +18,9 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 
-from partirvm.jobs.sealed_values import read_values, write_values
+from partirvm.storage.codec import read_encoded, write_encoded
 from partirvm.storage.folder import digest, read_json, to_json
 from partirvm.storage.local_folder import LocalFolder
-from partirvm.storage.sealed import read_sealed, write_sealed
 
 CODE = "canary_module:run"
 """A named function of a module that no verb may import."""
@@ -88,41 +87,26 @@ def repoint(group, seal):
 
 
 def repack(group, kind, version, change):
-    """Change the value that a group holds."""
-    value = change(read_values(str(group), kind, version))
+    """Change the JSON and the arrays of a value; its digest and the pointer to it agree."""
+    tree, arrays = change(*read_encoded(str(group), kind, version))
     shutil.rmtree(group)
-    repoint(group, write_values(value, str(group), kind, version))
+    repoint(group, write_encoded(tree, arrays, str(group), kind, version))
 
 
-def rewrite_arrays(group, kind, version, rng):
-    """One array of a group has another shape; the digest and the pointer agree."""
-    about, arrays = read_sealed(str(group), kind, version)
-    name = rng.choice(sorted(arrays))
-    array = arrays[name]
-    arrays[name] = rng.choice([array[:-1], array[None], array.reshape(-1), np.concatenate([array, array]), array[:0]])
-    shutil.rmtree(group)
-    repoint(group, write_sealed(str(group), kind, version, about, arrays))
+def with_field(tree, arrays, name, field, value):
+    """The JSON with another value of a field in each instance of a class; the arrays."""
+    objects = [[own, {**values, field: value} if own == name else values] for own, values in tree["objects"]]
+    return {**tree, "objects": objects}, arrays
 
 
-def forged_value(value, rng):
-    """As ``forged``, of a value with arrays."""
-    paths = []
-
-    def walk(part, path):
-        for key, each in part.items() if isinstance(part, dict) else ():
-            paths.append((*path, key))
-            walk(each, (*path, key))
-
-    walk(value, ())
-    *path, last = rng.choice(sorted(paths, key=str))
-    part = value
-    for key in path:
-        part = part[key]
-    if rng.random() < 0.3:
-        del part[last]
-    else:
-        part[last] = rng.choice([*WRONG, np.zeros(0), np.zeros((3, 3)), np.full(7, np.nan), np.arange(5)])
-    return value
+def forged_value(tree, arrays, rng):
+    """As ``forged``, or one array has another shape."""
+    if not arrays or rng.random() < 0.6:
+        return forged(tree, rng), arrays
+    k = rng.randrange(len(arrays))
+    array = np.atleast_1d(arrays[k])
+    other = rng.choice([array[:-1], array[None], array.reshape(-1), np.concatenate([array, array]), array[:0]])
+    return tree, [*arrays[:k], other, *arrays[k + 1 :]]
 
 
 def bomb_of_blosc(path):

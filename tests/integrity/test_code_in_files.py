@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -174,10 +175,10 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     group = str(pointer.with_suffix(""))
     name, value = f"checkpoints/{pointer.name}", load_checkpoint(group)
     about = read_json(folder, name)
-    state = {**value["state"], "kernel": FunctionKernel("own_code:kernel").spec()}
+    state = replace(value, problem=value.problem.with_kernel(FunctionKernel("own_code:kernel")))
     for each in (job / "checkpoints").iterdir():
         folder.remove(f"checkpoints/{each.name}")
-    seal = save_checkpoint({**value, "state": state}, group)
+    seal = save_checkpoint(state, group)
     folder.write(name, to_json(name, {**about, "seal": seal, "history": 1, "final": False, "rows": 120}))
     with pytest.raises(UsageError, match="own_code:kernel"):
         load_checkpoint(group)

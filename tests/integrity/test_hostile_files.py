@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, save_model
-from partirvm.jobs import checkpoint, store
+from partirvm.jobs import checkpoint
 from partirvm.model import files
 from partirvm.options import Request
 from tests.integrity import hostile as h
@@ -88,11 +88,13 @@ def models(case, rng, number):
         case / "model",
         case / "classes",
         case / "targets",
-        case / "targets/0",
         *(case / "job/models").glob("*-000001"),
-    )[number % 5]
-    h.reseal(group, lambda value: h.forged(value, rng))
-    return {"targets": "load targets", "0": "load targets", "model": "load model", "classes": "load classes"}.get(
+    )[number % 4]
+    if number % 3:
+        h.repack(group, files.KIND, files.FORMAT, lambda *value: h.forged_value(*value, rng))
+    else:
+        h.reseal(group, lambda value: h.forged(value, rng))
+    return {"targets": "load targets", "model": "load model", "classes": "load classes"}.get(
         group.name, rng.choice(READ)
     )
 
@@ -105,7 +107,7 @@ def arrays_of_models(case, rng, number):
         (case / "model", "load model"), (case / "classes", "load classes"),
         (job, "predict job d.zarr out.csv"), (job, "evaluate job d.zarr"),
     )[number % 4]  # fmt: skip
-    h.rewrite_arrays(group, files.KIND, files.FORMAT, rng)
+    h.repack(group, files.KIND, files.FORMAT, lambda *value: h.forged_value(*value, rng))
     return words
 
 
@@ -113,13 +115,13 @@ def arrays_of_models(case, rng, number):
 def checkpoints_and_specs(case, rng, number):
     """Their values."""
     name, kind, version = (
-        ("checkpoints", checkpoint.KIND, checkpoint.FORMAT), ("specs", store.SPEC_KIND, store.SPEC_FORMAT)
+        ("checkpoints", checkpoint.KIND, checkpoint.FORMAT), ("specs", checkpoint.SPEC_KIND, checkpoint.SPEC_FORMAT)
     )[number % 2]  # fmt: skip
     (group, *_) = sorted(path for path in (case / "job" / name).iterdir() if path.is_dir())
     for other in (case / "job" / name).iterdir():
         if not other.name.startswith(group.name):
             h.shutil.rmtree(other) if other.is_dir() else other.unlink()
-    h.repack(group, kind, version, lambda value: h.forged_value(value, rng))
+    h.repack(group, kind, version, lambda *value: h.forged_value(*value, rng))
     return rng.choice([*GO_ON, "report job out.html", "status job"])
 
 

@@ -19,7 +19,7 @@ from tests.integrity import hostile as h
 
 GROUPS = {
     "checkpoints": (checkpoint.KIND, checkpoint.FORMAT),
-    "specs": (store.SPEC_KIND, store.SPEC_FORMAT),
+    "specs": (checkpoint.SPEC_KIND, checkpoint.SPEC_FORMAT),
 }
 
 
@@ -93,20 +93,20 @@ def test_a_wrong_type_in_an_object(case, capsys, pattern, path, value, verb, mat
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "value", "verb"),
+    ("series", "name", "field", "value", "verb"),
     [
-        ("checkpoints", ("state", "round"), np.arange(5), "update"),
-        ("checkpoints", ("state", "candidates"), "x", "update"),
-        ("checkpoints", ("state", "learned"), "x", "update"),
-        ("specs", ("options", "max_columns"), {}, "update"),
-        ("specs", ("problem", "target_scale"), None, "resume"),
+        ("checkpoints", "WorkingSetState", "round", {"array": 0}, "update"),
+        ("checkpoints", "WorkingSetState", "candidates", "x", "update"),
+        ("checkpoints", "WorkingSetState", "learned", "x", "update"),
+        ("specs", "Options", "max_columns", {"dict": []}, "update"),
+        ("specs", "Problem", "target_scale", None, "resume"),
     ],
 )
-def test_a_wrong_type_in_a_value(case, capsys, name, path, value, verb):
+def test_a_wrong_type_in_a_value(case, capsys, series, name, field, value, verb):
     """Of a checkpoint or a spec: the error names the value."""
     if verb == "update":
         X = np.random.default_rng(1).normal(size=(20, 2))
         ingest((X, np.sin(X[:, 0])), case / "d.zarr", append=True)
-    h.repack(only(case, name), *GROUPS[name], lambda old: put(old, path, value))
+    h.repack(only(case, series), *GROUPS[series], lambda *old: h.with_field(*old, name, field, value))
     words = {"update": "update job --quiet", "resume": "resume job --max-rounds=2 --quiet"}[verb]
-    assert re.search(path[-1].replace("_", "."), ends(words, capsys))
+    assert re.search(field.replace("_", "."), ends(words, capsys))

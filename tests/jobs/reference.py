@@ -20,7 +20,7 @@ QUICK = Timing(beat=0.1, expiry=1.5)
 """Leases for tests."""
 
 WORLD: dict[str, dict] = {}
-"""Reference jobs by location; ``before`` are those that were overwritten, the last one last."""
+"""Reference jobs by location."""
 
 
 def model(seed=0, m=3):
@@ -69,10 +69,9 @@ class ReferenceStore:
             if before["held"]:
                 raise LeaseError("in use")
         store, epoch = cls(location), 0 if before is None else before["epoch"] + 1
-        before = [] if before is None else [*before["before"], before]
         WORLD[location] = {
             "spec": copy.deepcopy(spec), "events": [], "models": None, "checkpoints": [], "control": set(),
-            "epoch": epoch, "held": epoch > 0, "before": before,
+            "epoch": epoch, "held": epoch > 0,
         }  # fmt: skip
         if epoch:
             store.lease = ReferenceLease(store.job, epoch)
@@ -119,7 +118,7 @@ class ReferenceStore:
 
     def save(self, model):
         self._check()
-        self.job["models"], self.job["before"] = replace(model), []
+        self.job["models"] = replace(model)
 
     def has_model(self):
         return self.job["models"] is not None
@@ -137,7 +136,4 @@ class ReferenceStore:
         return self.job["checkpoints"][-1] if self.job["checkpoints"] else None
 
     def discard(self):
-        job = WORLD.pop(self.location)
-        if job["before"]:
-            restored = [each for each in job["before"] if each["models"] is not None] or job["before"]
-            WORLD[self.location] = {**restored[-1], "before": [], "epoch": job["epoch"] + 1, "held": False}
+        del WORLD[self.location]

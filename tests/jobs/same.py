@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import struct
+import tempfile
 from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-from partirvm.jobs.checkpoint import pack, unpack
-from partirvm.jobs.sealed_values import CODEC
+from partirvm.jobs.checkpoint import attached, load_checkpoint, save_checkpoint
 
 
 def reread(checkpoint, problem, options):
     """The checkpoint of this fit as it comes back from a file; class codes are no part of one."""
-    tree, arrays = CODEC.encode(pack(checkpoint))
-    return unpack(CODEC.decode(tree, [array.copy(order="K") for array in arrays]), problem, options)
+    with tempfile.TemporaryDirectory() as folder:
+        save_checkpoint(checkpoint, f"{folder}/c")
+        return attached(load_checkpoint(f"{folder}/c"), problem, options)
 
 
 def assert_same(one, two, where="value", pairs=None):

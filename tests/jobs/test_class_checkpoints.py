@@ -10,12 +10,10 @@ from same import assert_same, reread
 
 from partirvm.data import as_source
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.checkpoint import load_checkpoint, pack, save_checkpoint, unpack
+from partirvm.jobs.checkpoint import attached, load_checkpoint, load_spec, save_checkpoint, save_spec
 from partirvm.jobs.driver import Driver, MemoryJournal
-from partirvm.jobs.sealed_values import CODEC
 from partirvm.options import Request
 from partirvm.setup.resolve import resolve
-from partirvm.setup.spec import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.types import Columns
 
@@ -70,8 +68,8 @@ def test_every_state_comes_back_and_goes_on(name, K, multi_class, solver, tmp_pa
         for each in ("fit", "parts", "below", "best", "used"):
             assert_same(getattr(checkpoint, each, None), getattr(found, each, None))
     middle, history, model = journal.checkpoints[len(journal.checkpoints) // 2]
-    save_checkpoint(pack(middle), str(tmp_path / "one"))
-    found = unpack(load_checkpoint(str(tmp_path / "one")), fit.problem, fit.options)
+    save_checkpoint(middle, str(tmp_path / "one"))
+    found = attached(load_checkpoint(str(tmp_path / "one")), fit.problem, fit.options)
     later = MemoryJournal(model, history)
     resumed = {"resume": found, "usable": model is not None}
     assert run(name, fit, source, executor, later, **resumed) == whole
@@ -86,7 +84,10 @@ def test_no_file_holds_the_codes_of_all_rows(tmp_path):
     run("working-set", fit, source, executor, journal)
     executor.close()
     assert fit.problem.codes.dtype == np.int8
-    for packed in (pack(journal.checkpoints[0][0]), fit.pack()):
-        _, arrays = CODEC.encode(packed)
-        assert all(array.dtype != np.int8 for array in arrays)
-    assert_same(fit, FitSpec.unpack(fit.pack()).with_codes(fit.problem.codes))
+    save_checkpoint(journal.checkpoints[0][0], str(tmp_path / "c"))
+    save_spec(fit, str(tmp_path / "s"))
+    assert load_checkpoint(str(tmp_path / "c")).problem.codes is None
+    assert load_spec(str(tmp_path / "s")).problem.codes is None
+    for path in (tmp_path / "c", tmp_path / "s"):
+        assert b'"|i1"' not in (path / "packed" / "c" / "0").read_bytes()
+    assert_same(fit, load_spec(str(tmp_path / "s")).with_codes(fit.problem.codes))

@@ -176,9 +176,9 @@ def test_a_lost_model(place):
     """MissingDataError that names it."""
     store, folder = JobStore.create(place, {}), open_folder(place)
     store.save(model(1))
-    folder.remove("models/000000-000001/mean")
+    folder.remove("models/000000-000001/packed")
     with pytest.raises(
-        MissingDataError, match=r"000000-000001(: array 'mean' of the model: chunk |/mean/)c/0 is missing"
+        MissingDataError, match=r"000000-000001(: array 'packed' of the model: chunk |/packed/)c/0 is missing"
     ):
         store.model()
 

@@ -400,30 +400,18 @@ def test_a_first_model_that_cannot_be_stored_leaves_no_job(folder, tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
-def test_an_overwritten_job_stays_until_there_is_a_new_model(folder, tmp_path):
-    """An abort or an error in the first round: the old job, events and model, is there as before, and free at once."""
+def test_a_failed_fit_leaves_nothing_of_an_overwritten_job(folder, tmp_path):
+    """An error in the first round: the old job is gone, and the place is free."""
     job = str(tmp_path / "job")
     jobs.fit(str(folder / "train.zarr"), job, PARAMETERS)
-
-    def everything():
-        """But for the epochs of those who had it in hand, also in the name of its spec."""
-        paths = [path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name != "lease"]
-        others = {str(path): path.read_bytes() for path in paths if not path.name.startswith("spec")}
-        (spec,) = (json.loads(path.read_text()) for path in paths if path.name.startswith("spec"))
-        return others, {name: value for name, value in spec.items() if name not in ("object", "size", "check")}
-
-    files, planned = everything(), []
 
     class Broken(Watcher):
         def on_step(self, info, candidates):
             raise KeyboardInterrupt
 
-    abort = {"on_plan": planned.append, "aborted": lambda: bool(planned)}
-    for choices, error in (({"watcher": Broken()}, KeyboardInterrupt), (abort, JobFailedError)):
-        with pytest.raises(error):
-            jobs.fit(str(folder / "train.zarr"), job, PARAMETERS, overwrite=True, **choices)
-        assert everything() == files
-        JobStore(job).acquire().release()
+    with pytest.raises(KeyboardInterrupt):
+        jobs.fit(str(folder / "train.zarr"), job, PARAMETERS, overwrite=True, watcher=Broken())
+    assert not (tmp_path / "job").exists()
 
 
 def test_a_time_limit_ends_with_an_early_model(folder, tmp_path):

@@ -86,8 +86,8 @@ def test_a_fit_of_numbers_goes_on(tmp_path, options):
     t = scaling.targets(y[:, None])
     assert [line["kind"] for line in history].count("final") == 1
     assert (new[0]["kind"], new[0]["passes"], new[0]["pass_rows"]) == ("round", 1, NEW)
-    statistics = JobStore(case.job).restore().value["state"]["fit"]["statistics"]
-    np.testing.assert_allclose(statistics["gram"], naive.gram(Phi, t)[0], rtol=1e-10, atol=1e-10)
+    statistics = JobStore(case.job).restore().value.fit.statistics
+    np.testing.assert_allclose(statistics.gram, naive.gram(Phi, t)[0], rtol=1e-10, atol=1e-10)
     mean, _ = naive.posterior(Phi, t[:, 0], model.alpha, beta)
     np.testing.assert_allclose(Phi @ model.mean, Phi @ mean, atol=1e-6)
     evidence = naive.log_evidence(Phi, t[:, 0], model.alpha, beta) - len(y) * np.log(scaling.t_scale[0])

@@ -10,7 +10,7 @@ import pytest
 from partirvm import RVMRegressor, ingest, jobs
 from partirvm.data import ZarrSource
 from partirvm.errors import MissingDataError
-from partirvm.jobs.row_numbers import table_rows
+from partirvm.jobs.run import table_rows
 from partirvm.options import Request
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -16,14 +15,13 @@ from partirvm.data import ZarrSource, as_source
 from partirvm.errors import MissingDataError
 from partirvm.execution import LocalExecutor
 from partirvm.jobs import attempt
+from partirvm.jobs.checkpoint import load_spec, save_spec
 from partirvm.jobs.driver import Watcher
-from partirvm.jobs.sealed_values import CODEC
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.jobs.submission import create
 from partirvm.options import Request
 from partirvm.setup.resolve import resolve
-from partirvm.setup.spec import FitSpec
 from partirvm.storage.folder import read_json, to_json
 from partirvm.storage.local_folder import LocalFolder
 from partirvm.types import Columns
@@ -56,17 +54,15 @@ def source(targets=1, classes=0, n=150):
 
 
 @pytest.mark.parametrize("asked", FITS.values(), ids=FITS)
-def test_a_spec_comes_back_from_its_file(asked):
+def test_a_spec_comes_back_from_its_file(asked, tmp_path):
     """To the bit, all but the class codes; what is asked as "auto" is decided in it."""
     asked = dict(asked)
     rows = source(asked.pop("targets", 1), asked.pop("classes", 0))
     executor = LocalExecutor(1)
     spec = resolve(rows, replace(ASKED, **asked), executor)
     executor.close()
-    tree, arrays = CODEC.encode(spec.pack())
-    found = FitSpec.unpack(CODEC.decode(json.loads(json.dumps(tree)), arrays)).with_codes(spec.problem.codes)
-    assert_same(replace(spec, request=found.request), found)
-    assert found.pack()["request"] == spec.pack()["request"]
+    save_spec(spec, str(tmp_path / "s"))
+    assert_same(spec, load_spec(str(tmp_path / "s")).with_codes(spec.problem.codes))
     request = spec.request
     assert "auto" not in (request.strategy, request.selection, request.fit_rows, request.partition_size)
     assert isinstance(request.moderate, bool)
@@ -166,10 +162,10 @@ def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
             open_job(job).requeue_grown()
             with pytest.raises(KeyboardInterrupt):
                 jobs.carry_out(job, watcher=Broken())
-            assert FitSpec.unpack(JobStore(job).decided()).problem.n_rows == 180
+            assert JobStore(job).decided().problem.n_rows == 180
         ingest(parts[1], place, append=True)
         assert open_job(job).update().wait(60) is Status.DONE, open_job(job).state().reason
-        spec = FitSpec.unpack(JobStore(job).decided())
+        spec = JobStore(job).decided()
         assert (spec.problem.n_rows, spec.before.problem.n_rows) == (220, 150)
         assert [batch.stop for batch in spec.problem.batches] == [150, 220]
         assert ZarrSource(place).n_rows == 220

@@ -12,11 +12,11 @@ from student import NU, StudentLikelihood
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
 from partirvm.execution.local import LocalExecutor
-from partirvm.jobs.checkpoint import load_checkpoint, pack, save_checkpoint, unpack
+from partirvm.jobs.checkpoint import attached, load_checkpoint, save_checkpoint
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
-from partirvm.likelihoods import GAUSSIAN
+from partirvm.likelihoods import GAUSSIAN, LIKELIHOODS
 from partirvm.model import load_model, save_model
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Options, Problem
@@ -43,7 +43,7 @@ class Keeping(MemoryJournal):
 
     def checkpoint(self, checkpoint):
         """Keep it."""
-        self.checkpoints.append((pack(checkpoint), list(self.history), self.model))
+        self.checkpoints.append((checkpoint, list(self.history), self.model))
 
 
 def fitted(rows, strategy, likelihood, selection="random", threads=2, resume=None, **options):
@@ -58,9 +58,9 @@ def fitted(rows, strategy, likelihood, selection="random", threads=2, resume=Non
         chosen = Options(30, selection, max_passes=300, **options)
         resumed = {}
         if resume is not None:
-            packed, history, model = resume
+            stored, history, model = resume
             journal = Keeping(model, list(history))
-            resumed = {"resume": unpack(packed, problem, chosen), "usable": model is not None}
+            resumed = {"resume": attached(stored, problem, chosen), "usable": model is not None}
         run = Driver(executor, source).run
         return run(STRATEGIES[strategy](), problem, chosen, journal, **resumed), journal
     finally:
@@ -115,12 +115,13 @@ def test_its_bits_do_not_depend_on_threads(rows):
 
 
 @pytest.mark.parametrize("strategy", ["working-set", "incremental", "split-merge"])
-def test_a_run_goes_on_from_its_checkpoint_to_the_same_bits(rows, strategy, tmp_path):
+def test_a_run_goes_on_from_its_checkpoint_to_the_same_bits(rows, strategy, tmp_path, monkeypatch):
     """Written to disk in the middle and read back; the verbs that do it are the likelihood's."""
+    monkeypatch.setitem(LIKELIHOODS, StudentLikelihood.name, StudentLikelihood())
     _, whole = fitted(rows, strategy, StudentLikelihood(), max_rounds=4)
     assert len(whole.checkpoints) >= 2
-    packed, history, model = whole.checkpoints[len(whole.checkpoints) // 2 - 1]
-    save_checkpoint(packed, str(tmp_path / "c"))
+    last, history, model = whole.checkpoints[len(whole.checkpoints) // 2 - 1]
+    save_checkpoint(last, str(tmp_path / "c"))
     kept = load_checkpoint(str(tmp_path / "c")), history, model
     _, later = fitted(rows, strategy, StudentLikelihood(), max_rounds=4, resume=kept)
     assert later.model.digest() == whole.model.digest()

@@ -149,9 +149,7 @@ def wrong(kind: str, request: Request) -> bool:
 
 @pytest.mark.parametrize("kind", some([*KINDS, "throttled"], set()))
 def test_the_first_reply_at_every_object_goes_wrong(between, local, table, kind) -> None:
-    """A fit has the bits and events of an undisturbed one: nothing of the writer's own is refused to it. A job that is
-    discarded before its first model brings the job before back; another one removes it.
-    """
+    """A fit has the bits and events of an undisturbed one: nothing of the writer's own is refused to it."""
     job = f"{BUCKET}/every-{kind}"
 
     def fault(request: Request) -> str | None:
@@ -159,7 +157,6 @@ def test_the_first_reply_at_every_object_goes_wrong(between, local, table, kind)
 
     for run in (
         lambda: jobs.fit(local.data, job, OPTIONS),
-        lambda: JobStore.create(job, {"run": 2}, overwrite=True).discard(),
         lambda: jobs.fit(local.data, job, OPTIONS, overwrite=True),
     ):
         between.begin(fault)

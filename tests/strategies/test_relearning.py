@@ -16,9 +16,8 @@ from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.jobs import driver
-from partirvm.jobs.checkpoint import pack, unpack
+from partirvm.jobs.checkpoint import CODEC, attached, stored
 from partirvm.jobs.driver import Driver, MemoryJournal
-from partirvm.jobs.sealed_values import CODEC
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import BERNOULLI
@@ -69,8 +68,8 @@ class Keeping(MemoryJournal):
     def checkpoint(self, state):
         if state.end is not None:
             return
-        tree, arrays = CODEC.encode(pack(state))
-        again = unpack(CODEC.decode(tree, arrays), state.problem, state.options)
+        tree, arrays = CODEC.encode(stored(state))
+        again = attached(CODEC.decode(tree, arrays), state.problem, state.options)
         self.checkpoints.append((again, len(self.history)))
 
 
