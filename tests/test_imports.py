@@ -62,7 +62,7 @@ ARROWS = {
 """What each part may import of the others: a part's name, or one module of it."""
 
 EXCEPTIONS = {
-    "cli.shared": {"execution"},
+    "cli.running": {"execution"},
     "estimators.saving": {
         "kernels.WITH_GAMMA",
         "kernels.functions.require_no_code",
@@ -70,7 +70,7 @@ EXCEPTIONS = {
     },
     "estimators.jobs": {"planning.plan.Plan"},
     # A handle shows its page; the import is inside the method.
-    "jobs.job": {"report.report.report_of"},
+    "jobs.job": {"report.page.report_of"},
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
 
@@ -102,7 +102,7 @@ THIRD_PARTIES = {
     "jobs": {"numpy", "zarr"},
     "jobs.reference": {"sklearn"},
     "report": {"numpy", "rich", "matplotlib"},
-    "report.page": {"jinja2", "markupsafe"},
+    "report.page": {"jinja2"},
     "setup": {"numpy"},
     "learning": {"numpy"},
     "learning.exact_process": {"scipy"},
@@ -111,7 +111,7 @@ THIRD_PARTIES = {
     "estimators": {"numpy", "sklearn"},
     "setup.basis": {"sklearn"},
     "setup.remarks": {"scipy"},
-    "cli.terrain": {"numpy", "zarr", "matplotlib"},
+    "cli.demo": {"numpy", "zarr", "matplotlib"},
     "cli": {"click", "distributed"},
     "__main__": set(),
 }

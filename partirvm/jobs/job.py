@@ -104,7 +104,7 @@ class Job:
 
     def report(self) -> Any:
         """Return the report of the job: plan, curves, diagnostics, history. A notebook shows it, ``save`` writes it."""
-        from partirvm.report.report import report_of  # reports read jobs, so this cannot be imported at the start
+        from partirvm.report.page import report_of  # reports read jobs, so this cannot be imported at the start
 
         return report_of(self)
 
