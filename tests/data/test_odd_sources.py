@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import sparse
 
-from partirvm.cli.failures import ExitStatus, status_of
+from partirvm.cli.running import ExitStatus, status_of
 from partirvm.data import ZarrSource, ingest
 from partirvm.errors import DataError, StorageError
 from partirvm.jobs.store import JobStore
