@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from partirvm.core.termination import Termination
@@ -92,7 +92,7 @@ class Job:
     def __init__(self, location: str, *, storage_options: dict[str, Any] | None = None) -> None:
         self.store = JobStore(location, storage_options=storage_options)
         self.location = self.store.location
-        self._runner: _Runner | None = None
+        self._thread: _AttemptThread | None = None
 
     def __repr__(self) -> str:
         return f"Job({self.location!r})"
@@ -177,13 +177,13 @@ class Job:
         end = None if timeout is None else time.monotonic() + timeout
         last, gone = None, None
         while True:
-            ended = self._runner is not None and self._runner.ended
+            ended = self._thread is not None and not self._thread.is_alive()
             state = self.state()
             assert state.status is not None
             if state != last:
                 yield state
-            if ended and self._runner is not None:
-                self._runner.require_begun(state)
+            if ended and self._thread is not None:
+                self._thread.require_begun(state)
             last, now = state, time.monotonic()
             lost = state.status is Status.INTERRUPTED and state.ended is None and bool(state.cluster)
             gone = (gone or now) if lost else None
@@ -233,16 +233,8 @@ class Job:
         ``LeaseError`` while another process runs the job. The job is not changed if an error is raised.
         """
         check_changes(changed)
-        moved, allowed = _moved(data, validation), Allowed.of(allow_code, allow_data, data, validation)
-        if client is None:
-            self.start_here(requeue(self.location, "", changed, moved, allowed), allowed)
-            return self
-        from partirvm.execution.detached import ask
-
-        require_shared(self.location)
-        arguments = absolute(self.location), address_of(client), changed, moved, allowed
-        self.start_there(client, ask(client, requeue, *arguments), allowed)
-        return self
+        allowed = Allowed.of(allow_code, allow_data, data, validation)
+        return self._again(client, allowed, requeue, changed, _moved(data, validation), allowed)
 
     def update(
         self,
@@ -266,15 +258,19 @@ class Job:
         Raises ``UsageError`` if there are no new rows or no fit that new rows could join, ``ChangedDataError`` if the
         earlier rows have changed, and ``LeaseError`` while another process runs the job.
         """
-        moved, allowed = _moved(data, validation), Allowed.of(allow_code, allow_data, data, validation)
-        if client is None:
-            self.start_here(requeue_grown(self.location, "", max_rounds, moved, allowed), allowed)
-            return self
-        from partirvm.execution.detached import ask
+        allowed = Allowed.of(allow_code, allow_data, data, validation)
+        return self._again(client, allowed, requeue_grown, max_rounds, _moved(data, validation), allowed)
 
-        require_shared(self.location)
-        arguments = absolute(self.location), address_of(client), max_rounds, moved, allowed
-        self.start_there(client, ask(client, requeue_grown, *arguments), allowed)
+    def _again(self, client: Any, allowed: Allowed, queue: Callable[..., JobState], *arguments: Any) -> Job:
+        """Queue the job by ``queue(location, cluster, *arguments)``, on a worker if there is a client, and start it."""
+        if client is None:
+            state = queue(self.location, "", *arguments)
+        else:
+            from partirvm.execution.detached import ask
+
+            require_shared(self.location)
+            state = ask(client, queue, absolute(self.location), address_of(client), *arguments)
+        self.start(state, allowed, client)
         return self
 
     def requeue_grown(
@@ -318,11 +314,10 @@ class Job:
 
         Returns None if there is no model yet, or if its kernel has no per-feature widths. Raises as ``model`` does.
         """
-        stored = self.store.decided(allow_code=True)  # the stored spec is only inspected: no code is imported
-        if stored is None or not self.store.has_model():
+        model, spec = self._inspected(), self.store.decided(allow_code=True)
+        if model is None or spec is None:
             return None
-        model = self._described()
-        found = relevances(model.design.kernel, stored.input_variance)
+        found = relevances(model.design.kernel, spec.input_variance)
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
 
     def directions(self) -> list[dict[str, Any]]:
@@ -330,31 +325,31 @@ class Job:
 
         The list is empty without directions and before the first model. Raises as ``model`` does.
         """
-        stored = self.store.decided(allow_code=True)  # the stored spec is only inspected: no code is imported
-        if stored is None or not self.store.has_model():
+        model, spec = self._inspected(), self.store.decided(allow_code=True)
+        if model is None or spec is None:
             return []
-        model = self._described()
-        return directions_json(model.design.kernel, stored.input_variance, model.columns.features)
+        return directions_json(model.design.kernel, spec.input_variance, model.columns.features)
 
     def bases(self) -> list[dict[str, Any]]:
         """Return the relevance of the explicit basis functions as plain JSON (``setup.relevance``).
 
         The list is empty without explicit basis functions and before the first model. Raises as ``model`` does.
         """
-        return basis_functions_json(self._described()) if self.store.has_model() else []
+        model = self._inspected()
+        return [] if model is None else basis_functions_json(model)
 
     def outputs(self) -> tuple[str, ...]:
         """Return the names of the targets, or the labels of the classes as text; empty without a model."""
-        if not self.store.has_model():
+        model = self._inspected()
+        if model is None:
             return ()
-        model = self._described()
         if isinstance(model, ClassModel):
             return tuple(map(str, model.classes))
         return model.columns.target_names(model.n_targets)
 
-    def _described(self) -> AnyModel:
-        """Return the model for inspection only: its named functions are not imported before it predicts."""
-        return self.store.model(allow_code=True)
+    def _inspected(self) -> AnyModel | None:
+        """Return the model, if there is one, for inspection: no code is imported before it predicts."""
+        return self.store.model(allow_code=True) if self.store.has_model() else None
 
     def _end(self, what: str, reason: str) -> Status:
         for attempt in range(TRIES):
@@ -393,15 +388,15 @@ class Job:
         finally:
             lease.release()
 
-    def start_here(self, state: JobState, allowed: Allowed) -> None:
-        """Run the queued attempt in a thread of this process."""
-        self._runner = _Runner(absolute(self.location), state.attempt, allowed)
-
-    def start_there(self, client: Any, state: JobState, allowed: Allowed) -> None:
-        """Run the queued attempt on the cluster of ``client``."""
+    def start(self, state: JobState, allowed: Allowed, client: Any = None) -> None:
+        """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
+        place = absolute(self.location)
+        if client is None:
+            self._thread = _AttemptThread(place, state.attempt, allowed)
+            self._thread.start()
+            return
         from partirvm.execution.detached import start
 
-        place = absolute(self.location)
         key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
         start(client, key, carry_out, place, attempt=state.attempt, allowed=allowed)
 
@@ -425,31 +420,26 @@ def _seconds(state: JobState) -> float | None:
     return round(before + max((state.ended or time.time()) - at, 0.0), 3)
 
 
-class _Runner:
+class _AttemptThread(threading.Thread):
     """A thread that runs one attempt at a job. The job's events record how the attempt ends, including errors.
 
-    An error before the attempt has the lease cannot be recorded in the job, so ``_error`` keeps it.
+    An error before the attempt has the lease cannot be recorded in the job, so ``error`` keeps it.
     """
 
     def __init__(self, job: str, attempt: int, allowed: Allowed) -> None:
-        self._job, self._attempt, self._allowed = job, attempt, allowed
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=f"partirvm {job}", daemon=True)
-        self._thread.start()
+        super().__init__(name=f"partirvm {job}", daemon=True)
+        self.job, self.attempt, self.allowed = job, attempt, allowed
+        self.error: Exception | None = None
 
-    @property
-    def ended(self) -> bool:
-        """True if the thread has ended."""
-        return not self._thread.is_alive()
+    def run(self) -> None:
+        """Run the attempt."""
+        try:
+            carry_out(self.job, attempt=self.attempt, allowed=self.allowed)
+        except Exception as error:
+            self.error = error
 
     def require_begun(self, state: JobState) -> None:
         """Raise ``JobFailedError`` if the job is still queued; the caller read ``state`` after the thread ended."""
-        if state.status is Status.QUEUED and state.attempt == self._attempt:
-            why = self._error or "its thread has ended"
-            raise JobFailedError(f"{self._job} is queued and could not be started: {why}; resume the job to try again")
-
-    def _run(self) -> None:
-        try:
-            carry_out(self._job, attempt=self._attempt, allowed=self._allowed)
-        except Exception as error:
-            self._error = error
+        if state.status is Status.QUEUED and state.attempt == self.attempt:
+            why = self.error or "its thread has ended"
+            raise JobFailedError(f"{self.job} is queued and could not be started: {why}; resume the job to try again")

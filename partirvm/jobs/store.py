@@ -96,7 +96,7 @@ OWN = ("events", "models", "specs", "checkpoints", "control")
 
 @dataclass(frozen=True)
 class Restored:
-    """A value loaded from a snapshot, the ``about`` of its pointer, and the newer snapshots that were ``damaged``."""
+    """A checkpoint, the ``about`` of its pointer, and the newer checkpoints that were ``damaged``."""
 
     value: Any
     about: dict[str, Any]
@@ -187,10 +187,9 @@ class JobStore:
         return Path(self._folder.place(name)) if isinstance(self._folder, LocalFolder) else None
 
     def spec(self) -> dict[str, Any]:
-        """Find the current job of the folder, and return its request.
+        """Find the current job of the folder, and return its request. Other methods read the job found last.
 
-        The other methods read the job that was found last. Raises ``MissingDataError`` if there is no job,
-        ``FormatError`` if the file is damaged, and ``NewerFormatError`` if a newer version of partirvm wrote the job.
+        Raises ``MissingDataError`` if there is no job, ``FormatError`` if it is damaged or of another version.
         """
         try:
             try:
@@ -225,11 +224,7 @@ class JobStore:
     # The lease
 
     def acquire(self, *, patience: float = 0.0, timing: Timing = TIMING) -> Lease:
-        """Take the lease. Everything that this store writes afterwards has the epoch of the lease.
-
-        Read the state after this call, because another process may write until the call returns. Raises ``LeaseError``
-        if another process holds the lease.
-        """
+        """Take the lease; raises ``LeaseError`` if another process holds it. Read the state after this call."""
         self.spec()
         self.lease = acquire(self._folder, self._marks, patience=patience, timing=timing, watch=self._watch)
         return self.lease
@@ -253,21 +248,16 @@ class JobStore:
     # The events
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event of the kind ``entry["event"]``, with the time, and the ``model`` and the ``spec`` saved since
-        the last event.
+        """Append an event with the time, and the ``model`` and the ``spec`` saved since the last event.
 
-        Raises ``LeaseError`` if another process has taken the lease, and ``StorageError`` if the event cannot be
-        written.
+        Raises ``LeaseError`` if another process has taken the lease, and ``StorageError`` as all writers do.
         """
         self._check()
         self._job.log.append({**entry, **self._saved}, self.lease)
         self._saved = {}
 
     def events(self) -> list[dict[str, Any]]:
-        """Return all events in order.
-
-        Raises ``FormatError`` or ``MissingDataError`` if an event before the last is damaged or missing.
-        """
+        """Return all events in order. Raises as ``EventLog.read`` does."""
         return self._job.log.read()
 
     def state(self) -> JobState:
@@ -291,9 +281,8 @@ class JobStore:
     # Requests to end the job
 
     def request(self, what: str, attempt: int, reason: str = "") -> bool:
-        """Request that an attempt (``JobState.attempt``) ends, with ``what`` "abort" or "cancel".
+        """Request that an attempt (``JobState.attempt``) ends, with ``what`` "abort" or "cancel"; any process may.
 
-        Any process may make a request. A request never affects a resumed job, because a resume starts a new attempt.
         Returns False if the same request was made before.
         """
         assert what in REQUESTS
@@ -324,11 +313,7 @@ class JobStore:
     # Models, specs and checkpoints
 
     def save(self, model: AnyModel) -> None:
-        """Save this model and make it the current model.
-
-        Raises ``LeaseError`` if another process has taken the lease, and ``StorageError`` if the model cannot be
-        written. The previous model then stays current, and no part of the new model is left.
-        """
+        """Save this model and make it the current model. After an error the previous model stays current."""
         self._check()
         self._saved["model"] = self._job.models.publish(lambda place: save_model(model, place), lease=self.lease)
 
@@ -337,11 +322,7 @@ class JobStore:
         return self._job.models.current() is not None
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the current model.
-
-        Raises ``MissingDataError`` if the job has no model yet, or if the newest model named by an event is missing.
-        Other exceptions are those of ``load_model``.
-        """
+        """Return the current model. Raises ``MissingDataError`` without one, or as ``load_model`` does."""
         self.spec()
         load = partial(load_model, allow_code=allow_code, storage_options=self._storage_options)
         while True:
@@ -378,21 +359,16 @@ class JobStore:
         return None
 
     def decide(self, spec: FitSpec) -> None:
-        """Store this spec as the current spec of the fit. Raises as ``save`` does."""
+        """Store this spec as the current spec of the fit."""
         self._check()
         self._saved["spec"] = self._job.specs.publish(lambda place: save_spec(spec, place), {}, self.lease)
 
     def decided(self, *, allow_code: bool = False) -> FitSpec | None:
-        """Return the current spec of the fit, or None if no spec was stored. Raises ``MissingDataError`` if it is
-        missing or damaged; never returns an older one, which may be that of fewer rows.
-        """
+        """Return the current spec of the fit, never an older one, or None if no spec was stored."""
         return self._current("spec", self._job.specs, partial(load_spec, allow_code=allow_code))
 
     def checkpoint(self, value: Any, **about: Any) -> None:
-        """Store this checkpoint as the one to resume from. ``about`` is JSON that is stored in its pointer.
-
-        Raises as ``save`` does, and ``TypeError`` for a value that cannot be stored (``storage.codec``).
-        """
+        """Store this checkpoint as the one to resume from. ``about`` is JSON that is stored in its pointer."""
         self._check()
         self._job.checkpoints.publish(lambda place: save_checkpoint(value, place), about, self.lease)
 
@@ -403,11 +379,9 @@ class JobStore:
     def restore(
         self, wanted: Callable[[dict[str, Any]], bool] = lambda about: True, *, allow_code: bool = False
     ) -> Restored | None:
-        """Return the newest checkpoint that can be read, or None if no checkpoint was stored.
+        """Return the newest ``wanted`` checkpoint that can be read, or None if no checkpoint was stored.
 
-        Checkpoints are skipped if ``wanted`` returns False for the ``about`` of their pointer. Raises
-        ``MissingDataError`` if all checkpoints are damaged, ``NewerFormatError`` for a checkpoint of a newer version,
-        and ``UsageError`` for a named function without ``allow_code``.
+        ``wanted`` receives the ``about`` of the pointer. Raises ``MissingDataError`` if all checkpoints are damaged.
         """
         damaged: list[str] = []
         for snapshot in self._job.checkpoints.newest():

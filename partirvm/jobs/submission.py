@@ -169,7 +169,7 @@ def submit(
     made, allowed = Job(job), Allowed.of(True, (), data, validation)
     if client is None:
         state = create(data, job, parameters, validation, overwrite)
-        made.start_here(state, allowed)
+        made.start(state, allowed)
         return made
     from partirvm.execution.detached import ask
 
@@ -177,5 +177,5 @@ def submit(
     parameters = check_parameters(parameters)
     portable(parameters)
     state = ask(client, create, data, job, parameters, validation, overwrite, address_of(client))
-    made.start_there(client, state, allowed)
+    made.start(state, allowed, client)
     return made

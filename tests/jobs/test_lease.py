@@ -9,23 +9,17 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 from processes import running
 from reference import QUICK, model
 from waiting import Clock, stopped, wait_for
 
-from partirvm import ingest
 from partirvm.errors import LeaseError, LeaseLostError, PartirvmWarning
-from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
-from partirvm.jobs.submission import create
-from partirvm.options import Request
 from partirvm.storage import lease, open_folder
 from partirvm.storage import process_identity as process
 from partirvm.storage.folder import to_json
-from partirvm.storage.lease import EXPIRY, TIMING, Timing, claims, holder, limits, valid
-from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage.lease import Timing, holder, limits, valid
 from partirvm.storage.process_identity import Process, started
 
 HOLD = """
@@ -44,12 +38,6 @@ def clock(monkeypatch):
     made = Clock()
     monkeypatch.setattr(lease, "time", made)
     return made
-
-
-def test_the_numbers_are_those_of_the_promise():
-    """15 s, and several signs of life in them."""
-    assert TIMING.expiry == EXPIRY == 15
-    assert TIMING.beat * 4 < TIMING.expiry
 
 
 def test_two_processes_fight(tmp_path):
@@ -139,64 +127,6 @@ def test_elsewhere_only_silence_tells(tmp_path, clock, change, ahead):
     assert QUICK.expiry <= clock.now - began < QUICK.expiry + QUICK.beat
 
 
-def test_a_living_holder_elsewhere_is_not_waited_for(tmp_path, monkeypatch):
-    """Its next sign of life tells, an hour ahead or not: who asks without patience is refused then."""
-    store = JobStore.create(tmp_path / "job", {})
-    folder = open_folder(str(tmp_path / "job"))
-
-    def live(now):
-        if now - began > 0.07:
-            name = "lease/000001.beat.json"
-            folder.write(name, to_json(name, {"beat": 1, "time": now + 3600}))
-
-    clock = Clock(on_nap=live)
-    monkeypatch.setattr(lease, "time", clock)
-    began = clock.now
-    claim = {
-        "epoch": 1,
-        "token": "",
-        **Process.this().to_json(),
-        "host": "elsewhere",
-        "time": began + 3600,
-        "marks": {},
-    }
-    folder.create("lease/000001.json", to_json("lease/000001.json", claim))
-    with pytest.warns(PartirvmWarning, match="waiting"), pytest.raises(LeaseError, match="in use by process"):
-        store.acquire(timing=QUICK)
-    assert clock.now - began <= QUICK.beat
-
-
-@pytest.mark.parametrize("alive", [True, False])
-def test_the_status_of_a_holder_whose_clock_is_ahead(tmp_path, monkeypatch, alive):
-    """Its heartbeats are watched: it runs if they go on, and is interrupted if they have stopped. A reader that looks
-    again need not watch again."""
-    store = JobStore.create(tmp_path / "job", {})
-    folder = open_folder(str(tmp_path / "job"))
-    with store.acquire():
-        store.record({"event": "queued"})
-        store.record({"event": "running", "history": 0})
-    folder.remove("lease/000001.over.json")
-
-    def live(now):
-        name = "lease/000001.beat.json"
-        folder.write(name, to_json(name, {"beat": 1 + alive * int(now - began), "time": now + 3600}))
-
-    clock = Clock(on_nap=live)
-    monkeypatch.setattr(lease, "time", clock)
-    began = clock.now
-    live(began)
-    stamps = {"object", "size", "check"}
-    claim = json.loads((tmp_path / "job" / "lease" / "000001.json").read_text())
-    claim = {key: value for key, value in claim.items() if key not in stamps} | {"host": "elsewhere"}
-    folder.write("lease/000001.json", to_json("lease/000001.json", claim))
-    watcher = JobStore(tmp_path / "job")
-    assert watcher.state().status is (Status.RUNNING if alive else Status.INTERRUPTED)
-    took = clock.now - began
-    assert took <= 2 if alive else EXPIRY <= took < EXPIRY + 1
-    assert watcher.state().status is (Status.RUNNING if alive else Status.INTERRUPTED)
-    assert clock.now - began == took
-
-
 @pytest.mark.filterwarnings("ignore:.*waiting up to")
 @pytest.mark.parametrize(("ahead", "silence"), [(-3600.0, 0.6), (3600.0, 1.0)])
 def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ahead, silence):
@@ -282,10 +212,6 @@ def test_a_frozen_holder_is_fenced_off(tmp_path, monkeypatch):
         assert [event["epoch"] for event in store.events()] == [1, 2]
         assert (store.model().mean == model(2).mean).all()
         mine.release()
-
-
-class Paused(Exception):
-    """Where the old driver falls asleep."""
 
 
 @pytest.mark.parametrize("what", ["record", "save", "checkpoint"])
@@ -378,25 +304,6 @@ def test_a_claim_cut_short_never_took_effect(place, clock, torn):
     assert holder(folder) is None
 
 
-@pytest.mark.parametrize(("look", "expected"), [(lambda it: limits(it, "events"), [(2, (0, 0))]), (holder, 2)])
-def test_a_claim_that_is_taken_away_while_it_is_read(tmp_path, monkeypatch, look, expected):
-    """Who overwrites a job removes its claims between a watcher's listing and its reading: what is there now counts."""
-    JobStore.create(tmp_path / "job", {}).acquire().release()
-    folder, read = open_folder(tmp_path / "job"), LocalFolder.read
-
-    def overwritten(self, name, most=None):
-        if name == "lease/000001.json" and self.exists(name):
-            stamps = {"object", "size", "check"}
-            claim = {key: value for key, value in json.loads(read(self, name)).items() if key not in stamps}
-            self.write("lease/000002.json", to_json("lease/000002.json", {**claim, "epoch": 2}))
-            self.remove(name)
-        return read(self, name, most)
-
-    monkeypatch.setattr(LocalFolder, "read", overwritten)
-    found = look(folder)
-    assert getattr(found, "epoch", found) == expected
-
-
 def test_a_folder_that_begins_anew_is_another_ones(place):
     """The number of an epoch comes again there: by its token an old holder finds that it is not its own."""
     store = JobStore.create(place, {})
@@ -440,31 +347,3 @@ def test_a_lost_lease_is_told_by_the_thread(tmp_path):
     wait_for(lambda: lease.lost)
     with pytest.raises(LeaseLostError, match="epoch 2"):
         lease.check()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("verb", ["resume", "fit", "abort", "wait"])
-def test_commands_take_over_from_the_dead_on_another_host(tmp_path, verb):
-    """Killed on a host whose clock is an hour ahead: each command watches its lease for 15 s, says so, and goes on."""
-    X = np.random.default_rng(0).normal(size=(200, 2))
-    data, job = str(tmp_path / "d.zarr"), str(tmp_path / "job")
-    ingest((X, X[:, 0]), data)
-    create(data, job, Request(gamma=0.5, strategy="working-set", partition_size=20, max_rounds=1), None, False)
-    store = JobStore(job)
-    with store.acquire():
-        store.record({"event": "running", "history": 0})
-    folder = open_folder(job)
-    folder.remove("lease/000001.over.json")
-    folder.remove("lease/000001.beat.json")
-    claim = {**claims(folder)[1], "host": "elsewhere", "pid": 123, "time": time.time() + 3600}
-    folder.write("lease/000001.json", to_json("lease/000001.json", claim))
-    arguments = {"fit": ["fit", data, job, "--overwrite", "--gamma", "1", "--max-rounds", "1"]}.get(verb, [verb, job])
-    said = subprocess.run(
-        [sys.executable, "-m", "partirvm", *arguments], capture_output=True, text=True, timeout=200, check=False
-    )
-    assert said.returncode == (4 if verb == "wait" else 0), said.stderr
-    if verb in ("resume", "fit"):
-        assert "waiting up to 15 s for a heartbeat of process 123 on elsewhere" in said.stderr
-    expected = {"abort": Status.ABORTED, "wait": Status.INTERRUPTED}
-    assert JobStore(job).state().status is expected.get(verb, Status.DONE)

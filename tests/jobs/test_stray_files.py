@@ -7,7 +7,6 @@ time-out (30 s).
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from pathlib import Path
@@ -18,7 +17,6 @@ from reference import model
 
 from partirvm.cli import main
 from partirvm.errors import PartirvmError
-from partirvm.jobs import Job
 from partirvm.jobs.store import JobStore
 from partirvm.storage import lease
 from partirvm.storage.local_folder import LocalFolder
@@ -148,35 +146,12 @@ def test_nothing_changes(job, tmp_path, damage):
     assert repr(seen(JobStore(job.location))) == repr(before)
 
 
-def test_the_list_of_jobs_names_a_damaged_one(job, tmp_path, capsys):
-    """The others are listed."""
-    LOUD["an event far behind"](tmp_path / "job", tmp_path / "other")
-    assert main(["jobs", str(tmp_path), "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert ["000006.json is missing" in one.get("error", "") for one in listed] == [True, False]
-    assert listed[1]["status"] == "done"
-
-
 def test_writers_do_not_go_on_behind_a_gap(job, tmp_path):
     """A stray number would become the last number of the next writer, and the mark of its claim."""
     LOUD["an event far behind"](tmp_path / "job", tmp_path / "other")
     with pytest.raises(PartirvmError, match=r"000006\.json is missing"):
         job.acquire()
     assert lease.epochs(job._folder) == [1, 2]
-
-
-def test_two_writers_killed_in_a_row(job, tmp_path):
-    """Where nothing can be linked each leaves the beginning of an event: the third one skips both."""
-    folder = tmp_path / "job" / "events"
-    cut_copy(folder / "000005.json", folder / "000006.json")
-    cut_copy(folder / "000005.json", folder / "000007.json")
-    with JobStore(job.location).acquire():
-        pass
-    fresh = JobStore(job.location)
-    with fresh.acquire():
-        fresh.record({"event": "queued"})
-    assert [event["event"] for event in JobStore(job.location).events()][-2:] == ["done", "queued"]
-    assert Job(job.location).store.events()[-1]["skips"] == [6, 7]
 
 
 def test_a_file_that_a_network_disk_replaces_while_it_is_read(job, monkeypatch):
