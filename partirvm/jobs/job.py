@@ -15,7 +15,7 @@ from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
 from partirvm.execution.cluster import address_of
 from partirvm.jobs.attempt import carry_out, take_over
-from partirvm.jobs.places import Allowed, Place, Places, absolute, changes, places_of
+from partirvm.jobs.places import Allowed, Place, Places, absolute, changes, moved, places_of, require_shared
 from partirvm.jobs.resume import check_changes, requeue, requeue_grown
 from partirvm.jobs.schema import OWN
 from partirvm.jobs.state import JobState, Status, fold
@@ -36,19 +36,6 @@ The value must exceed the expiry time of a lease.
 
 TRIES = 25
 """Retries when ending a job that another process is starting."""
-
-
-def _moved(data: Place, validation: Place) -> dict[str, str]:
-    """Return the given new places by name, without those that are None."""
-    places = {"data": data, "validation": validation}
-    return {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
-
-
-def require_shared(*places: str) -> None:
-    """Raise ``UsageError`` for a place in the memory of this process, which a cluster cannot read."""
-    for place in places:
-        if place.startswith("memory:"):
-            raise UsageError(f"{place}: a cluster cannot read the memory of one process: use a folder or a URL")
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
@@ -145,7 +132,7 @@ class Job:
             "fits": sum(entry["kind"] not in ("heuristic", "kernel") for entry in state.history),
             **{key: last.get(key) for key in keys},
             "model": has_model,
-            "seconds": _seconds(state),
+            "seconds": state.computing_seconds(),
             "since": state.since,
         }
 
@@ -170,9 +157,9 @@ class Job:
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield the state now and after each change, until no process runs the job.
 
-        A job whose process has died is interrupted and counts as ended. On a cluster such a job counts as ended if no
-        other process takes over within ``GRACE`` seconds. Raises ``TimeoutError`` after ``timeout`` seconds. Raises
-        ``JobFailedError`` if the thread of this process that was to run the job ended before the job began.
+        A job whose process has died counts as ended, on a cluster if no other process takes over within ``GRACE``
+        seconds. Raises ``TimeoutError`` after ``timeout`` seconds, and ``JobFailedError`` if the thread of this process
+        that was to run the job ended before the job began.
         """
         end = None if timeout is None else time.monotonic() + timeout
         last, gone = None, None
@@ -234,7 +221,7 @@ class Job:
         """
         check_changes(changed)
         allowed = Allowed.of(allow_code, allow_data, data, validation)
-        return self._again(client, allowed, requeue, changed, _moved(data, validation), allowed)
+        return self._again(client, allowed, requeue, changed, moved(data, validation), allowed)
 
     def update(
         self,
@@ -259,7 +246,7 @@ class Job:
         earlier rows have changed, and ``LeaseError`` while another process runs the job.
         """
         allowed = Allowed.of(allow_code, allow_data, data, validation)
-        return self._again(client, allowed, requeue_grown, max_rounds, _moved(data, validation), allowed)
+        return self._again(client, allowed, requeue_grown, max_rounds, moved(data, validation), allowed)
 
     def _again(self, client: Any, allowed: Allowed, queue: Callable[..., JobState], *arguments: Any) -> Job:
         """Queue the job by ``queue(location, cluster, *arguments)``, on a worker if there is a client, and start it."""
@@ -283,14 +270,14 @@ class Job:
     ) -> JobState:
         """Queue an update with the rows appended to the DATA; ``carry_out`` runs it. Raises as ``update`` does."""
         allowed = allowed or Allowed.of(False, (), data, validation)
-        return requeue_grown(self.location, "", max_rounds, _moved(data, validation), allowed)
+        return requeue_grown(self.location, "", max_rounds, moved(data, validation), allowed)
 
     def requeue(
         self, data: Place = None, validation: Place = None, *, allowed: Allowed | None = None, **changed: Any
     ) -> JobState:
         """Queue the job again; ``carry_out`` then runs it. Raises as ``resume`` does."""
         allowed = allowed or Allowed.of(False, (), data, validation)
-        return requeue(self.location, "", changed, _moved(data, validation), allowed)
+        return requeue(self.location, "", changed, moved(data, validation), allowed)
 
     def data(self) -> str:
         """Return the last known place of the DATA."""
@@ -321,20 +308,14 @@ class Job:
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
 
     def directions(self) -> list[dict[str, Any]]:
-        """Return ``share`` and ``loadings`` of the directions of the kernel as plain JSON (``setup.relevance``).
-
-        The list is empty without directions and before the first model. Raises as ``model`` does.
-        """
+        """Return ``share`` and ``loadings`` of the directions of the kernel, if any, as JSON (``setup.relevance``)."""
         model, spec = self._inspected(), self.store.decided(allow_code=True)
         if model is None or spec is None:
             return []
         return directions_json(model.design.kernel, spec.input_variance, model.columns.features)
 
     def bases(self) -> list[dict[str, Any]]:
-        """Return the relevance of the explicit basis functions as plain JSON (``setup.relevance``).
-
-        The list is empty without explicit basis functions and before the first model. Raises as ``model`` does.
-        """
+        """Return the relevance of the explicit basis functions, if any, as plain JSON (``setup.relevance``)."""
         model = self._inspected()
         return [] if model is None else basis_functions_json(model)
 
@@ -399,25 +380,6 @@ class Job:
 
         key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
         start(client, key, carry_out, place, attempt=state.attempt, allowed=allowed)
-
-
-def _seconds(state: JobState) -> float | None:
-    """Return the computing seconds without the time between an end and a resume; None if the job has not begun.
-
-    The event of an end holds the seconds. If the process died, the seconds up to the last line of history are returned.
-    """
-    if state.began is None:
-        return None
-    if state.status is not None and state.status.final and state.seconds is not None:
-        return round(state.seconds, 3)
-    before, at = 0.0, state.began
-    if state.history:
-        before, at = float(state.history[-1]["seconds"]), float(state.history[-1]["time"])
-        if state.status is Status.INTERRUPTED:
-            return round(before, 3)
-    if state.status is Status.RUNNING:
-        at = max(at, state.since)
-    return round(before + max((state.ended or time.time()) - at, 0.0), 3)
 
 
 class _AttemptThread(threading.Thread):

@@ -7,9 +7,6 @@ from typing import Any
 from partirvm.core.termination import Termination
 from partirvm.storage.schema import MOST, TIME, Schema
 
-POINTER = {"history": int, "final": bool, "rows": int}
-"""The pointer of a checkpoint."""
-
 FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": [str], "about": str, "moments": str}
 
 SPEC = {
@@ -38,9 +35,6 @@ EVENT = {
     "fingerprint?": FINGERPRINT,
     "rounds?": (int, None),
 }
-
-REQUEST = {"time": TIME, "reason": str}
-"""A request to end a job."""
 
 NUMBER = (float, None)
 

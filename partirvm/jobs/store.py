@@ -134,20 +134,22 @@ class JobStore:
     def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
         """Create the folder of a job and return its store. An overwritten job is removed.
 
-        Raises ``ExistsError`` if the folder holds something that may not be overwritten, ``LeaseError`` if a process
-        runs the job in the folder, and ``StorageError`` if the folder cannot hold a job.
-
-        The new job continues the epochs of the old job, so that a driver of the old job cannot damage the new job. The
-        returned store then holds a ``lease``, which the caller must release.
+        A job that overwrites another one continues its epochs; its store holds a ``lease``, which the caller must
+        release. Raises ``ExistsError`` if the folder holds something that may not be overwritten, ``LeaseError`` if a
+        process runs the job in the folder, and ``StorageError`` if the folder cannot hold a job.
         """
         store = cls(location)
         folder = store._folder
         with storing(store.location):
-            if store._require_creatable(overwrite):
-                store._take()
-            else:
+            if not store._require_creatable(overwrite):
                 folder.remove()
                 folder.require_exclusive()
+            else:
+                try:
+                    store.lease = acquire(folder, store._marks)
+                except LeaseError as error:
+                    by = "" if (last := holder(folder)) is None else f" by {last.process}"
+                    raise LeaseError(f"{store.location} is in use{by}: abort this job before overwriting it") from error
         job = _Objects(folder, 0 if store.lease is None else store.lease.epoch)
         try:
             with storing(f"{store.location}/{job.spec}"):
@@ -183,7 +185,7 @@ class JobStore:
         return bool(_runs(self._folder))
 
     def beside(self, name: str) -> Path | None:
-        """Return the path of a folder for temporary files inside the job, or None if the job is not a local folder."""
+        """Return the path of a temporary folder inside the job, or None if the job is not a local folder."""
         return Path(self._folder.place(name)) if isinstance(self._folder, LocalFolder) else None
 
     def spec(self) -> dict[str, Any]:
@@ -234,7 +236,7 @@ class JobStore:
         return holder(self._folder)
 
     def _check(self) -> None:
-        """Raise ``LeaseError`` if this process may not write. A job that never had a lease may be written without."""
+        """Raise ``LeaseError`` if this process may not write: a job that had a lease is written only with one."""
         if self.lease is not None:
             self.lease.check()
         elif epochs(self._folder):
@@ -339,7 +341,7 @@ class JobStore:
     def _current(self, what: str, series: Snapshots, load: Callable[..., Found]) -> Found | None:
         """Return the newest group with a whole pointer, at least the newest one that an event names; None without any.
 
-        A newer group with a damaged pointer was never used, because the event that names it comes first.
+        A newer group with a damaged pointer was never used, since the event that names it comes first.
         """
         named = self._job.log.newest(what)
         wrong = "missing"
@@ -436,15 +438,6 @@ class JobStore:
         if not self.there():
             raise ExistsError(f"{self.location} exists and is not a job: it is not overwritten; choose another folder")
         return True
-
-    def _take(self) -> None:
-        """Take the lease of the existing job, so that it can be overwritten."""
-        try:
-            self.lease = acquire(self._folder, self._marks)
-        except LeaseError as error:
-            last = self.holder()
-            by = "" if last is None else f" by {last.process}"
-            raise LeaseError(f"{self.location} is in use{by}: abort this job before overwriting it") from error
 
 
 def _runs(folder: Folder) -> list[int]:

@@ -12,8 +12,8 @@ from partirvm.execution import executor_for
 from partirvm.execution.cluster import address_of
 from partirvm.jobs.attempt import Fitted, Requests, begin, ending, run_attempt
 from partirvm.jobs.driver import Watcher
-from partirvm.jobs.job import Job, require_shared
-from partirvm.jobs.places import Allowed, absolute, sources, specification
+from partirvm.jobs.job import Job
+from partirvm.jobs.places import Allowed, absolute, require_shared, sources, specification
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
