@@ -10,7 +10,7 @@ from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, StorageError
 from partirvm.execution import executor_for
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.attempt import Fitted, Requests, begin, ending, run_attempt
+from partirvm.jobs.attempt import Fitted, Planned, run_attempt
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.job import Job
 from partirvm.jobs.places import Allowed, absolute, require_shared, sources, specification
@@ -81,23 +81,10 @@ def fit(
         store = JobStore.create(job, spec, overwrite=overwrite)
         lease = store.lease or store.acquire()
         try:
-            with ending(store):
-                store.record({"event": "queued", "reason": "submitted", "time": timer.since})
-                begin(store, client, time=timer.since)
-                state = fold(store.events())
-                fitted = run_attempt(
-                    store,
-                    state,
-                    fit_spec,
-                    source,
-                    executor,
-                    Requests(store, state.attempt, aborted),
-                    timer,
-                    held_out=held_out,
-                    watcher=watcher,
-                    on_plan=on_plan,
-                    client=client,
-                )
+            store.record({"event": "queued", "reason": "submitted", "time": timer.since})
+            planned, allowed = Planned(fit_spec, executor, timer), Allowed.of(True, (), data, validation)
+            hooks: dict[str, Any] = {"watcher": watcher, "on_plan": on_plan, "aborted": aborted}
+            fitted = run_attempt(store, allowed, client=client, planned=planned, **hooks)
             cancelled = fold(store.events()).status is Status.CANCELLED
             if fitted.model is None and not (cancelled or store.has_checkpoint()):
                 first = fit_spec.plan.schedule.unit
