@@ -15,9 +15,9 @@ from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
 from partirvm.execution.cluster import address_of
 from partirvm.jobs.attempt import carry_out, take_over
+from partirvm.jobs.events import FIELDS
 from partirvm.jobs.places import Allowed, Place, Places, absolute, changes, moved, places_of, require_shared
 from partirvm.jobs.resume import check_changes, requeue, requeue_grown
-from partirvm.jobs.schema import OWN
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel, ClassModel
@@ -102,7 +102,7 @@ class Job:
         """
         state = self.store.state()
         for event in (*state.history, *filter(None, [state.plan])):
-            require(event, OWN[event["event"]], f"{self.location}: the event {event['event']!r}")
+            require(event, FIELDS[event["event"]], f"{self.location}: the event {event['event']!r}")
         return state
 
     def status(self) -> Status:

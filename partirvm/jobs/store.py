@@ -44,8 +44,7 @@ from partirvm.errors import (
     StorageError,
 )
 from partirvm.jobs.checkpoint import load_checkpoint, load_spec, save_checkpoint, save_spec
-from partirvm.jobs.events import EventLog
-from partirvm.jobs.schema import SPEC
+from partirvm.jobs.events import SPEC, EventLog
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.setup.spec import FitSpec
