@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "DiagnosticsDisplay": "partirvm.report.diagnostics",
+    "DiagnosticsDisplay": "partirvm.report.display",
     "FitCallback": "partirvm.estimators.callbacks",
     "RVMClassifier": "partirvm.estimators",
     "RVMRegressor": "partirvm.estimators",
@@ -101,7 +101,7 @@ if TYPE_CHECKING:
         SplitMerge,
         WorkingSet,
     )
-    from partirvm.report.diagnostics import DiagnosticsDisplay
+    from partirvm.report.display import DiagnosticsDisplay
     from partirvm.setup.ingest import ingest
     from partirvm.storage.address import allow_protocols
 

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from partirvm.cli.failures import explain, shown_warnings, status_of
-from partirvm.cli.interruption import Signals
-from partirvm.cli.terminal import echo
+from partirvm.cli.running import Signals, echo, explain, shown_warnings, status_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     from partirvm.cli.commands import partirvm
 
-    with Signals(alone=arguments is None):
+    with Signals(keep=arguments is None):
         try:
             with shown_warnings():
                 status = partirvm.main(arguments, prog_name="partirvm", standalone_mode=False)

@@ -1,4 +1,4 @@
-"""The commands. Each command parses its options, calls the library and prints the result.
+"""The commands: each parses its options, calls the library and prints the result.
 
 Modules that are slow to import are imported inside the commands.
 """
@@ -14,22 +14,29 @@ from click.core import ParameterSource
 
 import partirvm as package
 from partirvm.cli import job_commands, options
-from partirvm.cli.failures import failed_at_work
-from partirvm.cli.flags import as_flags
-from partirvm.cli.sections import GroupedCommand, Sections
-from partirvm.cli.shared import cluster, in_foreground, place, show
-from partirvm.cli.terminal import echo
-from partirvm.errors import ClusterError
+from partirvm.cli.options import GroupedCommand, as_flags, as_json, overwrite, quiet, scheduler, takes
+from partirvm.cli.running import Begun, cluster, echo, in_foreground, place, show
 from partirvm.options import TABLE
 from partirvm.quoting import listed, named
 
 SHOWN = 10
 """Maximum number of classes named in a message."""
 
+
+class InOrder(click.Group):
+    """A group whose help lists the commands in the order in which they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return [name for name in ORDER if name in self.commands] + sorted(self.commands.keys() - set(ORDER))
+
+
+ORDER = ("demo", "ingest", "plan", "fit", "evaluate", "predict", *job_commands.COMMANDS, "completion")
+
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
-@click.group(cls=Sections, context_settings=CONTEXT)
+@click.group(cls=InOrder, context_settings=CONTEXT)
 @click.version_option(package.__version__, prog_name="partirvm")
 def partirvm() -> None:
     """Relevance Vector Machines on data larger than memory.
@@ -52,7 +59,7 @@ def partirvm() -> None:
     """
 
 
-for command in job_commands.COMMANDS:
+for command in job_commands.COMMANDS.values():
     partirvm.add_command(command)
 
 
@@ -82,12 +89,12 @@ def completion(shell: str) -> None:
     help="Folder for the data, the model and the picture; files of an earlier demo are replaced.",
 )
 @click.option("--memory-limit", default="512MiB", type=options.SIZE, help="Maximum resident memory of the whole demo.")
-@options.quiet
+@quiet
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
     """Run all steps on a landscape, and draw a picture.
 
     The data are the elevation model that matplotlib bundles: 138,632 cells with longitude, latitude and height in
-    metres. The picture shows the terrain, the prediction, its standard deviation and the relevance vectors. The demo
+    metres. The picture shows the terrain, the relevance vectors, the prediction and its standard deviation. The demo
     takes about a minute on two cores, and prints the command of each step.
 
     \b
@@ -100,8 +107,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 
 
 @partirvm.command()
-@click.argument("source")
-@click.argument("data")
+@takes("source", "data")
 @click.option(
     "--target",
     metavar="COLUMN[,..]",
@@ -124,10 +130,10 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
 @click.option("--append", is_flag=True, help="Append the rows to existing DATA.")
 @click.option("--again", is_flag=True, help="Append the rows even if DATA have the same rows already.")
-@options.flag(TABLE["memory_limit"], help="Maximum resident memory of the process; auto is 512MiB.")
-@options.overwrite
-@options.quiet
-@options.as_json
+@takes(
+    options.flag(TABLE["memory_limit"], help="Maximum resident memory of the process; auto is 512MiB."),
+    *(overwrite, quiet, as_json),
+)
 def ingest(
     source: str,
     data: str,
@@ -166,7 +172,7 @@ def ingest(
       partirvm ingest weather.csv weather.zarr --target temperature,humidity
     """
     from partirvm.planning.units import counted
-    from partirvm.report.displays import progress_for
+    from partirvm.report.progress import progress_for
     from partirvm.setup import ingest
 
     context = click.get_current_context()
@@ -217,9 +223,7 @@ def ingest(
 
 
 @partirvm.command(cls=GroupedCommand)
-@click.argument("data")
-@options.fit_options
-@options.as_json
+@takes("data", options.fit_options, as_json)
 def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool, **choices: Any) -> None:
     """Show what a fit of DATA would do, without fitting.
 
@@ -239,24 +243,21 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
 
 
 @partirvm.command(cls=GroupedCommand)
-@click.argument("data")
-@click.argument("job")
-@options.fit_options
-@click.option("--verify", is_flag=True, help="First read all of DATA and compare it with its checksums.")
-@options.detach
-@options.overwrite
-@options.quiet
-@options.as_json
+@takes(
+    *("data", "job", options.fit_options),
+    click.option("--verify", is_flag=True, help="First read all of DATA and compare it with its checksums."),
+    *(options.detach, overwrite, quiet, as_json),
+)
 def fit(
     data: str,
     job: str,
     validation: str | None,
     scheduler: str | None,
-    verify: bool,
     detach: bool,
-    overwrite: bool,
     quiet: bool,
     as_json: bool,
+    overwrite: bool,
+    verify: bool,
     **choices: Any,
 ) -> int:
     """Train a model on DATA and save it in the folder JOB.
@@ -281,55 +282,35 @@ def fit(
     options.require_detachable(detach, scheduler, verify)
     asked = options.parameters(choices)
     with cluster(scheduler) as client:
-        held_out = None if validation is None else place(validation, client)
+        source, held_out = place(data, client), None if validation is None else place(validation, client)
+        how: dict[str, Any] = {"validation": held_out, "client": client, "overwrite": overwrite}
         if detach:
-            jobs.submit(
-                place(data, client), place(job, client), asked, validation=held_out, client=client, overwrite=overwrite
-            )
+            jobs.submit(source, place(job, client), asked, **how)
             return job_commands.detached(job, scheduler, as_json)
-
-        def work(**hooks: Any) -> Any:
-            return jobs.fit(
-                place(data, client),
-                job,
-                asked,
-                validation=held_out,
-                client=client,
-                overwrite=overwrite,
-                verify=verify,
-                **hooks,
-            )
-
+        work = partial(jobs.fit, source, job, asked, verify=verify, **how)
         return in_foreground(work, job, quiet=quiet, as_json=as_json)
 
 
 @partirvm.command()
-@click.argument("job")
-@click.argument("data")
-@click.argument("output")
-@options.augment
-@click.option(
-    "--interval",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    metavar="LEVEL",
-    help="Also write the bounds of the prediction interval of this level, such as 0.95.",
+@takes(
+    *("job", "data", "output", options.augment),
+    click.option(
+        "--interval",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        metavar="LEVEL",
+        help="Also write the bounds of the prediction interval of this level, such as 0.95.",
+    ),
+    *(options.allow_code, scheduler, overwrite, quiet, as_json),
 )
-@options.allow_code
-@options.scheduler
-@options.overwrite
-@options.quiet
-@options.as_json
 def predict(
     job: str,
     data: str,
     output: str,
     augment: str | None,
-    interval: float | None,
-    allow_code: bool,
     scheduler: str | None,
-    overwrite: bool,
     quiet: bool,
     as_json: bool,
+    **choices: Any,
 ) -> None:
     """Predict every row of DATA with the model of JOB, into OUTPUT.
 
@@ -360,43 +341,25 @@ def predict(
       partirvm predict jobs/run1 new.zarr predictions.parquet --scheduler tcp://10.0.0.5:8786
     """
     from partirvm import predict
-    from partirvm.report.displays import progress_for
+    from partirvm.report.progress import progress_for
 
-    with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
-        begun = False
+    with cluster(scheduler) as client, progress_for(quiet=quiet) as progress, Begun() as work:
 
         def on_tile(done: int, total: int) -> None:
-            nonlocal begun
-            begun = True
+            work.begun = True
             progress.on_tile("predict", done, total)
 
-        try:
-            rows = predict.predict(
-                job,
-                place(data, client),
-                output,
-                augment=None if augment is None else place(augment, client),
-                interval=interval,
-                allow_code=allow_code,
-                client=client,
-                overwrite=overwrite,
-                progress=on_tile,
-            )
-        except ClusterError as error:
-            if not begun:
-                raise
-            raise failed_at_work(error) from error
+        augmenting = None if augment is None else place(augment, client)
+        choices |= {"augment": augmenting, "client": client, "progress": on_tile}
+        rows = predict.predict(job, place(data, client), output, **choices)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
 
 
 @partirvm.command()
-@click.argument("job")
-@click.argument("data")
-@options.augment
-@options.allow_code
-@options.scheduler
-@options.quiet
-@click.option("--json", is_flag=True, expose_value=False, help="Accepted as elsewhere: the result is always JSON.")
+@takes(
+    *("job", "data", options.augment, options.allow_code, scheduler, quiet),
+    click.option("--json", is_flag=True, expose_value=False, help="Accepted as elsewhere: the result is always JSON."),
+)
 def evaluate(
     job: str, data: str, augment: str | None, allow_code: bool, scheduler: str | None, quiet: bool
 ) -> dict[str, Any]:
@@ -415,7 +378,7 @@ def evaluate(
       partirvm evaluate jobs/run1 held-out.zarr
     """
     from partirvm import predict
-    from partirvm.report.displays import progress_for
+    from partirvm.report.progress import progress_for
 
     with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
         scores = predict.evaluate(

@@ -1,4 +1,4 @@
-"""The commands for jobs: show, list, wait, abort, cancel, resume, update, report."""
+"""The commands for jobs: show, list, wait, abort, cancel, resume, update, compare, report."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 import click
 
 from partirvm.cli import options
-from partirvm.cli.failures import ExitStatus
-from partirvm.cli.flags import FLAGS, as_flags
-from partirvm.cli.shared import cluster, ended, in_foreground, place, show
-from partirvm.cli.terminal import echo
+from partirvm.cli.options import FLAGS, as_flags, as_json, overwrite, takes
+from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, place, show, show_status
 from partirvm.errors import DoneError, JobFailedError, MissingDataError, PartirvmError
 from partirvm.options import TABLE
 
@@ -29,9 +27,9 @@ def detached(job: str, scheduler: str | None, as_json: bool) -> int:
 
 
 @click.command()
-@click.argument("job")
-@click.option("--follow", is_flag=True, help="Print each round when it ends, until the job ends.")
-@options.as_json
+@takes(
+    "job", click.option("--follow", is_flag=True, help="Print each round when it ends, until the job ends."), as_json
+)
 def status(job: str, follow: bool, as_json: bool) -> int:
     """Show the status of a job, its reason and the last round.
 
@@ -45,12 +43,11 @@ def status(job: str, follow: bool, as_json: bool) -> int:
       partirvm status jobs/run1 --follow
     """
     from partirvm import jobs
-    from partirvm.report.status import Follower, status_text
+    from partirvm.report.text import Follower
 
     opened = jobs.open_job(job)
     if not follow:
-        found = opened.progress()
-        show(found, as_flags(status_text(found)), as_json)
+        show_status(opened, as_json)
         return ExitStatus.DONE
     follower, printed = Follower(), 0
     try:
@@ -65,14 +62,11 @@ def status(job: str, follow: bool, as_json: bool) -> int:
     except KeyboardInterrupt:
         echo(f"stopped following the job; {job} is still running", err=True)
         return ExitStatus.DONE
-    found = opened.progress()
-    show(found, "\n" + as_flags(status_text(found)), as_json)
-    return ended(found["status"])
+    return show_status(opened, as_json, "\n")
 
 
 @click.command()
-@click.argument("folder")
-@options.as_json
+@takes("folder", as_json)
 def jobs(folder: str, as_json: bool) -> None:
     """List all jobs in FOLDER, one per line.
 
@@ -81,7 +75,7 @@ def jobs(folder: str, as_json: bool) -> None:
       partirvm jobs jobs
     """
     from partirvm import jobs
-    from partirvm.report.status import jobs_table
+    from partirvm.report.text import jobs_table
 
     found: list[dict[str, Any]] = []
     for job in jobs.jobs_in(folder):
@@ -97,9 +91,9 @@ def jobs(folder: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("job")
-@click.option("--timeout", type=options.DURATION, help="Maximum time to wait, such as 90s or 8h.")
-@options.as_json
+@takes(
+    "job", click.option("--timeout", type=options.DURATION, help="Maximum time to wait, such as 90s or 8h."), as_json
+)
 def wait(job: str, timeout: float | None, as_json: bool) -> int:
     """Wait until a job ends.
 
@@ -111,7 +105,6 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
       partirvm wait jobs/run1 && partirvm evaluate jobs/run1 test.zarr
     """
     from partirvm import jobs
-    from partirvm.report.status import status_text
 
     opened = jobs.open_job(job)
     try:
@@ -121,15 +114,11 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
     except KeyboardInterrupt:
         echo(f"stopped waiting for the job; {job} is still running", err=True)
         return ExitStatus.FAILED
-    found = opened.progress()
-    show(found, as_flags(status_text(found)), as_json)
-    return ended(found["status"])
+    return show_status(opened, as_json)
 
 
 @click.command()
-@click.argument("job")
-@options.reason
-@options.as_json
+@takes("job", options.reason, as_json)
 def abort(job: str, reason: str, as_json: bool) -> None:
     """End a job and keep its last model.
 
@@ -140,16 +129,11 @@ def abort(job: str, reason: str, as_json: bool) -> None:
     Example:
       partirvm abort jobs/run1 && partirvm wait jobs/run1
     """
-    from partirvm import jobs
-
-    opened = jobs.open_job(job)
-    _show_end(job, opened.abort(reason).value, opened, as_json)
+    _end(job, "abort", reason, as_json)
 
 
 @click.command()
-@click.argument("job")
-@options.reason
-@options.as_json
+@takes("job", options.reason, as_json)
 def cancel(job: str, reason: str, as_json: bool) -> None:
     """End a job and discard its model.
 
@@ -159,13 +143,14 @@ def cancel(job: str, reason: str, as_json: bool) -> None:
     Example:
       partirvm cancel jobs/run1 --reason 'wrong target'
     """
+    _end(job, "cancel", reason, as_json)
+
+
+def _end(job: str, verb: str, reason: str, as_json: bool) -> None:
     from partirvm import jobs
 
     opened = jobs.open_job(job)
-    _show_end(job, opened.cancel(reason).value, opened, as_json)
-
-
-def _show_end(job: str, status: str, opened: Any, as_json: bool) -> None:
+    status = getattr(opened, verb)(reason).value
     found = opened.progress()
     if status == "aborting":
         show(found, f"{job}: the request to end the job is stored", as_json, f"partirvm wait {job}")
@@ -173,29 +158,16 @@ def _show_end(job: str, status: str, opened: Any, as_json: bool) -> None:
     show(found, f"{job} is {found['status']}. {found['advice']}", as_json)
 
 
+again = takes(
+    *(options.allow_code, options.allow_data, options.moved, options.scheduler, options.detach, options.quiet, as_json)
+)
+"""The options of commands that run a job again."""
+
+
 @click.command()
-@click.argument("job")
-@options.limits
-@options.allow_code
-@options.allow_data
-@options.moved
-@options.scheduler
-@options.detach
-@options.quiet
-@options.as_json
-def resume(
-    job: str,
-    data: str | None,
-    validation: str | None,
-    allow_code: bool,
-    allow_data: tuple[str, ...],
-    scheduler: str | None,
-    detach: bool,
-    quiet: bool,
-    as_json: bool,
-    **changed: Any,
-) -> int:
-    """Resume a job that was aborted or interrupted, or that reached a limit.
+@takes("job", options.limits, again)
+def resume(job: str, **choices: Any) -> int:
+    """Resume a job that was aborted, interrupted or limited.
 
     The job continues from its last checkpoint. Its final model equals that of an uninterrupted fit to the last bit.
     Only the limits below can be changed; for other changes start a new job. --data and --validation give the new
@@ -209,51 +181,16 @@ def resume(
       partirvm resume jobs/run1 --max-rounds 20
       partirvm resume jobs/run1 --data /new/place/trips.zarr
     """
-    from partirvm import jobs
-
-    options.require_detachable(detach, scheduler)
-    opened, allowed = jobs.open_job(job), jobs.Allowed.of(allow_code, allow_data, data, validation)
-    with cluster(scheduler) as client:
-        try:
-            if detach:
-                moved = {"data": data, "validation": validation}
-                jobs.Job(place(job, client)).resume(
-                    client=client, allow_code=allow_code, allow_data=allow_data, **moved, **changed
-                )
-                return detached(job, scheduler, as_json)
-            attempt = opened.requeue(data, validation, allowed=allowed, **changed).attempt
-        except DoneError as error:
-            show(opened.progress(), as_flags(str(error)), as_json)
-            return ExitStatus.DONE
-
-        def work(**hooks: Any) -> Any:
-            return jobs.carry_out(job, attempt=attempt, client=client, patience=0.0, allowed=allowed, **hooks)
-
-        return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
+    return _run_again(job, "resume", **choices)
 
 
 @click.command()
-@click.argument("job")
-@options.flag(TABLE["max_rounds"], default=None, help="Maximum number of rounds with the new rows.")
-@options.allow_code
-@options.allow_data
-@options.moved
-@options.scheduler
-@options.detach
-@options.quiet
-@options.as_json
-def update(
-    job: str,
-    max_rounds: int | None,
-    allow_code: bool,
-    allow_data: tuple[str, ...],
-    data: str | None,
-    validation: str | None,
-    scheduler: str | None,
-    detach: bool,
-    quiet: bool,
-    as_json: bool,
-) -> int:
+@takes(
+    "job",
+    options.flag(TABLE["max_rounds"], default=None, help="Maximum number of rounds with the new rows."),
+    again,
+)
+def update(job: str, **choices: Any) -> int:
     """Update a job with rows that were appended to its DATA.
 
     Works for every strategy, for regression and classification. The relevance vectors stay. Regression reuses the
@@ -266,17 +203,29 @@ def update(
       partirvm ingest more.parquet trips.zarr --append
       partirvm update jobs/run1 --max-rounds 3
     """
+    return _run_again(job, "update", **choices)
+
+
+def _run_again(
+    job: str, verb: str, *, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **choices: Any
+) -> int:
+    """Resume or update a job, on a cluster or in this process."""
     from partirvm import jobs
 
     options.require_detachable(detach, scheduler)
-    opened, allowed = jobs.open_job(job), jobs.Allowed.of(allow_code, allow_data, data, validation)
+    opened = jobs.open_job(job)
     with cluster(scheduler) as client:
-        if detach:
-            grown = jobs.Job(place(job, client))
-            given: dict[str, Any] = {"data": data, "validation": validation, "allow_data": allow_data}
-            grown.update(client=client, max_rounds=max_rounds, allow_code=allow_code, **given)
-            return detached(job, scheduler, as_json)
-        attempt = opened.requeue_grown(max_rounds, data, validation, allowed=allowed).attempt
+        try:
+            if detach:
+                getattr(jobs.Job(place(job, client)), verb)(client=client, **choices)
+                return detached(job, scheduler, as_json)
+            code, stores = choices.pop("allow_code"), choices.pop("allow_data")
+            allowed = jobs.Allowed.of(code, stores, choices["data"], choices["validation"])
+            queue = opened.requeue if verb == "resume" else opened.requeue_grown
+            attempt = queue(allowed=allowed, **choices).attempt
+        except DoneError as error:
+            show(opened.progress(), as_flags(str(error)), as_json)
+            return ExitStatus.DONE
 
         def work(**hooks: Any) -> Any:
             return jobs.carry_out(job, attempt=attempt, client=client, patience=0.0, allowed=allowed, **hooks)
@@ -285,11 +234,9 @@ def update(
 
 
 @click.command()
-@click.argument("job")
-@click.argument("output")
-@options.overwrite
+@takes("job", "output", overwrite)
 def report(job: str, output: str, overwrite: bool) -> None:
-    """Write a report of a job: an HTML page, or its numbers as JSON or CSV.
+    """Write a report of a job as an HTML page, JSON or CSV.
 
     The ending of OUTPUT decides. The page (.html) shows the plan, the curves of error, vectors and evidence, the
     predictions beside the targets, the table of rounds, the parameters and advice, for a job in any state. It is one
@@ -309,17 +256,16 @@ def report(job: str, output: str, overwrite: bool) -> None:
         raise click.UsageError(f"{output!r} must end in .html, .json or .csv.", click.get_current_context())
     made = jobs.open_job(job).report()
     made.save(output, overwrite=overwrite)
-    if made.facts.damaged:
-        raise MissingDataError(f"{output} is written without damaged parts of the job: {'; '.join(made.facts.damaged)}")
+    if made.damaged:
+        raise MissingDataError(f"{output} is written without damaged parts of the job: {'; '.join(made.damaged)}")
     echo(f"{output}: open it in a browser" if ending.startswith("htm") else f"{output}: written")
 
 
 @click.command()
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB JOB...")
-@click.option("--csv", "as_csv", is_flag=True, help="Print one line of CSV per job.")
-@options.as_json
+@takes(click.option("--csv", "as_csv", is_flag=True, help="Print one line of CSV per job."), as_json)
 def compare(jobs: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
-    """Compare jobs: models, errors, work, and the parameters that differ.
+    """Compare jobs: models, errors, work and parameters.
 
     The errors are those of the last model, on the training rows and on the held-out rows of the fit. To compare
     models on the same test rows, run `evaluate` for each.
@@ -330,13 +276,13 @@ def compare(jobs: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
       partirvm compare jobs/* --csv > runs.csv
     """
     from partirvm import jobs as package
-    from partirvm.report import compare
+    from partirvm.report import text
 
-    found = [compare.facts(package.open_job(job)) for job in jobs]
+    found = [text.job_facts(package.open_job(job)) for job in jobs]
     if as_csv:
-        echo(compare.as_csv(found).rstrip())
+        echo(text.as_csv(found).rstrip())
         return
-    show(found, compare.compare_text(found, lambda name: FLAGS.get(name, name)), as_json)
+    show(found, text.compare_text(found, lambda name: FLAGS.get(name, name)), as_json)
 
 
-COMMANDS = (status, jobs, wait, abort, cancel, resume, update, compare, report)
+COMMANDS = {str(each.name): each for each in (status, jobs, wait, abort, cancel, resume, update, compare, report)}

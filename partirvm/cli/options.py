@@ -1,7 +1,13 @@
-"""Options that several verbs share, and the way from options to ``Request``."""
+"""Options of the commands: flags made from the table of options, options that several commands share, and the help.
+
+Messages and help texts name options as in Python (``max_rounds``, ``solver="fast"``), because the command line and the
+Python API share them. ``as_flags`` writes the names as flags. Names in quotes, in paths and in calls belong to the
+user's data or to Python and are not changed.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -9,14 +15,49 @@ from typing import Any, TypeVar
 
 import click
 
-from partirvm.cli.flags import help_of
-from partirvm.cli.sections import GroupedOption
 from partirvm.errors import UsageError
 from partirvm.options import TABLE, Request, constraints
 from partirvm.options.option import Option
 from partirvm.planning.units import parse_bytes, parse_duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+FLAGS = {option.name: option.flag for option in TABLE.values() if option.name != "classify"}
+FLAGS |= {"allow_code": "--allow-code", "augment": "--augment", "storage_options": "--storage-options"}
+"""Dict from the Python name of an option to its flag."""
+
+_ANY = "|".join(FLAGS)
+_BEFORE, _AFTER = r"(?<![\w'\"`/.\-=])", r"(?![\w'\"`/(=\-]|\.\w)"
+_VALUE = re.compile(rf"{_BEFORE}(?<!\()({_ANY})=('[^']*'|\"[^\"]*\"|[\w.]+)")
+_SUBJECT = re.compile(rf"(^|; |: )({_ANY})(?= is | of | names | leaves )")
+_NAME = re.compile(rf"{_BEFORE}({'|'.join(name for name in FLAGS if '_' in name)}){_AFTER}")
+
+
+def as_flags(message: str) -> str:
+    """Replace the Python names of options in a message by their flags.
+
+    >>> as_flags("max_rounds was reached: raise it, or use solver='fast'")
+    '--max-rounds was reached: raise it, or use --solver fast'
+    >>> as_flags("strategy is 'x': it must be basic"), as_flags("the column 'max_rounds' in jobs/max_rounds.csv")
+    ("--strategy is 'x': it must be basic", "the column 'max_rounds' in jobs/max_rounds.csv")
+    """
+
+    def given(found: re.Match[str]) -> str:
+        flag, value = FLAGS[found[1]], found[2].strip("'\"")
+        switches = {"True": flag, "False": f"--no-{flag[2:]}", "None": f"{flag} none"}
+        return switches.get(value, f"{flag} {value}")
+
+    message = _SUBJECT.sub(lambda found: found[1] + FLAGS[found[2]], _VALUE.sub(given, message))
+    return _NAME.sub(lambda found: FLAGS[found[1]], message)
+
+
+def help_of(text: str) -> str:
+    """Turn the text of an option in the table into the help of its flag, without quotes around values.
+
+    >>> help_of('Rows of fit_rows="sample"; "auto" is 20·P.')
+    'Rows of --likelihood sample; auto is 20·P.'
+    """
+    return as_flags(text).replace('"', "")
 
 
 class Text(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -35,19 +76,12 @@ class Text(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(f"{error}.", param, ctx)
 
 
-SIZE = Text("SIZE", partial(parse_bytes, what="the value"))
-DURATION = Text("TIME", partial(parse_duration, what="the value"))
-
-
 def names(text: str) -> tuple[str, ...]:
     """Split names at commas. Raises ``UsageError`` for an empty name."""
     found = tuple(name.strip() for name in text.split(","))
     if not all(found):
         raise UsageError(f"{text!r} has an empty name")
     return found
-
-
-NAMES = Text("A,B,…", names)
 
 
 def number(text: str) -> Any:
@@ -72,22 +106,14 @@ def pairs(kind: str, example: str, text: str) -> dict[str, float]:
     return found
 
 
-def _basis(text: str) -> str | tuple[str, ...]:
-    found = names(text)
-    return found[0] if len(found) == 1 else found
+SIZE = Text("SIZE", partial(parse_bytes, what="the value"))
+DURATION = Text("TIME", partial(parse_duration, what="the value"))
+NAMES = Text("A,B,…", names)
 
-
-def _class_weight(text: str) -> str | dict[str, float]:
-    return text if text == "balanced" else pairs("LABEL=WEIGHT", "spam=5,ham=1", text)
-
-
-ORDER = ("everyday", "kernel", "strategy", "noise and priors", "resources", "cluster")
-"""Groups of options as the help shows them."""
-
-NAMED: dict[str, Callable[[str], Any]] = {
-    "basis": _basis,
+READ: dict[str, Callable[[str], Any]] = {
+    "basis": lambda text: text if "," not in text else names(text),
     "fixed_alpha": partial(pairs, "NAME=ALPHA", "bias=1e-6"),
-    "class_weight": _class_weight,
+    "class_weight": lambda text: text if text == "balanced" else pairs("LABEL=WEIGHT", "spam=5,ham=1", text),
 }
 """Options whose text is read in a way of its own."""
 
@@ -97,12 +123,11 @@ METAVARS: dict[type, str] = {constraints.Seconds: "TIME", constraints.Bytes: "SI
 def _type(option: Option) -> Any:
     """Return the parameter type of a flag: it converts numbers, and calls the check of the option."""
     if isinstance(option.check, constraints.Anything | constraints.OneOf):
-        read = NAMED.get(option.name)
-        return click.STRING if read is None else Text("TEXT", read)
+        return Text("TEXT", READ.get(option.name, str))
 
     def read_and_check(text: str) -> Any:
         several = isinstance(option.check, constraints.Factors | constraints.ShapeAndRate)
-        value = tuple(map(number, text.split(","))) if several else NAMED.get(option.name, number)(text)
+        value = tuple(map(number, text.split(","))) if several else READ.get(option.name, number)(text)
         return option.check(option.flag, value)
 
     return Text("TEXT", read_and_check)
@@ -110,50 +135,142 @@ def _type(option: Option) -> Any:
 
 def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
     """Return the flag of an option; ``other`` arguments of ``click.option`` replace those that follow from the row."""
-    default, spellings = option.default, [option.flag]
+    default, spelling = option.default, option.flag
     if isinstance(option.check, constraints.Flag):
         if not option.check.optional:
-            spellings = [f"{option.flag}/--no-{option.flag[2:]}"]
+            spelling = f"{option.flag}/--no-{option.flag[2:]}"
         kind: dict[str, Any] = {"is_flag": True, "default": default if isinstance(default, bool) else None}
     else:
         if isinstance(default, tuple):
             default = ",".join(f"{each:g}" for each in default)
         metavar = option.metavar or METAVARS.get(type(option.check))
         kind = {"default": default, "type": _type(option), "metavar": metavar}
-    row = {"help": help_of(option.help), "cls": GroupedOption, "group": option.group, **kind}
-    return click.option(*spellings, option.name, **{**row, **other})
+    return click.option(spelling, option.name, **{"help": help_of(option.help), **kind, **other})
+
+
+def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command these parameters, in this order: arguments by name, or options."""
+
+    def decorate(command: Command) -> Command:
+        for each in reversed(parameters):  # decorators apply from the last to the first
+            command = (click.argument(each) if isinstance(each, str) else each)(command)
+        return command
+
+    return decorate
 
 
 scheduler = click.option(
     "--scheduler",
     metavar="ADDRESS",
-    cls=GroupedOption,
-    group="cluster",
     help="Run on the Dask cluster of this scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]",
 )
-
 validation = click.option(
     "--validation",
     metavar="DATA",
-    cls=GroupedOption,
-    group="everyday",
     help="Held-out DATA: their error is shown after each round; working-set ends when it stops falling.",
+)
+quiet = click.option("--quiet", is_flag=True, help="Print no progress, only errors and warnings.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing output.")
+augment = click.option(
+    "--augment",
+    metavar="TRAIN_DATA",
+    help="The training DATA: for std that grows with the distance from them (RVM*).",
+)
+reason = click.option("--reason", default="", metavar="TEXT", help="Why the job is ended; stored with the job.")
+detach = click.option("--detach", is_flag=True, help="With --scheduler: submit the fit to the cluster and return.")
+allow_code = click.option(
+    "--allow-code",
+    is_flag=True,
+    help="Import and run the Python function that is the kernel or basis of the job; required for such jobs.",
+)
+allow_data = click.option(
+    "--allow-data",
+    multiple=True,
+    metavar="URL",
+    help="DATA that JOB may read although they are in another store than JOB; may be given twice.",
+)
+moved = takes(
+    click.option("--data", metavar="DATA", help="New place of the DATA of JOB, if they were moved."),
+    click.option("--validation", metavar="DATA", help="New place of the held-out DATA of JOB, if they were moved."),
 )
 
 
-def _flags() -> list[Any]:
-    """The flags of a fit: those of the table by group, the held-out data among the everyday ones, the cluster last."""
-    groups = {group: [flag(option) for option in TABLE.values() if option.group == group] for group in ORDER}
-    groups["everyday"].append(validation)
-    groups["cluster"].append(scheduler)
-    return [each for flags in groups.values() for each in flags]
+def _allow_protocols(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
+    if names:
+        from partirvm.storage.address import allow_protocols
+
+        allow_protocols(*names)
 
 
-def fit_options(command: Command) -> Command:
-    """The options of a fit, which ``fit`` and ``plan`` have in common."""
-    for option in reversed(_flags()):
-        command = option(command)
-    return command
+allow_protocol = click.option(
+    "--allow-protocol",
+    multiple=True,
+    metavar="NAME",
+    expose_value=False,
+    callback=_allow_protocols,
+    help="Also open URLs of this protocol of fsspec, such as https; may be given more than once.",
+)
+
+limits = takes(
+    flag(
+        TABLE["effort"],
+        default=None,
+        help="Effort of the working set, larger than before: quick, balanced or thorough.",
+    ),
+    flag(TABLE["max_rounds"], default=None, help="Maximum number of rounds, including those before."),
+    flag(TABLE["max_vectors"], default=None, help="Maximum number of relevance vectors."),
+    flag(TABLE["time_limit"], default=None, help="Time from now after which the job ends and keeps its model."),
+    flag(TABLE["memory_limit"], default=None, help="Maximum resident memory of each process."),
+)
+"""The options that a resume may change."""
+
+ORDER = ("everyday", "kernel", "strategy", "noise and priors", "resources", "cluster")
+"""Groups of options of a fit as the help shows them."""
+
+GROUPS = {option.name: option.group for option in TABLE.values()} | {"validation": "everyday", "scheduler": "cluster"}
+
+fit_options = takes(
+    *(flag(option) for group in ORDER for option in TABLE.values() if option.group == group), validation, scheduler
+)
+"""The options of a fit, which ``fit`` and ``plan`` have in common."""
+
+
+class GroupedCommand(click.Command):
+    """A command whose help shows its options in groups.
+
+    ``--help`` shows the groups "everyday" and "cluster" and the command's own options, ``--help-all`` every group.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        shown: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": _show_all}
+        self.params.append(click.Option(["--help-all"], help="Show all options and exit.", **shown))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """A section for each group of options that is shown; the command's own options come last."""
+        groups: dict[str, list[tuple[str, str]]] = {group: [] for group in (*ORDER, "other options")}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                groups[GROUPS.get(param.name or "", "other options")].append(record)
+        everything = ctx.meta.get("partirvm.help_all")
+        hidden = [] if everything else [name for name in groups if name not in ("everyday", "cluster", "other options")]
+        for name, rows in groups.items():
+            if name not in hidden:
+                with formatter.section(name.capitalize()):
+                    formatter.write_dl(rows)
+        if hidden:
+            count = sum(len(groups[name]) for name in hidden)
+            formatter.write_paragraph()
+            formatter.write_text(f"--help-all shows {count} more options: {', '.join(hidden)}.")
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        ctx.meta["partirvm.help_all"] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
 
 
 def one_target(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
@@ -168,93 +285,21 @@ def one_target(ctx: click.Context, param: click.Parameter, given: tuple[str, ...
     return given[0] if given else None
 
 
-allow_code = click.option(
-    "--allow-code",
-    is_flag=True,
-    help="Import and run the Python function that is the kernel or basis of the job; required for such jobs.",
-)
-
-allow_data = click.option(
-    "--allow-data",
-    multiple=True,
-    metavar="URL",
-    help="DATA that JOB may read although they are in another store than JOB; may be given twice.",
-)
-
-
-def _allow_protocols(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
-    if names:
-        from partirvm.storage.address import allow_protocols
-
-        allow_protocols(*names)
-
-
-def allow_protocol(command: Command) -> Command:
-    """The protocols of addresses that a command may open beyond the usual ones."""
-    return click.option(
-        "--allow-protocol",
-        multiple=True,
-        metavar="NAME",
-        expose_value=False,
-        callback=_allow_protocols,
-        help="Also open URLs of this protocol of fsspec, such as https; may be given more than once.",
-    )(command)
-
-
-quiet = click.option("--quiet", is_flag=True, help="Print no progress, only errors and warnings.")
-as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
-overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing output.")
-augment = click.option(
-    "--augment",
-    metavar="TRAIN_DATA",
-    help="The training DATA: for std that grows with the distance from them (RVM*).",
-)
-reason = click.option("--reason", default="", metavar="TEXT", help="Why the job is ended; stored with the job.")
-detach = click.option("--detach", is_flag=True, help="With --scheduler: submit the fit to the cluster and return.")
-
-
-def moved(command: Command) -> Command:
-    """Where what a job reads is now."""
-    held_out = click.option(
-        "--validation", metavar="DATA", help="New place of the held-out DATA of JOB, if they were moved."
-    )
-    data = click.option("--data", metavar="DATA", help="New place of the DATA of JOB, if they were moved.")
-    return data(held_out(command))
-
-
-LIMITS = {
-    "effort": "Effort of the working set, larger than before: quick, balanced or thorough.",
-    "max_rounds": "Maximum number of rounds, including those before.",
-    "max_vectors": "Maximum number of relevance vectors.",
-    "time_limit": "Time from now after which the job ends and keeps its model.",
-    "memory_limit": "Maximum resident memory of each process.",
-}
-"""Help of the options that a resume may change."""
-
-
-def limits(command: Command) -> Command:
-    """The options that a resume may change."""
-    for name, text in reversed(LIMITS.items()):  # decorators apply from the last to the first
-        command = flag(TABLE[name], default=None, help=text)(command)
-    return command
-
-
 def require_detachable(detach: bool, scheduler: str | None, verify: bool = False) -> None:
-    """Raise ``click.UsageError`` for ``--detach`` without a cluster."""
-    context = click.get_current_context()
+    """Raise ``click.UsageError`` for ``--detach`` without a cluster, or with ``--verify``."""
     if detach and scheduler is None:
         raise click.UsageError(
             "--detach needs --scheduler ADDRESS: without a cluster the fit would stop when this command exits. Run it "
             "in the background of your shell instead (nohup, tmux, systemd-run).",
-            context,
+            click.get_current_context(),
         )
     if detach and verify:
         raise click.UsageError(
-            "--verify reads all of DATA in this process before the fit; it cannot be combined with --detach.", context
+            "--verify reads all of DATA in this process before the fit; it cannot be combined with --detach.",
+            click.get_current_context(),
         )
 
 
 def parameters(options: dict[str, Any]) -> Request:
     """What the options of a fit ask for; a flag that is not given stands for the default."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return Request(**given)
+    return Request(**{name: value for name, value in options.items() if value is not None})

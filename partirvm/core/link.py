@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 
 from partirvm.core.predictive import quadratic_forms
+from partirvm.core.reduction import FieldSums
 
 Float = NDArray[np.float64]
 
@@ -190,7 +191,7 @@ Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class LogisticBlock:
+class LogisticBlock(FieldSums):
     """Statistic of M columns and C outputs over some rows, at given weights.
 
     ``log_likelihood`` (L,) is in nats, with L = C for ``ovr`` and 1 otherwise. ``gradient`` is (M, C) and
@@ -229,25 +230,6 @@ class LogisticBlock:
         n = len(block) if weights is None else int((weights > 0).sum())
         return cls(log_likelihood.sum(axis=0), block.T @ slope, curvature, int(wrong.sum()), n, float(nll.sum()))
 
-    def __add__(self, other: LogisticBlock) -> LogisticBlock:
-        return LogisticBlock(
-            self.log_likelihood + other.log_likelihood,
-            self.gradient + other.gradient,
-            self.curvature + other.curvature,
-            self.wrong + other.wrong,
-            self.n + other.n,
-            self.nll + other.nll,
-        )
-
-    def accumulate(self, other: LogisticBlock) -> LogisticBlock:
-        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
-        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
-            mine += theirs
-        return replace(self, wrong=self.wrong + other.wrong, n=self.n + other.n, nll=self.nll + other.nll)
-
-    def _sums(self) -> tuple[Float, ...]:
-        return self.log_likelihood, self.gradient, self.curvature
-
     def take(self, columns: Int) -> LogisticBlock:
         """Return the statistic of the columns at these positions; all other columns must have had weight zero."""
         if len(columns) == len(self.gradient) and np.array_equal(columns, np.arange(len(columns))):
@@ -279,7 +261,7 @@ def misclassification_probabilities(likelihood: str, codes: Float, predictors: F
 
 
 @dataclass(frozen=True)
-class LogisticCross:
+class LogisticCross(FieldSums):
     """Statistic from which s and q of Q candidate columns follow, given M columns of the model, at given weights.
 
     ``cross`` (C, M, Q) is ΦᵀB_kΦ_new, ``diagonal`` (C, Q) is the diagonal of Φ_newᵀB_kΦ_new, and ``gradient`` (Q, C) is
@@ -304,20 +286,3 @@ class LogisticCross:
             slope, bend, n = slope * weights[:, None], bend * weights[:, None], int((weights > 0).sum())
         cross = np.stack([(kept * bend[:, k : k + 1]).T @ new for k in range(mean.shape[1])])
         return cls(cross, np.einsum("nq,nq,nk->kq", new, new, bend), new.T @ slope, n)
-
-    def __add__(self, other: LogisticCross) -> LogisticCross:
-        return LogisticCross(
-            self.cross + other.cross,
-            self.diagonal + other.diagonal,
-            self.gradient + other.gradient,
-            self.n + other.n,
-        )
-
-    def accumulate(self, other: LogisticCross) -> LogisticCross:
-        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
-        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
-            mine += theirs
-        return replace(self, n=self.n + other.n)
-
-    def _sums(self) -> tuple[Float, ...]:
-        return self.cross, self.diagonal, self.gradient

@@ -68,6 +68,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri, stdtrit
 
+from partirvm.core.reduction import FieldSums
 from partirvm.errors import UsageError
 
 Float = NDArray[np.float64]
@@ -177,7 +178,7 @@ def quantile(level: float, freedom: float = np.inf) -> float:
 
 
 @dataclass(frozen=True)
-class ExtraColumns:
+class ExtraColumns(FieldSums):
     """Additive statistics of G extra columns F (n, G) and of the model's M columns Φ over n rows.
 
     ``sum_squares`` (G,) is the diagonal of FᵀWF, ``cross`` (G, M) is FᵀWΦ, ``projection`` (G,) is FᵀW(t − Φμ).
@@ -192,16 +193,11 @@ class ExtraColumns:
         """Return the statistics of zero rows, with G = ``extra`` and M = ``columns``."""
         return cls(np.zeros(extra), np.zeros((extra, columns)), np.zeros(extra))
 
-    def accumulate(self, some: slice, F: Float, weighted: Float, residual: Float, weights: Float | None) -> None:
+    def add_rows(self, some: slice, F: Float, weighted: Float, residual: Float, weights: Float | None) -> None:
         """Add rows to the columns ``some`` in place, given F (n, g), WΦ (n, M), W(t − Φμ) (n,) and weights (n,)."""
         self.sum_squares[some] += np.einsum("ng,ng->g", F, F if weights is None else F * weights[:, None])
         self.cross[some] += F.T @ weighted
         self.projection[some] += F.T @ residual
-
-    def __add__(self, other: ExtraColumns) -> ExtraColumns:
-        return ExtraColumns(
-            self.sum_squares + other.sum_squares, self.cross + other.cross, self.projection + other.projection
-        )
 
     def __getitem__(self, some: slice) -> ExtraColumns:
         """Return the statistics of a subset of the extra columns."""

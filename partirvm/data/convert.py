@@ -73,14 +73,11 @@ def as_source(
     X, y = pandas_frame(X), pandas_column(y)
     if is_frame(X):
         columns = columns or Columns(tuple(str(name) for name in X.columns), target=_name(y))
-        X = _frame_values(X)
-    y, weights = _values("y", y), _values("the weights", weights)
+    X, y, weights = _numbers("X", X), _numbers("y", y), _numbers("the weights", weights)
     if {"dask", "zarr"} & {module_of(X), module_of(y)}:
-        X = X if module_of(X) in ("dask", "zarr") else numeric_array("X", X)
         return ChunkedSource(
             X, y, weights, columns=columns, tile_rows=tile_rows, allow_missing_chunks=allow_missing_chunks
         )
-    X = numeric_array("X", X)
     order = None if seed is None or X.ndim != 2 else shuffled_rows(len(X), seed)
     return ArraySource(X, y, weights, permutation=order, tile_rows=tile_rows, columns=columns, seed=seed)
 
@@ -91,44 +88,28 @@ def _name(y: Any) -> str:
     return str(name) if isinstance(name, (str, int)) and module_of(y) in ("pandas", "dask", "dask_expr") else "y"
 
 
-def _frame_values(frame: Any) -> Any:
-    """Return the values of a numeric data frame: a NumPy array for pandas, a Dask array for Dask."""
-    twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
+def _numbers(name: str, values: Any) -> Any:
+    """Convert numbers to an array that supports slicing; arrays of Zarr and Dask are unchanged."""
+    if values is None or isinstance(values, MappedArray) or module_of(values) == "zarr" or hasattr(values, "chunks"):
+        return values
+    if module_of(values) not in ("pandas", "dask", "dask_expr"):
+        return numeric_array(name, values)
+    names, dtypes = (list(values.columns), list(values.dtypes)) if values.ndim == 2 else ([name], [values.dtype])
+    twice = [str(column) for place, column in enumerate(names) if column in names[:place]]
     if twice:
-        raise DataError(f"the data frame has several columns named {quoted(twice[0])}: rename them.")
-    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
-        check_dtype(f"the column {quoted(str(name))} of the data frame", dtype)
-    if hasattr(frame, "npartitions"):
-        floats = frame.map_partitions(_floats, meta=frame._meta.astype(np.float64))
+        raise DataError(f"the data frame has several columns named {quoted(min(twice))}: rename them.")
+    for column, dtype in zip(names, dtypes, strict=True):
+        check_dtype(f"the column {quoted(str(column))} of the data frame" if name == "X" else name, dtype)
+    if hasattr(values, "npartitions"):
+        floats = values.map_partitions(_floats, meta=values._meta.astype(np.float64))
         return floats.to_dask_array(lengths=True)
-    dtypes = set(frame.dtypes)
-    if len(dtypes) == 1 and isinstance(next(iter(dtypes)), np.dtype):
-        return frame.to_numpy()
-    require_exact_frame(frame)
-    return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    if len(set(dtypes)) == 1 and isinstance(dtypes[0], np.dtype):
+        return values.to_numpy()
+    require_exact_frame(values if values.ndim == 2 else values.to_frame(name))
+    return values.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _floats(frame: Any) -> Any:
     """Convert a partition, a pandas frame or series, to float64."""
     require_exact_frame(frame if frame.ndim == 2 else frame.to_frame(), "row {:,} of its partition")
     return frame.astype(np.float64)
-
-
-def _values(name: str, values: Any) -> Any:
-    """Convert targets or weights to an array that supports slicing."""
-    if values is None or module_of(values) == "zarr" or isinstance(values, MappedArray):
-        return values
-    if hasattr(values, "to_dask_array"):
-        for dtype in values.dtypes if values.ndim == 2 else [values.dtype]:
-            check_dtype(name, dtype)
-        floats = values.map_partitions(_floats, meta=values._meta.astype(np.float64))
-        return floats.to_dask_array(lengths=True)
-    if hasattr(values, "dask"):
-        return values
-    if module_of(values) == "pandas":
-        check_each = values.dtypes if hasattr(values, "columns") else [values.dtype]
-        for dtype in check_each:
-            check_dtype(name, dtype)
-        require_exact_frame(values if values.ndim == 2 else values.to_frame(name))
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    return numeric_array(name, values)

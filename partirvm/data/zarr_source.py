@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import Moments
 from partirvm.data.layout import DataAttributes, dtype_of, open_data
-from partirvm.data.source import Columns, Fingerprint, Float, Int, Source, Tile, as_rows
+from partirvm.data.source import Fingerprint, Float, Int, Source, Tile, as_rows
 from partirvm.errors import ChangedDataError, MissingDataError
+from partirvm.storage import Folder, reading
 from partirvm.storage.address import allow_protocols, protocol_of
-from partirvm.storage.chunks import checksum, chunk_name, read_blosc
-from partirvm.storage.folder import Folder, digest, reading
+from partirvm.storage.records import digest
+from partirvm.storage.sealed import checksum, read_blosc
 
 
 class ZarrSource(Source):
@@ -60,29 +60,28 @@ class ZarrSource(Source):
         self._storage_options = storage_options
         self._lock = threading.Lock()
         self._opened: tuple[Folder, DataAttributes] | None = None
+        self._identity: str | None = None
         self._open()
 
-    def _open(self) -> tuple[Folder, DataAttributes]:
+    def _open(self, *, again: bool = False) -> tuple[Folder, DataAttributes]:
+        """Return the folder and the attributes. Raises ``ChangedDataError`` if other DATA are here now."""
         with self._lock:
-            if self._opened is None:
+            if self._opened is None or again:
                 folder, attributes = open_data(self.url, self._storage_options)
-                self._take(attributes)
+                self._fingerprint = attributes.fingerprint()
+                identity = digest(asdict(self._fingerprint))
+                if self._identity not in (None, identity):
+                    raise ChangedDataError(
+                        f"{self.url}: the data were replaced while they were in use. Start a new fit."
+                    )
+                self._identity = identity
+                self.n_rows, self.n_features = attributes.n_rows, attributes.n_features
+                self.tile_rows, self.n_targets = attributes.tile_rows, attributes.n_targets
+                self.columns, self.moments = attributes.columns, attributes.moments
+                self.seed, self.weighted = attributes.seed, attributes.weighted
+                self.shuffled = self.seed is not None and len(attributes.batches) == 1
                 self._opened = folder, attributes
             return self._opened
-
-    def _take(self, attributes: DataAttributes) -> None:
-        shape = (attributes.n_rows, attributes.n_features, attributes.tile_rows, attributes.n_targets)
-        self._fingerprint: Fingerprint | None = attributes.fingerprint()
-        identity = digest(asdict(self._fingerprint))
-        expected, self._identity = getattr(self, "_identity", identity), identity
-        if self._identity != expected:
-            raise ChangedDataError(f"{self.url}: the data were replaced while they were in use. Start a new fit.")
-        self.n_rows, self.n_features, self.tile_rows, self.n_targets = shape
-        self.columns: Columns = attributes.columns
-        self.moments: Moments | None = attributes.moments
-        self.seed, self.weighted = attributes.seed, attributes.weighted
-        self._ordered = attributes.seed is not None
-        self.shuffled = self._ordered and len(attributes.batches) == 1
 
     def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)
@@ -91,7 +90,7 @@ class ZarrSource(Source):
         advice = "restore the file, or ingest the data again"
         shape = attributes.chunks[name]
         first, segment = next(each for each in reversed(attributes.segments) if each[0] <= number)
-        file = chunk_name(f"{segment}/{name}".lstrip("/"), (number - first, *(0 for _ in shape[1:])))
+        file = "/".join([segment, name, "c", str(number - first), *("0" for _ in shape[1:])]).lstrip("/")
         try:
             with reading(place, advice, MissingDataError):
                 chunk = read_blosc(folder, file, shape, dtype_of(name))
@@ -99,7 +98,7 @@ class ZarrSource(Source):
             if checksum(rows) != attributes.hashes[name][number]:
                 raise ChangedDataError(f"{place} has other values than those ingested: {advice}")
         except (MissingDataError, ChangedDataError):
-            self._take(open_data(self.url, self._storage_options)[1])  # raises an error if other DATA are here now
+            self._open(again=True)
             raise
         return rows
 
@@ -120,16 +119,14 @@ class ZarrSource(Source):
 
     def original_rows(self, number: int) -> Int:
         """Return the numbers of a tile's rows in the original order, (rows,) int64."""
-        if not self._ordered:
+        if self.seed is None:
             return np.arange(*self._span(number), dtype=np.int64)
         return self._read("row", number)
 
     def fingerprint(self) -> Fingerprint:
         """Return the shape and the hashes of all tiles and of the attributes, as recorded by ingest."""
-        if self._fingerprint is None:
-            self._open()
-        assert self._fingerprint is not None
-        return self._fingerprint
+        self._open()
+        return super().fingerprint()
 
     def verify(self) -> None:
         """Read all rows, and the numbers of the rows. Raises ``ChangedDataError`` or ``MissingDataError``."""
@@ -149,6 +146,6 @@ class ZarrSource(Source):
         return self.url
 
     def __repr__(self) -> str:
-        order = f"shuffled with seed {self.seed}" if self._ordered else "in the original order"
+        order = f"shuffled with seed {self.seed}" if self.seed is not None else "in the original order"
         target = {0: ", no target", 1: ""}.get(self.n_targets, f", {self.n_targets} targets")
         return f"<DATA {self.url}: {self.n_rows:,} rows × {self.n_features} features{target}, {order}>"

@@ -33,8 +33,8 @@ from partirvm.options.table import TABLE
 from partirvm.options.values import AlphaPrior, Solver, Strategy, StrategyName, Value, flat
 from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
-from partirvm.report.diagnostics import Diagnostics, DiagnosticsDisplay, from_json
-from partirvm.report.displays import progress_for
+from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
+from partirvm.report.progress import progress_for
 from partirvm.setup.parameters import check_parameters, portable
 from partirvm.setup.relevance import relevances
 from partirvm.setup.resolve import grow, resolve
@@ -333,10 +333,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
     def plot_diagnostics(self, X: Any = None, y: Any = None, *, figure: Any = None) -> DiagnosticsDisplay:
         """Draw predictions at rows that the fit has not used beside their targets.
 
-        For a regression: actual against predicted values, coverage of intervals, standardised residuals and their
-        quantiles, the probability integral transform, and, if the stated standard deviations vary, errors and coverage
-        against them. For a classification: reliability of probabilities, confusion matrix, the ROC and the
-        precision-recall curve of two classes, largest probability, and log loss. Panels of points or by deviation show
+        For a regression: actual against predicted values, coverage of intervals, standardised residuals, the
+        probability integral transform, and, if the stated standard deviations vary, errors against them. For a
+        classification: reliability of probabilities, confusion matrix, the ROC and the precision-recall curve of two
+        classes, and largest probability. Panels of points or by deviation show
         400 random rows; all other panels count all rows. The rows are read once, tile by tile. Of several targets the
         first four are drawn, and of more than twelve classes the last ones are one class.
 

@@ -17,7 +17,7 @@ from partirvm.core.laplace import LaplaceState
 from partirvm.core.link import LogisticBlock
 from partirvm.core.posterior import JointPosterior, Posterior
 from partirvm.core.priors import GammaDensity, Prior
-from partirvm.core.residuals import Scores
+from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState

@@ -23,7 +23,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel, ClassModel
 from partirvm.quoting import html_table
 from partirvm.setup.relevance import basis_functions_json, directions_json, relevances
-from partirvm.storage.schema import require
+from partirvm.storage.records import require
 
 POLL_SECONDS = 0.5
 """Seconds between two polls of a waiting caller."""
@@ -91,7 +91,7 @@ class Job:
 
     def report(self) -> Any:
         """Return the report of the job: plan, curves, diagnostics, history. A notebook shows it, ``save`` writes it."""
-        from partirvm.report.report import report_of  # reports read jobs, so this cannot be imported at the start
+        from partirvm.report.page import report_of  # reports read jobs, so this cannot be imported at the start
 
         return report_of(self)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from partirvm.core.residuals import Scores, TargetScores
-from partirvm.core.scores import ClassScores
+from partirvm.core.scores import ClassScores, Scores, TargetScores
 from partirvm.data import ZarrSource, class_codes, require_target
 from partirvm.data.source import Source
 from partirvm.errors import DataError

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, MissingDataError, UsageError
 from partirvm.model import label_array
-from partirvm.storage import storing
-from partirvm.storage.destination import Destination, destination
-from partirvm.storage.local_folder import remove
+from partirvm.storage import Folder, open_folder, storing
+from partirvm.storage.folder import remove
 from partirvm.storage.sealed import open_sealed
 
 KIND = "partirvm-prediction"
@@ -61,7 +60,7 @@ class Column:
 
 @contextmanager
 def open_output(
-    output: Destination, part: Path, columns: tuple[Column, ...], n_rows: int, check: Callable[[], None]
+    output: Folder, part: Path, columns: tuple[Column, ...], n_rows: int, check: Callable[[], None]
 ) -> Iterator[Write]:
     """Open OUTPUT with these columns, and yield a function that appends a block of numbers (rows, columns).
 
@@ -79,14 +78,14 @@ def open_output(
             remove(part)
 
 
-def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Destination:
+def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Folder:
     """Return the destination OUTPUT if it may be written: a path or an fsspec URL.
 
     ``overwrite`` permits replacing a file or a prediction in Zarr. Raises ``UsageError`` for an unknown kind of URL,
     for an extension other than .zarr, .parquet and .csv, and for a place that equals or lies inside one of ``inputs``.
     Raises ``ExistsError`` if OUTPUT exists and may not be overwritten.
     """
-    place = destination(output)
+    place = open_folder(output)
     if place.suffix not in _WRITERS:
         raise UsageError(f"output {output!r} must end in .zarr, .parquet or .csv")
     for given in inputs:
@@ -103,9 +102,9 @@ def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool =
     return place
 
 
-def _holds_predictions(place: Destination) -> bool:
+def _holds_predictions(place: Folder) -> bool:
     try:
-        return bool(open_sealed(place.absolute, "prediction")[1].get("kind") == KIND)
+        return bool(open_sealed(place.place(), "prediction")[1].get("kind") == KIND)
     except MissingDataError:
         return False
 

@@ -22,7 +22,7 @@ from partirvm.blas_threads import one_blas_thread
 from partirvm.core.moments import Moments
 from partirvm.core.predictive import ExtraColumns, augmentation
 from partirvm.core.reduction import TreeSum
-from partirvm.core.residuals import LEVELS, Scores
+from partirvm.core.scores import LEVELS, Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError

@@ -1,81 +1,152 @@
-"""A fit job as one self-contained HTML page, made from plain values.
-
-This module computes the values; ``page.html.jinja`` is the template.
-
-The page shows the request, the plan, the history and the result of a job in any state.
-"""
+"""The report of a job: one self-contained HTML page, and its values as JSON and CSV."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from partirvm.errors import PartirvmError
+from partirvm.jobs.state import Status
 from partirvm.options import Request
 from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import printable
-from partirvm.report import diagnostics, fit_history
-from partirvm.report.curves import LISTED, curves, informative, ranking, time_and_memory
-from partirvm.report.model_tables import Direction, Function, directions_table, functions_table
-from partirvm.report.panels import Chart, Row, Table, drawable
+from partirvm.report.display import from_json, target_charts
+from partirvm.report.history import Lines, columns, heuristic_line, short_columns, stages
+from partirvm.report.plots import Chart, history_charts, relevance_chart
 from partirvm.report.quantities import (
-    MISSING,
-    Entry,
     Kind,
     Quantity,
+    Table,
     format_error,
     format_evidence,
     kind_of,
+    last_model,
     leaves_model,
-    minus,
 )
-from partirvm.report.stages import FitStage, stages
-from partirvm.report.text import heuristic_line, plan_line, size_text
-from partirvm.strategies import schedule_of
+from partirvm.report.text import as_csv, figure, first_names, plan_line, ranked_functions, size_text
+from partirvm.storage.folder import write_text
+from partirvm.types import OFF
 
-TONES = ("queued", "running", "aborting", "aborted", "failed", "interrupted", "done", "cancelled")
-"""Job states that have a colour on the page."""
+ENDS, BARS, ROWS, FEATURES = 6, 20, 50, 6
+"""Numbers of first and last rounds, of features with a bar, of functions, and of features of one direction shown."""
 
-UNDER_WAY = ("queued", "running", "aborting")
+LEAST_SHARE, LEAST_LOADING = 0.005, 0.05
+"""Directions of smaller share, and features of smaller loading, are only counted."""
 
 
 @dataclass(frozen=True)
-class JobFacts:
-    """Facts of a job: plain values from its events.
+class Report:
+    """The report of a job: an HTML page without scripts, and its values. A notebook shows the page below the cell.
 
-    ``reason`` is the reason for the end (a termination's value, or the error), and ``advice`` is the corresponding
-    sentence. ``status_advice`` is the advice for the job's state. ``queued``, ``began`` and ``ended`` are seconds since
-    1970, or None. ``seconds`` is the running time, without the time between an end and a resume.
-    ``spec`` has ``data``, ``validation``, ``parameters``, ``versions`` and ``tile_rows``; ``plan`` is the result of
-    ``Plan.to_json()``, and ``history`` holds the driver's entries. ``relevance`` is the relevance of each feature, by
-    name, as a fraction of the largest relevance. ``relevance`` is None without a model or relevances.
-    ``directions`` are those of the kernel. ``bases`` are the bias and the basis functions of the fit. ``outputs`` are
-    the names of the targets, or the labels of the classes. ``damaged`` are the errors of parts that could not be read.
+    All fields are plain values. ``reason`` is the reason for the end (a termination's value, or the error), ``advice``
+    the corresponding sentence, and ``status_advice`` that of the status. Times are seconds since 1970 or None;
+    ``seconds`` is the running time. ``plan`` is the result of ``Plan.to_json()``, and ``history`` holds the driver's
+    entries. ``relevance``, ``directions`` and ``bases`` are those of ``Job``. ``outputs`` are the names of the targets,
+    or the labels of the classes. ``damaged`` are the errors of parts that could not be read.
     """
 
     location: str
     status: str
-    status_advice: str
-    reason: str
-    advice: str
-    queued: float | None
-    began: float | None
-    ended: float | None
-    spec: dict[str, Any]
-    plan: dict[str, Any] | None
-    history: Sequence[dict[str, Any]]
-    relevance: Mapping[str, float] | None = None
-    directions: Sequence[Direction] = ()
-    bases: Sequence[Function] = ()
-    outputs: Sequence[str] = ()
+    status_advice: str = ""
+    reason: str = ""
+    advice: str = ""
+    queued: float | None = None
+    began: float | None = None
+    ended: float | None = None
     seconds: float | None = None
+    data: str = ""
+    validation: str | None = None
+    parameters: Mapping[str, Any] | None = None
+    versions: Mapping[str, str] | None = None
+    plan: dict[str, Any] | None = None
+    history: Sequence[dict[str, Any]] = ()
+    relevance: Mapping[str, float] | None = None
+    directions: Sequence[Mapping[str, Any]] = ()
+    bases: Sequence[Mapping[str, Any]] = ()
+    outputs: Sequence[str] = ()
     damaged: Sequence[str] = ()
 
+    @property
+    def html(self) -> str:
+        """The page as one document, without scripts or external resources."""
+        return _page(self)
 
-def page(job: JobFacts) -> str:
-    """Return the complete page of a job, without scripts or external resources."""
+    def to_json(self) -> dict[str, Any]:
+        """Return all values of the page as plain JSON."""
+        return asdict(self)
+
+    def save(self, location: str | Path, *, overwrite: bool = False) -> None:
+        """Write the report to a path or URL: .json all values, .csv the table of fits, otherwise the page.
+
+        Raises ``ExistsError`` if the file exists and ``overwrite`` is false, ``StorageError`` if it cannot be written.
+        """
+        location = str(location)
+        if location.endswith(".json"):
+            text = json.dumps(self.to_json(), indent=1)
+        else:
+            text = as_csv(self.history) if location.endswith(".csv") else self.html
+        write_text(location, text, overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        style = "width:100%;height:900px;border:1px solid #ccc"
+        return f'<iframe title="Report of a job" sandbox srcdoc="{escape(self.html)}" style="{style}"></iframe>'
+
+
+def report_of(job: Any) -> Report:
+    """Return the report of a job in any state. It imports and runs no code that the job names."""
+    state, progress, parameters = job.state(), job.progress(), job.asked()
+    validation = parameters.pop("validation")
+    damaged: list[str] = []
+
+    def read(part: Callable[[], Any]) -> Any:
+        try:
+            return part()
+        except PartirvmError as error:
+            damaged.append(str(error))
+            return None
+
+    relevance, directions, bases, outputs = map(read, (job.relevance, job.directions, job.bases, job.outputs))
+    return Report(
+        location=job.location,
+        status=state.status.value,
+        status_advice=state.status.advice,
+        reason=state.reason,
+        advice=progress["advice"],
+        queued=state.queued,
+        began=state.began,
+        ended=state.ended,
+        seconds=progress["seconds"],
+        data=job.data(),
+        validation=validation,
+        parameters=parameters,
+        versions=job.store.asked().get("versions"),
+        plan=state.plan,
+        history=state.history,
+        relevance=relevance,
+        directions=directions or (),
+        bases=bases or (),
+        outputs=outputs or (),
+        damaged=list(dict.fromkeys(damaged)),
+    )
+
+
+class Section(NamedTuple):
+    """A part of the page: notes, charts, and tables below them."""
+
+    title: str
+    notes: Sequence[str] = ()
+    charts: Sequence[Chart] = ()
+    tables: Sequence[Table] = ()
+
+
+def _page(job: Report) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -84,133 +155,69 @@ def page(job: JobFacts) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_finalize,
+        finalize=lambda value: printable(value, keep="\n\t\u00a0") if type(value) is str else value,
     )
-    found = stages(job.history)
     kind = kind_of(job.history[-1] if job.history else {}, job.plan)
+    sections = [
+        Section("What is missing", job.damaged),
+        Section("Worth knowing", _notes(job)),
+        Section("Curves", charts=history_charts(stages(job.history), kind)),
+        *_predictions(job),
+        _features(job.relevance or {}),
+        _directions(job.directions),
+        _basis(job.bases),
+        _fits(job, kind),
+        _plan(job),
+        _parameters(job),
+    ]
+    times = [("queued", job.queued), ("began", job.began), ("ended", job.ended)]
     return environment.get_template("page.html.jinja").render(
         job=job,
         name=job.location.rstrip("/").rpartition("/")[2] or job.location,
-        over=_over(job),
-        tone=job.status if job.status in TONES else "other",
-        times=_times(job),
+        tone=job.status if job.status in {status.value for status in Status} else "other",
+        times=[(what, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))) for what, at in times if at is not None],
         figures=_figures(job, kind),
-        facts=_facts(job, found),
-        notes=_notes(job),
-        drawable=drawable(),
-        curves=[_drawn(panel) for panel in curves(found, kind)],
-        levels=any(stage.kind == "level" for stage in found),
-        features=_features(job.relevance or {}),
-        directions=directions_table(job.directions),
-        basis=functions_table(job.bases),
-        diagnostics=_diagnostics(job),
-        spent=[_drawn(panel) for panel in time_and_memory(job.history, job.seconds, job.plan)],
-        history=fit_history.history(job.history, found, job.plan, kind, over=_over(job)),
-        plan=_plan(job),
-        parameters=_parameters(job.spec),
-        versions=", ".join(f"{part} {version}" for part, version in (job.spec.get("versions") or {}).items()),
+        sections=[section for section in sections if any(section[1:])],
+        image=_image if find_spec("matplotlib") else None,
     )
 
 
-def _finalize(value: Any) -> Any:
-    """Escape the control characters of a text. Markup is returned unchanged, since it has no control characters."""
-    return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t\u00a0")
+def _image(chart: Chart) -> str:
+    """Return a chart as a URL, which the page holds."""
+    return f"data:image/svg+xml;base64,{b64encode(chart.svg()).decode()}"
 
 
-def _over(job: JobFacts) -> bool:
-    """Return True if the job has ended. An ended job may be resumed."""
-    return job.status not in UNDER_WAY
+def _peak(job: Report) -> str:
+    return format_bytes(max((entry.get("peak_memory") or 0 for entry in job.history), default=0))
 
 
-def _times(job: JobFacts) -> list[tuple[str, str]]:
-    """Return the times of the main events."""
-    times = [("queued", job.queued), ("began", job.began), ("ended", job.ended)]
-    if job.ended is None and job.history:
-        times.append(("last fit", job.history[-1].get("time")))
-    return [(what, _moment(at)) for what, at in times if at is not None]
-
-
-def _moment(when: float) -> str:
-    """Format a point in time, in UTC.
-
-    >>> _moment(1785600000.0)
-    '2026-08-01 16:00:00 UTC'
-    """
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(when))
-
-
-def _peak(job: JobFacts) -> str:
-    peaks = [entry["peak_memory"] for entry in job.history if entry.get("peak_memory")]
-    return format_bytes(max(peaks)) if peaks else MISSING
-
-
-def _figures(job: JobFacts, kind: Kind) -> list[tuple[str, str, str]]:
+def _figures(job: Report, kind: Kind) -> list[tuple[str, str, str]]:
     """Return the main figures of the current model: name, value and note of each."""
-    models = [entry for entry in job.history if leaves_model(entry)]
-    if not models:
+    last = last_model(job.history)
+    if last is None:
         return []
-    last = models[-1]
-    evidence = f"{kind.evidence}, over {counted(last['rows'], 'row')}"
-    return [
-        ("Relevance vectors", f"{last['vectors']:,}", f"of {counted(job.plan['rows'], 'row')}" if job.plan else ""),
-        *_errors(last, kind),
-        ("Log evidence", minus(format_evidence(last["log_evidence"])), evidence),
-        ("Time", format_duration(job.seconds or 0.0), f"peak memory {_peak(job)}"),
+    shown = kind.brief([last])
+    figures = [
+        ("Relevance vectors", f"{last['vectors']:,}", f"of {counted(job.plan['rows'], 'row')}" if job.plan else "")
     ]
-
-
-def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
-    """Return the main figures of regression or classification: the errors, with the second measure in the note."""
-    shown = kind.brief([entry])
-    cells = []
     for quantity in shown:
         others = [Quantity(quantity.rows, measure) for measure in (kind.head, kind.beside)]
-        remaining = [one for one in others if one not in shown and one.of(entry) is not None]
-        unit = quantity.measure.unit.removeprefix("% ")  # the formatted number already includes the percent sign
-        measures = (f"{one.measure.name} {minus(one.text(entry))}".replace(" %", "\u00a0%") for one in remaining)
-        note = "; ".join([unit, *measures])
+        more = [
+            f"{one.measure.name} {one.text(last)}"
+            for one in others
+            if one not in shown and last.get(one.key) is not None
+        ]
         name = f"{quantity.rows.capitalize()} {quantity.measure.title.lower()}"
-        cells.append((name, minus(quantity.text(entry)), note))
-    noise = [("Noise", format_error(entry["noise_sd"]), "standard deviation")] if kind.noise else []
-    return cells + noise
+        unit = quantity.measure.unit.removeprefix("% ")  # the formatted number already includes the percent sign
+        figures.append((name, quantity.text(last), "; ".join([unit, *more])))
+    if kind.noise:
+        figures.append(("Noise", format_error(last.get("noise_sd")), "standard deviation"))
+    evidence = f"{kind.evidence}, over {counted(last['rows'], 'row')}"
+    figures.append(("Log evidence", format_evidence(last["log_evidence"]), evidence))
+    return [*figures, ("Time", format_duration(job.seconds or 0.0), f"peak memory {_peak(job)}")]
 
 
-def _facts(job: JobFacts, found: Sequence[FitStage]) -> list[tuple[str, str]]:
-    """Return facts about the data and the strategy."""
-    spec, plan = job.spec, job.plan
-    facts = [("Data", str(spec.get("data", MISSING)))]
-    if spec.get("validation"):
-        facts.append(("Held-out data", str(spec["validation"])))
-    if plan is None:
-        return [*facts, ("Plan", "none yet: the fit has not begun")]
-    fits = sum(stage.fits for stage in found)
-    facts += [
-        ("Size", size_text(plan)),
-        ("Strategy", str(plan["strategy"])),
-        ("Partition size", _partition_size(job, plan)),
-    ]
-    return [*facts, ("Fits", f"{fits:,}" if _over(job) else f"{fits:,} so far")]
-
-
-def _partition_size(job: JobFacts, plan: dict[str, Any]) -> str:
-    """Return the partition size P and the method by which P was chosen."""
-    size = f"P = {plan['partition_size']:,}"
-    requested = (job.spec.get("parameters") or {}).get("partition_size", "auto")
-    if not plan["partition_size"]:
-        return "none: without a kernel no row is a candidate"
-    if schedule_of(plan["strategy"]).one_fit:
-        return f"{size}: all rows at once"
-    if requested != "auto":
-        return f"{size}, as requested" if requested == plan["partition_size"] else f"{size}; requested: {requested}"
-    measured = [entry for entry in job.history if entry["kind"] == "heuristic" and "heuristic_size" in entry]
-    if measured:
-        return f"{size}, by {heuristic_line(measured[0])}"
-    if plan.get("rho") is not None:
-        return f"{size}, by sparseness: ρ = {plan['rho']:.2f} in {plan['rho_rows']:,} random rows"
-    return f"{size}, chosen automatically"
-
-
-def _notes(job: JobFacts) -> list[str]:
+def _notes(job: Report) -> list[str]:
     """Return the notes of the plan, and warnings about the last model."""
     notes = [str(note) for note in (job.plan or {}).get("notes", ())]
     last = job.history[-1] if job.history else {}
@@ -223,124 +230,152 @@ def _notes(job: JobFacts) -> list[str]:
     return [note[:1].upper() + note[1:] for note in notes]
 
 
-def _diagnostics(job: JobFacts) -> list[dict[str, Any]]:
-    """Return the pictures of the current model's predictions: a name and panels for each target."""
-    models = [entry for entry in job.history if leaves_model(entry)]
-    stored = models[-1].get("diagnostics", ()) if models else ()
+def _predictions(job: Report) -> list[Section]:
+    """Return the predictions of the current model beside the targets, a section for each target."""
+    last = last_model(job.history) or {}
+    note = (
+        "Vertical bars are 95 % intervals, dashed lines what the model states or, in curves, chance. Rows are numbered "
+        "from 0, in the order of the table before it was ingested."
+    )
+    left_out = (
+        "There are no held-out rows: each training row is predicted as if the fit had not had it. These rows also "
+        "calibrate the intervals, so that their coverage is not shown."
+    )
     return [
-        {
-            "name": group.name,
-            "left_out": group.left_out,
-            "panels": [_drawn(panel, group.name) for panel in group.panels],
-            "largest": group.largest,
-        }
-        for group in diagnostics.groups(diagnostics.from_json(stored), job.outputs)
+        Section(
+            f"Predictions of {'rows left out' if group.left_out else 'held-out rows'}"
+            + (f": {group.name}" if group.name else ""),
+            [note, left_out] if group.left_out else [note],
+            group.charts,
+            [group.largest] if group.largest.rows else [],
+        )
+        for group in target_charts(from_json(last.get("diagnostics") or ()), job.outputs)
     ]
 
 
-def _features(relevance: Mapping[str, float]) -> dict[str, Any] | None:
-    """Return the bars of relevance and the features without bar, or None if relevances do not differ."""
-    if not informative(relevance):
-        return None
-    found = ranking(relevance)
-    return {
-        "panel": _drawn(found.panel),
-        "more": f"{found.more:,} more of less relevance" if found.more else "",
-        "off_title": f"{counted(len(found.off), 'feature')} switched off",
-        "off": ", ".join(found.off),
-        "folded": len(found.off) > LISTED,
-    }
+def _features(relevance: Mapping[str, float]) -> Section:
+    """Return bars of the most relevant features, and names of the others; nothing if one width is for all features."""
+    on = sorted(((name, value) for name, value in relevance.items() if value >= OFF), key=lambda pair: -pair[1])
+    off = [name for name, value in relevance.items() if value < OFF]
+    differ = bool(on) and min(value for value in relevance.values() if value) < on[0][1] * (1 - 1e-6)
+    if not differ:
+        return Section("Features")
+    notes = [f"{len(on) - BARS:,} more of less relevance"] if len(on) > BARS else []
+    notes += [f"{counted(len(off), 'feature')} switched off: {first_names(off, ROWS)}"] if off else []
+    return Section("Features", notes, [relevance_chart(dict(on[:BARS]))])
 
 
-def _drawn(panel: Chart, group: str = "") -> dict[str, Any]:
-    """Return a panel for the page; without matplotlib it has no drawing, and its values are shown."""
-    from markupsafe import Markup
-
-    drawing = Markup(panel.svg(group)) if drawable() else ""
-    return {
-        "heading": panel.title,
-        "remark": panel.remark,
-        "drawing": drawing,
-        "values": panel.values,
-        "table": panel.table,
-    }
+def _directions(directions: Sequence[Mapping[str, Any]]) -> Section:
+    """Return the directions of a kernel by their share of the squared distances."""
+    ordered = sorted(directions, key=lambda each: -each["share"])
+    shown = [each for each in ordered if each["share"] >= LEAST_SHARE] or ordered[:1]
+    rows = [(f"{100 * each['share']:.3g} %", combination(each["loadings"])) for each in shown]
+    header = ("share of the squared distances", "combination of the standardised features")
+    less = len(directions) - len(shown)
+    notes = [f"{counted(less, 'direction')} of less share"] if less else []
+    return Section("Directions", notes, tables=[Table("Directions of the kernel", header, rows)] if rows else [])
 
 
-def _plan(job: JobFacts) -> dict[str, Any] | None:
-    """Return the planned work, and a table of expected and measured values."""
+def combination(loadings: Mapping[str, float]) -> str:
+    """Return a direction as a sum of features, the largest loading first and positive.
+
+    >>> combination({"a": -0.6, "b": -0.8, "c": 0.01})
+    '0.80 b + 0.60 a'
+    """
+    ordered = sorted(loadings.items(), key=lambda pair: -abs(pair[1]))
+    sign = -1.0 if ordered[0][1] < 0 else 1.0
+    large = [(name, sign * value) for name, value in ordered if abs(value) >= LEAST_LOADING]
+    named = large[:FEATURES] or [(ordered[0][0], abs(ordered[0][1]))]
+    text = "".join(f" {'+' if value >= 0 else '−'} {abs(value):.2f} {name}" for name, value in named)
+    more = len(large) - FEATURES
+    return text.removeprefix(" + ") + (f" and {more:,} more" if more > 0 else "")
+
+
+def _basis(functions: Sequence[Mapping[str, Any]]) -> Section:
+    """Return the basis functions by relevance, and the names of the pruned ones."""
+    kept, pruned = ranked_functions(functions)
+    rows = [(each["name"], ", ".join(map(figure, each["weights"])), figure(each["relevance"])) for each in kept[:ROWS]]
+    notes = [f"{len(kept) - ROWS:,} more of less relevance"] if len(kept) > ROWS else []
+    notes += [f"pruned: {first_names(pruned, ROWS)}"] if pruned else []
+    header = ("function", "weights", "relevance, nats of evidence")
+    return Section("Basis", notes, tables=[Table("Basis functions", header, rows)] if rows else [])
+
+
+def _fits(job: Report, kind: Kind) -> Section:
+    """Return the lines of the levels, the first and last rounds, and a folded table of all fits."""
+    if not job.history:
+        return Section("History")
+    lines = Lines()
+    levels = [line for entry in job.history if entry["kind"] == "part" for line in lines.of(entry)] + lines.rest()
+    rounds = [entry for entry in job.history if leaves_model(entry) and entry["kind"] != "part"]
+    tables = []
+    if rounds:
+        short = short_columns(rounds)
+        shown = rounds if len(rounds) <= 2 * ENDS else [*rounds[:ENDS], *rounds[-ENDS:]]
+        title = "Rounds" if len(shown) == len(rounds) else f"First and last of {len(rounds):,} rounds"
+        tables.append(_table(title, short, shown))
+    every = columns(kind, kind.every)
+    tables.append(_table(f"All {counted(len(job.history), 'fit')}, every column", every, job.history, folded=True))
+    return Section("History", levels, tables=tables)
+
+
+def _table(title: str, shown: Sequence[Any], entries: Sequence[Any], *, folded: bool = False) -> Table:
+    rows = [[column.cell(entry) for column in shown] for entry in entries]
+    return Table(title, [column.title for column in shown], rows, folded)
+
+
+def _plan(job: Report) -> Section:
+    """Return the data and the course of the fit, and what was expected beside what was measured."""
+    facts = [("Data", job.data), ("Held-out data", job.validation or ""), *_phases(job)]
     plan = job.plan
     if plan is None:
-        return None
-    threads = counted(plan["threads"], "thread")
-    facts = [
-        ("Course", plan_line({**plan, "notes": []}).partition("\n")[0]),
+        return Section("Plan", tables=[Table("Plan", (), [*facts, ("Plan", "none yet: the fit has not begun")])])
+    course, resources, *_ = plan_line(plan).splitlines()
+    measured = next((entry for entry in job.history if "heuristic_size" in entry), None)
+    facts += [
+        ("Size", size_text(plan)),
+        ("Course", course),
+        (
+            "Partition size",
+            f"P = {plan['partition_size']:,}" + (f", by {heuristic_line(measured)}" if measured else ""),
+        ),
         ("Selection", str(plan["selection"])),
-        ("Fit rows", str(plan["fit_rows"]) + _sample(plan)),
-        ("Place", threads if plan["workers"] == 1 else f"{plan['workers']:,} workers of {threads}"),
-        ("Tiles", f"{plan['tiles']:,} of {counted(plan['tile_rows'], 'row')}, {plan['rows_per_task']:,} rows per task"),
-        ("Limits", _limits(plan)),
+        ("Resources", resources),
     ]
-    before, fits = measured_before(job.history)
-    passes = sum(entry.get("passes", 0) for entry in fits)
-    seconds = fits[-1]["seconds"] - (before[-1]["seconds"] if before else 0.0) if fits else None
-    if before:
-        passes_before = sum(entry.get("passes", 0) for entry in before)
-        facts.append(("Before the plan", f"{passes_before:,} passes in {format_duration(before[-1]['seconds'])}"))
+    passes = sum(entry.get("passes", 0) for entry in job.history)
     rows = [
-        ("Passes", f"{plan['passes']:,}", f"{passes:,}" if fits else MISSING),
-        ("Time", format_duration(plan["seconds"]), MISSING if seconds is None else format_duration(seconds)),
+        ("Passes", f"{plan['passes']:,}", f"{passes:,}"),
+        ("Time", format_duration(plan["seconds"]), format_duration(job.seconds or 0.0)),
         ("Peak memory", format_bytes(plan["memory_peak"]), _peak(job)),
     ]
-    so_far = "took" if _over(job) else "so far"
-    return {"facts": facts, "table": Table(("quantity", "expected", so_far), [Row(row) for row in rows], "small")}
+    beside = Table("Expected and measured", ("quantity", "expected", "measured, with planning"), rows)
+    return Section("Plan", tables=[Table("Plan", (), [pair for pair in facts if pair[1]]), beside])
 
 
-def measured_before(history: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """Split the history into entries of planning (kernel learning, heuristic fit) and entries of the fit.
-
-    >>> kinds = [("kernel", None), ("heuristic", None), ("round", None), ("kernel", True)]
-    >>> [len(part) for part in measured_before([{"kind": kind, "taken": taken} for kind, taken in kinds])]
-    [2, 2]
-    """
-
-    def made_it(entry: Entry) -> bool:
-        return entry["kind"] == "heuristic" or (entry["kind"] == "kernel" and entry["taken"] is None)
-
-    count = next((number for number, entry in enumerate(history) if not made_it(entry)), len(history))
-    return list(history[:count]), list(history[count:])
+def _phases(job: Report) -> list[tuple[str, str]]:
+    """Return the seconds of each phase. Fits that ran in parallel count with the time of each."""
+    sums = dict.fromkeys(("kernel learning", "partition size", "passes", "dense fits"), 0.0)
+    for entry in job.history:
+        before = {"kernel": "kernel learning", "heuristic": "partition size"}.get(entry["kind"])
+        sums[before or "passes"] += entry.get("pass_seconds") or 0.0
+        sums[before or "dense fits"] += entry.get("solve_seconds") or 0.0
+    text = ", ".join(f"{name} {format_duration(value)}" for name, value in sums.items() if value)
+    return [("Time by phase", text)] if text else []
 
 
-def _sample(plan: dict[str, Any]) -> str:
-    return f" of {counted(plan['sample_rows'], 'row')}" if plan.get("sample_rows") else ""
-
-
-def _limits(plan: dict[str, Any]) -> str:
-    limits = [f"{format_bytes(plan['memory_limit'])} memory per process, room for {plan['max_columns']:,} columns"]
-    limits += [f"{plan[name]:,} {name[4:]}" for name in ("max_rounds", "max_vectors") if plan.get(name) is not None]
-    return ", ".join(limits)
-
-
-def _parameters(spec: dict[str, Any]) -> dict[str, Any] | None:
+def _parameters(job: Report) -> Section:
     """Return the parameters that differ from the defaults, and a folded table of all parameters."""
-    given, usual = (json.loads(json.dumps(each)) for each in (spec.get("parameters") or {}, asdict(Request())))
+    given, usual = (json.loads(json.dumps(each)) for each in (dict(job.parameters or {}), asdict(Request())))
     if not given:
-        return None
-    rows = [Row((name, value(given[name]), value(usual.get(name, MISSING)))) for name in given]
-    return {
-        "changed": [(name, value(given[name])) for name in given if name not in usual or given[name] != usual[name]],
-        "summary": f"All {counted(len(given), 'parameter')}",
-        "table": Table(("parameter", "value", "default"), rows, "words"),
-    }
+        return Section("Parameters")
+    rows = [(name, _value(value), _value(usual.get(name))) for name, value in given.items()]
+    changed = [row[:2] for row in rows if row[1] != row[2]]
+    every = Table(f"All {counted(len(given), 'parameter')}", ("parameter", "value", "default"), rows, folded=True)
+    tables = [Table("Changed parameters", (), changed), every] if changed else [every]
+    return Section("Parameters", [] if changed else ["All are defaults."], tables=tables)
 
 
-def value(parameter: Any) -> str:
-    """Format a parameter as text. Long lists, such as one width per feature, are truncated.
-
-    >>> value(None), value(0.5), value([1.0, 2.0])
-    ('none', '0.5', '1.0, 2.0')
-    """
+def _value(parameter: Any) -> str:
     if parameter is None:
         return "none"
-    if isinstance(parameter, list | tuple):
-        return ", ".join(map(str, parameter))
-    return str(parameter)
+    return ", ".join(map(str, parameter)) if isinstance(parameter, list) else str(parameter)

@@ -1,25 +1,27 @@
-"""Progress of a fit, an ingest or a prediction.
+"""Progress of a fit, an ingest or a prediction: a live view on a terminal, plain lines elsewhere.
 
-A ``Progress`` is a driver's ``Watcher``; it keeps the latest state and gives lines to its view (``report.displays``).
-It is a context manager, which restores the terminal after any exception.
+A ``Progress`` is a driver's ``Watcher``; it keeps the latest state and gives lines to its view. It is a context
+manager, which restores the terminal after any exception.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from partirvm.core.updates import StepInfo
+from partirvm.execution.process import peak_memory
 from partirvm.jobs.driver import Watcher
-from partirvm.planning.units import counted, format_duration
+from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import printable
-from partirvm.report.lines import Line, Lines
+from partirvm.report.history import Lines, format_rate
 from partirvm.report.quantities import MEASURED
-from partirvm.report.remaining import Remaining
-from partirvm.report.text import format_rate, plan_line
+from partirvm.report.text import plan_line
+from partirvm.strategies import schedule_of
 
 TITLES = {
     "gram": "kernel products",
@@ -40,7 +42,7 @@ TITLES = {
 class View:
     """A display of progress; this one shows nothing."""
 
-    def line(self, line: Line) -> None:
+    def line(self, text: str) -> None:
         """Show a line of text that stays."""
 
     def changed(self, progress: Progress) -> None:
@@ -53,22 +55,74 @@ class View:
         """End the display."""
 
 
+class PlainView(View):
+    """Lines, and the state of a long phase once a minute."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._printed = stream, time.monotonic()
+
+    def line(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+        self._printed = time.monotonic()
+
+    def changed(self, progress: Progress) -> None:
+        if progress.count and time.monotonic() - self._printed > 60.0:
+            self.line(f"{progress.title}: {progress.count}")
+
+
+class LiveView(View):
+    """Lines, and below them the state, which a thread of rich draws eight times a second."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+
+        self.console = Console(file=stream, highlight=False)
+
+    def open(self, progress: Progress) -> None:
+        from rich.live import Live
+
+        self._live = Live(
+            get_renderable=lambda: self.state(progress),
+            console=self.console,
+            refresh_per_second=8,
+            transient=True,
+            redirect_stdout=False,
+        )
+        self._live.start()
+
+    def close(self, progress: Progress) -> None:
+        self._live.stop()
+
+    def line(self, text: str) -> None:
+        self.console.print(text, markup=False, soft_wrap=True)
+
+    def state(self, progress: Progress) -> Any:
+        """Return the phase with a bar, and a line of facts."""
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        row = Grid.grid(padding=(0, 2))
+        bar = ProgressBar(total=progress.total, completed=progress.done, width=20) if progress.total else Text("")
+        row.add_row(Text(progress.title, style="bold"), bar, Text(progress.count))
+        return Group(row, Text(progress.facts, style="dim"))
+
+
 class Progress(Watcher):
     """State of a running fit, ingest or prediction, and its display ``view``, by default none.
 
-    ``rounds`` counts the models saved so far, ``steps`` the Newton steps of the current classification fit.
     ``spell`` converts the names of Python parameters in messages, for example to command-line flags.
     """
 
     def __init__(self, view: View | None = None, *, spell: Callable[[str], str] = str) -> None:
         self.view, self._spell = view or View(), spell
-        self.began = self.phase_began = self._heard = time.monotonic()
+        self.began = self.phase_began = self._last_event = self._plan_made = self._last_fit = time.monotonic()
         self.phase, self.done, self.total, self.rows, self.unit = "starting", 0, 0, 0, "tile"
-        self.rounds = self.steps = 0
-        self.plan: dict[str, Any] | None = None
-        self.entry: dict[str, Any] | None = None
+        self.steps = self.fits = 0
         self.fit: tuple[int, int] | None = None
-        self.remaining = Remaining(())
+        self.planned: tuple[tuple[int, float], ...] = ()
+        self.memory_limit: int | None = None
         self.closed = False
         self._lines = Lines()
 
@@ -87,11 +141,18 @@ class Progress(Watcher):
         return counted(self.done, "row") if self.unit == "row" else ""
 
     @property
-    def times(self) -> str:
-        """Elapsed time, and the remaining time if it is known."""
-        left = self.remaining.seconds()
-        elapsed = format_duration(time.monotonic() - self.began)
-        return elapsed if left is None else f"{elapsed}, about {format_duration(left)} left"
+    def facts(self) -> str:
+        """Elapsed and remaining time, vectors, rows per second and peak memory."""
+        parts = [format_duration(time.monotonic() - self.began)]
+        left = self.remaining()
+        if left is not None:
+            parts[0] += f", about {format_duration(left)} left"
+        if self.fit is not None:
+            parts.append(f"{self.fit[0]:,} candidates → {self.fit[1]:,} vectors")
+        if self.rate:
+            parts.append(f"{format_rate(self.rate)} rows/s")
+        limit = "" if self.memory_limit is None else f" of {format_bytes(self.memory_limit)}"
+        return " · ".join([*parts, f"peak memory {format_bytes(peak_memory())}{limit}"])
 
     @property
     def rate(self) -> float | None:
@@ -102,20 +163,34 @@ class Progress(Watcher):
         share = self.done / self.total if self.unit == "tile" and self.total else 1.0
         return share * self.rows / seconds
 
+    def remaining(self) -> float | None:
+        """Return the approximate remaining seconds of a fit: the planned seconds, at the pace of the finished fits.
+
+        None without a plan, if the number of rounds is unknown, and if the time has passed.
+        """
+        total, done, fits = 0.0, 0.0, self.fits
+        for planned, seconds in self.planned:
+            total, done = total + seconds, done + seconds * min(fits, planned) / planned
+            fits = max(fits - planned, 0)
+        pace = (self._last_fit - self._plan_made) / done if done else 1.0
+        left = pace * (total - done) - (time.monotonic() - self._last_fit)
+        return left if left > 0 else None
+
     def note(self, message: str) -> None:
         """Show a message."""
-        self._show([Line(self._spell(message), wraps=True)])
+        self._show([self._spell(message)])
 
     def on_plan(self, plan: Any) -> None:
         """Receive the plan of the fit before its start."""
-        self.plan = plan.to_json()
-        self.remaining = Remaining.of(plan)
-        self._lines.on_plan(plan)
-        self.note(plan_line(self.plan))
+        if not schedule_of(plan.strategy).open_ended(plan.max_rounds):
+            self.planned = tuple((cost.fits, cost.pass_seconds + cost.solve_seconds) for cost in plan.rounds)
+        self._plan_made = self._last_fit = time.monotonic()
+        planned = plan.to_json()
+        self.memory_limit = planned["memory_limit"]
+        self.note(plan_line(planned))
 
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
         """Receive that ``done`` of ``total`` tiles of a pass over ``rows`` rows are finished."""
-        self.remaining.on_tiles(done, total)
         self._set_phase(name, done, total, rows, "tile")
 
     def on_step(self, info: StepInfo, candidates: int) -> None:
@@ -129,19 +204,15 @@ class Progress(Watcher):
 
     def on_solves(self, done: int, total: int) -> None:
         """Receive that ``done`` of ``total`` parallel dense fits are finished."""
-        self.remaining.on_solves(done, total)
         self._set_phase("solve", done, total, 0, "fit")
 
     def on_record(self, entry: dict[str, Any]) -> None:
-        """Receive the history entry of a finished fit, and count the saved models."""
-        self.rounds += entry["kind"] in ("round", "early", "final")
+        """Receive the history entry of a finished fit."""
         self.steps = 0
         if entry["kind"] not in MEASURED:
-            self.entry = entry
-        if entry["kind"] == "part":
             self.fit = entry["candidates"], entry["vectors"]
+            self.fits, self._last_fit = self.fits + 1, time.monotonic()
         self._show(self._lines.of(entry))
-        self.remaining.on_record(entry)
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         """Receive the number of rows that ingest has read or written. ``total`` is None if unknown."""
@@ -153,29 +224,30 @@ class Progress(Watcher):
         """Receive the number of tiles that prediction or evaluation has finished."""
         self._set_phase(phase, done, total, 0, "tile")
         if done == total:
-            self._show([Line(f"{self.title:<11}{_aligned(total, 'tile')} {self._phase_time():>10}")])
+            self._show([self._phase_line(total, "tile")])
 
     def _set_phase(self, phase: str, done: int, total: int, rows: int, unit: str) -> None:
         if phase != self.phase or done < self.done:
             self._end_rows()
-            self.phase_began = self._heard  # this phase has worked since the last one was heard of
-        self._heard = time.monotonic()
+            self.phase_began = self._last_event  # this phase has worked since the last event of the one before
+        self._last_event = time.monotonic()
         self.phase, self.done, self.total, self.rows, self.unit = phase, done, total, rows, unit
         self.view.changed(self)
 
     def _end_rows(self) -> None:
         """Show a line for the rows of a phase that has ended."""
         if self.unit == "row" and self.done:
-            line = f"{self.title:<11}{_aligned(self.done, 'row')} {self._phase_time():>10}"
-            self._show([Line(f"{line}  {format_rate(self.rate):>7} rows/s")])
+            self._show([f"{self._phase_line(self.done, 'row')}  {format_rate(self.rate):>7} rows/s"])
             self.done = self.rows = 0
 
-    def _phase_time(self) -> str:
-        return format_duration(time.monotonic() - self.phase_began)
+    def _phase_line(self, number: int, noun: str) -> str:
+        figure, word = counted(number, noun).split()
+        took = format_duration(time.monotonic() - self.phase_began)
+        return f"{self.title:<11}{figure:>12} {word:<5} {took:>10}"
 
-    def _show(self, lines: list[Line]) -> None:
+    def _show(self, lines: list[str]) -> None:
         for line in lines:
-            self.view.line(line._replace(text=printable(line.text, keep="\n\t")))
+            self.view.line(printable(line, keep="\n\t"))
 
     def __enter__(self) -> Progress:
         self.view.open(self)
@@ -195,7 +267,15 @@ class Progress(Watcher):
             self.view.close(self)
 
 
-def _aligned(number: int, noun: str) -> str:
-    """Format a number with a noun, aligned as a column."""
-    figure, word = counted(number, noun).split()
-    return f"{figure:>12} {word:<5}"
+def progress_for(stream: TextIO | None = None, *, quiet: bool = False, spell: Callable[[str], str] = str) -> Progress:
+    """Return the progress display for a stream, default stderr: live on a terminal, otherwise plain, none if ``quiet``.
+
+    In a notebook the lines are output of the cell. ``spell`` is as for ``Progress``.
+    """
+    if quiet:
+        return Progress()
+    shell = sys.modules.get("IPython")  # loaded by the kernel of a notebook
+    if stream is None and shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None:
+        stream = sys.stdout
+    stream = sys.stderr if stream is None else stream
+    return Progress(LiveView(stream) if stream.isatty() else PlainView(stream), spell=spell)

@@ -1,15 +1,15 @@
-"""The quantities that measure the quality of a fit: their keys in history entries, their names and their formatting.
+"""The measures of a fit: their keys in history entries, their names, and their formatting.
 
-A regression entry has RMSE and NLPD, and a classification entry has log loss and error. All views use this module, so
-that no view depends on the kind of target. Keys are the fields of ``strategies.instructions.Record``. An entry of an
-earlier version may lack keys. In a regression entry the classification keys are None, and vice versa.
+A regression entry has RMSE and NLPD, and a classification entry log loss and error. All views use this module, so that
+no view depends on the kind of target. Keys are fields of ``strategies.instructions.Record``; those of the other kind
+are None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Entry = dict[str, Any]
 """Type of an entry of a fit's history, as recorded by the driver."""
@@ -49,21 +49,30 @@ def format_evidence(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
 
 
-def minus(figure: str) -> str:
-    """Replace the hyphen of a negative number's text by a minus sign.
+class Table(NamedTuple):
+    """A table of texts. ``header`` is empty for pairs of a name and a value; a ``folded`` table is shown on request."""
 
-    >>> minus("-1,234")
-    '−1,234'
-    """
-    return figure.replace("-", "−") if figure != MISSING else figure
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    folded: bool = False
+
+    def text(self) -> str:
+        """Return the table as aligned lines; columns of numbers are aligned on the right."""
+        rows = [*([self.header] if self.header else []), *self.rows]
+        columns = []
+        for cells in zip(*rows, strict=True):
+            numeric = all(cell[:1].isdigit() or cell[:1] in "-–" for cell in cells[bool(self.header) :])
+            width = max(map(len, cells))
+            columns.append([f"{cell:{'>' if numeric else '<'}{width}}" for cell in cells])
+        return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(NamedTuple):
     """A measure of prediction quality.
 
-    ``key`` is the last part of the keys of its quantities. ``name`` is used in sentences, and ``title`` above curves.
-    Figures are ``scale`` × the values in the history, in the unit ``unit``.
+    ``key`` is the last part of the keys of its quantities, ``name`` is used in sentences, and ``title`` above curves.
+    Curves show ``scale`` × the values in the history, in the unit ``unit``.
     """
 
     key: str
@@ -78,8 +87,7 @@ Rows = Literal["training", "held-out"]
 SIDES: tuple[Rows, Rows] = ("training", "held-out")
 
 
-@dataclass(frozen=True)
-class Quantity:
+class Quantity(NamedTuple):
     """A measure over the training or the held-out rows."""
 
     rows: Rows
@@ -95,14 +103,9 @@ class Quantity:
         """Label of the quantity, such as ``"training RMSE"``."""
         return f"{self.rows} {self.measure.name}"
 
-    def of(self, entry: Entry) -> float | None:
-        """Return the value of the quantity in a history entry, or None if there is no value."""
-        value = entry.get(self.key)
-        return None if value is None else float(value)
-
     def text(self, entry: Entry) -> str:
         """Return the formatted value of the quantity in a history entry."""
-        return self.measure.figure(self.of(entry))
+        return self.measure.figure(entry.get(self.key))
 
 
 RMSE = Measure("rmse", "RMSE", "Error", "RMSE, in the target's units")
@@ -131,14 +134,12 @@ class Kind:
     steps: str
     evidence: str
 
-    @property
-    def first(self) -> Measure:
-        """Measure for a table with room for a single measure."""
-        return self.alone[0].measure
-
     def brief(self, entries: Sequence[Entry]) -> tuple[Quantity, ...]:
         """Return the quantities of a short table of these entries."""
-        return self.validated if any(held_out(entry) for entry in entries) else self.alone
+        held_out = [quantity.key for quantity in self.every if quantity.rows == "held-out"]
+        return (
+            self.validated if any(entry.get(key) is not None for entry in entries for key in held_out) else self.alone
+        )
 
     def phrase(self, entry: Entry, rows: Rows, note: str = "") -> str:
         """Return the measures of an entry on these rows as part of a sentence; empty if the entry has no measures.
@@ -149,10 +150,10 @@ class Kind:
         '0.25 (RMSE; NLPD -0.5)'
         """
         head, beside = Quantity(rows, self.head), Quantity(rows, self.beside)
-        if head.of(entry) is None:
+        if entry.get(head.key) is None:
             return ""
-        notes = [self.head.name + note] if self.head.name != "error" else []
-        if beside.of(entry) is not None:
+        notes = [self.head.name + note] if self.head is not ERROR else []
+        if entry.get(beside.key) is not None:
             notes.append(f"{self.beside.name} {beside.text(entry)}")
         return head.text(entry) + (f" ({'; '.join(notes)})" if notes else "")
 
@@ -184,37 +185,22 @@ CLASSIFICATION = Kind(
     evidence="nats (Laplace)",
 )
 
+QUANTITIES = (*REGRESSION.every, *CLASSIFICATION.every)
+
+
+def last_model(history: Sequence[Entry]) -> Entry | None:
+    """Return the entry of the last saved model, or None without a model."""
+    return next((entry for entry in reversed(history) if leaves_model(entry)), None)
+
 
 def leaves_model(entry: Entry) -> bool:
     """Return True if a history entry belongs to a saved model; a fit of a level is saved if it is the best so far."""
     return entry["kind"] in ("round", "early", "final") or bool(entry.get("saved"))
 
 
-KEYS = tuple(quantity.key for kind in (REGRESSION, CLASSIFICATION) for quantity in kind.every)
-"""Keys of all quantities of regression and classification."""
-
-
 def kind_of(entry: Entry, plan: dict[str, Any] | None = None) -> Kind:
-    """Return the kind of a history entry or of a job's progress, by default the kind of the plan."""
-    if any(quantity.of(entry) is not None for quantity in CLASSIFICATION.every):
-        return CLASSIFICATION
-    if any(quantity.of(entry) is not None for quantity in REGRESSION.every):
-        return REGRESSION
-    return CLASSIFICATION if classes_text(plan or {}) else REGRESSION
-
-
-def held_out(entry: Entry) -> bool:
-    """Return True if a history entry has held-out errors."""
-    return any(entry.get(key) is not None for key in KEYS if key.startswith("held_out_"))
-
-
-def classes_text(plan: dict[str, Any]) -> str:
-    """Return the number of classes and outputs of a plan's JSON as text; empty for regression, without ``outputs``.
-
-    >>> classes_text({"outputs": 3}), classes_text({"outputs": 1}), classes_text({})
-    ('3 classes, 3 outputs', '2 classes, 1 output', '')
-    """
-    outputs = int(plan.get("outputs") or 0)
-    if not outputs:
-        return ""
-    return f"{max(outputs, 2):,} classes, {outputs:,} output" + "s" * (outputs != 1)
+    """Return the kind of a history entry or of a job's progress; without errors in it, the kind of the plan."""
+    for kind in (CLASSIFICATION, REGRESSION):
+        if any(entry.get(quantity.key) is not None for quantity in kind.every):
+            return kind
+    return CLASSIFICATION if (plan or {}).get("outputs") else REGRESSION

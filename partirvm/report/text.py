@@ -1,173 +1,80 @@
-"""Text about a fit: one line per round during the fit, and a summary at the end."""
+"""Text about fits and jobs: the plan, the result of a fit, the status of a job, tables of jobs, and CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import csv
+import io
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from partirvm.core.termination import Termination
 from partirvm.execution.process import peak_memory
+from partirvm.jobs.state import JobState, Status
+from partirvm.options import Request
 from partirvm.planning.units import counted, format_bytes, format_duration
+from partirvm.quoting import printable
+from partirvm.report.history import Lines
 from partirvm.report.quantities import (
     MEASURED,
     MISSING,
+    QUANTITIES,
+    SIDES,
     Entry,
     Kind,
-    classes_text,
+    Quantity,
+    Table,
     format_error,
     format_evidence,
     kind_of,
-    leaves_model,
+    last_model,
 )
 from partirvm.strategies import schedule_of
 from partirvm.strategies.fit_rows import rows_text
 
+NAMED = 6
+"""Maximum number of basis functions, or of features in one direction, that a text names; others are counted."""
 
-def format_rate(rows: float | None) -> str:
-    """Format a number of rows per second.
 
-    >>> format_rate(1234567), format_rate(98765), format_rate(12), format_rate(None)
-    ('1.23 M', '98.8 k', '12', '–')
+def facts_text(pairs: Sequence[tuple[str, str | None]]) -> str:
+    """Return names and values on a line each, without those that have no value."""
+    return "\n".join(f"{name:<16}{text}" for name, text in pairs if text)
+
+
+def _form(form: Callable[[Any], str], value: Any) -> str | None:
+    return None if value is None else form(value)
+
+
+def _count(number: int | None) -> str:
+    return MISSING if number is None else f"{number:,}"
+
+
+def size_text(plan: dict[str, Any]) -> str:
+    """Return the numbers of rows, features and classes of a plan's JSON as text.
+
+    >>> size_text({"rows": 400, "features": 1, "outputs": 3}), size_text({"rows": 1, "features": 2})
+    ('400 rows × 1 feature, 3 classes, 3 outputs', '1 row × 2 features')
     """
-    if rows is None:
-        return MISSING
-    for unit, size in ((" M", 1e6), (" k", 1e3)):
-        if rows >= size:
-            return f"{rows / size:.3g}{unit}"
-    return f"{rows:.3g}"
+    size = f"{counted(plan['rows'], 'row')} × {counted(plan['features'], 'feature')}"
+    outputs = plan.get("outputs")
+    return f"{size}, {max(outputs, 2):,} classes, {counted(outputs, 'output')}" if outputs else size
 
 
-def rows_per_second(entry: Entry) -> float | None:
-    """Return the rows per second that the passes of a round read, or None for a round without passes."""
-    seconds = entry["pass_seconds"]
-    return entry["pass_rows"] / seconds if seconds > 0 else None
-
-
-@dataclass(frozen=True)
-class RoundColumn:
-    """A column of the table of rounds."""
-
-    title: str
-    width: int
-    cell: Callable[[Entry], str]
-
-
-NAMED = {"final": "last", "early": "early"}
-"""Names of entries without a number; "early" is the model of a run that reached its time limit."""
-
-_BEFORE = (
-    RoundColumn("round", 5, lambda entry: NAMED.get(entry["kind"], str(entry["number"]))),
-    RoundColumn("candidates", 10, lambda entry: f"{entry['candidates']:,}"),
-    RoundColumn("vectors", 7, lambda entry: f"{entry['vectors']:,}"),
-)
-_AFTER = (
-    RoundColumn("log evidence", 13, lambda entry: format_evidence(entry["log_evidence"])),
-    RoundColumn("rows/s", 7, lambda entry: format_rate(rows_per_second(entry))),
-    RoundColumn("elapsed", 12, lambda entry: format_duration(entry["seconds"])),
-    RoundColumn("memory", 9, lambda entry: format_bytes(entry["peak_memory"])),
-)
-
-
-def round_columns(entry: Entry) -> tuple[RoundColumn, ...]:
-    """Return the columns of the table of rounds that starts with this entry, with held-out errors if present."""
-    errors = (RoundColumn(one.label, len(one.label), one.text) for one in kind_of(entry).brief([entry]))
-    return (*_BEFORE, *errors, *_AFTER)
-
-
-def table_header(entry: Entry) -> str:
-    """Return the header of the table of rounds that starts with this entry."""
-    return "  ".join(f"{column.title:>{column.width}}" for column in round_columns(entry))
-
-
-def table_line(entry: Entry) -> str:
-    """Return the line of one round in the table."""
-    return "  ".join(f"{column.cell(entry):>{column.width}}" for column in round_columns(entry))
-
-
-def heuristic_line(entry: Entry) -> str:
-    """Return the measured sparseness and the resulting partition size as text.
-
-    >>> entry = {"vectors": 27, "rows": 222, "partition_size": 32, "heuristic_size": 45}
-    >>> heuristic_line(entry)
-    'sparseness: 27 of 222 random rows became vectors (ρ = 0.122) → P = 45, limited to 32'
-    """
-    chosen, found = entry["partition_size"], entry["heuristic_size"]
-    size = f"P = {found:,}"
-    if chosen != found:
-        size += f", {'limited' if chosen < found else 'raised'} to {chosen:,}"
-    rows = counted(entry["rows"], "random row")
-    rho = entry["vectors"] / entry["rows"]
-    return f"sparseness: {entry['vectors']:,} of {rows} became vectors (ρ = {rho:.3f}) → {size}"
+def threads_text(plan: dict[str, Any]) -> str:
+    """Return the threads and workers of a plan's JSON as text."""
+    threads = counted(plan["threads"], "thread")
+    return f"{plan['workers']:,} workers of {threads}" if plan["workers"] > 1 else threads
 
 
 def plan_line(plan: dict[str, Any]) -> str:
     """Return the plan of a fit, given as JSON, as two lines and one line for each note."""
-    threads = counted(plan["threads"], "thread")
-    if plan["workers"] > 1:
-        threads = f"{plan['workers']} workers of {threads}"
+    course = schedule_of(plan["strategy"]).text(plan) + rows_text(plan["fit_rows"], plan.get("sample_rows"))
     return (
-        f"{size_text(plan)} in {counted(plan['tiles'], 'tile')}; "
-        f"{plan['strategy']}, {schedule_of(plan['strategy']).text(plan)}{_likelihood(plan)}\n"
-        f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} memory, "
-        f"about {format_duration(plan['seconds'])}" + "".join(f"\nnote: {note}" for note in plan["notes"])
+        f"{size_text(plan)} in {counted(plan['tiles'], 'tile')}; {plan['strategy']}, {course}\n"
+        f"{threads_text(plan)}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} "
+        f"memory, about {format_duration(plan['seconds'])}" + "".join(f"\nnote: {note}" for note in plan["notes"])
     )
-
-
-def size_text(plan: dict[str, Any]) -> str:
-    """Return the numbers of rows, features and classes of a plan's JSON as text."""
-    size = f"{counted(plan['rows'], 'row')} × {counted(plan['features'], 'feature')}"
-    classes = classes_text(plan)
-    return f"{size}, {classes}" if classes else size
-
-
-def _likelihood(plan: dict[str, Any]) -> str:
-    """Return a text about the rows of intermediate fits, unless these use all rows."""
-    return rows_text(plan["fit_rows"], plan.get("sample_rows"))
-
-
-def summary(facts: dict[str, Any]) -> str:
-    """Return the result of a fit, the values of ``fit --json``, as text."""
-    kind = kind_of(facts)
-    fits = counted(facts["fits"], "fit")
-    if schedule_of(facts["strategy"]).merges:
-        fits += f" on {counted(facts['rounds'], 'level')}"
-    lines = [
-        ("strategy", f"{facts['strategy']}, {fits}"),
-        ("vectors", f"{counted(facts['n_vectors'], 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
-        ("training error", kind.phrase(facts, "training", _units(facts))),
-        ("held-out error", kind.phrase(facts, "held-out")),
-        *_beside(kind, facts),
-        ("ended", facts["advice"]),
-        *(("check", remark) for remark in facts["remarks"]),
-        ("took", f"{format_duration(facts['seconds'])}, peak memory {format_bytes(facts['peak_memory'])}"),
-        ("model", facts["job"]),
-    ]
-    return "\n".join(f"{name:<16}{text}" for name, text in lines if text)
-
-
-def _units(facts: dict[str, Any]) -> str:
-    if "targets" in facts:
-        return f", root mean square over {facts['target']}"
-    return f", in the units of {facts['target']!r}"
-
-
-def _beside(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the lines of a summary that follow the errors."""
-    evidence = format_evidence(facts["log_evidence"])
-    if "targets" in facts:
-        noises = ", ".join(f"{name} {format_error(each['noise_sd'])}" for name, each in facts["targets"].items())
-        return [("noise", f"{noises} (standard deviations)"), ("log evidence", evidence)]
-    if kind.noise:
-        return [("noise", f"{format_error(facts['noise_sd'])} {_noise_form(facts)}"), ("log evidence", evidence)]
-    return [("log evidence", f"{evidence} (Laplace's)"), ("passes", f"{facts['passes']:,} over the rows, in all fits")]
-
-
-def _noise_form(facts: dict[str, Any]) -> str:
-    """Return what the stated noise is."""
-    if facts.get("noise_vectors") is None:
-        return "(standard deviation)"
-    return f"(root mean variance; the noise depends on the inputs, {counted(facts['noise_vectors'], 'centre')})"
 
 
 def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +83,7 @@ def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: d
     For split-and-merge ``rounds`` is the number of levels, including the last merge. ``fits`` is the number of dense
     fits except the heuristic fit, and ``passes`` is the total number of passes of these fits.
     """
-    last = next((entry for entry in reversed(history) if leaves_model(entry)), history[-1])
+    last = last_model(history) or history[-1]
     kind = kind_of(last)
     fits = [entry for entry in history if entry["kind"] not in MEASURED]
     levels = {entry["level"] for entry in fits if entry["kind"] == "part"}
@@ -187,10 +94,7 @@ def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: d
     return {
         "job": job,
         "target": target,
-        "strategy": plan["strategy"],
-        "fit_rows": plan["fit_rows"],
-        "partition_size": plan["partition_size"],
-        "rho": plan["rho"],
+        **{key: plan[key] for key in ("strategy", "fit_rows", "partition_size", "rho")},
         "n_rows": plan["rows"],
         "n_vectors": last["vectors"],
         "rounds": len(levels) + (last["kind"] == "final") if levels else last["number"],
@@ -205,3 +109,230 @@ def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: d
         "seconds": round(outcome.seconds, 3),
         "peak_memory": peak_memory(),
     }
+
+
+def summary(facts: dict[str, Any]) -> str:
+    """Return the result of a fit, the values of ``fit --json``, as text."""
+    kind = kind_of(facts)
+    fits = counted(facts["fits"], "fit")
+    if schedule_of(facts["strategy"]).merges:
+        fits += f" on {counted(facts['rounds'], 'level')}"
+    units = f", in the units of {facts['target']!r}"
+    if "targets" in facts:
+        units = f", root mean square over {facts['target']}"
+    return facts_text(
+        [
+            ("strategy", f"{facts['strategy']}, {fits}"),
+            ("vectors", f"{counted(facts['n_vectors'], 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
+            ("training error", kind.phrase(facts, "training", units)),
+            ("held-out error", kind.phrase(facts, "held-out")),
+            *_noise_and_evidence(kind, facts),
+            ("ended", facts["advice"]),
+            *(("check", remark) for remark in facts["remarks"]),
+            ("took", f"{format_duration(facts['seconds'])}, peak memory {format_bytes(facts['peak_memory'])}"),
+            ("model", facts["job"]),
+            ("basis", functions_line(facts.get("basis", ()))),
+        ]
+    )
+
+
+def _noise_and_evidence(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
+    evidence = format_evidence(facts["log_evidence"])
+    if not kind.noise:
+        passes = f"{facts['passes']:,} over the rows, in all fits"
+        return [("log evidence", f"{evidence} (Laplace's)"), ("passes", passes)]
+    if "targets" in facts:
+        noises = ", ".join(f"{name} {format_error(each['noise_sd'])}" for name, each in facts["targets"].items())
+        return [("noise", f"{noises} (standard deviations)"), ("log evidence", evidence)]
+    form = "standard deviation"
+    if facts.get("noise_vectors") is not None:
+        form = f"root mean variance; the noise depends on the inputs, {counted(facts['noise_vectors'], 'centre')}"
+    return [("noise", f"{format_error(facts['noise_sd'])} ({form})"), ("log evidence", evidence)]
+
+
+def ranked_functions(functions: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Return the basis functions with weights by decreasing relevance, and the names of the pruned ones."""
+    kept = sorted((each for each in functions if any(each["weights"])), key=lambda each: -each["relevance"])
+    return kept, [each["name"] for each in functions if not any(each["weights"])]
+
+
+def functions_line(functions: Sequence[Mapping[str, Any]]) -> str:
+    """Return the number of basis functions that were not pruned and the most relevant ones; empty without functions.
+
+    >>> sizes = {"bias": (0.0, 0.0), "age": (0.2, 41.26), "height": (-1.0, 950.0)}
+    >>> functions_line([{"name": name, "weights": [w], "relevance": nats} for name, (w, nats) in sizes.items()])
+    '2 of 3 functions: height (950 nats), age (41.3 nats); pruned: bias'
+    """
+    if not functions:
+        return ""
+    kept, pruned = ranked_functions(functions)
+    shown = first_names([f"{each['name']} ({figure(each['relevance'])} nats)" for each in kept], NAMED)
+    gone = f"; pruned: {first_names(pruned, NAMED)}" if pruned else ""
+    return f"{len(kept):,} of {counted(len(functions), 'function')}" + (f": {shown}" if kept else "") + gone
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """Return at most ``most`` names with commas between them, and the number of the others."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def figure(value: float) -> str:
+    """Format a number with three significant digits.
+
+    >>> figure(0.01234), figure(41.26), figure(1234.5)
+    ('0.0123', '41.3', '1,234')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def moment(seconds: float) -> str:
+    """Format a point in time in local time, with the date unless it is today."""
+    then = time.localtime(seconds)
+    today = time.localtime()[:3] == then[:3]
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
+
+
+def status_text(progress: dict[str, Any]) -> str:
+    """Return the state of a job as text, given ``Job.progress()``."""
+    kind = kind_of(progress)
+    attempt = f", attempt {progress['attempt']}" if progress["attempt"] > 1 else ""
+    return facts_text(
+        [
+            ("job", progress["job"]),
+            ("status", f"{progress['status']} since {moment(progress['since'])}{attempt}"),
+            ("", progress["advice"]),
+            ("reason", progress["reason"]),
+            ("strategy", progress["strategy"]),
+            ("fits", f"{progress['fits']:,}" if progress["fits"] else "none is finished yet"),
+            ("vectors", _form(_count, progress["vectors"])),
+            *((f"{rows} error", kind.phrase(progress, rows)) for rows in SIDES),
+            ("log evidence", _form(format_evidence, progress["log_evidence"])),
+            ("model", "usable" if progress["model"] else "none yet"),
+            ("took" if Status(progress["status"]).final else "so far", _form(format_duration, progress["seconds"])),
+        ]
+    )
+
+
+def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
+    """Return a table with one line per job, from ``Job.progress()``; a job with ``error`` could not be read."""
+    header = ("job", "status", "fits", "vectors", "measure", "training", "held-out", "time", "since", "reason")
+    return Table("", header, [_job_row(job) for job in jobs]).text()
+
+
+def _job_row(job: dict[str, Any]) -> list[str]:
+    name = job["job"].rpartition("/")[2]
+    if "error" in job:
+        return [name, "unreadable", *[MISSING] * 7, job["error"]]
+    first = kind_of(job).alone[0].measure
+    errors = [Quantity(rows, first).text(job) for rows in SIDES]
+    measure = first.name if set(errors) != {MISSING} else MISSING
+    took = _form(format_duration, job["seconds"]) or MISSING
+    counts = [f"{job['fits']:,}", _count(job["vectors"])]
+    return [name, job["status"], *counts, measure, *errors, took, moment(job["since"]), job["reason"]]
+
+
+class Follower:
+    """Converter of successive states of a job to lines: each change of status, plan or round is printed once."""
+
+    def __init__(self) -> None:
+        self._lines = Lines()
+        self._begun: tuple[Any, ...] = ()
+        self._plan: Any = None
+        self._printed = 0
+
+    def of(self, state: JobState) -> list[str]:
+        """Return the lines for the changes since the last state.
+
+        A round that is repeated after a resume has been printed before, with the same figures.
+        """
+        lines: list[str] = []
+        if state.status is not Status.QUEUED and state.plan is not None and state.plan != self._plan:
+            self._plan = state.plan
+            lines += plan_line(state.plan).splitlines()
+        lines += [line for entry in state.history[self._printed :] for line in self._lines.of(entry)]
+        self._printed = max(self._printed, len(state.history))
+        if (state.status, state.attempt) != self._begun:
+            self._begun = state.status, state.attempt
+            change = f"{moment(state.since)}  {state.status}" + (f": {state.reason}" if state.reason else "")
+            if state.status is not None and state.status.final:
+                return [*lines, *self._lines.rest(), change]
+            return [change, *lines]
+        return lines
+
+
+def job_facts(job: Any) -> dict[str, Any]:
+    """Return the figures of a job's current model and its parameters as plain JSON; None where unknown.
+
+    ``parameters`` are all options of the job. ``train_…`` and ``held_out_…`` are in the units of the target.
+    """
+    state, progress = job.state(), job.progress()
+    last = last_model(state.history) or {}
+    peaks = [entry["peak_memory"] for entry in state.history if entry.get("peak_memory")]
+    plan = state.plan or {}
+    return {
+        "job": job.location,
+        "status": progress["status"],
+        "reason": progress["reason"],
+        "data": job.data(),
+        "strategy": plan.get("strategy"),
+        "partition_size": plan.get("partition_size"),
+        "n_rows": plan.get("rows"),
+        "n_vectors": last.get("vectors"),
+        **{quantity.key: last.get(quantity.key) for quantity in QUANTITIES},
+        "log_evidence": last.get("log_evidence"),
+        "passes": sum(entry.get("passes", 0) for entry in state.history),
+        "seconds": progress["seconds"],
+        "peak_memory": max(peaks, default=None),
+        "parameters": job.asked(),
+    }
+
+
+def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str) -> str:
+    """Return a table with one line per fact of ``job_facts`` and one column per job, without unknown facts.
+
+    Parameters follow that are not equal in all jobs; ``spell`` converts their names, for example to flags.
+    """
+    forms: dict[str, Callable[[Any], str]] = {quantity.key: quantity.measure.figure for quantity in QUANTITIES}
+    forms |= {"seconds": format_duration, "peak_memory": format_bytes, "log_evidence": format_evidence}
+    titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time"}
+    titles |= {quantity.key: quantity.label for quantity in QUANTITIES}
+    rows = []
+    for key in jobs[0]:
+        if key not in ("job", "reason", "data", "parameters"):
+            form = forms.get(key, lambda value: f"{value:,}" if isinstance(value, int) else str(value))
+            cells = [_form(form, job[key]) or MISSING for job in jobs]
+            rows.append([titles.get(key, key.replace("_", " ")), *cells])
+    names = [name for name in asdict(Request()) if any(name in job["parameters"] for job in jobs)]
+    asked = {spell(name): [job["parameters"].get(name) for job in jobs] for name in names}
+    asked["data"] = [job["data"] for job in jobs]
+    rows += [[name, *map(_short, own)] for name, own in asked.items() if any(value != own[0] for value in own)]
+    header = ("", *(job["job"].rstrip("/").rpartition("/")[2] for job in jobs))
+    shown = [row for row in rows if set(row[1:]) != {MISSING}]
+    return printable(Table("", header, shown).text(), keep="\n")
+
+
+def _short(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """Return rows of plain JSON as CSV: a column for each key, empty where a row has no value.
+
+    Nested values are left out. Cells that a spreadsheet would calculate, such as ``=1``, are quoted by an apostrophe.
+
+    >>> as_csv([{"job": "a", "rmse": 0.5, "parameters": {}}, {"job": "=b", "rmse": None}])
+    "job,rmse\\na,0.5\\n'=b,\\n"
+    """
+    flat = [{name: value for name, value in row.items() if not isinstance(value, dict | list)} for row in rows]
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    for row in flat:
+        writer.writerow([_cell(row.get(name)) for name in names])
+    return file.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@"} else value

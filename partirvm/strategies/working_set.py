@@ -147,8 +147,8 @@ class WorkingSetRounds(Rounds[WorkingSetState]):
             draw = draw_key(state.options.seed, Purpose.POOL, state.round) if selection.by_gain else None
             request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw, floor=FLOOR)
             (found,) = yield (request,)
-            largest = found.largest.ranked()
-            chosen = state.design.with_centres(largest.points, largest.rows)
+            largest = found.largest
+            chosen = state.design.with_centres(largest.values, largest.rows)
             if not len(largest.rows):
                 state = _marked(state, np.arange(problem.n_rows) if rows is None else rows)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from partirvm import RVMRegressor
-from partirvm.cli.flags import as_flags
+from partirvm.cli.options import as_flags
 from partirvm.errors import UsageError
 from partirvm.options import TABLE
 

@@ -16,19 +16,19 @@ from commandline import start
 from waiting import wait_for
 
 from partirvm.cli import main
-from partirvm.cli.interruption import SIGNALS, Signals
+from partirvm.cli.running import SIGNALS, Signals
 
 ROUNDS = 100
 """Times that the first signal arrives at a random moment of the writing."""
 
 WRITER = f"""
 import sys
-from partirvm.cli.interruption import Interruption
-from partirvm.report.displays import progress_for
+from partirvm.cli.running import Signals
+from partirvm.report.progress import progress_for
 
 progress = progress_for(sys.stderr)
 for number in range({ROUNDS}):
-    with Interruption(progress.note) as stop:
+    with Signals(progress.note) as stop:
         stop.listen()
         print(number, flush=True)
         while not stop.poll():
@@ -115,7 +115,7 @@ def test_many_signals_end_an_ingest_in_order(tour, tmp_path):
 def test_handlers_of_another_program_come_back(tmp_path):
     """Where the command line runs inside another program it leaves the signals as they were, whatever it heard."""
     before = [signal.getsignal(number) for number in SIGNALS]
-    with pytest.raises(KeyboardInterrupt), Signals(alone=False):
+    with pytest.raises(KeyboardInterrupt), Signals(keep=False):
         os.kill(os.getpid(), signal.SIGTERM)
     assert [signal.getsignal(number) for number in SIGNALS] == before
     assert main(["status", str(tmp_path)]) == 2

@@ -43,14 +43,6 @@ def test_it_is_a_stable_sort(keys: list[float], cuts: list[int], memory: int) ->
     np.testing.assert_array_equal(found[:, 0], np.sort(values))
 
 
-@pytest.mark.parametrize("memory", [pytest.param(1 << 10, marks=pytest.mark.slow), 1 << 14, 1 << 26])
-def test_row_numbers_as_keys_put_rows_back_in_order(memory: int) -> None:
-    keys = np.random.default_rng(0).permutation(20_000).astype(float)
-    found = sort(keys, [1, 7000, 7001], memory, high=20_000.0)
-    np.testing.assert_array_equal(found[:, 0], np.arange(20_000.0))
-    np.testing.assert_array_equal(keys[found[:, 1].astype(int)], found[:, 0])
-
-
 def test_one_key_alone_may_be_larger_than_memory() -> None:
     found = sort(np.full(5000, 0.3), [2000], memory=1024)
     np.testing.assert_array_equal(found[:, 1], np.arange(5000))
@@ -69,14 +61,3 @@ def test_blocks_fit_the_memory(tmp_path: Path) -> None:
         sizes = [block.nbytes for block in sorter.blocks(4096)]
     assert max(sizes) <= 4096
     assert sum(sizes) == keys.nbytes
-
-
-def test_without_keys_the_order_stays(tmp_path: Path) -> None:
-    records = np.arange(30.0).reshape(10, 3)
-    with ExternalSorter(tmp_path / "spool", 3, high=None) as spool:
-        spool.add(records[:4])
-        spool.add(records[4:4])
-        spool.add(records[4:])
-        assert spool.n_records == 10
-        np.testing.assert_array_equal(np.concatenate(list(spool.blocks())), records)
-    assert not (tmp_path / "spool").exists()

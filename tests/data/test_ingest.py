@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 
 from partirvm.core.moments import Moments
 from partirvm.core.reduction import TreeSum
-from partirvm.data import ArraySource, ZarrSource, hash_tile, ingest, tile_rows_for
+from partirvm.data import ZarrSource, hash_tile, ingest, tile_rows_for
 from partirvm.data.layout import FORMAT
-from partirvm.data.writer import runs_of
 from partirvm.errors import DataError, DataWarning
 
 
@@ -78,11 +77,6 @@ def write_csv_gz(folder: Path, table: pd.DataFrame) -> str:
     return str(folder / "t.csv.gz")
 
 
-def write_quoted_csv(folder: Path, table: pd.DataFrame) -> str:
-    table.to_csv(folder / "t.csv", index=False, quoting=1)
-    return str(folder / "t.csv")
-
-
 def write_csv_folder(folder: Path, table: pd.DataFrame) -> str:
     (folder / "many").mkdir()
     for part, start in enumerate(range(0, len(table), 130)):
@@ -95,12 +89,6 @@ def write_csv_folder(folder: Path, table: pd.DataFrame) -> str:
 def write_parquet(folder: Path, table: pd.DataFrame) -> str:
     pq.write_table(pa.Table.from_pandas(table, preserve_index=False), folder / "t.parquet", row_group_size=97)
     return str(folder / "t.parquet")
-
-
-def write_parquet_glob(folder: Path, table: pd.DataFrame) -> str:
-    for part, start in enumerate(range(0, len(table), 130)):
-        table.iloc[start : start + 130].to_parquet(folder / f"p{part}.pq")
-    return str(folder / "p*.pq")
 
 
 def write_to_memory(folder: Path, table: pd.DataFrame) -> str:
@@ -123,7 +111,7 @@ def dask_frame(folder: Path, table: pd.DataFrame) -> Any:
 
 
 TABLES = [
-    write_csv, write_csv_gz, write_quoted_csv, write_csv_folder, write_parquet, write_parquet_glob, write_to_memory,
+    write_csv, write_csv_gz, write_csv_folder, write_parquet, write_to_memory,
     pandas_frame, pandas_categories, dask_frame,
 ]  # fmt: skip
 
@@ -180,18 +168,13 @@ def npz_compressed(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
     return folder / "a.npz"
 
 
-def npz_fortran(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
-    np.savez(folder / "a.npz", X=np.asfortranarray(X), y=y)
-    return folder / "a.npz"
-
-
 def frame_and_series(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
     return pd.DataFrame(X, columns=["x0", "x1", "x2"]), pd.Series(y, name="y")
 
 
 @pytest.mark.parametrize("seed", [11, None])
 @pytest.mark.parametrize(
-    "make", [arrays_pair, dask_pair, zarr_pair, npz, npz_compressed, npz_fortran, frame_and_series],
+    "make", [arrays_pair, dask_pair, zarr_pair, npz, npz_compressed, frame_and_series],
     ids=lambda make: make.__name__,
 )  # fmt: skip
 def test_arrays_come_back_whole(make: Any, seed: int | None, tmp_path: Path) -> None:
@@ -349,14 +332,6 @@ def test_partitions_of_other_lengths_are_matched_by_position(chunks: Any, tmp_pa
     assert_holds(ingest((table, da.from_array(y, chunks=(chunks,))), tmp_path / "d.zarr"), X, y, 0)
 
 
-def test_classes_are_codes_and_labels(tmp_path: Path) -> None:
-    X, _ = rows(6)
-    labels = np.array(["yes", "no", "no", "maybe", "yes", "no"])
-    data = ingest((X, labels), tmp_path / "d.zarr", classes=True, shuffle=None)
-    assert data.columns.classes == ("maybe", "no", "yes")
-    assert data.tile(0).t[:, 0].tolist() == [2, 1, 1, 0, 2, 1]
-
-
 @pytest.mark.parametrize(
     ("labels", "classes"),
     [
@@ -454,19 +429,3 @@ def test_data_behind_a_url(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="overwrite"):
         ingest((X, y), url)
     assert_holds(ingest((X, y), url, overwrite=True, shuffle=1), X, y, 1)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(0, 9), max_size=6), st.integers(1, 7))
-def test_runs_have_one_length(lengths: list[int], rows_per_run: int) -> None:
-    values = np.arange(sum(lengths), dtype=float)[:, None]
-    runs = list(runs_of(iter(np.split(values, np.cumsum(lengths)[:-1])), rows_per_run)) if lengths else []
-    assert all(len(run) == rows_per_run for run in runs[:-1])
-    assert np.concatenate([np.empty((0, 1)), *runs]).tolist() == values.tolist()
-
-
-def test_in_memory_tiles_equal_ingested_ones(tmp_path: Path) -> None:
-    X, y = rows()
-    assert (
-        ingest((X, y), tmp_path / "d.zarr", shuffle=None).fingerprint().hashes == ArraySource(X, y).fingerprint().hashes
-    )

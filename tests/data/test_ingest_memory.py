@@ -95,30 +95,6 @@ def test_the_limit_holds(write: Callable[[Path, int], None], ending: str, tmp_pa
     assert len({digest(tmp_path / f"{limit}.zarr") for limit in limits}) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_the_limit_holds_for_fifteen_million_rows(tmp_path: Path) -> None:
-    source = tmp_path / "t.parquet"
-    blocks = tables(15_000_000)
-    first = next(blocks)
-    with pq.ParquetWriter(source, first.schema) as writer:
-        for ten in (pa.concat_tables([first, *(next(blocks) for _ in range(9))]), *_tens(blocks)):
-            writer.write_table(ten)
-    digests = set()
-    for limit in (192, 512, 2048):
-        data = tmp_path / f"{limit}.zarr"
-        status, peak, _, said = ingested(source, data, limit)
-        assert status == 0, said
-        assert peak <= limit
-        digests.add(digest(data))
-    assert len(digests) == 1
-
-
-def _tens(blocks: Iterator[Any]) -> Iterator[Any]:
-    while ten := [block for block, _ in zip(blocks, range(10), strict=False)]:
-        yield pa.concat_tables(ten)
-
-
 def test_a_limit_below_what_it_takes_is_refused(tmp_path: Path) -> None:
     """What it needs, what it has, what to change; nothing is written."""
     one_group(tmp_path / "t.parquet", 30_000)
@@ -127,20 +103,6 @@ def test_a_limit_below_what_it_takes_is_refused(tmp_path: Path) -> None:
     assert "t.parquet: ingesting 17 columns needs" in said
     assert "the memory limit is 96 MiB: raise --memory-limit, take fewer columns" in said
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
-
-
-@pytest.mark.slow
-def test_arrays_in_fortran_order_need_room(tmp_path: Path) -> None:
-    """Read whole: an X of 64 MiB in Fortran order needs twice as much."""
-    X = np.asfortranarray(np.random.default_rng(0).standard_normal((1 << 19, 16)))
-    np.savez(tmp_path / "t.npz", X=X, y=X[:, 0])
-    assert open_reader(tmp_path / "t.npz").held(["x0", "y"]) == 128 * MiB
-    status, _, _, said = ingested(tmp_path / "t.npz", tmp_path / "d.zarr", 192)
-    assert status == 2
-    assert "np.ascontiguousarray" in said
-    status, peak, _, said = ingested(tmp_path / "t.npz", tmp_path / "d.zarr", 384)
-    assert status == 0, said
-    assert peak <= 384
 
 
 def test_one_page_for_a_whole_row_group(tmp_path: Path) -> None:
@@ -191,17 +153,6 @@ def test_what_is_not_refused_fits(limit: int, base: int, held: int, width: int, 
     assert least <= batch <= max(most, least)
     assert held * MiB + BATCHES * batch <= room
     assert tile_bytes(width, tile_rows) + 2 * budget.sort_bytes(width, tile_rows) <= room
-
-
-@pytest.mark.slow
-def test_without_a_limit_a_large_process_can_ingest(tmp_path: Path) -> None:
-    """Only a limit that was given can refuse what the process held before."""
-    X = np.random.default_rng(0).standard_normal((100, 2))
-    ballast = np.ones(600 * MiB // 8)
-    assert ingest((X, X[:, 0]), tmp_path / "d.zarr").n_rows == 100
-    with pytest.raises(MemoryLimitError, match="the memory limit is 512 MiB"):
-        ingest((X, X[:, 0]), tmp_path / "e.zarr", memory_limit="512MiB")
-    del ballast
 
 
 @pytest.mark.parametrize("rows", some([5, 200], [5]))

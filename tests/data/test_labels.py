@@ -190,10 +190,3 @@ def test_class_weights_of_rows_are_rows_of_the_same_weights(tmp_path, asked, wei
 def moments(tile):
     """Of one tile."""
     return Moments.of(tile.X, tile.t, tile.weights, tile.start)
-
-
-def test_class_weights_of_numbers_are_refused(tmp_path):
-    """A target that is no class has none."""
-    source = ingest((np.arange(8.0)[:, None], np.arange(8.0)), tmp_path / "d.zarr")
-    with pytest.raises(UsageError, match="is a number"):
-        class_weights_of(source, Request(class_weight="balanced"), executor_for(None))

@@ -17,7 +17,6 @@ import pytest
 from clusters import cluster
 from distributed import Client
 
-from partirvm import RVMRegressor
 from partirvm.data import ArraySource, ChunkedSource, as_source, ingest
 from partirvm.errors import DataError
 
@@ -69,13 +68,6 @@ def test_a_part_needs_no_client(client: Client) -> None:
     part = pickle.loads(pickle.dumps(source_of(client).part([2])))
     client.close()
     np.testing.assert_array_equal(part.tile(2).X, X[64:96])
-
-
-def test_a_fit_of_persisted_arrays_with_a_client_alive(client: Client) -> None:
-    options = {"gamma": 0.5, "max_rounds": 2, "max_vectors": 20, "random_state": 0}
-    inputs, targets, _ = persisted(client)
-    fitted = RVMRegressor(**options).fit(inputs, targets)
-    assert np.sqrt(np.mean((fitted.predict(X) - Y) ** 2)) < 0.5
 
 
 def test_ingest_of_persisted_arrays_and_frames(client: Client, tmp_path: Path) -> None:

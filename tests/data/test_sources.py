@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import zarr
 
-from partirvm.data import ArraySource, ChunkedSource, Source, ZarrSource, check_fingerprint, ingest, tile_slices
+from partirvm.data import ArraySource, ChunkedSource, Source, check_fingerprint, ingest, tile_slices
 from partirvm.data.arrays import ClassWeighted
 from partirvm.errors import ChangedDataError, DataError
 
@@ -38,11 +38,6 @@ def arrays(n: int = N) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def plain(folder: Path) -> Case:
     return Case(ArraySource(*arrays(), tile_rows=TILE), np.arange(N))
-
-
-def fortran_order(folder: Path) -> Case:
-    X, y, weights = arrays()
-    return Case(ArraySource(np.asfortranarray(X), y, weights, tile_rows=TILE), np.arange(N))
 
 
 def permuted(folder: Path) -> Case:
@@ -112,7 +107,7 @@ def class_weighted(folder: Path) -> Case:
 
 
 CASES: list[Callable[[Path], Case]] = [
-    plain, fortran_order, permuted, data, data_in_order, data_without_targets, foreign_zarr, foreign_zarr_large_chunks,
+    plain, permuted, data, data_in_order, data_without_targets, foreign_zarr, foreign_zarr_large_chunks,
     dask_arrays, dask_large_chunks, two_targets, dask_without_targets, class_weighted,
 ]  # fmt: skip
 
@@ -324,7 +319,3 @@ def test_float64_arrays_are_not_copied() -> None:
 def test_a_permutation_has_every_row_once(order: np.ndarray) -> None:
     with pytest.raises(DataError, match="permutation"):
         ArraySource(*arrays(), permutation=order)
-
-
-def test_ingested_data_are_a_zarr_source(tmp_path: Path) -> None:
-    assert isinstance(data(tmp_path).source, ZarrSource)

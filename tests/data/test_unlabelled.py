@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
 
 from partirvm.core.moments import ColumnMoments
 from partirvm.data import ArraySource, Columns, ZarrSource, as_source, ingest, require_target
-from partirvm.data.layout import FORMAT
 from partirvm.errors import DataError, UsageError
 
 N = 300
@@ -39,11 +34,6 @@ def csv(folder: Path, rows: pd.DataFrame) -> Any:
     return folder / "new.csv"
 
 
-def parquet(folder: Path, rows: pd.DataFrame) -> Any:
-    rows.to_parquet(folder / "new.parquet")
-    return folder / "new.parquet"
-
-
 def frame(folder: Path, rows: pd.DataFrame) -> Any:
     return rows
 
@@ -52,11 +42,7 @@ def frame_and_none(folder: Path, rows: pd.DataFrame) -> Any:
     return rows, None
 
 
-def dask_frame(folder: Path, rows: pd.DataFrame) -> Any:
-    return dd.from_pandas(rows, npartitions=3)
-
-
-TABLES = [csv, parquet, frame, frame_and_none, dask_frame]
+TABLES = [csv, frame, frame_and_none]
 
 
 @pytest.mark.parametrize("seed", [3, None])
@@ -82,22 +68,12 @@ def plain(folder: Path, X: np.ndarray, weights: np.ndarray) -> Any:
     return X, None, weights
 
 
-def chunked(folder: Path, X: np.ndarray, weights: np.ndarray) -> Any:
-    return da.from_array(X, chunks=(77, 2)), None, da.from_array(weights, chunks=50)
-
-
-def stored(folder: Path, X: np.ndarray, weights: np.ndarray) -> Any:
-    array = zarr.open_group(str(folder / "own.zarr"), mode="w").create_array("X", shape=X.shape, dtype="f8")
-    array[:] = X
-    return array, None, weights
-
-
 def npz(folder: Path, X: np.ndarray, weights: np.ndarray) -> Any:
     np.savez(folder / "new.npz", X=X, weights=weights)
     return folder / "new.npz"
 
 
-@pytest.mark.parametrize("make", [plain, chunked, stored, npz], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [plain, npz], ids=lambda make: make.__name__)
 def test_arrays_come_back_without_a_target(make: Any, tmp_path: Path) -> None:
     """Tiles, hashes and moments are those of inputs and weights alone."""
     X, weights = np.random.default_rng(0).normal(size=(N, 2)), 1 + np.arange(N) % 2.0
@@ -110,18 +86,6 @@ def test_arrays_come_back_without_a_target(make: Any, tmp_path: Path) -> None:
     assert data.moments is not None
     np.testing.assert_array_equal(data.moments.inputs.square, expected.square)
     assert (data.moments.targets.n, data.moments.targets.total) == (N, expected.total)
-
-
-def test_the_layout_on_disk(train: ZarrSource, tmp_path: Path) -> None:
-    data = ingest(table(target=False), tmp_path / "new.zarr", like=train)
-    group = zarr.open_group(str(tmp_path / "new.zarr"), mode="r")
-    assert sorted(group.array_keys()) == ["X", "row"]
-    attributes = dict(group.attrs)
-    assert (attributes["format"], attributes["labelled"], attributes["target"]) == (FORMAT, False, "fare")
-    assert "no target" in repr(data)
-    assert "no target" not in repr(train)
-    again = pickle.loads(pickle.dumps(data))
-    assert again.tile(0).t.shape == (N, 0)
 
 
 @pytest.mark.parametrize("seed", [0, None])

@@ -14,7 +14,7 @@ from regressions import plane
 from partirvm import RVMClassifier, RVMRegressor, ingest, load_model
 from partirvm.cli import main
 from partirvm.core.moments import ColumnMoments
-from partirvm.core.residuals import Scores
+from partirvm.core.scores import Scores
 from partirvm.errors import DataError, DataWarning, NumericalError, UsageError
 
 OPTIONS = {"gamma": 0.3, "random_state": 0}

@@ -21,7 +21,7 @@ from partirvm.core.left_out import Calibration
 from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError, StorageError
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
-from partirvm.kernels.bases import LinearBasis
+from partirvm.kernels.bases import Basis, BasisPart
 from partirvm.kernels.design import Design
 from partirvm.model import Model, save_model
 from partirvm.model.files import FORMAT, KIND
@@ -143,7 +143,7 @@ def test_nothing_there(tmp_path, location):
 def with_basis():
     """A model with two of three linear functions, so that no array of it is empty."""
     model = made()
-    design = replace(model.design, functions=LinearBasis(3), active=np.array([0, 2]))
+    design = replace(model.design, functions=Basis((BasisPart("linear", 3),)), active=np.array([0, 2]))
     mean, alpha = np.append(model.mean, [1.0, 2.0]), np.append(model.alpha, [1.0, 2.0])
     return replace(model, design=design, mean=mean, alpha=alpha, root=np.eye(9))
 

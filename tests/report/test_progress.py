@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import threading
 import time
@@ -12,10 +13,9 @@ import pytest
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
+from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.planning.units import format_bytes
-from partirvm.report.displays import NotebookView, PlainView, progress_for
-from partirvm.report.live import LiveView
-from partirvm.report.progress import Progress, View
+from partirvm.report.progress import TITLES, LiveView, PlainView, Progress, View, progress_for
 
 
 class Screen(io.StringIO):
@@ -90,7 +90,7 @@ def test_every_progress_hears_everything(progress):
         assert inside is progress
         play(progress)
         assert isinstance(progress, Watcher)
-    assert progress.rounds == 1
+    assert progress.fits == 1
     progress.close()
 
 
@@ -132,7 +132,7 @@ def test_one_is_no_plural():
     assert len({len(line) for line in lines[2:]}) == 1
     with Progress(LiveView(screen)) as live:
         live.on_tile("predict", 1, 1)
-    assert "1 of 1 tile " in screen.getvalue()
+    assert "1 of 1 tile\n" in screen.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -158,13 +158,13 @@ def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
 def test_hearing_draws_nothing(monkeypatch):
     """A hundred thousand tiles: the thread of the fit draws no panel and writes nothing for any of them."""
     monkeypatch.setenv("TERM", "xterm")
-    drawn, draw, screen = [], LiveView.panel, Screen()
+    drawn, draw, screen = [], LiveView.state, Screen()
 
     def counted(self, progress):
         drawn.append(threading.get_ident())
         return draw(self, progress)
 
-    monkeypatch.setattr(LiveView, "panel", counted)
+    monkeypatch.setattr(LiveView, "state", counted)
     with Progress(LiveView(screen)) as progress:
         progress.on_plan(SomePlan())
         before = drawn.count(threading.get_ident())
@@ -207,7 +207,6 @@ def test_parts_get_a_line_for_their_level():
     stream = io.StringIO()
     with Progress(PlainView(stream)) as progress:
         merge(progress)
-        assert progress.rounds == 1
     lines = stream.getvalue().splitlines()[2:]
     assert lines[:3] == [
         "sparseness: 5 of 45 random rows became vectors (ρ = 0.111) → P = 9, raised to 250",
@@ -217,70 +216,82 @@ def test_parts_get_a_line_for_their_level():
     assert [line.split()[0] for line in lines[3:]] == ["round", "last"]
 
 
-def test_the_live_view_shows_levels_and_dense_fits(monkeypatch):
-    """Levels above the panel; in it the level, its fits, and the columns of the last one."""
+def _drawn(progress: Progress) -> str:
+    """The state that is drawn, as text."""
+    console = progress.view.console
+    with console.capture() as capture:
+        console.print(progress.view.state(progress))
+    return re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", capture.get())
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_live_view_cuts_nothing(monkeypatch, columns):
+    """Levels above; below them the phase, how much of it is done, the time that is left and the memory."""
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
     screen = Screen()
     with Progress(LiveView(screen)) as progress:
         merge(progress)
-        text = _drawn(progress)
-        assert "2 of 2" in text
-        assert "level" in text
+        progress.began -= 100_000.0
+        progress.remaining = lambda: 200_000.0
         progress.on_solves(12, 46)
         text = _drawn(progress)
-        assert "dense fits" in text
-        assert "12 of 46 fits" in text
+    assert max(len(line) for line in text.splitlines()) <= columns
+    for part in ("dense fits", "12 of 46 fits", "27 h 46 min, about 55 h 33 min left", "50 candidates → 25 vectors"):
+        assert part in text
+    assert f" of {format_bytes(SomePlan().to_json()['memory_limit'])}" in " ".join(text.split())
     assert "level 0: 4 fits, 1,000 candidates" in screen.getvalue()
 
 
-@pytest.mark.parametrize("columns", [80, 100, 120])
-def test_the_live_view_cuts_nothing(monkeypatch, columns):
-    """The time that is left and the memory are whole on narrow and on wide terminals."""
+def test_newton_passes_are_counted(monkeypatch):
+    """An iteration of a classification has no noise variance, and is a pass."""
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", str(columns))
     with Progress(LiveView(Screen())) as progress:
-        merge(progress)
-        progress.began -= 100_000.0
-        progress.remaining.seconds = lambda: 200_000.0
-        text = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", _drawn(progress))
-    assert max(len(line) for line in text.splitlines()) == columns
-    assert "27 h 46 min, about 55 h 33 min left" in text
-    assert f" of {format_bytes(SomePlan().to_json()['memory_limit'])} " in text
-    assert "…" not in text
+        progress.on_tiles("newton", 1, 4, 400)
+        assert "Newton passes" in _drawn(progress)
+        progress.on_step(StepInfo(6, 20, 0, -120.0, math.nan, math.nan), 40)
+        text = _drawn(progress)
+        assert "Newton pass 7" in text
+        assert "0 of 4 tiles" in text
+        assert "40 candidates → 20 vectors" in text
+        progress.on_step(StepInfo(3, 20, 0, -1.0, 0.1, 0.2), 40)
+        assert "dense fit, iteration 3" in _drawn(progress)
 
 
-def _drawn(progress: Progress) -> str:
-    """The panel as text."""
-    console = progress.view._console
-    with console.capture() as capture:
-        console.print(progress.view.panel(progress))
-    return capture.get()
+def test_every_phase_has_a_title():
+    for each in (LogisticPass, MisclassificationPass, GainPass, LogisticScorePass):
+        assert each.name in TITLES
 
 
-def test_the_live_view_counts_partitions(monkeypatch):
-    """Rounds of incremental end when the partitions do, or at max_rounds."""
-    monkeypatch.setenv("TERM", "xterm")
-
-    class Growing(SomePlan):
-        strategy = "incremental"
-
-        def to_json(self):
-            return {**super().to_json(), "strategy": "incremental", "partitions": 1200, "rounds": 1200}
-
-    with Progress(LiveView(Screen())) as progress:
-        progress.on_plan(Growing())
-        progress.on_record(ENTRY)
-        assert "2 of 1,200" in _drawn(progress)
+def cost(seconds, fits):
+    return SimpleNamespace(pass_seconds=0.4 * seconds, solve_seconds=0.6 * seconds, fits=fits)
 
 
-def test_the_display_of_a_notebook_is_drawn_again_in_one_place():
-    """HTML with a bar while a pass goes on, then the table of rounds; text is escaped."""
-    drawn = []
-    with Progress(NotebookView(drawn.append)) as display:
-        display.note("<b>note</b>")
-        display.view._drawn = 0.0
-        display.on_tiles("gram", 3, 8, 80_000)
-        assert '<progress value="3" max="8" aria-label="kernel products"></progress>' in drawn[-1]
-        assert "&lt;b&gt;note&lt;/b&gt;" in drawn[-1]
-    assert "done in" in drawn[-1]
-    assert "<progress" not in drawn[-1]
+def test_the_remaining_time_scales_the_plan(monkeypatch):
+    """Planned: four fits of 5 s on one level, then a last one of 20 s. Twice as slow."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    progress = Progress()
+    assert progress.remaining() is None
+    plan = Merging()
+    plan.rounds = (cost(20.0, 4), cost(20.0, 1))
+    progress.on_plan(plan)
+    assert progress.remaining() == pytest.approx(40.0)
+    now[0] = 110.0
+    assert progress.remaining() == pytest.approx(30.0)
+    for number in range(1, 5):
+        now[0] = 100.0 + 10.0 * number
+        progress.on_record({**ENTRY, "kind": "part", "level": 0, "number": number})
+        assert progress.remaining() == pytest.approx(2 * (40.0 - 5.0 * number))
+    now[0] = 145.0
+    assert progress.remaining() == pytest.approx(35.0)
+    progress.on_record({**ENTRY, "kind": "final"})
+    assert progress.remaining() is None
+
+
+def test_without_a_number_of_rounds_the_remaining_time_is_unknown():
+    progress = Progress()
+    plan = SomePlan()
+    plan.rounds = (cost(10.0, 1),)
+    progress.on_plan(plan)
+    assert progress.remaining() is None

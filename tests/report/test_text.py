@@ -1,24 +1,38 @@
-"""Tables and summaries: plain strings of plain values."""
+"""Texts of plans, fits and jobs, and tables of jobs: plain strings of plain values."""
 
 from __future__ import annotations
 
+import csv
+import json
+import re
 from types import SimpleNamespace
 
+import class_fits
+import numpy as np
+import pandas as pd
 import pytest
+from click.testing import CliRunner
 
+import partirvm
+from partirvm.cli.commands import partirvm as group
 from partirvm.core.termination import Termination
-from partirvm.report.quantities import format_evidence
+from partirvm.jobs import fit, open_job
+from partirvm.jobs.state import JobState, Status
+from partirvm.options import Request
+from partirvm.report.quantities import QUANTITIES
 from partirvm.report.text import (
+    Follower,
+    compare_text,
     fit_facts,
-    format_rate,
-    heuristic_line,
+    job_facts,
+    jobs_table,
     plan_line,
-    round_columns,
-    rows_per_second,
+    status_text,
     summary,
-    table_header,
-    table_line,
 )
+
+OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
+"""What no text about classes may say."""
 
 
 def entry(**changes):
@@ -39,41 +53,6 @@ def entry(**changes):
         "peak_memory": 320 << 20,
         **changes,
     }
-
-
-def test_rate_counts_the_rows_of_every_pass():
-    """2 passes over 36,000 rows in half a second are 144,000 rows a second; fits may see fewer, passes read fewer."""
-    assert rows_per_second(entry()) == 144_000
-    assert rows_per_second(entry(rows=500, pass_rows=36_500)) == 73_000
-    assert rows_per_second(entry(pass_seconds=0.0, pass_rows=0)) is None
-    assert format_rate(144_000) == "144 k"
-
-
-def test_a_line_says_what_happened():
-    words = table_line(entry(held_out_rmse=0.2)).split("  ")
-    cells = [word.strip() for word in words if word.strip()]
-    assert cells == ["1", "500", "250", "0.1235", "0.2", "-12,346", "144 k", "1 min 15 s", "320 MiB"]
-
-
-@pytest.mark.parametrize("held_out", [None, 0.2])
-def test_columns_are_aligned(held_out):
-    history = [
-        entry(held_out_rmse=held_out),
-        entry(
-            number=20, candidates=12_000, vectors=9_876, train_rmse=1e-7, log_evidence=-1.23e8, held_out_rmse=held_out
-        ),
-        entry(kind="final", seconds=86_400.0, pass_rows=0, pass_seconds=0.0, held_out_rmse=held_out, log_evidence=0.5),
-    ]
-    lines = [table_header(history[0]), *map(table_line, history)]
-    assert len({len(line) for line in lines}) == 1
-    start = 0
-    for column in round_columns(history[0]):
-        assert {line[max(start - 2, 0) : start].strip() for line in lines} == {""}
-        start += column.width + 2
-    assert {len(line) for line in lines} == {start - 2}
-    assert ("held-out RMSE" in lines[0]) == (held_out is not None)
-    assert lines[-1].split()[0] == "last"
-    assert len(round_columns(entry(held_out_rmse=0.2))) == len(round_columns(entry())) + 1
 
 
 def plan(**changes):
@@ -132,13 +111,6 @@ def test_the_course_of_every_strategy(changes, says):
     assert plan_line(plan(**changes)).splitlines()[0].endswith(says)
 
 
-def test_the_heuristic_in_a_line():
-    """ρ = 27/222, and P as it was found and as it was held."""
-    measured = {"vectors": 27, "rows": 222, "partition_size": 45, "heuristic_size": 45}
-    assert heuristic_line(measured) == "sparseness: 27 of 222 random rows became vectors (ρ = 0.122) → P = 45"
-    assert heuristic_line({**measured, "heuristic_size": 1200}).endswith("→ P = 1,200, limited to 45")
-
-
 def facts(**changes):
     return {
         "job": "jobs/run1",
@@ -182,11 +154,6 @@ def test_summary_says_all_that_the_json_says():
     assert "held-out" not in summary(facts(held_out_rmse=None, held_out_nlpd=None))
 
 
-def test_nothing_known_is_a_dash():
-    assert format_evidence(None) == "–"
-    assert format_rate(None) == "–"
-
-
 def test_summary_counts_fits():
     """In turn, on levels, or the only one."""
     for strategy, fits, rounds, says in (
@@ -225,3 +192,126 @@ def test_facts_of_every_strategy(strategy, history, rounds, fits):
     assert (found["rho"], found["noise_sd"], found["reason"]) == (0.12, 0.5, "converged")
     assert ("random candidates" in found["advice"]) == (strategy == "working-set")
     assert summary(found)
+
+
+def test_what_came_of_a_fit_of_classes():
+    """Log loss, error in per cent, vectors, and the passes of all fits, the heuristic's among them."""
+    history = [class_fits.entry(0.1, kind="heuristic", passes=9), *class_fits.history("working-set")]
+    outcome = SimpleNamespace(reason=Termination.CONVERGED, seconds=5.5, remarks=())
+    found = fit_facts("jobs/flowers", "species", history, outcome, plan())
+    assert found["passes"] == 9 + 5 * 17 + 12
+    assert not {"train_rmse", "held_out_rmse", "held_out_nlpd", "noise_sd"} & set(found)
+    for key in ("train_log_loss", "train_error", "held_out_log_loss", "held_out_error"):
+        assert found[key] == history[-1][key]
+    json.dumps(found)
+    text = summary(found)
+    assert not OF_NUMBERS.search(text)
+    lines = dict(re.split(" {2,}", line, maxsplit=1) for line in text.splitlines())
+    assert lines["vectors"] == "14 relevance vectors of 36,000 rows"
+    assert lines["training error"] == "9.5 % (log loss 0.1758)"
+    assert lines["held-out error"] == "11 % (log loss 0.1934)"
+    assert lines["passes"] == "106 over the rows, in all fits"
+    alone = fit_facts("j", "species", class_fits.history("basic", held_out=False), outcome, plan())
+    assert "held-out" not in summary(alone)
+
+
+def test_the_plan_names_the_classes():
+    assert plan_line(plan(outputs=3)).startswith("36,000 rows × 8 features, 3 classes, 3 outputs in 18 tiles; ")
+    assert "2 classes, 1 output in" in plan_line(plan(outputs=1))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two jobs of the same DATA with other widths, the second with held-out rows; and a job of classes."""
+    place = tmp_path_factory.mktemp("jobs")
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-3, 3, (600, 1))
+    y = np.sin(X[:, 0]) + rng.normal(0, 0.1, 600)
+    partirvm.ingest((X, y), place / "d.zarr")
+    partirvm.ingest((X, (y > 0).astype(int)), place / "c.zarr", classes=True)
+    held_out = str(place / "d.zarr")
+    for name, data, gamma, validation in (
+        *(("wide", "d", 0.5, None), ("narrow", "d", 4.0, held_out), ("classes", "c", 0.5, None)),
+    ):
+        asked = Request(gamma=gamma, strategy="working-set", partition_size=20, max_rounds=2)
+        fit(str(place / f"{data}.zarr"), str(place / name), asked, validation=validation)
+    return place
+
+
+def test_histories_of_these_tests_are_as_drivers_write_them(folder):
+    assert set(open_job(str(folder / "classes")).state().history[-1]) >= set(class_fits.entry(1.0))
+
+
+def test_jobs_of_both_kinds_in_one_table(folder):
+    """Each line says what its errors are; a job without a fit has none, an unreadable one as many cells."""
+    classes, keys = open_job(str(folder / "classes")).progress(), [quantity.key for quantity in QUANTITIES]
+    numbers = {**classes, **dict.fromkeys(keys), "job": "a/numbers", "train_rmse": 0.5, "held_out_rmse": 0.25}
+    waiting = {**classes, **dict.fromkeys(keys), "job": "a/waiting", "vectors": None}
+    header, *rows = jobs_table([classes, numbers, waiting, {"job": "a/bad", "error": "damaged"}]).splitlines()
+    titles = re.split(" {2,}", header)
+    cells = [dict(zip(titles, re.split(" {2,}", row), strict=True)) for row in rows]
+    errors = [(one["measure"], one["training"], one["held-out"]) for one in cells]
+    first = ("log loss", f"{classes['train_log_loss']:.4g}", "–")
+    assert errors == [first, ("RMSE", "0.5", "0.25"), ("–", "–", "–"), ("–", "–", "–")]
+    assert not OF_NUMBERS.search(status_text(classes))
+    assert "training error  0.5 (RMSE)\nheld-out error  0.25 (RMSE)\n" in status_text(numbers)
+
+
+def invoke(*arguments):
+    done = CliRunner().invoke(group, [str(each) for each in arguments])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_the_table_has_a_column_for_each_job_and_the_parameters_that_differ(folder):
+    text = invoke("compare", folder / "wide", folder / "narrow")
+    lines = {line.split("  ")[0]: line.split()[-2:] for line in text.splitlines() if line}
+    assert text.splitlines()[0].split() == ["wide", "narrow"]
+    for name, key in (("vectors", "vectors"), ("training RMSE", "train_rmse")):
+        found = [open_job(str(folder / job)).progress()[key] for job in ("wide", "narrow")]
+        assert [float(cell) for cell in lines[name]] == pytest.approx(found, rel=1e-3)
+    assert lines["--gamma"] == ["0.5", "4.0"]
+    assert lines["held-out RMSE"][0] == "–"
+    assert "--partition-size" not in text
+    found = job_facts(open_job(str(folder / "wide")))
+    assert compare_text([found]).splitlines()[0].strip() == "wide"
+    assert "gamma" in compare_text([found, {**found, "parameters": {**found["parameters"], "gamma": 3.0}}])
+
+
+def test_json_and_csv_hold_the_same_numbers(folder):
+    jobs = [folder / "wide", folder / "narrow"]
+    as_json = json.loads(invoke("compare", *jobs, "--json"))
+    rows = list(csv.DictReader(invoke("compare", *jobs, "--csv").splitlines()))
+    assert [float(row["train_rmse"]) for row in rows] == [job["train_rmse"] for job in as_json]
+    assert (rows[0]["held_out_rmse"], as_json[0]["held_out_rmse"]) == ("", None)
+    assert as_json[1]["parameters"]["gamma"] == 4.0
+
+
+def test_a_report_is_written_as_json_and_csv(folder, tmp_path):
+    """The history of the events, line by line."""
+    for ending in ("json", "csv"):
+        invoke("report", folder / "wide", tmp_path / f"r.{ending}")
+    history = open_job(str(folder / "wide")).state().history
+    values = json.loads((tmp_path / "r.json").read_text())
+    assert values["history"] == json.loads(json.dumps(history))
+    assert values["status"] == "done"
+    table = pd.read_csv(tmp_path / "r.csv")
+    np.testing.assert_array_equal(table["log_evidence"], [line["log_evidence"] for line in history])
+
+
+def test_a_follower_prints_each_change_once():
+    """A resume repeats a round after the checkpoint: its line is not printed again."""
+    rounds = tuple(entry(number=number, seconds=number) for number in range(1, 4))
+    first = JobState(Status.RUNNING, reason="here", attempt=1, plan=plan(), history=rounds[:2])
+    follower = Follower()
+    begun, _, _, _, *shown = follower.of(first)
+    assert begun.endswith("running: here")
+    assert [line.split()[0] for line in shown] == ["1", "2"]
+    assert follower.of(first) == []
+    again = JobState(Status.RUNNING, reason="there", attempt=2, plan=plan(), history=rounds[:1])
+    assert [line.split()[-1] for line in follower.of(again)] == ["there"]
+    assert [
+        line.split()[0] for line in follower.of(JobState(Status.RUNNING, "", "", 2, plan=plan(), history=rounds))
+    ] == ["3"]
+    ended = JobState(Status.DONE, reason="rounds", attempt=2, plan=plan(), history=rounds)
+    assert [line.split()[-1] for line in follower.of(ended)] == ["rounds"]

@@ -1,51 +1,70 @@
-"""Pictures of predictions beside what was observed: one kind for numbers, and one for classes."""
+"""Pictures of predictions beside what was observed: of numbers, and of classes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
 from partirvm.core.diagnostics import MOST_TARGETS, ClassDiagnostics, NumberDiagnostics
 from partirvm.core.scores import ClassScores
 from partirvm.errors import DataError, FormatError, UsageError
-from partirvm.report.class_panels import class_errors, class_panels
-from partirvm.report.number_panels import number_errors, number_panels
-from partirvm.report.panels import Chart, Table, styled
+from partirvm.report.plots import Chart, class_charts, number_charts, styled
+from partirvm.report.quantities import Table, format_share
 
 Diagnostics: TypeAlias = NumberDiagnostics | ClassDiagnostics
 
-WIDTH, HEIGHT = 3.6, 3.1
-"""Size of a panel in inches."""
 
+class TargetCharts(NamedTuple):
+    """The charts of one target, and its rows of largest error. ``name`` is empty if there is only one target.
 
-@dataclass(frozen=True)
-class Group:
-    """The panels of one target. ``name`` is the name of the target, or empty if there is only one target.
-
-    ``left_out`` is true for training rows that were left out one by one, and false for new rows. ``largest`` are the
-    rows of largest error.
+    ``left_out`` is true for training rows that were left out one by one, and false for new rows.
     """
 
     name: str
-    panels: Sequence[Chart]
+    charts: Sequence[Chart]
+    largest: Table
     left_out: bool = False
-    largest: Table | None = None
 
 
-def groups(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[Group]:
-    """Return the panels of each target. ``names`` are those of the targets, or of the classes of a classification."""
+def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[TargetCharts]:
+    """Return the charts of each target. ``names`` are those of the targets, or of the classes of a classification."""
     drawn = []
     for number, each in enumerate(found):
         if isinstance(each, ClassDiagnostics):
-            drawn.append(Group("", class_panels(each, names), largest=class_errors(each.largest, names)))
+            drawn.append(TargetCharts("", class_charts(each, names), _class_errors(each, names)))
             continue
         name = names[number] if number < len(names) else "target" if len(found) == 1 else f"target {number}"
-        panels, left_out = number_panels(each, name), not len(each.covered)
-        drawn.append(Group(name if len(found) > 1 else "", panels, left_out, number_errors(each.largest)))
-    return [group for group in drawn if group.panels]
+        own, left_out = name if len(found) > 1 else "", not len(each.covered)
+        drawn.append(TargetCharts(own, number_charts(each, name), _number_errors(each, own), left_out))
+    return [group for group in drawn if group.charts]
+
+
+def _number_errors(found: NumberDiagnostics, name: str) -> Table:
+    """Return the rows of largest error of a numeric target, with (actual − predicted)/standard deviation."""
+    rows = [
+        [f"{row:,}", f"{t:.5g}", f"{mean:.5g}", f"{std:.5g}", f"{(t - mean) / std:.2f}"]
+        for row, (t, mean, std) in zip(found.largest.rows.tolist(), found.largest.values.tolist(), strict=True)
+    ]
+    header = ("row", "actual", "predicted", "stated deviation", "error / deviation")
+    return Table("Largest errors" + (f": {name}" if name else ""), header, rows)
+
+
+def _class_errors(found: ClassDiagnostics, classes: Sequence[str]) -> Table:
+    """Return the rows of largest log loss; without names ``classes`` are numbered."""
+
+    def name(code: float) -> str:
+        return str(classes[int(code)]) if classes else f"class {code:.0f}"
+
+    rows = [
+        [f"{row:,}", name(own), name(likeliest), format_share(p), format_share(largest)]
+        for row, (own, likeliest, p, largest) in zip(
+            found.largest.rows.tolist(), found.largest.values.tolist(), strict=True
+        )
+    ]
+    header = ("row", "true class", "predicted class", "probability of the true class", "of the predicted class")
+    return Table("Largest errors", header, rows)
 
 
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
@@ -63,11 +82,10 @@ class DiagnosticsDisplay:
     """Picture of predictions beside what was observed, in the style of scikit-learn's displays.
 
     For numbers: actual against predicted values, the fraction of rows inside intervals of each stated level,
-    standardised residuals against predictions, their quantiles against those of a normal, and the probability integral
-    transform (uniform if the stated normal distributions are right). If the stated standard deviations vary: errors
-    and the coverage of intervals against them. For classes: observed frequencies against stated probabilities, the
-    confusion matrix, the ROC and the precision-recall curve of two classes, the distribution of the largest
-    probability, and the log loss beside its expectation. Error bars are 95 % intervals.
+    standardised residuals against predictions, and the probability integral transform (uniform if the stated normal
+    distributions are right). If the stated standard deviations vary: errors against them. For classes: observed
+    frequencies against stated probabilities, the confusion matrix, the ROC and the precision-recall curve of two
+    classes, and the distribution of the largest probability. Error bars are 95 % intervals.
 
     Parameters
     ----------
@@ -155,25 +173,17 @@ class DiagnosticsDisplay:
             from matplotlib import pyplot
         except ImportError as error:
             raise UsageError('diagnostics are drawn by matplotlib: pip install "partirvm[plot]"') from error
-        rows = _rows(groups(self.found, self.names))
-        across = max(map(len, rows), default=1)
+        groups = [group.charts for group in target_charts(self.found, self.names)]
+        across = 3 if len(groups) == 1 else max(map(len, groups), default=1)
+        rows = [charts[first : first + across] for charts in groups for first in range(0, len(charts), across)]
         with styled():
             if figure is None:
-                figure = pyplot.figure(figsize=(WIDTH * across, HEIGHT * max(len(rows), 1)), layout="constrained")
+                figure = pyplot.figure(figsize=(3.6 * across, 3.1 * max(len(rows), 1)), layout="constrained")
             self.figure_, self.axes_ = figure, []
-            for row, panels in enumerate(rows):
-                for column, panel in enumerate(panels):
+            for row, charts in enumerate(rows):
+                for column, chart in enumerate(charts):
                     axis = figure.add_subplot(len(rows), across, row * across + column + 1)
-                    panel.plot(axis)
+                    chart.draw(axis)
+                    axis.set_title(chart.title)
                     self.axes_.append(axis)
         return self
-
-
-def _rows(drawn: Sequence[Group]) -> list[Sequence[Chart]]:
-    """Return rows of panels: of one target at most three in each row, of several targets four, each in its own rows."""
-    rows: list[Sequence[Chart]] = []
-    for group in drawn:
-        panels = group.panels
-        across = 4 if len(drawn) > 1 else 2 if len(panels) <= 4 else 3
-        rows += [panels[first : first + across] for first in range(0, len(panels), across)]
-    return rows

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from importlib.resources import files
 
 import numpy as np
 import pytest
-from pages import browse, browser, check, drawn, labels_of, lines_of
-from scipy.stats import norm
+from pages import browse, browser, check, check_drawing, drawn
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
-from partirvm.core.diagnostics import NORMAL_MULTIPLES, ClassDiagnostics, NumberDiagnostics
-from partirvm.core.sampling import LargestErrors
+from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
 from partirvm.core.scores import ClassScores
 from partirvm.errors import DataError, UsageError
 from partirvm.options import Request
-from partirvm.report.class_panels import class_errors, class_panels
-from partirvm.report.diagnostics import DiagnosticsDisplay, from_json, groups
-from partirvm.report.number_panels import number_errors, number_panels
-from partirvm.report.page import JobFacts, page
+from partirvm.report.display import DiagnosticsDisplay, from_json, target_charts
+from partirvm.report.plots import class_charts, number_charts
 
 HOSTILE = '#2c66a8 id="x"<script>alert(1)</script>\'&$x_\\foo$\x1b'
 
@@ -61,7 +56,7 @@ def points_of(panel):
 def test_panels_of_numbers_state_their_counts():
     """Coverage and transform are fractions of all rows; errors stand beside deviations only if these vary."""
     found = NumberDiagnostics.of(*numbers(spread=0.5), np.arange(500))
-    panels = by_title(number_panels(found, "fare"))
+    panels = by_title(number_charts(found, "fare"))
     np.testing.assert_allclose(points_of(panels["Coverage of intervals"])[0], found.covered / 500)
     heights = [bar.get_height() for bar in drawn(panels["Position in the predicted distribution"]).containers[0]]
     assert np.mean(heights) == pytest.approx(1.0)
@@ -70,83 +65,51 @@ def test_panels_of_numbers_state_their_counts():
     assert errors[0] == pytest.approx(np.sqrt(np.mean((tenth[:, 0] - tenth[:, 1]) ** 2)))
     assert drawn(panels["Predictions"]).get_xlabel() == "predicted fare"
     same = NumberDiagnostics.of(*numbers(), np.arange(500))
-    assert list(by_title(number_panels(same))) == list(panels)[:-2]
-
-
-def test_quantiles_of_residuals_stand_beside_those_of_a_normal():
-    """Residuals at the mid-quantiles of their own distribution lie on the line."""
-    z = norm.ppf((np.arange(200) + 0.5) / 200)
-    found = NumberDiagnostics.of(3 + 2 * z, np.full(200, 3.0), np.full(200, 2.0), np.arange(200))
-    x, y = drawn(by_title(number_panels(found))["Quantiles of residuals"]).lines[0].get_data()
-    np.testing.assert_allclose(x, y, atol=1e-9)
-
-
-def test_coverage_by_deviation_counts_rows_in_intervals():
-    """Tenths of the rows by stated deviation, the interval of 50 % and that of 90 %, with the stored multiples."""
-    t, mean, std = numbers(400, spread=0.5)
-    found = NumberDiagnostics.of(t, mean, std, np.arange(400), 1.1 * np.array(NORMAL_MULTIPLES))
-    half, most = points_of(by_title(number_panels(found))["Coverage by stated deviation"])
-    tenth = np.argsort(std, kind="stable")[:40]
-    z = np.abs(t - mean)[tenth] / std[tenth]
-    assert half[0] == pytest.approx(np.mean(z <= 1.1 * norm.ppf(0.75)))
-    assert most[0] == pytest.approx(np.mean(z <= 1.1 * norm.ppf(0.95)))
-    left_out = NumberDiagnostics.of(t, mean, std, np.arange(400), ())
-    assert "Coverage by stated deviation" not in by_title(number_panels(left_out))
+    assert list(by_title(number_charts(same))) == list(panels)[:-1]
 
 
 def test_panels_of_two_classes_are_of_the_second():
     """Reliability, confusion, and the areas of the ROC and of the precision-recall curve."""
     codes, p = classes(2)
     (found,) = ClassScores.of(codes, p, p[:, 1].copy()).diagnostics
-    panels = by_title(class_panels(found, ("no", "yes")))
+    panels = by_title(class_charts(found, ("no", "yes")))
     shown = found.rows[1] >= 5
     (reliability,) = points_of(panels["Reliability of probabilities"])
     np.testing.assert_allclose(reliability, found.hits[1][shown] / found.rows[1][shown])
     assert drawn(panels["Reliability of probabilities"]).get_xlabel() == "stated probability of yes"
-    assert [row.cells[0] for row in panels["Confusion"].table.rows] == ["no", "yes"]
     x, y = drawn(panels["ROC curve"]).lines[1].get_data()
     area = np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2)
     assert area == pytest.approx(found.thresholds.auc, abs=0.004)
     assert panels["ROC curve"].remark.startswith(f"area {found.thresholds.auc:.4f}")
     assert drawn(panels["Precision and recall"]).lines[1].get_ydata()[-1] == pytest.approx(np.mean(codes))
-    assert "ROC curve" not in by_title(class_panels(ClassDiagnostics.of(*classes(3))))
+    assert "ROC curve" not in by_title(class_charts(ClassDiagnostics.of(*classes(3))))
 
 
 def test_the_last_of_many_classes_have_one_name():
     found = ClassDiagnostics.of(*classes(20))
-    table = by_title(class_panels(found, [f"c{k}" for k in range(20)]))["Confusion"].table
-    assert [row.cells[0] for row in table.rows][-2:] == ["c10", "9 others"]
+    confusion = drawn(by_title(class_charts(found, [f"c{k}" for k in range(20)]))["Confusion"])
+    assert [text.get_text() for text in confusion.get_yticklabels()][-2:] == ["c10", "9 others"]
 
 
 def test_tables_of_largest_errors():
     """Row, actual, predicted, deviation and their ratio; classes by name."""
     t, mean, std = np.array([1.0, -2.0]), np.array([0.5, 1.0]), np.array([0.25, 2.0])
-    found = number_errors(NumberDiagnostics.of(t, mean, std, np.array([1234, 7])).largest)
-    assert [list(row.cells) for row in found.rows] == [
-        ["7", "−2", "1", "2", "−1.50"],
-        ["1,234", "1", "0.5", "0.25", "2.00"],
-    ]
+    (found,) = target_charts([NumberDiagnostics.of(t, mean, std, np.array([1234, 7]))])
+    assert found.largest.rows == [["7", "-2", "1", "2", "-1.50"], ["1,234", "1", "0.5", "0.25", "2.00"]]
     p = np.array([[0.9, 0.1], [0.4, 0.6]])
-    found = class_errors(ClassDiagnostics.of(np.array([1, 1]), p).largest, ["no", "yes"])
-    assert [list(row.cells) for row in found.rows] == [
-        ["0", "yes", "no", "10 %", "90 %"],
-        ["1", "yes", "yes", "60 %", "60 %"],
-    ]
-    assert number_errors(LargestErrors()) is None
-    assert class_errors(LargestErrors(), []) is None
+    (found,) = target_charts([ClassDiagnostics.of(np.array([1, 1]), p)], ["no", "yes"])
+    assert found.largest.rows == [["0", "yes", "no", "10 %", "90 %"], ["1", "yes", "yes", "60 %", "60 %"]]
 
 
 @pytest.mark.parametrize("n", [1, 2, 50])
 def test_few_rows_and_hostile_names_have_valid_panels(n):
     """One row and no variation too; names are text and no formula."""
     t, mean, std = numbers(n)
-    panels = number_panels(NumberDiagnostics.of(t, mean, std, np.arange(n)), HOSTILE)
-    panels += class_panels(ClassDiagnostics.of(*classes(3, n)), [HOSTILE, "b", "c"])
-    for panel in panels:
-        read = check(f"<html><style></style>{panel.svg()}</html>")
-        assert "var(" not in read.text
-    assert "#2c66a8 id=" in check(f"<html><style></style>{panels[0].svg()}</html>").text
-    assert not number_panels(NumberDiagnostics.of(t[:0], mean[:0], std[:0], np.arange(0)))
+    panels = number_charts(NumberDiagnostics.of(t, mean, std, np.arange(n)), HOSTILE)
+    panels += class_charts(ClassDiagnostics.of(*classes(3, n)), [HOSTILE, "b", "c"])
+    texts = [check_drawing(panel.svg()) for panel in panels]
+    assert "#2c66a8 id=" in texts[0]
+    assert not number_charts(NumberDiagnostics.of(t[:0], mean[:0], std[:0], np.arange(0)))
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -158,7 +121,7 @@ def test_a_regressor_draws_its_diagnostics(several):
     y = y if several else y[:, 0]
     fitted = RVMRegressor(gamma=1.0, random_state=0).fit(X[:150], y[:150])
     display = fitted.plot_diagnostics(X[150:], y[150:])
-    assert len(display.axes_) == 5 * (1 + several)
+    assert len(display.axes_) == 4 * (1 + several)
     mean, std = fitted.predict(X[150:], return_std=True)
     t = y[150:].reshape(150, -1)[:, 0]
     expected = NumberDiagnostics.of(t, mean.reshape(150, -1)[:, 0], std.reshape(150, -1)[:, 0], np.arange(150))
@@ -175,7 +138,7 @@ def test_independent_targets_draw_theirs():
     X = rng.uniform(-3, 3, (80, 1))
     y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 0])]) + 0.1 * rng.normal(size=(80, 2))
     fitted = RVMRegressor(gamma=1.0, random_state=0, multi_output="independent").fit(X, y)
-    assert len(fitted.plot_diagnostics(X, y).axes_) == 10
+    assert len(fitted.plot_diagnostics(X, y).axes_) == 8
 
 
 @pytest.mark.parametrize("held_out", [False, True])
@@ -223,7 +186,6 @@ def test_displays_of_predictions():
     codes, p = classes(3)
     shown = DiagnosticsDisplay.from_probabilities(np.array(["x", "y", "z"])[codes], p, ["x", "y", "z"])
     assert shown.axes_[1].get_yticklabels()[0].get_text() == "x"
-    assert set(lines_of(class_panels(shown.found[0], ["x", "y", "z"])[0])) >= {"x", "y", "z", "as stated"}
     with pytest.raises(DataError, match="shapes"):
         DiagnosticsDisplay.from_predictions(t, mean[1:], std)
     with pytest.raises(DataError, match="'w'"):
@@ -232,17 +194,8 @@ def test_displays_of_predictions():
 
 def test_groups_are_named_by_target():
     found = [NumberDiagnostics.of(*numbers(50), np.arange(50))] * 2
-    assert [group.name for group in groups(found, ("fare", "tip"))] == ["fare", "tip"]
-    assert [group.name for group in groups(found[:1], ("fare",))] == [""]
-
-
-def facts(job):
-    """The facts of a finished job, as its page shows them."""
-    opened = jobs.open_job(job)
-    state = opened.state()
-    own = {"status": "done", "status_advice": "", "reason": "", "advice": "", "queued": 0.0, "began": 0.0}
-    own |= {"ended": 1.0, "spec": {}, "plan": state.plan, "history": state.history, "outputs": opened.outputs()}
-    return JobFacts(location=job, **own)
+    assert [group.name for group in target_charts(found, ("fare", "tip"))] == ["fare", "tip"]
+    assert [group.name for group in target_charts(found[:1], ("fare",))] == [""]
 
 
 @pytest.mark.parametrize("kind", ["numbers", "left-out", "classes"])
@@ -258,14 +211,13 @@ def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
     jobs.fit(str(tmp_path / "train"), job, Request(gamma=1.0, max_rounds=3), validation=validation)
     for name in ("train", "held-out"):
         shutil.rmtree(tmp_path / name)
-    shown = facts(job)
+    shown = jobs.open_job(job).report()
     (found,) = from_json(shown.history[-1]["diagnostics"])
     assert found.n == (300 if kind == "left-out" else 100)
-    read = check(page(shown))
-    assert "\\xa0" not in read.text
+    read = check(shown.html)
     title = "Predictions of rows left out" if kind == "left-out" else "Predictions of held-out rows"
     assert title in read.text
-    labels = labels_of(read)
+    labels = read.titles
     assert ("Confusion" if kind == "classes" else "Standardised residuals") in labels
     assert ("Coverage of intervals" in labels) == (kind == "numbers")
     assert shown.outputs == (("high", "low") if kind == "classes" else ("y",))
@@ -279,11 +231,14 @@ def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
 def test_a_browser_finds_no_overlaps(width, tmp_path):
     """Of the panels of numbers, of two classes and of many with long names."""
     t, mean, std = numbers(spread=0.5)
-    panels = number_panels(NumberDiagnostics.of(1e5 * t, 1e5 * mean, 1e5 * std, np.arange(len(t))), "fare")
+    panels = number_charts(NumberDiagnostics.of(1e5 * t, 1e5 * mean, 1e5 * std, np.arange(len(t))), "fare")
     for K in (2, 5, 12):
-        panels += class_panels(ClassDiagnostics.of(*classes(K)), [f"a class of the name {k}" for k in range(K)])
-    figures = "".join(f'<figure style="width:{min(width - 60, 480)}px">{panel.svg()}</figure>' for panel in panels)
-    css = (files("partirvm.report") / "page.css").read_text()
-    source = f"<!DOCTYPE html><html><head><title>x</title><style>{css}</style></head><body>{figures}</body></html>"
+        panels += class_charts(ClassDiagnostics.of(*classes(K)), [f"a class of the name {k}" for k in range(K)])
+    figures = "".join(
+        f'<figure style="width:{min(width - 60, 480)}px;margin:0">{panel.svg().decode().partition("?>")[2]}</figure>'
+        for panel in panels
+    )
+    css = "<style>svg { width: 100%; height: auto; overflow: visible }</style>"
+    source = f"<!DOCTYPE html><html><head><title>x</title>{css}</head><body>{figures}</body></html>"
     measured, _ = browse(tmp_path, source, width=width, height=9000)
     assert not measured["found"]
