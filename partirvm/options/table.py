@@ -170,8 +170,7 @@ class Request:
         one_of(names.GammaPrior),
         group="kernel",
         metavar="P",
-        help='Prior of each learned gamma per feature: "flat", "half-normal", which switches off more features, or '
-        '"half-normal-gamma", on gamma itself instead of relative inverse length scales.',
+        help='Prior of each learned gamma per feature: "flat", or "half-normal", which switches off more features.',
     )
     metric: str = option(
         "auto",
