@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partirvm.data.checks import check_shapes
 from partirvm.data.source import Columns, Float, Source, Tile, as_rows, default_names, tile_rows_for
 from partirvm.errors import DataError, MissingDataError
-from partirvm.storage.folder import reading
+from partirvm.storage import reading
 
 
 class ChunkedSource(Source):

@@ -39,9 +39,9 @@ import numpy as np
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint, hash_of
 from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
-from partirvm.storage import Folder, open_folder
+from partirvm.storage import Folder, open_filesystem, open_folder
 from partirvm.storage.address import require_address
-from partirvm.storage.folder import HEAD, digest, open_filesystem
+from partirvm.storage.records import HEAD, digest
 from partirvm.storage.sealed import OBJECT, OBJECTS, objects_of, open_sealed, require_format
 
 KIND = "partirvm-data"
@@ -58,7 +58,7 @@ class DataAttributes:
     """The attributes of a DATA group, stored as JSON.
 
     ``seed`` is the seed of the shuffle, None if the rows kept their order. ``hashes`` contains the checksums
-    (``storage.chunks``) of the chunks of each array, in the order of the tiles. If ``labelled`` is false, the rows are
+    (``storage.sealed``) of the chunks of each array, in the order of the tiles. If ``labelled`` is false, the rows are
     for prediction: ``columns`` still contains the target and classes to predict, and the target moments have no
     columns. ``batches`` contains, for the ingest and each append, the number of rows and a checksum of their values.
     ``segments`` contains the first tile and the group name of each run of tiles. ``base`` is the digest of the

@@ -50,8 +50,8 @@ from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import grow, resolve, resume_spec
 from partirvm.setup.spec import LIMITS, FitSpec
 from partirvm.setup.timer import Interrupted, StoppedError, Timer, check_aborted, timer_of
-from partirvm.storage.process_identity import Process
-from partirvm.storage.schema import require
+from partirvm.storage.lease import Process
+from partirvm.storage.records import require
 
 TAKE_OVER_SECONDS = 40.0
 """Seconds that a new driver waits for the lease of a driver that hangs or cannot be reached."""

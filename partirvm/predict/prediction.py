@@ -24,8 +24,7 @@ from partirvm.model import FAR, AnyModel
 from partirvm.predict.output import Column, check_output, open_output
 from partirvm.predict.rvm_star import augmenting_of, original_rows, training_source
 from partirvm.quoting import listed_values, quoted
-from partirvm.storage import storing
-from partirvm.storage.destination import Destination
+from partirvm.storage import Folder, storing
 
 Float = NDArray[np.float64]
 
@@ -110,7 +109,6 @@ def predict(
         else:
             augmenting = augmenting_of(store, model, training, executor, source)
             found = (piece.records for piece in augmenting.pieces(source, progress))
-        place.make_parent()
         with (
             _unfinished(place) as (folder, check_lease),
             ExternalSorter(folder / "rows", width=width, high=float(source.n_rows)) as sorter,
@@ -137,10 +135,10 @@ def predict(
 
 
 @contextmanager
-def _unfinished(output: Destination) -> Iterator[tuple[Path, Callable[[], None]]]:
+def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
     """Yield an empty folder of this machine for unfinished files, and a function that checks the lease of OUTPUT."""
-    folder = output.beside(f".{output.name}.partial")
-    with claimed(output.absolute) as lease, storing(folder.location), output.scratch(folder) as scratch:
+    folder = output.sibling(f".{output.name}.partial")
+    with claimed(output.place()) as lease, storing(folder.location), output.scratch(folder.path) as scratch:
         folder.remove()
         try:
             yield scratch, lease.check

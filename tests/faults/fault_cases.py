@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import os
@@ -412,7 +411,7 @@ def overwrite_until(job, things):
     """
     from reference import model
 
-    from partirvm.storage.local_folder import LocalFolder
+    from partirvm.storage import Folder
 
     numbers, done = itertools.count(1), [0]
 
@@ -427,7 +426,7 @@ def overwrite_until(job, things):
         return act
 
     for name in ("create", "write", "remove"):
-        setattr(LocalFolder, name, counted(getattr(LocalFolder, name)))
+        setattr(Folder, name, counted(getattr(Folder, name)))
     store = JobStore.create(job, {"run": 2}, overwrite=True)
     store.record({"event": "queued"})
     store.save(model(2))
@@ -714,28 +713,6 @@ def crash(work, folder, point, reads=False, **arguments):
 def _writes(given):
     _, mode, flags = given
     return bool(flags & (os.O_WRONLY | os.O_RDWR)) if isinstance(flags, int) else bool(set(mode or "r") & set("wxa+"))
-
-
-def carry_on_network_disk(job, **options):
-    """As ``carry``, where links are refused: a kill between the two steps of a write leaves half of an object."""
-    from partirvm.storage import local_folder
-
-    really = os.link
-
-    def refuse(source, target):
-        if str(source).endswith(".part"):  # Zarr's own files end in .partial: without links it writes no group at all
-            raise OSError(errno.ENOTSUP, "links are refused")
-        really(source, target)
-
-    def write(path, data, mode):
-        with path.open(mode) as file:
-            file.write(data[: len(data) // 2])
-            file.flush()
-            sys.audit("open", str(path), "w", os.O_WRONLY)  # one more point to crash at
-            file.write(data[len(data) // 2 :])
-
-    os.link, local_folder._write = refuse, write
-    return carry(job, **options)
 
 
 def carry_learning_again(job, **options):

@@ -23,10 +23,8 @@ from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import UsageError
 from partirvm.options import Request
-from partirvm.storage import open_folder
-from partirvm.storage.destination import destination
-from partirvm.storage.folder import read_json, to_json
-from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage import Folder, open_folder
+from partirvm.storage.records import read_json, to_json
 
 TRACE = """
 from pathlib import Path
@@ -163,7 +161,6 @@ def test_an_address_is_refused(address, made, canary):
     place = address.format(*[made["data"]] * 2)
     for call in (
         lambda: open_folder(place),
-        lambda: destination(place),
         lambda: ZarrSource(place),
         lambda: open_job(place),
         lambda: load_model(place),
@@ -218,7 +215,7 @@ print(partirvm.ingest(f"canary://{{table}}", out, overwrite=True).n_rows)
 
 def lie(job, name, **told):
     """Change an object of a job, with a valid checksum."""
-    folder = LocalFolder(str(job), job)
+    folder = Folder(str(job), job)
     folder.write(name, to_json(name, {**read_json(folder, name), **told}))
 
 

@@ -17,8 +17,8 @@ from partirvm.errors import UsageError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.kernels import FunctionKernel, Gaussian, OnColumns, Sum
 from partirvm.options import Request
-from partirvm.storage.folder import read_json, to_json
-from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage import Folder
+from partirvm.storage.records import read_json, to_json
 
 MODULE = """
 from pathlib import Path
@@ -158,7 +158,7 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     """Into its spec, into what a resume has changed, or into a checkpoint: refused, whatever else the job says."""
     job = tmp_path / "job"
     jobs.fit(data, str(job), asked(gamma=0.5))
-    folder = LocalFolder(str(job), job)
+    folder = Folder(str(job), job)
     spec, last = read_json(folder, "spec.json"), sorted((job / "events").iterdir())[-1].name
     event = read_json(folder, f"events/{last}")
     kernel = {**spec["parameters"], "kernel": "own_code:kernel", "gamma": "auto"}

@@ -78,8 +78,6 @@ def ends(verb, capsys):
     ("pattern", "path", "value", "verb", "match"),
     [
         ("lease/000001.json", ("marks", "events"), [0], "status job", r"lease/000001.json: damaged.*marks\.events"),
-        ("lease/000001.over.json", ("wrote",), None, "status job", ""),
-        ("lease/000001.over.json", ("wrote", "events"), "xxx", "status job", ""),
         ("events/000003.json", ("max_rounds",), [], "report job out.html", "max.rounds is not"),
         ("control/abort-000001.json", ("time",), [], "status job", ""),
     ],
