@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ import pytest
 
 from partirvm import RVMRegressor, load_model
 from partirvm.core.left_out import Calibration
-from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError, StorageError
+from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
 from partirvm.kernels.bases import Basis, BasisPart
@@ -312,28 +311,6 @@ for write in (lambda: store.save(model), lambda: store.record({{"event": "fit", 
     assert done.stdout.count("cannot be written") == 2
     assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "events"] == before
     np.testing.assert_array_equal(store.model().mean, made(m=1).mean)
-
-
-def test_a_pointer_that_cannot_be_written_keeps_the_model_before(job, monkeypatch):
-    """StorageError; the new model's folder goes."""
-    store = JobStore.create(job, {})
-    store.save(made(seed=0))
-
-    def full(name, data):
-        raise OSError(errno.ENOSPC, "no space left")
-
-    monkeypatch.setattr(store._folder, "create", full)
-    with pytest.raises(StorageError, match="disk is full"):
-        store.save(made(seed=1))
-    monkeypatch.undo()
-    fs, root = fsspec.core.url_to_fs(job)
-    assert sorted(path.rsplit("/", 1)[-1] for path in fs.ls(f"{root}/models", detail=False)) == [
-        "000000-000001",
-        "000000-000001.json",
-    ]
-    np.testing.assert_array_equal(store.model().mean, made(seed=0).mean)
-    store.save(made(seed=2))
-    np.testing.assert_array_equal(store.model().mean, made(seed=2).mean)
 
 
 def test_a_calibration_comes_back_and_counts_for_the_digest(tmp_path):
