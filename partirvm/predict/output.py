@@ -135,59 +135,34 @@ def _zarr(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Writ
         )
         for column in columns
     ]
-    blocks: list[NDArray[np.float64]] = []
     done = 0
 
-    def flush(last: bool) -> None:
-        nonlocal done, blocks
-        rows = np.concatenate(blocks) if blocks else np.empty((0, len(columns)))
-        whole = len(rows) if last else len(rows) // chunks[0] * chunks[0]
-        for place, (column, array) in enumerate(zip(columns, arrays, strict=True)):
-            if whole:
-                array[done : done + whole] = column.values(rows[:whole, place])
-        done, blocks = done + whole, [rows[whole:]]
-
     def write(block: NDArray[np.float64]) -> None:
-        blocks.append(block)
-        if sum(map(len, blocks)) >= chunks[0]:
-            flush(last=False)
+        nonlocal done
+        for place, (column, array) in enumerate(zip(columns, arrays, strict=True)):
+            array[done : done + len(block)] = column.values(block[:, place])
+        done += len(block)
 
     yield write
-    flush(last=True)
     group.update_attributes({"kind": KIND, "columns": [column.name for column in columns]})
 
 
-def _schema(columns: tuple[Column, ...]) -> Any:
-    import pyarrow as pa
-
-    def kind(column: Column) -> Any:
-        return pa.string() if column.dtype is str else pa.from_numpy_dtype(column.dtype)
-
-    return pa.schema([(column.name, kind(column)) for column in columns])
-
-
-def _table(block: NDArray[np.float64], columns: tuple[Column, ...]) -> Any:
-    import pyarrow as pa
-
-    arrays = [pa.array(column.values(block[:, place])) for place, column in enumerate(columns)]
-    return pa.Table.from_arrays(arrays, schema=_schema(columns))
-
-
 @contextmanager
-def _parquet(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetWriter(path, _schema(columns)) as writer:
-        yield lambda block: writer.write_table(_table(block, columns))
-
-
-@contextmanager
-def _csv(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write]:
+def _table(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write]:
     import pyarrow as pa
     import pyarrow.csv
+    import pyarrow.parquet
 
-    with pa.csv.CSVWriter(path, _schema(columns)) as writer:
-        yield lambda block: writer.write_table(_table(block, columns))
+    kinds = [pa.string() if column.dtype is str else pa.from_numpy_dtype(column.dtype) for column in columns]
+    schema = pa.schema(list(zip([column.name for column in columns], kinds, strict=True)))
+    writer = pa.csv.CSVWriter if path.suffix == ".csv" else pa.parquet.ParquetWriter
+    with writer(path, schema) as table:
+
+        def write(block: NDArray[np.float64]) -> None:
+            arrays = [pa.array(column.values(block[:, place])) for place, column in enumerate(columns)]
+            table.write_table(pa.Table.from_arrays(arrays, schema=schema))
+
+        yield write
 
 
-_WRITERS = {".zarr": _zarr, ".parquet": _parquet, ".csv": _csv}
+_WRITERS = {".zarr": _zarr, ".parquet": _table, ".csv": _table}

@@ -215,7 +215,7 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
     place = tmp_path / "p.csv"
     columns = (Column("label", LABELS), *(Column(f"p_{label}") for label in LABELS))
     n = len(LABELS)
-    with open_output(open_folder(str(place)), tmp_path / "p", columns, n, lambda: None) as write:
+    with open_output(open_folder(str(place)), tmp_path / "part.csv", columns, n, lambda: None) as write:
         write(np.column_stack([np.arange(n), np.eye(n) / 3]))
     names = [column.name for column in columns]
     with place.open(newline="", encoding="utf-8") as file:
@@ -231,6 +231,6 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
 def test_integers_beyond_2_to_the_53_in_csv(tmp_path):
     labels, place = (2**53, 2**53 + 1, 2**63 - 1), tmp_path / "p.csv"
     columns = (Column("label", labels),)
-    with open_output(open_folder(str(place)), tmp_path / "p", columns, 3, lambda: None) as write:
+    with open_output(open_folder(str(place)), tmp_path / "part.csv", columns, 3, lambda: None) as write:
         write(np.arange(3.0)[:, None])
     assert place.read_text().split() == ['"label"', *map(str, labels)]
