@@ -34,7 +34,10 @@ from partirvm.strategies import schedule_of
 from partirvm.strategies.fit_rows import rows_text
 
 NAMED = 6
-"""Maximum number of basis functions, or of features in one direction, that a text names; others are counted."""
+"""Maximum number of basis functions that a line names; others are counted."""
+
+CALCULATED = {"=", "+", "-", "@"}
+"""First characters of texts that a spreadsheet calculates."""
 
 
 def facts_text(pairs: Sequence[tuple[str, str | None]]) -> str:
@@ -186,10 +189,8 @@ def figure(value: float) -> str:
 
 
 def moment(seconds: float) -> str:
-    """Format a point in time in local time, with the date unless it is today."""
-    then = time.localtime(seconds)
-    today = time.localtime()[:3] == then[:3]
-    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
+    """Format a point in time in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def status_text(progress: dict[str, Any]) -> str:
@@ -325,14 +326,14 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     "job,rmse\\na,0.5\\n'=b,\\n"
     """
     flat = [{name: value for name, value in row.items() if not isinstance(value, dict | list)} for row in rows]
-    names = list(dict.fromkeys(name for row in flat for name in row))
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(names)
+    writer = csv.DictWriter(file, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
+    writer.writeheader()
     for row in flat:
-        writer.writerow([_cell(row.get(name)) for name in names])
+        writer.writerow(
+            {
+                name: f"'{value}" if str(value)[:1] in CALCULATED and isinstance(value, str) else value
+                for name, value in row.items()
+            }
+        )
     return file.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@"} else value

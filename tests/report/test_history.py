@@ -7,7 +7,7 @@ import re
 import class_fits
 import pytest
 
-from partirvm.report.history import FIRST, Lines, format_rate, heuristic_line, rows_per_second, stages
+from partirvm.report.history import Lines, format_rate, heuristic_line, rows_per_second, stages
 from partirvm.report.quantities import CLASSIFICATION, QUANTITIES, REGRESSION, format_error, format_share, kind_of
 from partirvm.strategies.instructions import Record
 
@@ -40,25 +40,6 @@ def printed(history, lines=None):
     """The lines of a history."""
     lines = lines or Lines()
     return [line for one in history for line in lines.of(one)]
-
-
-def test_many_quick_rounds_get_few_lines():
-    """The first ten in any case, then one a second, and the last; slow rounds have a line each."""
-    history = [entry(number, seconds=0.25 * number) for number in range(1, 31)]
-    history.append(entry(30, kind="final", seconds=7.6))
-    found = [line.split()[0] for line in printed(history)]
-    assert found == ["round", *map(str, [*range(1, FIRST + 1), 14, 18, 22, 26, 30]), "last"]
-    slow = printed([entry(number, seconds=2.0 * number) for number in range(1, 31)])
-    assert [line.split()[0] for line in slow[1:]] == [str(number) for number in range(1, 31)]
-
-
-def test_a_round_that_was_not_printed_is_printed_if_nothing_follows():
-    """Where a limit or a user ends the fit the last model has its line, once."""
-    lines = Lines()
-    printed([entry(number, seconds=0.01 * number) for number in range(1, 15)], lines)
-    (line,) = lines.rest()
-    assert line.split()[0] == "14"
-    assert lines.rest() == []
 
 
 def test_a_level_has_one_line():
