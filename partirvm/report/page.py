@@ -30,7 +30,7 @@ from partirvm.report.quantities import (
     last_model,
     leaves_model,
 )
-from partirvm.report.text import as_csv, figure, first_names, plan_line, ranked_functions, size_text
+from partirvm.report.text import as_csv, first_names, plan_line, ranked_functions, size_text
 from partirvm.storage.destination import write_text
 from partirvm.types import OFF
 
@@ -281,7 +281,10 @@ def combination(loadings: Mapping[str, float]) -> str:
 def _basis(functions: Sequence[Mapping[str, Any]]) -> Section:
     """Return the basis functions by relevance, and the names of the pruned ones."""
     kept, pruned = ranked_functions(functions)
-    rows = [(each["name"], ", ".join(map(figure, each["weights"])), figure(each["relevance"])) for each in kept]
+    rows = [
+        (each["name"], ", ".join(f"{weight:.3g}" for weight in each["weights"]), f"{each['relevance']:.3g}")
+        for each in kept
+    ]
     notes = [f"pruned: {first_names(pruned, NAMES)}"] if pruned else []
     header = ("function", "weights", "relevance, nats of evidence")
     return Section("Basis", notes, tables=[Table("Basis functions", header, rows)] if rows else [])

@@ -169,23 +169,14 @@ def functions_line(functions: Sequence[Mapping[str, Any]]) -> str:
     if not functions:
         return ""
     kept, pruned = ranked_functions(functions)
-    shown = first_names([f"{each['name']} ({figure(each['relevance'])} nats)" for each in kept], NAMED)
-    gone = f"; pruned: {first_names(pruned, NAMED)}" if pruned else ""
-    return f"{len(kept):,} of {counted(len(functions), 'function')}" + (f": {shown}" if kept else "") + gone
+    shown = [f"{each['name']} ({each['relevance']:.3g} nats)" for each in kept]
+    parts = [f": {first_names(shown, NAMED)}" * bool(kept), f"; pruned: {first_names(pruned, NAMED)}" * bool(pruned)]
+    return f"{len(kept):,} of {counted(len(functions), 'function')}" + "".join(parts)
 
 
 def first_names(names: Sequence[str], most: int) -> str:
     """Return at most ``most`` names with commas between them, and the number of the others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
-
-
-def figure(value: float) -> str:
-    """Format a number with three significant digits.
-
-    >>> figure(0.01234), figure(41.26), figure(1234.5)
-    ('0.0123', '41.3', '1,234')
-    """
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def moment(seconds: float) -> str:
