@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from benchmarks import measure
 from partirvm import RVMRegressor
 from partirvm.cli.demo import load_terrain
-from partirvm.core.residuals import LEVELS, Scores
+from partirvm.core.scores import LEVELS, Scores
 from partirvm.errors import PartirvmWarning
 
 Float = NDArray[np.float64]

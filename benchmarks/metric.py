@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from benchmarks import measure, torch_peers
 from partirvm import Gaussian, Radial, RVMRegressor
-from partirvm.core.residuals import Scores
+from partirvm.core.scores import Scores
 from partirvm.errors import PartirvmWarning
 
 Float = NDArray[np.float64]

@@ -71,6 +71,9 @@ FEWEST, FEWEST_OF_GROUP, BEYOND = 20, 10, 10
 GRID, TOP = 200, 0.995
 """Number of levels of the stored quantiles, and the highest level. Beyond it a tail of Student's t is used."""
 
+PER_ROW = ("errors", "variances", "own_errors", "own_variances", "owner", "rows", "targets")
+"""The fields of ``LeftOut`` with an element for each row."""
+
 GAUSSIAN_LEVEL = 0.9
 """The level at which mean ± a multiple of the standard deviation is as wide as the interval."""
 
@@ -189,17 +192,13 @@ class LeftOut:
         )
 
     def __add__(self, other: LeftOut) -> LeftOut:
-        return LeftOut(
-            np.concatenate([self.errors, other.errors]),
-            np.concatenate([self.variances, other.variances]),
-            np.concatenate([self.own_errors, other.own_errors]),
-            np.concatenate([self.own_variances, other.own_variances]),
-            np.concatenate([self.owner, other.owner]),
-            np.maximum(self.nearest, other.nearest),
-            np.concatenate([self.rows, other.rows]),
-            np.concatenate([self.targets, other.targets]),
-            max(self.least_square, other.least_square),
-        )
+        joined = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in PER_ROW}
+        least = max(self.least_square, other.least_square)
+        return LeftOut(**joined, nearest=np.maximum(self.nearest, other.nearest), least_square=least)
+
+    def take(self, some: Int) -> LeftOut:
+        """Return the rows at these positions."""
+        return replace(self, **{name: getattr(self, name)[some] for name in PER_ROW})
 
     def expected(self) -> tuple[Float, Float]:
         """Return errors and variances (n,), of which only a share of the change by removing own columns counts."""

@@ -1,21 +1,17 @@
-"""Class probabilities from linear predictors, and corrections for the uncertainty of the weights (moderation).
+"""Links of classes: probabilities from linear predictors, their moderation, and the statistics of one pass.
 
-K classes have C linear predictors f. C = 1 for ``"bernoulli"`` (two classes, f > 0 favours the second class), C = K for
-``"multinomial"`` (softmax) and ``"ovr"`` (one logistic fit for each class against the rest).
-
-To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same name in ``likelihoods.LIKELIHOODS``.
-
-The additive statistic of one pass over rows with class codes, for a Newton step of the Laplace approximation.
-
-With C linear predictors f = Φw_k, rows weighted by v_n, and y the probabilities of a row,
+K classes have C linear predictors f = Φw_k. With y the probabilities of a row,
 
     ``bernoulli``    two classes, C = 1: log p = t f − log(1 + eᶠ)            (Tipping 2001, eq. 23)
     ``multinomial``  K classes, C = K: log p = f_t − log Σ_k exp f_k          (Tipping 2001, eq. 28)
     ``ovr``          K classes, C = K: each against the rest, as above
 
-the statistic is the log likelihood Σ v_n log p_n, the gradient Φᵀv(t − y) for each output, and the curvature ΦᵀB_kΦ
-with B_k = diag(v y_k(1 − y_k)), minus the diagonal blocks of the Hessian. The blocks −Φᵀ diag(v y_k y_l) Φ between
-outputs of ``multinomial`` are omitted. The K diagonal blocks cost K·M² per row; all blocks would cost K(K + 1)/2 · M².
+To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same name in ``likelihoods.LIKELIHOODS``.
+
+The statistic of a pass is, with rows weighted by v_n, the log likelihood Σ v_n log p_n, the gradient Φᵀv(t − y) for
+each output, and the curvature ΦᵀB_kΦ with B_k = diag(v y_k(1 − y_k)), minus the diagonal blocks of the Hessian. The
+blocks −Φᵀ diag(v y_k y_l) Φ between outputs of ``multinomial`` are omitted: the K diagonal blocks cost K·M² per row,
+all blocks would cost K(K + 1)/2 · M².
 """
 
 from __future__ import annotations
@@ -27,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 
 from partirvm.core.predictive import quadratic_forms
+from partirvm.core.reduction import FieldSums
 
 Float = NDArray[np.float64]
 
@@ -190,7 +187,7 @@ Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class LogisticBlock:
+class LogisticBlock(FieldSums):
     """Statistic of M columns and C outputs over some rows, at given weights.
 
     ``log_likelihood`` (L,) is in nats, with L = C for ``ovr`` and 1 otherwise. ``gradient`` is (M, C) and
@@ -229,25 +226,6 @@ class LogisticBlock:
         n = len(block) if weights is None else int((weights > 0).sum())
         return cls(log_likelihood.sum(axis=0), block.T @ slope, curvature, int(wrong.sum()), n, float(nll.sum()))
 
-    def __add__(self, other: LogisticBlock) -> LogisticBlock:
-        return LogisticBlock(
-            self.log_likelihood + other.log_likelihood,
-            self.gradient + other.gradient,
-            self.curvature + other.curvature,
-            self.wrong + other.wrong,
-            self.n + other.n,
-            self.nll + other.nll,
-        )
-
-    def accumulate(self, other: LogisticBlock) -> LogisticBlock:
-        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
-        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
-            mine += theirs
-        return replace(self, wrong=self.wrong + other.wrong, n=self.n + other.n, nll=self.nll + other.nll)
-
-    def _sums(self) -> tuple[Float, ...]:
-        return self.log_likelihood, self.gradient, self.curvature
-
     def take(self, columns: Int) -> LogisticBlock:
         """Return the statistic of the columns at these positions; all other columns must have had weight zero."""
         if len(columns) == len(self.gradient) and np.array_equal(columns, np.arange(len(columns))):
@@ -279,7 +257,7 @@ def misclassification_probabilities(likelihood: str, codes: Float, predictors: F
 
 
 @dataclass(frozen=True)
-class LogisticCross:
+class LogisticCross(FieldSums):
     """Statistic from which s and q of Q candidate columns follow, given M columns of the model, at given weights.
 
     ``cross`` (C, M, Q) is ΦᵀB_kΦ_new, ``diagonal`` (C, Q) is the diagonal of Φ_newᵀB_kΦ_new, and ``gradient`` (Q, C) is
@@ -304,20 +282,3 @@ class LogisticCross:
             slope, bend, n = slope * weights[:, None], bend * weights[:, None], int((weights > 0).sum())
         cross = np.stack([(kept * bend[:, k : k + 1]).T @ new for k in range(mean.shape[1])])
         return cls(cross, np.einsum("nq,nq,nk->kq", new, new, bend), new.T @ slope, n)
-
-    def __add__(self, other: LogisticCross) -> LogisticCross:
-        return LogisticCross(
-            self.cross + other.cross,
-            self.diagonal + other.diagonal,
-            self.gradient + other.gradient,
-            self.n + other.n,
-        )
-
-    def accumulate(self, other: LogisticCross) -> LogisticCross:
-        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
-        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
-            mine += theirs
-        return replace(self, n=self.n + other.n)
-
-    def _sums(self) -> tuple[Float, ...]:
-        return self.cross, self.diagonal, self.gradient

@@ -11,14 +11,39 @@ the same bits. Rounding errors grow only with the logarithm of the number of til
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Generic, Protocol, Self, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
 
 
 class Additive(Protocol):
     """Interface of a statistic: ``a + b`` is the statistic of the rows of ``a`` and ``b``, which stay unchanged."""
 
     def __add__(self, other: Self, /) -> Self: ...
+
+
+class FieldSums:
+    """Base of the dataclasses whose fields are all sums over rows, or None."""
+
+    def __add__(self, other: Self) -> Self:
+        values: dict[str, Any] = {name: mine + theirs for name, mine, theirs in self._pairs(other)}
+        return replace(self, **values)  # type: ignore[type-var]
+
+    def accumulate(self, other: Self) -> Self:
+        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
+        values: dict[str, Any] = {}
+        for name, mine, theirs in self._pairs(other):
+            if isinstance(mine, np.ndarray):
+                mine += theirs
+            else:
+                values[name] = mine + theirs
+        return replace(self, **values)  # type: ignore[type-var]
+
+    def _pairs(self, other: Self) -> list[tuple[str, Any, Any]]:
+        names = [each.name for each in fields(self)]  # type: ignore[arg-type]
+        found = [(name, getattr(self, name), getattr(other, name)) for name in names]
+        return [triple for triple in found if triple[1] is not None]
 
 
 S = TypeVar("S", bound=Additive)

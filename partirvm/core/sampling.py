@@ -1,15 +1,10 @@
-"""Random streams, one for each purpose, and random draws of rows, tile by tile.
+"""Which rows: random streams, random draws of rows tile by tile, a random order of all rows, rows of largest error.
 
 A stream is keyed by the seed, its purpose and numbers such as the round: draws of two purposes are independent.
 
-The key of a row depends only on its number and the key of the draw.
-
-The keys sample without replacement with probability proportional to w (Efraimidis & Spirakis 2006): the rows with the
-largest log(u)/w, u uniform in (0, 1), form the sample. A sum over tiles that keeps the largest keys finds this sample.
-
-A random order of N rows in which any part is computed without the rest: no memory for the other rows.
-
-The rows of largest error, as an additive statistic of bounded size.
+In a draw tile by tile the key of a row depends only on its number and the key of the draw. The keys sample without
+replacement with probability proportional to w (Efraimidis & Spirakis 2006): the rows with the largest log(u)/w, u
+uniform in (0, 1), form the sample. A sum over tiles that keeps the largest keys finds it.
 """
 
 from __future__ import annotations
@@ -23,6 +18,7 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Word = NDArray[np.uint64]
 
 
 class Purpose(IntEnum):
@@ -112,14 +108,9 @@ def uniform(rows: Int, draw: tuple[int, int]) -> Float:
     return (_mixed(state) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
 
 
-def _mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    state = (state + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))
+def _mixed(state: Word) -> Word:
+    return _scrambled((state + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
-
-Word = NDArray[np.uint64]
 
 ROUNDS = 6
 """Rounds of the Feistel network; four are enough for a pseudorandom permutation (Luby & Rackoff 1988)."""
@@ -161,35 +152,41 @@ def _scrambled(x: Word) -> Word:
 
 
 MOST_ROWS = 10
-"""Maximum number of rows that are kept."""
+"""Number of rows of largest error that are kept for reports."""
 
 
 @dataclass(frozen=True)
 class LargestErrors:
-    """At most ``MOST_ROWS`` rows by decreasing error; of equal errors the row of smaller number comes first.
+    """At most ``limit`` rows by decreasing error; of equal errors the row of smaller number comes first.
 
     ``rows`` (k,) are row numbers, ``errors`` (k,) the errors by which they are ordered, ``values`` (k, c) what else is
-    known of these rows. Sums of parts have the rows of the whole, whatever the order of the parts.
+    known of these rows, such as their inputs. Sums of parts have the rows of the whole, whatever the order of the
+    parts.
     """
 
     rows: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     errors: Float = field(default_factory=lambda: np.zeros(0))
     values: Float = field(default_factory=lambda: np.zeros((0, 0)))
+    limit: int = MOST_ROWS
+
+    @property
+    def largest(self) -> LargestErrors:
+        """These rows, as ``ResidualStatistics.largest``."""
+        return self
 
     @classmethod
-    def of(cls, errors: Float, rows: Int, *values: NDArray[np.generic]) -> LargestErrors:
-        """Return the rows of largest ``errors`` (n,); each of ``values`` is a column (n,).
+    def of(cls, errors: Float, rows: Int, values: Float, limit: int = MOST_ROWS) -> LargestErrors:
+        """Return the rows of largest ``errors`` (n,) with these numbers (n,) and values (n, c).
 
-        >>> LargestErrors.of(np.array([1.0, 3.0, 2.0]), np.array([5, 6, 7]), np.zeros(3)).rows.tolist()
+        >>> LargestErrors.of(np.array([1.0, 3.0, 2.0]), np.array([5, 6, 7]), np.zeros((3, 1))).rows.tolist()
         [6, 7, 5]
         """
-        if len(errors) > MOST_ROWS:  # equal errors at the boundary are all kept here
-            least = np.partition(errors, len(errors) - MOST_ROWS)[len(errors) - MOST_ROWS]
+        kept = np.arange(len(errors))
+        if len(errors) > limit > 0:  # equal errors at the boundary are all kept here
+            least = np.partition(errors, len(errors) - limit)[len(errors) - limit]
             kept = np.flatnonzero(~(errors < least))
-        else:
-            kept = np.arange(len(errors))
-        order = kept[np.lexsort((rows[kept], -errors[kept]))[:MOST_ROWS]]
-        return cls(rows[order], errors[order], np.column_stack([each[order] for each in values]).astype(np.float64))
+        order = kept[np.lexsort((rows[kept], -errors[kept]))[:limit]]
+        return cls(rows[order], errors[order], values[order], limit)
 
     def __add__(self, other: LargestErrors) -> LargestErrors:
         parts = [part for part in (self, other) if len(part.rows)]
@@ -198,7 +195,7 @@ class LargestErrors:
         errors, rows, values = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("errors", "rows", "values")
         )
-        return LargestErrors.of(errors, rows, *values.T)
+        return LargestErrors.of(errors, rows, values, self.limit)
 
     def to_json(self) -> list[list[float]]:
         """Return a list for each row: its number, then its values."""

@@ -29,9 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core import tiled
-from partirvm.types import BIAS
-
-__all__ = ["BIAS", "CrossBlock", "GramBlock", "GramStatistics"]
+from partirvm.core.reduction import FieldSums
+from partirvm.core.sampling import LargestErrors
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -40,7 +39,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
-class GramBlock:
+class GramBlock(FieldSums):
     """The new rows and columns of a Gram matrix when P columns join M kept columns, over some rows.
 
     ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) is Φ_newᵀWΦ_new, ``projection`` (P, T) is Φ_newᵀWr, and
@@ -66,28 +65,9 @@ class GramBlock:
             kept, new, target = kept * root, new * root, target * root
         return cls(kept.T @ new, new.T @ new, new.T @ target, np.einsum("nt,nt->t", target, target), n, log_weight)
 
-    def __add__(self, other: GramBlock) -> GramBlock:
-        return GramBlock(
-            self.cross + other.cross,
-            self.gram + other.gram,
-            self.projection + other.projection,
-            self.sum_squares + other.sum_squares,
-            self.n + other.n,
-            self.log_weight + other.log_weight,
-        )
-
-    def accumulate(self, other: GramBlock) -> GramBlock:
-        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
-        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
-            mine += theirs
-        return replace(self, n=self.n + other.n, log_weight=self.log_weight + other.log_weight)
-
-    def _sums(self) -> tuple[Float, ...]:
-        return self.cross, self.gram, self.projection, self.sum_squares
-
 
 @dataclass(frozen=True)
-class CrossBlock:
+class CrossBlock(FieldSums):
     """A ``GramBlock`` with only the ``diagonal`` (P,) of Φ_newᵀWΦ_new, from which s and q of P columns follow."""
 
     cross: Float
@@ -105,22 +85,15 @@ class CrossBlock:
             return cls(kept.T @ new, np.einsum("np,np,n->p", new, new, weights), new.T @ target, n)
         return cls(kept.T @ new, np.einsum("np,np->p", new, new), new.T @ target, n)
 
-    def __add__(self, other: CrossBlock) -> CrossBlock:
-        return CrossBlock(
-            self.cross + other.cross,
-            self.diagonal + other.diagonal,
-            self.projection + other.projection,
-            self.n + other.n,
-        )
 
-    def accumulate(self, other: CrossBlock) -> CrossBlock:
-        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
-        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
-            mine += theirs
-        return replace(self, n=self.n + other.n)
+@dataclass(frozen=True)
+class ResidualStatistics(FieldSums):
+    """Residuals r = t − Φμ of n rows: ``sum_squares`` (T,) = Σ w r², ``projection`` (M, T) = Φᵀ(w r), largest."""
 
-    def _sums(self) -> tuple[Float, ...]:
-        return self.cross, self.diagonal, self.projection
+    n: int
+    sum_squares: Float
+    projection: Float
+    largest: LargestErrors
 
 
 @dataclass(frozen=True)

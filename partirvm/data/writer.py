@@ -21,7 +21,7 @@ from partirvm.data.roles import Roles
 from partirvm.data.source import Float, tile_rows_for
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError
-from partirvm.storage.chunks import checksum
+from partirvm.storage.sealed import checksum
 
 Progress = Callable[[str, int, int | None], None]
 

@@ -46,12 +46,13 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
+from partirvm.setup.measuring import Interrupted, Timer, check_aborted, timer_of
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import grow, resolve, resume_spec
 from partirvm.setup.spec import LIMITS, FitSpec
-from partirvm.setup.timer import Interrupted, StoppedError, Timer, check_aborted, timer_of
-from partirvm.storage.process_identity import Process
-from partirvm.storage.schema import require
+from partirvm.storage.lease import Process
+from partirvm.storage.records import require
+from partirvm.strategies.instructions import Stopped
 
 TAKE_OVER_SECONDS = 40.0
 """Seconds that a new driver waits for the lease of a driver that hangs or cannot be reached."""
@@ -198,7 +199,7 @@ def carry_out(
             requests, timer = Requests(store, state.attempt, aborted), timer_of(request)
             try:
                 spec = decided(store, request, source, executor, held_out, timer.after(requests), rows, allowed.code)
-            except StoppedError:
+            except Stopped:
                 return _stopped(store, requests, history_of(state), timer)
             checkpoint = None
             if restored is not None:

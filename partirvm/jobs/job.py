@@ -23,7 +23,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel, ClassModel
 from partirvm.quoting import html_table
 from partirvm.setup.relevance import basis_functions_json, directions_json, relevances
-from partirvm.storage.schema import require
+from partirvm.storage.records import require
 
 POLL_SECONDS = 0.5
 """Seconds between two polls of a waiting caller."""

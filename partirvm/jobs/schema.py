@@ -1,11 +1,11 @@
-"""The schemas of a job's objects (``storage.schema``): fields that readers use. Objects may have further fields."""
+"""The schemas of a job's objects (``storage.records``): fields that readers use. Objects may have further fields."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from partirvm.core.termination import Termination
-from partirvm.storage.schema import MOST, TIME, Schema
+from partirvm.storage.records import MOST, TIME, Schema
 
 POINTER = {"history": int, "final": bool, "rows": int}
 """The pointer of a checkpoint."""
@@ -27,7 +27,6 @@ EVENT = {
     "epoch": int,
     "token": str,
     "model?": str,
-    "skips?": [int],
     "reason?": str,
     "cluster?": str,
     "history?": int,

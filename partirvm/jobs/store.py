@@ -49,15 +49,15 @@ from partirvm.jobs.schema import SPEC
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.setup.spec import FitSpec
-from partirvm.storage import open_folder, storing
+from partirvm.storage import Folder, open_folder, storing
 from partirvm.storage.address import require_address
-from partirvm.storage.folder import Folder, read_json, to_json
 from partirvm.storage.lease import (
     TIMING,
     HeartbeatWatch,
     Holder,
     Lease,
     Marks,
+    Process,
     Timing,
     acquire,
     epochs,
@@ -65,9 +65,7 @@ from partirvm.storage.lease import (
     limits,
     valid,
 )
-from partirvm.storage.local_folder import LocalFolder
-from partirvm.storage.process_identity import Process
-from partirvm.storage.schema import TIME, require
+from partirvm.storage.records import TIME, read_json, require, to_json
 from partirvm.storage.sealed import require_format
 from partirvm.storage.snapshots import Snapshots
 
@@ -184,7 +182,7 @@ class JobStore:
 
     def beside(self, name: str) -> Path | None:
         """Return the path of a folder for temporary files inside the job, or None if the job is not a local folder."""
-        return Path(self._folder.place(name)) if isinstance(self._folder, LocalFolder) else None
+        return None if self._folder.path is None else self._folder.path / name
 
     def spec(self) -> dict[str, Any]:
         """Find the current job of the folder, and return its request.
@@ -280,7 +278,7 @@ class JobStore:
         if state.status is None:  # the process that created it was killed, or has not written the first event yet
             return replace(state, status=Status.QUEUED, reason="no process has begun it")
         request = self.requested(state.attempt) if state.attempt > 0 else None
-        held = self._watch.held(self._folder, last)
+        held = self._watch.held(last)
         lost = last is not None and not (held or last.over)
         current = observed(state, held=held, aborting=request is not None, lost=lost)
         if request is not None and current.status is Status.ABORTING is not state.status:

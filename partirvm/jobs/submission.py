@@ -18,9 +18,10 @@ from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
+from partirvm.setup.measuring import timer_of
 from partirvm.setup.parameters import check_multi_output, check_parameters, check_sources, portable
 from partirvm.setup.resolve import resolve
-from partirvm.setup.timer import StoppedError, timer_of
+from partirvm.strategies.instructions import Stopped
 
 
 def plan(
@@ -29,15 +30,11 @@ def plan(
     *,
     validation: str | None = None,
     client: Any = None,
-    announce: Callable[[str], None] = lambda text: None,
 ) -> Plan:
-    """Return the plan of a fit of DATA, without running the fit. Raises as ``setup.resolve.resolve`` does.
-
-    ``announce`` is called with the expected seconds of kernel learning before it begins.
-    """
+    """Return the plan of a fit of DATA, without running the fit. Raises as ``setup.resolve.resolve`` does."""
     source, held_out = sources(data, validation)
     with closing(executor_for(client)) as executor:
-        return resolve(source, check_parameters(parameters), executor, held_out, announce=announce).plan
+        return resolve(source, check_parameters(parameters), executor, held_out).plan
 
 
 def fit(
@@ -75,7 +72,7 @@ def fit(
     with closing(executor_for(client)) as executor:
         try:
             fit_spec = resolve(source, parameters, executor, held_out, timer.after(_interrupted_by(aborted)))
-        except StoppedError as error:
+        except Stopped as error:
             raise JobFailedError(f"aborted during planning: {job} was not changed") from error
         spec = specification(source, held_out, validation, parameters)
         store = JobStore.create(job, spec, overwrite=overwrite)

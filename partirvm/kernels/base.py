@@ -96,16 +96,12 @@ class Kernel:
         """Return k(x, x) of each point (n, d), shape (n,)."""
         raise NotImplementedError
 
-    def spec(self) -> dict[str, Any]:
-        """Return name and fields as plain JSON. Raises ``UsageError`` if the kernel exists only in this process."""
-        return self._described(lambda kernel: kernel.spec())
+    def spec(self, *, local: bool = False) -> dict[str, Any]:
+        """Return name and fields as plain JSON, which differs for different kernels.
 
-    def key(self) -> dict[str, Any]:
-        """Return the spec, or a substitute valid only in this process. Different kernels have different keys."""
-        return self._described(lambda kernel: kernel.key())
-
-    def _described(self, of: Callable[[Kernel], dict[str, Any]]) -> dict[str, Any]:
-        return {"name": self.name, **{each.name: _plain(getattr(self, each.name), of) for each in _fields(self)}}
+        A callable exists only in this process: with ``local`` it is given by its address, otherwise ``UsageError``.
+        """
+        return {"name": self.name, **{each.name: _plain(getattr(self, each.name), local) for each in _fields(self)}}
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Self:
@@ -192,7 +188,6 @@ class NoKernel(Kernel):
         raise UsageError("there is no kernel, so it cannot be evaluated at centres")
 
     def diagonal(self, points: Float) -> Float:
-        """Return zeros, shape (n,). Without a kernel n is 0."""
         return np.zeros(len(points))
 
 
@@ -222,10 +217,10 @@ def _names(field: str, values: Any) -> tuple[str, ...]:
     return tuple(f"{field}[{j}]" for j in range(len(values)))
 
 
-def _plain(value: Any, of: Callable[[Kernel], dict[str, Any]]) -> Any:
+def _plain(value: Any, local: bool) -> Any:
     if isinstance(value, tuple):
-        return [_plain(each, of) for each in value]
-    return of(value) if isinstance(value, Kernel) else value
+        return [_plain(each, local) for each in value]
+    return value.spec(local=local) if isinstance(value, Kernel) else value
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,6 @@ class PreparedSteps(PreparedFamily):
 
     @classmethod
     def of(cls, kernel: Any, centres: Float, widths: Float, origin: Float | None) -> Self:
-        """Return the kernel prepared for centres (m, d), given gamma of each feature (d,)."""
         m, d = centres.shape
         compared = isinstance(kernel, Categorical)
         if compared or origin is None:
@@ -51,7 +50,6 @@ class PreparedSteps(PreparedFamily):
         return cls(kernel, widths, origin, np.ascontiguousarray(moved.T), compared)
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m)."""
         U, steps = self._scaled(points), np.empty((GROUP, len(points)))
 
         def write(some: slice, work: Float) -> None:
@@ -154,7 +152,6 @@ class LinearSpline(Kernel):
     name = "linear-spline"
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedSpline:
-        """Prepare the kernel for the centres (m, d); ``origin`` has no effect."""
         return PreparedSpline(np.ascontiguousarray(centres.T))
 
     def diagonal(self, points: Float) -> Float:
@@ -169,7 +166,6 @@ class PreparedSpline(PreparedKernel):
     centres: Float
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m)."""
         X, places = np.ascontiguousarray(points.T), np.empty((3, GROUP, len(points)))
 
         def write(some: slice, work: Float) -> None:

@@ -71,11 +71,9 @@ class Sum(Kernel):
         object.__setattr__(self, "weights", _weights(self.name, self.weights, len(self.parts), positive=False))
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
-        """Prepare the parts for the centres (m, d), one group of centres at a time."""
         return PreparedParts.of(self, centres, origin)
 
     def diagonal(self, points: Float) -> Float:
-        """Return k(x, x) of each point (n, d), shape (n,)."""
         return np.asarray(np.asarray(self.weights) @ np.array([part.diagonal(points) for part in self.parts]))
 
     def relevances(self, n_features: int) -> Float | None:
@@ -120,11 +118,9 @@ class Product(Kernel):
         object.__setattr__(self, "parts", tuple(map(part_of, _several(self.name, self.parts))))
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
-        """Prepare the parts for the centres (m, d), one group of centres at a time."""
         return PreparedParts.of(self, centres, origin)
 
     def diagonal(self, points: Float) -> Float:
-        """Return k(x, x) of each point (n, d), shape (n,)."""
         return np.asarray(np.prod([part.diagonal(points) for part in self.parts], axis=0))
 
     def relevances(self, n_features: int) -> Float | None:
@@ -159,13 +155,11 @@ class PreparedParts(PreparedKernel):
 
     @classmethod
     def of(cls, kernel: Sum | Product, centres: Float, origin: Float | None) -> PreparedParts:
-        """Return the parts prepared for the centres (m, d)."""
         m = len(centres)
         chunks = [centres[some] for some in runs(m, SIZE)] or [centres]  # checks d even if there are no centres
         return cls(kernel, [[part.prepare(chunk, origin) for part in kernel.parts] for chunk in chunks], m)
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m)."""
         places = self._places(points)
 
         def write(some: slice, work: Float) -> None:
@@ -233,13 +227,11 @@ class OnColumns(Kernel):
         object.__setattr__(self, "columns", tuple(map(int, columns)))
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedColumns:
-        """Prepare the kernel for the centres (m, d), of which only the given columns are used."""
         mine = self._mine(centres.shape[1])
         origin = None if origin is None else origin[mine]
         return PreparedColumns(self.kernel.prepare(centres[:, mine], origin), mine)
 
     def diagonal(self, points: Float) -> Float:
-        """Return k(x, x) for each point (n, d), shape (n,)."""
         return self.kernel.diagonal(points[:, self._mine(points.shape[1])])
 
     def relevances(self, n_features: int) -> Float | None:
@@ -271,7 +263,6 @@ class PreparedColumns(PreparedKernel):
     columns: list[int]
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m)."""
         self.inner(points[:, self.columns], out)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
@@ -353,7 +344,6 @@ class Several(Kernel):
         return super().logs[1:]
 
     def with_logs(self, logs: Float) -> Self:
-        """Return the kernels with the given log weights and log parameters."""
         if len(logs) != len(self.logs):
             raise UsageError(f"{len(logs)} logarithms for {len(self.logs)} parameters of a kernel")
         found = super().with_logs(np.append(0.0, logs))
@@ -378,7 +368,6 @@ class PreparedSeveral(PreparedKernel):
     groups: tuple[list[tuple[Int, PreparedKernel]], ...]
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write the block of points (n, d) into ``out`` (n, m)."""
         work = np.empty((SIZE, len(points)))
         for weight, group in zip(self.several.weights, self.groups, strict=True):
             for place, prepared in group:

@@ -126,8 +126,8 @@ class Design:
     def basis(self) -> str:
         """Hash of kernel, basis functions and input scaling. Columns with equal hash and label are equal functions."""
         shift, scale = self.scaling.x_shift, self.scaling.x_scale
-        facts = [self.kernel.key(), shift.tolist(), scale.tolist()]
-        facts += [] if self.functions is None else [self.functions.key()]
+        facts = [self.kernel.spec(local=True), shift.tolist(), scale.tolist()]
+        facts += [] if self.functions is None else [self.functions.spec(local=True)]
         text = json.dumps(facts, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

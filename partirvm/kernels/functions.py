@@ -60,22 +60,14 @@ class FunctionKernel(Kernel):
         return PreparedFunction(function_of(self.function, "kernel"), title_of(self.function), centres)
 
     def diagonal(self, points: Float) -> Float:
-        """Return k(x, x) of each point (n, d), shape (n,), from the diagonals of small square blocks."""
         function, found = function_of(self.function, "kernel"), np.empty(len(points))
         for some in runs(len(points)):
             block = evaluated(function, f"kernel {title_of(self.function)}", points[some], points[some])
             found[some] = np.diagonal(block)
         return found
 
-    def spec(self) -> dict[str, Any]:
-        """Return the path as plain JSON. Raises ``UsageError`` for a callable, which exists only in this process."""
-        if not isinstance(self.function, str):
-            raise UsageError(unportable(self.function, "kernel"))
-        return super().spec()
-
-    def key(self) -> dict[str, Any]:
-        """Return the spec, or the name and memory address of the callable."""
-        return {"name": self.name, "function": key_of(self.function)}
+    def spec(self, *, local: bool = False) -> dict[str, Any]:
+        return {"name": self.name, "function": name_of(self.function, "kernel", local)}
 
 
 @dataclass(frozen=True)
@@ -159,17 +151,19 @@ def title_of(function: Any) -> str:
     return function if isinstance(function, str) else str(getattr(function, "__qualname__", repr(function)))
 
 
-def key_of(function: str | Function) -> str:
-    """Return a text that differs for different functions in this process."""
-    return function if isinstance(function, str) else f"{title_of(function)} at {id(function)}"
+def name_of(function: Any, what: str, local: bool = False) -> str:
+    """Return the path of a function, or with ``local`` the name and address of a callable of this process.
 
-
-def unportable(function: Any, what: str) -> str:
-    """Return a message why a callable or a transformer cannot be stored, with advice."""
+    Raises ``UsageError`` without ``local`` for a callable or a transformer, because it cannot be stored.
+    """
+    if isinstance(function, str):
+        return function
+    if local:
+        return f"{title_of(function)} at {id(function)}"
     transformer = hasattr(getattr(function, "__self__", function), "transform")
     kind = "transformer" if transformer else "function"
     how = "write a function that computes the same" if transformer else "put it"
-    return (
+    raise UsageError(
         f"the {what} is the {kind} {title_of(function)!r} of this process, which a job, a cluster or a model "
         f"file cannot store: {how} into a module that can be imported everywhere, and name it as 'module:function'"
     )

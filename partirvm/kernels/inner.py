@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import Kernel, PreparedKernel, Products, runs
+from partirvm.kernels.base import Kernel, Products, runs
 from partirvm.kernels.family import Family, PreparedFamily
 from partirvm.options.values import documented
 
@@ -34,9 +34,11 @@ class Linear(Kernel):
 
     name = "linear"
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedLinear:
-        """Prepare the kernel for the centres (m, d); ``origin`` has no effect."""
-        return PreparedLinear(Products.of(centres))
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedInner:
+        return PreparedInner(self, centres, Products.of(centres))
+
+    def value(self, work: Float) -> None:
+        """Leave s, which is k."""
 
     def diagonal(self, points: Float) -> Float:
         """Return k(x, x) = ‖x‖² for each point (n, d), shape (n,)."""
@@ -44,39 +46,25 @@ class Linear(Kernel):
 
 
 @dataclass(frozen=True)
-class PreparedLinear(PreparedKernel):
-    """The linear kernel prepared for its centres: products of points and centres."""
-
-    products: Products
-
-    def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m)."""
-        self.products.fill(points, out, lambda work: None)
-
-
-@dataclass(frozen=True)
 class PreparedInner(PreparedFamily):
     """The kernel prepared for its centres: products with ``centres`` = gamma ∘ z (m, d), then the function of s."""
 
-    kernel: Polynomial | Sigmoid
+    kernel: Linear | Polynomial | Sigmoid
     centres: Float
     products: Products
 
     @classmethod
     def of(cls, kernel: Any, centres: Float, widths: Float, origin: Float | None) -> Self:
-        """Return the kernel prepared for centres (m, d), given gamma of each feature (d,)."""
         scaled = centres * widths
         return cls(kernel, scaled, Products.of(scaled))
 
     @staticmethod
     def diagonal(kernel: Any, points: Float) -> Float:
-        """Return k(x, x) of each point (n, d), shape (n,)."""
         found: Float = points**2 @ kernel.widths(points.shape[1])
         kernel.value(found)
         return found
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m)."""
         self.products.fill(points, out, self.kernel.value)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
@@ -84,6 +72,8 @@ class PreparedInner(PreparedFamily):
 
         For a learned coef0 the sum of ∂k/∂ log coef0 = coef0 ∂k/∂s follows.
         """
+        if isinstance(self.kernel, Linear):
+            return np.zeros(0)
         total, slopes = np.zeros(points.shape[1]), 0.0
         for some in runs(len(self.centres), self.products.size):
             block = self.products.block(points, some)

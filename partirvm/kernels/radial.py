@@ -41,7 +41,6 @@ class PreparedRadial(PreparedFamily):
 
     @classmethod
     def of(cls, kernel: Any, centres: Float, widths: Float, origin: Float | None) -> PreparedRadial:
-        """Return the kernel prepared for centres (m, d), given gamma of each feature (d,)."""
         m, d = centres.shape
         root = np.sqrt(widths)
         if origin is None:
@@ -287,7 +286,6 @@ class Directions(Kernel):
         return np.vstack([axes, np.eye(self.n_features)]) if self.features else axes
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedDirections:
-        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
         m, d = centres.shape
         if d != self.n_features:
             raise UsageError(f"the directions of the kernel have {self.n_features} features but the data have {d}")
@@ -315,7 +313,6 @@ class Directions(Kernel):
         return np.concatenate([self.kernel.logs, np.ravel(self.axes)[: len(self.axes) * self.n_features * self.free]])
 
     def with_logs(self, logs: Float) -> Self:
-        """Return the kernel with the given log gamma, and the given entries of ``axes`` if these are free."""
         count, r, d = len(self.kernel.gamma), len(self.axes), self.n_features
         if len(logs) != count + r * d * self.free:
             raise UsageError(f"{len(logs)} logarithms for {count + r * d * self.free} parameters of a kernel")
@@ -343,7 +340,6 @@ class PreparedDirections(PreparedKernel):
     inner: PreparedRadial
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m)."""
         self.inner(self._projected(points), out)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:

@@ -23,8 +23,7 @@ from partirvm.core.link import (
     targets,
     variances,
 )
-from partirvm.core.residuals import LargestResiduals
-from partirvm.core.sampling import drawn
+from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores
 from partirvm.core.statistics import GramBlock
 from partirvm.core.tied import Indicators
@@ -59,7 +58,7 @@ class LogisticPass(DesignedPass):
 
 @dataclass(frozen=True)
 class MisclassificationPass(DesignedPass):
-    """Pass for the rows whose class has the smallest predicted probability p_t: a ``core.residuals.LargestErrors``.
+    """Pass for the rows whose class has the smallest predicted probability p_t: a ``core.sampling.LargestErrors``.
 
     The result has the ``select`` rows of largest 1 − p_t outside ``exclude`` (sorted row numbers). With a ``draw`` (two
     integers, a seed) the rows are drawn at random instead, with probabilities proportional to 1 − p_t + ``floor``.
@@ -76,16 +75,16 @@ class MisclassificationPass(DesignedPass):
     floor: float = 0.0
     rows: Int | None = None
 
-    def statistic(self, tile: TileRows) -> LargestResiduals:
+    def statistic(self, tile: TileRows) -> LargestErrors:
         """Return the selected rows of the tile."""
-        return cast(LargestResiduals, self.summed(tile, self._of_panel))
+        return cast(LargestErrors, self.summed(tile, self._of_panel))
 
-    def _of_panel(self, panel: Panel, block: Float) -> LargestResiduals:
+    def _of_panel(self, panel: Panel, block: Float) -> LargestErrors:
         keys = misclassification_probabilities(self.likelihood, panel.t[:, 0], block @ self.mean)
         if self.draw is not None:
             keys = drawn(keys + self.floor, panel.rows, self.draw)
         there = eligible(panel, self.exclude)
-        return LargestResiduals.of(self.select, keys[there], panel.rows[there], panel.X[there])
+        return LargestErrors.of(keys[there], panel.rows[there], panel.X[there], self.select)
 
 
 @dataclass(frozen=True)

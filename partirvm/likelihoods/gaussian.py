@@ -19,8 +19,8 @@ from partirvm.core.gains import HOPE, joint_entry
 from partirvm.core.left_out import LeftOut, left_out_of, sampled_rows
 from partirvm.core.posterior import AnyPosterior, any_posterior
 from partirvm.core.priors import FLAT, Prior
-from partirvm.core.residuals import ResidualStatistics, Scores
-from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.scores import Scores
+from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import (
     ALPHA_FLOOR,

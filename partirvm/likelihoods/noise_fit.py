@@ -8,8 +8,7 @@ equal widths for all features, since noise may depend on other features than the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,10 +120,7 @@ def noise_sample(left_out: LeftOut, n_features: int) -> LeftOut | None:
     n = len(left_out.rows)
     if n < FEWEST:
         return None
-    some = _evenly(n, rows_of_fit(n, n_features))
-    per_row = ("rows", "errors", "variances", "own_errors", "own_variances", "owner")
-    taken: dict[str, Any] = {name: getattr(left_out, name)[some] for name in per_row}
-    return replace(left_out, **taken)
+    return left_out.take(_evenly(n, rows_of_fit(n, n_features)))
 
 
 def rows_of_fit(n: int, n_features: int) -> int:

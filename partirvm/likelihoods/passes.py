@@ -18,8 +18,9 @@ from partirvm.core import tied
 from partirvm.core.diagnostics import MOST_TARGETS, NORMAL_MULTIPLES, STATED_LEVELS, NumberDiagnostics
 from partirvm.core.left_out import LeftOut
 from partirvm.core.predictive import ExtraColumns, quadratic_forms
-from partirvm.core.residuals import LEVELS, NORMAL, LargestResiduals, ResidualStatistics, Scores, TargetScores
-from partirvm.core.statistics import CrossBlock, GramBlock
+from partirvm.core.sampling import LargestErrors
+from partirvm.core.scores import LEVELS, NORMAL, Scores, TargetScores
+from partirvm.core.statistics import CrossBlock, GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.likelihoods.base import DesignedPass, Panel, Pass, Rows, TileRows, eligible
 from partirvm.model import Model
@@ -66,7 +67,7 @@ class GramPass(Pass):
 
 @dataclass(frozen=True)
 class ResidualPass(DesignedPass):
-    """Pass for residuals of the mean μ (M, T): a ``core.residuals.ResidualStatistics``.
+    """Pass for residuals of the mean μ (M, T): a ``core.statistics.ResidualStatistics``.
 
     The result includes the ``select`` rows of largest error outside ``exclude`` (sorted row numbers).
     The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
@@ -92,7 +93,7 @@ class ResidualPass(DesignedPass):
             n=len(r) if panel.weights is None else int((panel.weights > 0).sum()),
             sum_squares=np.einsum("nt,nt->t", r, weighted),
             projection=block.T @ weighted,
-            largest=LargestResiduals.of(self.select, errors[there], panel.rows[there], panel.X[there]),
+            largest=LargestErrors.of(errors[there], panel.rows[there], panel.X[there], self.select),
         )
 
 
@@ -132,10 +133,10 @@ class LeaveOneOutPass(DesignedPass):
 
 @dataclass(frozen=True)
 class ScorePass(DesignedPass):
-    """Pass over the held-out rows for scores in the units of the target: a ``core.residuals.Scores``.
+    """Pass over the held-out rows for scores in the units of the target: a ``core.scores.Scores``.
 
     ``mean`` is (M,), ``root`` (M, M) and ``noise_variance`` a scalar; for T targets (M, T), (T, M, M) and (T,).
-    ``multiples`` are the half widths of intervals in standard deviations (``core.residuals.LEVELS``), ``stated`` those
+    ``multiples`` are the half widths of intervals in standard deviations (``core.scores.LEVELS``), ``stated`` those
     of the diagnostics (``core.diagnostics.STATED_LEVELS``).
     """
 
@@ -188,7 +189,7 @@ class ScorePass(DesignedPass):
 
 @dataclass(frozen=True)
 class TargetScorePass(ScorePass):
-    """Pass over the held-out rows for separate scores of each target: a ``core.residuals.TargetScores``."""
+    """Pass over the held-out rows for separate scores of each target: a ``core.scores.TargetScores``."""
 
     def statistic(self, tile: TileRows) -> Any:
         """Return separate scores of each target over the tile's rows."""
@@ -222,7 +223,7 @@ class AugmentPass(DesignedPass):
             for extra, first, end in zip(self.extras, ends[:-1], ends[1:], strict=True):
                 n, columns = len(panel.X), extra.n_columns
                 F = extra.block(panel.X, place[: n * columns].reshape(columns, n).T)
-                total.accumulate(slice(first, end), F, block, residual, panel.weights)
+                total.add_rows(slice(first, end), F, block, residual, panel.weights)
         return total
 
 

@@ -14,7 +14,7 @@ from partirvm.core.left_out import Calibration
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
 from partirvm.kernels import KERNELS
-from partirvm.kernels.bases import FunctionBasis, JoinedBasis, LinearBasis
+from partirvm.kernels.bases import Basis, BasisPart
 from partirvm.kernels.design import Design, LocalNoise
 from partirvm.kernels.functions import require_no_code
 from partirvm.model.classifier import ClassModel
@@ -26,8 +26,7 @@ from partirvm.types import Columns, Scaling
 KIND = "partirvm-model"
 FORMAT = 10
 
-BASES = (FunctionBasis, JoinedBasis, LinearBasis)
-DESIGN_CLASSES = (*KERNELS.values(), *BASES, Calibration, Design, LocalNoise, Scaling)
+DESIGN_CLASSES = (*KERNELS.values(), Basis, BasisPart, Calibration, Design, LocalNoise, Scaling)
 """The classes of a design and of the calibration of a fit."""
 
 CODEC = Codec((*DESIGN_CLASSES, Model, ClassModel, Columns, Termination))

@@ -1,17 +1,16 @@
-"""Rows of the table of options: their checks, and the options that have no effect in a fit."""
+"""Rows of the table of options: their checks, and when they have an effect."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 from partirvm.options.constraints import Check
 
 Group: TypeAlias = Literal["everyday", "kernel", "strategy", "noise and priors", "resources", "cluster"]
-
-Asked = TypeVar("Asked")
 
 NUMBERS, TWO_CLASSES, SEVERAL_CLASSES = "numbers", "two classes", "several classes"
 """Kinds of target for which an option has an effect."""
@@ -29,14 +28,14 @@ class Option:
     name in the flag.
     """
 
-    name: str
     default: Any
     check: Check
     help: str
     group: Group
-    metavar: str | None
-    applies: Mapping[str, Collection[str]]
+    metavar: str | None = None
+    applies: Mapping[str, Collection[str]] = field(default_factory=dict)
     flag_name: str | None = None
+    name: str = ""
 
     @property
     def flag(self) -> str:
@@ -53,38 +52,10 @@ class Option:
         return all(set(words) & set(chosen.get(key, words)) for key, words in self.applies.items())
 
 
-def option(
-    default: Any,
-    check: Check,
-    *,
-    help: str,
-    group: Group,
-    metavar: str | None = None,
-    applies: Mapping[str, Collection[str]] | None = None,
-    flag_name: str | None = None,
-) -> Any:
+def option(group: Group, default: Any, check: Check, help: str, **more: Any) -> Any:
     """Return the field of a dataclass for this option; see ``Option``."""
-    row = {"check": check, "help": help, "group": group, "metavar": metavar, "applies": applies or {}}
-    row["flag_name"] = flag_name
-    return field(default=default, metadata={"option": row})
+    return field(default=default, metadata={"option": Option(default, check, help, group, **more)})
 
 
-def table_of(request: type) -> dict[str, Option]:
-    """Return the options of a dataclass by name, in the order of the fields."""
-    return {each.name: _row(each) for each in fields(request)}
-
-
-def _row(of: Field[Any]) -> Option:
-    return Option(name=of.name, default=of.default, **of.metadata["option"])
-
-
-def checked(request: Asked, table: Mapping[str, Option]) -> Asked:
-    """Return the request with all values checked. Raises ``UsageError`` that names the first invalid option."""
-    found = {name: row.check(name, getattr(request, name)) for name, row in table.items()}
-    return replace(request, **found)  # type: ignore[type-var]
-
-
-def idle(request: Any, table: Mapping[str, Option], chosen: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the options that differ from their defaults but have no effect with the chosen words."""
-    without = (row for row in table.values() if not row.has_effect(chosen))
-    return [row.name for row in without if getattr(request, row.name) != row.default]
+everyday, of_kernel, of_strategy = (partial(option, group) for group in ("everyday", "kernel", "strategy"))
+of_noise, of_resources = (partial(option, group) for group in ("noise and priors", "resources"))

@@ -7,7 +7,7 @@ checks and the notes on options without effect follow from this table.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from partirvm.options import names
@@ -18,14 +18,22 @@ from partirvm.options.constraints import (
     Flag,
     PositiveByName,
     Real,
-    RealOrName,
     Seconds,
     ShapeAndRate,
     Whole,
     one_of,
 )
-from partirvm.options.option import CLASSES, NUMBERS, SEVERAL_CLASSES, checked, option, table_of
-from partirvm.options.option import idle as _idle
+from partirvm.options.option import (
+    CLASSES,
+    NUMBERS,
+    SEVERAL_CLASSES,
+    Option,
+    everyday,
+    of_kernel,
+    of_noise,
+    of_resources,
+    of_strategy,
+)
 
 SEVERAL_FITS, ROUNDS, CHOSEN_ROWS = "several fits", "rounds", "chosen rows"
 """What an option may ask of a strategy: that candidates join in several fits, in rounds, or chosen among all rows."""
@@ -44,325 +52,267 @@ class Request:
     a rule's name, a number or one number per feature. Words are plain texts here; their types are in ``names``.
     """
 
-    kernel: Any = option(
+    kernel: Any = everyday(
         "auto",
         Anything(),
-        group="everyday",
-        metavar="K",
-        help='Kernel: "auto" (the family of largest evidence among "gaussian", "matern52" and "matern32", if gamma is '
+        'Kernel: "auto" (the family of largest evidence among "gaussian", "matern52" and "matern32", if gamma is '
         'learned for a regression; otherwise "gaussian"), "gaussian" (or "rbf"), "laplacian", "matern32", "matern52", '
         '"polynomial", "sigmoid", '
         '"categorical", "linear", "linear-spline", "none" (only the functions of basis), or "module:function", '
         "a Python function of points (n, d) and centres (m, d) that returns k (n, m); every worker must be able "
         "to import it.",
     )
-    gamma: Any = option(
+    gamma: Any = everyday(
         "auto",
         Anything(),
-        group="everyday",
-        metavar="G",
-        help='Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A '
+        'Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A '
         'number, one number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence), '
         '"learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned '
         "per feature or, for a regression, per learned direction of the features; up to 2,000 rows, held-out rows "
         "decide which, and whether one width predicts as well). Not used by "
         '"linear", "linear-spline" and functions.',
     )
-    strategy: str = option(
+    strategy: str = everyday(
         "auto",
         Anything(),
-        group="everyday",
-        metavar="S",
-        applies=WITH_KERNEL,
-        help='How rows become candidates: "basic" (all rows in one fit, for some thousand rows), "split-merge" '
+        'How rows become candidates: "basic" (all rows in one fit, for some thousand rows), "split-merge" '
         '(partitions of P rows are fitted side by side and their vectors merged in pairs), "incremental" (one '
         'partition after the other joins the vectors kept so far), "working-set" (in each round the P most '
         'promising rows join them), or "auto" ("basic" up to 200 rows, "working-set" above).',
+        applies=WITH_KERNEL,
     )
-    partition_size: int | str = option(
+    partition_size: int | str = everyday(
         "auto",
-        Whole(1, ("auto",)),
-        group="everyday",
-        metavar="P",
-        applies=WITH_KERNEL,
-        help='P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM '
+        Whole(1, words=("auto",)),
+        'P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM '
         "on √(rows·features) random rows.",
-    )
-    max_vectors: int | None = option(
-        None,
-        Whole(1, optional=True),
-        group="everyday",
-        metavar="M",
         applies=WITH_KERNEL,
-        help="Maximum number of relevance vectors.  [default: no limit]",
     )
-    max_rounds: int | None = option(
+    max_vectors: int | None = everyday(
         None,
         Whole(1, optional=True),
-        group="everyday",
-        metavar="R",
-        applies={"strategy": (ROUNDS,)},
-        help='Maximum number of rounds of "working-set" or "incremental".  [default: no limit]',
+        "Maximum number of relevance vectors.  [default: no limit]",
+        applies=WITH_KERNEL,
     )
-    effort: str = option(
+    max_rounds: int | None = everyday(
+        None,
+        Whole(1, optional=True),
+        'Maximum number of rounds of "working-set" or "incremental".  [default: no limit]',
+        applies={"strategy": (ROUNDS,)},
+    )
+    effort: str = everyday(
         "balanced",
         one_of(names.Effort),
-        group="everyday",
-        metavar="E",
-        applies={"strategy": (CHOSEN_ROWS,)},
-        help='When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % '
+        'When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % '
         '("quick") or 3 % ("balanced"), or if the evidence no longer rises ("thorough").',
+        applies={"strategy": (CHOSEN_ROWS,)},
     )
-    time_limit: float | str | None = option(
+    time_limit: float | str | None = everyday(
         None,
-        Seconds(),
-        group="everyday",
-        help="Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and "
+        Seconds(optional=True),
+        "Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and "
         "planning count.  [default: no limit]",
     )
-    memory_limit: int | str = option(
+    memory_limit: int | str = everyday(
         "auto",
-        Bytes(),
-        group="everyday",
-        help='Maximum resident memory of each process, such as 512MiB or 2GiB; "auto" is 70 % of the memory of the '
+        Bytes(words=("auto",)),
+        'Maximum resident memory of each process, such as 512MiB or 2GiB; "auto" is 70 % of the memory of the '
         "machine, container or worker.",
     )
-    classify: bool | None = option(
+    classify: bool | None = everyday(
         None,
         Flag(optional=True),
-        group="everyday",
-        help="Refuse DATA with a numeric target; `ingest --classes` marks a target as a class.",
+        "Refuse DATA with a numeric target; `ingest --classes` marks a target as a class.",
     )
-    seed: int = option(0, Whole(0), group="everyday", help="Seed of all random choices.")
-    standardize: bool = option(
+    seed: int = everyday(
+        0,
+        Whole(0),
+        "Seed of all random choices.",
+    )
+    standardize: bool = everyday(
         True,
         Flag(),
-        group="everyday",
-        help="Shift and scale features and numeric targets by their mean and standard deviation.",
+        "Shift and scale features and numeric targets by their mean and standard deviation.",
     )
-    basis: Any = option(
+    basis: Any = of_kernel(
         None,
         Anything(),
-        group="kernel",
-        metavar="B",
-        help='Basis functions beside those of the kernel, each with its own α: "linear" (the features), '
+        'Basis functions beside those of the kernel, each with its own α: "linear" (the features), '
         '"module:function", a Python function of rows (n, d) that returns φ (n, B), or several of these.  '
         "[default: only those of the kernel]",
     )
-    fit_intercept: bool = option(
+    fit_intercept: bool = of_kernel(
         True,
         Flag(),
-        group="kernel",
+        "Add a bias, one basis function with its own α.",
         flag_name="intercept",
-        help="Add a bias, one basis function with its own α.",
     )
-    gamma_multiples: tuple[float, ...] = option(
+    gamma_multiples: tuple[float, ...] = of_kernel(
         (1.0,),
         Factors(),
-        group="kernel",
-        metavar="F,G,..",
-        help="Several kernel widths at once, for targets with structure of several sizes. Multiples of gamma, such as "
+        "Several kernel widths at once, for targets with structure of several sizes. Multiples of gamma, such as "
         "1,8,64: each candidate row has one basis function for each multiple. If gamma is learned, the multiples are "
         "its start.",
+        metavar="F,G,..",
     )
-    gamma_prior: str = option(
+    gamma_prior: str = of_kernel(
         "flat",
         one_of(names.GammaPrior),
-        group="kernel",
-        metavar="P",
-        help='Prior of each learned gamma per feature: "flat", "half-normal", which switches off more features, or '
-        '"half-normal-gamma", on gamma itself instead of relative inverse length scales.',
+        'Prior of each learned gamma per feature: "flat", or "half-normal", which switches off more features.',
     )
-    metric: str = option(
+    metric: str = of_kernel(
         "auto",
         one_of(names.Metric),
-        group="kernel",
-        metavar="M",
-        help='Distances in a learned "gaussian", "matern52" or "matern32" kernel: "widths" (a width per feature), '
+        'Distances in a learned "gaussian", "matern52" or "matern32" kernel: "widths" (a width per feature), '
         '"directions" (learned combinations of the features, each with its width), "low-rank" (a few such combinations '
         'beside the features), or "auto" (if gamma is "auto", directions where they predict better: up to 2,000 rows '
         "on held-out rows, above by evidence; otherwise widths).",
     )
-    kernel_store: str = option(
+    kernel_store: str = of_resources(
         "auto",
         one_of(names.KernelStore),
-        group="resources",
-        metavar="S",
-        applies=WITH_KERNEL,
-        help='Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" '
+        'Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" '
         '(on disk beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, the '
         "fastest by measurement for a classification). The result does not depend on it.",
+        applies=WITH_KERNEL,
     )
-    selection: str = option(
+    selection: str = of_strategy(
         "auto",
         one_of(names.Selection),
-        group="strategy",
-        metavar="S",
-        applies={"strategy": (CHOSEN_ROWS,)},
-        help='How the working set selects its next candidates: "error" (largest error among many random rows), '
+        'How the working set selects its next candidates: "error" (largest error among many random rows), '
         '"largest-error" (among all rows), "random", "gain" (largest gain of evidence in a random pool), or '
         '"auto" ("error" for a regression, "gain" for a classification).',
+        applies={"strategy": (CHOSEN_ROWS,)},
     )
-    fit_rows: str = option(
+    fit_rows: str = of_strategy(
         "auto",
         one_of(names.FitRows),
-        group="strategy",
-        metavar="L",
-        flag_name="likelihood",
-        applies={"strategy": (SEVERAL_FITS,)},
-        help='Rows that all fits before the last one use: "full" (all rows), "growing" (a random sample that grows '
+        'Rows that all fits before the last one use: "full" (all rows), "growing" (a random sample that grows '
         'with the number of columns, for "working-set"), "sample" (one random sample), or '
         '"auto" ("full"; of many rows "growing", or "sample" for "split-merge" and "incremental").',
+        flag_name="likelihood",
+        applies={"strategy": (SEVERAL_FITS,)},
     )
-    sample_rows: int | str = option(
+    sample_rows: int | str = of_strategy(
         "auto",
-        Whole(1, ("auto",)),
-        group="strategy",
-        metavar="R",
+        Whole(1, words=("auto",)),
+        'Number of rows of the random sample of fit_rows="sample", or of the first sample of "growing"; "auto" is '
+        "20·P or 100·P.",
         flag_name="likelihood-rows",
         applies={"fit_rows": ("sample", "growing")},
-        help='Number of rows of the random sample of fit_rows="sample", or of the first sample of "growing"; "auto" is '
-        "20·P or 100·P.",
     )
-    stop_fraction: float = option(
+    stop_fraction: float = of_strategy(
         0.5,
         Real(least=0.0, below=1.0),
-        group="strategy",
-        metavar="F",
+        "Fits before the last one end when the number of vectors falls to this fraction of their candidates.",
         applies={"strategy": (SEVERAL_FITS,)},
-        help="Fits before the last one end when the number of vectors falls to this fraction of their candidates.",
     )
-    heuristic_rows: int = option(
+    heuristic_rows: int = of_strategy(
         2000,
         Whole(1),
-        group="strategy",
-        metavar="R",
+        'Maximum number of rows of the basic RVM from which partition_size="auto" derives P.',
         applies={"strategy": (SEVERAL_FITS,)},
-        help='Maximum number of rows of the basic RVM from which partition_size="auto" derives P.',
     )
-    solver: str = option(
+    solver: str = of_strategy(
         "auto",
         Anything(),
-        group="strategy",
-        metavar="S",
-        help='How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, '
+        'How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, '
         'the one with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds '
         "columns again while that raises the evidence).",
     )
-    actions: str = option(
+    actions: str = of_strategy(
         "best",
         one_of(names.Actions),
-        group="strategy",
-        metavar="A",
-        applies={"solver": ("fast",)},
-        help='Order of the changes of single columns with solver="fast": "best" (the one with the largest gain first) '
+        'Order of the changes of single columns with solver="fast": "best" (the one with the largest gain first) '
         'or "random".',
+        applies={"solver": ("fast",)},
     )
-    max_iterations: int | None = option(
+    max_iterations: int | None = of_strategy(
         None,
         Whole(1, optional=True),
-        group="strategy",
-        metavar="I",
-        help="Maximum number of iterations of one fit of a regression, or of passes of one fit of a classification.  "
+        "Maximum number of iterations of one fit of a regression, or of passes of one fit of a classification.  "
         "[default: 500 iterations, 200 passes]",
     )
-    tol: float = option(
+    tol: float = of_strategy(
         1e-7,
         Real(above=0.0),
-        group="strategy",
-        metavar="T",
-        help="The last fit has converged when the evidence changes by less than this number of nats per row.",
+        "The last fit has converged when the evidence changes by less than this number of nats per row.",
     )
-    noise_variance: float | str = option(
+    noise_variance: float | str = of_noise(
         "estimate",
-        RealOrName(above=0.0),
-        group="noise and priors",
-        metavar="V",
+        Real(above=0.0, words=("estimate",), names=True),
+        'Variance of the noise in the target\'s unit squared: a number, or "estimate".',
         applies={"target": (NUMBERS,)},
-        help='Variance of the noise in the target\'s unit squared: a number, or "estimate".',
     )
-    noise: str = option(
+    noise: str = of_noise(
         "auto",
         one_of(names.NoiseForm),
-        group="noise and priors",
-        metavar="N",
-        applies={"target": (NUMBERS,), "noise_variance": ("estimate",)},
-        help='Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if rows left out are '
+        'Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if rows left out are '
         "predicted clearly better).",
+        applies={"target": (NUMBERS,), "noise_variance": ("estimate",)},
     )
-    reference: str = option(
+    reference: str = of_noise(
         "auto",
         one_of(names.Reference),
-        group="noise and priors",
-        metavar="R",
-        applies={"target": (NUMBERS,)},
-        help="After a fit of at least 1,000 rows with a learned kernel: compare the model with boosting and with the "
+        "After a fit of at least 1,000 rows with a learned kernel: compare the model with boosting and with the "
         'nearest rows, on rows left out, and warn if one is clearly better ("auto"), or do not ("none").',
+        applies={"target": (NUMBERS,)},
     )
-    noise_prior: tuple[float, float] = option(
+    noise_prior: tuple[float, float] = of_noise(
         (0.0, 0.0),
         ShapeAndRate(),
-        group="noise and priors",
+        "Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ²; it counts like 2c more rows with a "
+        "sum of squared residuals of 2d, in the target's unit squared. 0,0 is flat.",
         metavar="C,D",
         applies={"target": (NUMBERS,), "noise_variance": ("estimate",)},
-        help="Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ²; it counts like 2c more rows with a "
-        "sum of squared residuals of 2d, in the target's unit squared. 0,0 is flat.",
     )
-    alpha_prior: tuple[float, float] = option(
+    alpha_prior: tuple[float, float] = of_noise(
         (0.0, 0.0),
         ShapeAndRate(),
-        group="noise and priors",
-        metavar="A,B",
-        help="Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. "
+        "Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. "
         "0,0 is flat.",
+        metavar="A,B",
     )
-    fixed_alpha: Mapping[str, float] | None = option(
+    fixed_alpha: Mapping[str, float] | None = of_noise(
         None,
-        PositiveByName(),
-        group="noise and priors",
+        PositiveByName(optional=True),
+        "Fixed precisions α of the bias and of basis functions, by name.  [default: none]",
         metavar="NAME=ALPHA,..",
-        help="Fixed precisions α of the bias and of basis functions, by name.  [default: none]",
     )
-    multi_output: str = option(
+    multi_output: str = of_noise(
         "shared",
         one_of(names.MultiOutput),
-        group="noise and priors",
-        metavar="M",
-        applies={"target": (NUMBERS,)},
-        help='What several targets share: "shared" (vectors and α; each target has its own weights and noise) or '
+        'What several targets share: "shared" (vectors and α; each target has its own weights and noise) or '
         '"independent" (nothing; one fit per target, not available for DATA: ingest each target separately).',
+        applies={"target": (NUMBERS,)},
     )
-    multi_class: str = option(
+    multi_class: str = of_noise(
         "auto",
         Anything(),
-        group="noise and priors",
-        metavar="S",
-        applies={"target": (SEVERAL_CLASSES,)},
-        help='Model of three or more classes: "pooled" (vectors chosen one class against the rest; then one softmax '
+        'Model of three or more classes: "pooled" (vectors chosen one class against the rest; then one softmax '
         'of all vectors with one α), "multinomial" (one softmax; all classes share vectors and α), '
         '"ovr" (one against the rest), or '
         '"auto" ("pooled").',
+        applies={"target": (SEVERAL_CLASSES,)},
     )
-    moderate: bool | str = option(
+    moderate: bool | str = of_noise(
         "auto",
         Flag(words=("auto",)),
-        group="noise and priors",
-        applies={"target": CLASSES},
-        help="Class probabilities include the uncertainty of the weights.  [default: with two classes and at most "
+        "Class probabilities include the uncertainty of the weights.  [default: with two classes and at most "
         "10,000 rows]",
+        applies={"target": CLASSES},
     )
-    class_weight: Any = option(
+    class_weight: Any = of_noise(
         None,
         Anything(),
-        group="noise and priors",
+        'Weights of the rows of each class: "balanced" (equal total weight of all classes), or LABEL=WEIGHT,… '
+        "(1 for classes not named).  [default: 1]",
         metavar="W",
         applies={"target": CLASSES},
-        help='Weights of the rows of each class: "balanced" (equal total weight of all classes), or LABEL=WEIGHT,… '
-        "(1 for classes not named).  [default: 1]",
     )
 
 
-TABLE = table_of(Request)
+TABLE: dict[str, Option] = {each.name: replace(each.metadata["option"], name=each.name) for each in fields(Request)}
 """Every option by name."""
 
 
@@ -372,7 +322,7 @@ def check(request: Request) -> Request:
     The kernel, the basis, the strategy and the names of likelihoods are checked where they are resolved
     (``setup.parameters``), which knows those there are, and so is what options exclude each other.
     """
-    return checked(request, TABLE)
+    return replace(request, **{name: row.check(name, getattr(request, name)) for name, row in TABLE.items()})
 
 
 def idle(request: Request, chosen: Mapping[str, Collection[str]]) -> list[str]:
@@ -383,4 +333,5 @@ def idle(request: Request, chosen: Mapping[str, Collection[str]]) -> list[str]:
     >>> idle(Request(selection="gain", sample_rows=7), {"strategy": [ROUNDS], "fit_rows": ["full"]})
     ['selection', 'sample_rows']
     """
-    return _idle(request, TABLE, chosen)
+    without = (row for row in TABLE.values() if not row.has_effect(chosen))
+    return [row.name for row in without if getattr(request, row.name) != row.default]

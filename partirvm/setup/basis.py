@@ -8,10 +8,9 @@ from typing import Any
 from partirvm.core.sampling import Purpose
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
-from partirvm.kernels import NoKernel
-from partirvm.kernels.bases import Basis, FunctionBasis, JoinedBasis, LinearBasis
+from partirvm.kernels.bases import LINEAR, Basis, BasisPart
 from partirvm.kernels.design import NONE
-from partirvm.kernels.functions import evaluated, function_of, require_path, title_of, unportable
+from partirvm.kernels.functions import evaluated, function_of, name_of, require_path, title_of
 from partirvm.options import Request
 from partirvm.setup.kernel import coded_features
 from partirvm.strategies.selection import random_rows
@@ -31,32 +30,24 @@ def checked_basis(given: Any) -> Any:
     list of one becomes its only element. Raises ``UsageError`` for any other value. No module is imported.
     """
     if isinstance(given, list | tuple) and given:
-        found = tuple(map(checked_basis, given))
+        parts = (checked_basis(each) for each in given)
+        found = tuple(each for part in parts for each in (part if isinstance(part, tuple) else (part,)))
         return found[0] if len(found) == 1 else found
-    if given is None or (isinstance(given, str) and given == LinearBasis.name):
+    if given is None or (isinstance(given, str) and given == LINEAR):
         return given
     if isinstance(given, str) and ":" in given:
         require_path(given, "basis", "mypackage.physics:harmonics")
         return given
-    if isinstance(given, str | type) or not (callable(given) or transforms(given)):
+    if isinstance(given, str | type) or not (callable(given) or _transforms(given)):
         raise UsageError(
-            f"basis is {given!r}; known: {LinearBasis.name}, the path 'module:function' of a function, a callable, "
+            f"basis is {given!r}; known: {LINEAR}, the path 'module:function' of a function, a callable, "
             "a transformer of scikit-learn, or a list of these"
         )
     return given
 
 
-def transforms(given: Any) -> bool:
-    """True if the value has the methods of a scikit-learn transformer."""
+def _transforms(given: Any) -> bool:
     return hasattr(given, "transform") and hasattr(given, "fit")
-
-
-def require_functions(parameters: Request) -> None:
-    """Raise ``UsageError`` if the request has neither a kernel nor a basis."""
-    if parameters.kernel == NoKernel.name and parameters.basis is None:
-        raise UsageError(
-            "kernel and basis are both none: a model needs a kernel, or basis functions such as basis='linear'"
-        )
 
 
 def portable_basis(basis: Any) -> Any:
@@ -66,9 +57,7 @@ def portable_basis(basis: Any) -> Any:
     """
     if isinstance(basis, tuple):
         return list(map(portable_basis, basis))
-    if basis is None or isinstance(basis, str):
-        return basis
-    raise UsageError(unportable(basis, "basis"))
+    return None if basis is None else name_of(basis, "basis")
 
 
 def resolve_basis(parameters: Request, source: Source, scaling: Scaling) -> Basis | None:
@@ -79,28 +68,27 @@ def resolve_basis(parameters: Request, source: Source, scaling: Scaling) -> Basi
     These rows depend on the seed only. Raises ``UsageError`` for a function that cannot be imported, and for return
     values that cannot be columns.
     """
-    if parameters.basis is None:
+    given = parameters.basis
+    if given is None:
         return None
-    points = scaling.inputs(source.tile(0).X[:PROBED])
-    return _resolved(parameters.basis, points, parameters, source, scaling)
+    points, parts = scaling.inputs(source.tile(0).X[:PROBED]), []
+    for each in given if isinstance(given, tuple) else (given,):
+        names: tuple[str, ...] = ()
+        if isinstance(each, str) and each == LINEAR:
+            parts.append(BasisPart(LINEAR, source.n_features))
+            continue
+        function = each
+        if _transforms(each):
+            transformer = _fitted(each, parameters, source, scaling)
+            function, names = transformer.transform, _names(transformer, source)
+        size: int = evaluated(function_of(function, "basis"), f"basis {title_of(function)}", points).shape[1]
+        if not size:
+            raise UsageError(f"basis {title_of(function)} returned no column: it must return at least one")
+        parts.append(BasisPart(function, size, names if len(names) == size else ()))
+    return Basis(tuple(parts))
 
 
-def _resolved(given: Any, points: Any, parameters: Request, source: Source, scaling: Scaling) -> Basis:
-    if isinstance(given, tuple):
-        return JoinedBasis(tuple(_resolved(each, points, parameters, source, scaling) for each in given))
-    if given == LinearBasis.name:
-        return LinearBasis(source.n_features)
-    names: tuple[str, ...] = ()
-    if transforms(given):
-        transformer = fitted(given, parameters, source, scaling)
-        given, names = transformer.transform, _names(transformer, source)
-    size: int = evaluated(function_of(given, "basis"), f"basis {title_of(given)}", points).shape[1]
-    if not size:
-        raise UsageError(f"basis {title_of(given)} returned no column: it must return at least one")
-    return FunctionBasis(given, size, names if len(names) == size else ())
-
-
-def fitted(transformer: Any, parameters: Request, source: Source, scaling: Scaling) -> Any:
+def _fitted(transformer: Any, parameters: Request, source: Source, scaling: Scaling) -> Any:
     """Return a fitted transformer unchanged; otherwise return a clone, fitted on the scaled inputs."""
     from sklearn.base import clone
     from sklearn.exceptions import NotFittedError
@@ -142,6 +130,6 @@ def _names(transformer: Any, source: Source) -> tuple[str, ...]:
 def codes_in_linear_basis(parameters: Request, columns: Columns) -> str:
     """List the categorical columns whose codes the linear basis would treat as numbers; an empty text if none."""
     basis = parameters.basis
-    if LinearBasis.name not in (basis if isinstance(basis, tuple) else (basis,)):
+    if LINEAR not in (basis if isinstance(basis, tuple) else (basis,)):
         return ""
     return coded_features(columns)

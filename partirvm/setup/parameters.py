@@ -14,13 +14,14 @@ from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
 from partirvm.execution import Executor
 from partirvm.execution.tasks import MomentsPass
+from partirvm.kernels import NoKernel
 from partirvm.likelihoods import words_of
 from partirvm.options import Request, check
 from partirvm.options.constraints import OneOf
 from partirvm.quoting import quoted
-from partirvm.setup.basis import checked_basis, portable_basis, require_functions
+from partirvm.setup.basis import checked_basis, portable_basis
 from partirvm.setup.kernel import checked_kernel, portable_kernel
-from partirvm.setup.timer import Interrupted, check_aborted
+from partirvm.setup.measuring import Interrupted, check_aborted
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import grows
 
@@ -32,7 +33,10 @@ def check_parameters(parameters: Request) -> Request:
     option.
     """
     p = replace(parameters, kernel=checked_kernel(parameters.kernel), basis=checked_basis(parameters.basis))
-    require_functions(p)
+    if p.kernel == NoKernel.name and p.basis is None:
+        raise UsageError(
+            "kernel and basis are both none: a model needs a kernel, or basis functions such as basis='linear'"
+        )
     p = check(p)
     OneOf(("auto", *STRATEGIES))("strategy", p.strategy)
     OneOf(tuple(SOLVERS))("solver", p.solver)
@@ -69,7 +73,7 @@ def portable(parameters: Request) -> dict[str, Any]:
 def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:
     """Return the moments of all rows, either stored with the data or computed by a pass.
 
-    Raises ``DataError`` for values that are not finite, and ``StoppedError`` if an abort was requested.
+    Raises ``DataError`` for values that are not finite, and ``Stopped`` if an abort was requested.
     """
     moments: Moments = (
         source.moments or executor.run([MomentsPass()], source, lambda *done: check_aborted(interrupted))[0]

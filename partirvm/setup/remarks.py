@@ -14,7 +14,7 @@ from partirvm.learning.folds import LEAST
 from partirvm.learning.forms import turnable
 from partirvm.options import TABLE, Request, idle
 from partirvm.options.option import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
-from partirvm.planning.schedule import Schedule
+from partirvm.planning.cost import Schedule
 from partirvm.quoting import listed
 from partirvm.setup.basis import codes_in_linear_basis
 from partirvm.setup.kernel import chooses, codes_as_numbers, learns

@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import FormatError, PartirvmError
-from partirvm.storage.schema import MOST
+from partirvm.storage.records import MOST
 from partirvm.storage.sealed import read_sealed, write_sealed
 
 Array: TypeAlias = NDArray[Any]

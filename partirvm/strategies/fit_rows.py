@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from partirvm.core.sampling import Purpose, random_order, stream
 from partirvm.likelihoods.base import Rows
 from partirvm.options import Request
-from partirvm.planning.cost import RowsUsed
-from partirvm.planning.schedule import Schedule
+from partirvm.planning.cost import RowsUsed, Schedule
 from partirvm.planning.units import counted
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.selection import (

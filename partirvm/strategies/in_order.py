@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
-from partirvm.planning.schedule import Schedule
+from partirvm.planning.cost import Schedule
 from partirvm.strategies.fit_rows import partition, partition_length, posterior_rows
 from partirvm.strategies.instructions import Steps
 from partirvm.strategies.problem import Options, Problem

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.left_out import LeftOut, left_out_of
-from partirvm.core.residuals import Scores
-from partirvm.core.scores import ClassScores
+from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design

@@ -25,7 +25,7 @@ from partirvm.core.sampling import Purpose, draw_key
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Fit
-from partirvm.planning.schedule import Schedule
+from partirvm.planning.cost import Schedule
 from partirvm.strategies.fit_rows import enlarged, grows, intermediate_rows, posterior_rows
 from partirvm.strategies.instructions import Steps
 from partirvm.strategies.problem import Options, Problem
@@ -147,8 +147,8 @@ class WorkingSetRounds(Rounds[WorkingSetState]):
             draw = draw_key(state.options.seed, Purpose.POOL, state.round) if selection.by_gain else None
             request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw, floor=FLOOR)
             (found,) = yield (request,)
-            largest = found.largest.ranked()
-            chosen = state.design.with_centres(largest.points, largest.rows)
+            largest = found.largest
+            chosen = state.design.with_centres(largest.values, largest.rows)
             if not len(largest.rows):
                 state = _marked(state, np.arange(problem.n_rows) if rows is None else rows)
         else:

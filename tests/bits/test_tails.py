@@ -26,7 +26,7 @@ from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.kernels import FunctionKernel, Gaussian
-from partirvm.kernels.bases import FunctionBasis
+from partirvm.kernels.bases import Basis, BasisPart
 from partirvm.kernels.design import Design
 from partirvm.model import ClassModel, Model
 from partirvm.options import Request
@@ -103,7 +103,7 @@ def model(columns, targets=1, classes=0):
     turn = rng.normal(size=(D, 3))
     design = Design(
         Gaussian((0.3, 0.2, 0.1)), scaling, rng.normal(size=(columns - 4, D)), np.arange(columns - 4), bias=True,
-        functions=FunctionBasis(lambda X: X @ turn, 3), active=np.arange(3),
+        functions=Basis((BasisPart(lambda X: X @ turn, 3),)), active=np.arange(3),
     )  # fmt: skip
     root = np.tril(rng.normal(size=(max(targets, classes, 1), columns, columns)))
     if classes:

@@ -30,7 +30,7 @@ class Problem:
         residual = weights * (self.t - self.Phi @ self.mean)[some]
         found = ExtraColumns.none(self.extra.shape[1], self.Phi.shape[1])
         for columns in (slice(0, 7), slice(7, None)):
-            found.accumulate(columns, self.extra[some, columns], self.Phi[some] * weights[:, None], residual, w)
+            found.add_rows(columns, self.extra[some, columns], self.Phi[some] * weights[:, None], residual, w)
         return found
 
     def added(self, extra):

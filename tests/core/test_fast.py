@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from partirvm.core.fast import FEWEST, PART, Greedy, grow
 from partirvm.core.gains import DEPENDENT
-from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
+from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, init
+from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
 FIRST = 10.0

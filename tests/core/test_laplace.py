@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from partirvm.core.laplace import entry_factors, init, settled, update
 from partirvm.core.link import LINKS, LogisticBlock
-from partirvm.core.statistics import BIAS
 from partirvm.core.updates import FADED
+from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -17,8 +17,8 @@ from partirvm.core.laplace import enter, entry_factors, init, update
 from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.newton import begin, receive, settle
 from partirvm.core.posterior import Posterior
-from partirvm.core.statistics import BIAS
 from partirvm.core.termination import StopRule, Termination
+from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
 ABSENT = 1e9

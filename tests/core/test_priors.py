@@ -12,9 +12,10 @@ from partirvm.core import laplace
 from partirvm.core.gains import HOPE, entry_precision, evidence_gain
 from partirvm.core.link import LogisticBlock
 from partirvm.core.priors import FLAT, GammaDensity, Prior
-from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
+from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import init, maximise, step
+from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
 PRIORS = [(0.0, 0.0, 0.0, 0.0), (2.0, 0.5, 3.0, 1.0), (0.0, 0.01, 0.0, 5.0), (0.5, 0.0, 4.0, 0.0)]

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from partirvm.core.residuals import LEVELS, NORMAL, LargestResiduals, ResidualStatistics, Scores
+from partirvm.core.sampling import LargestErrors
+from partirvm.core.scores import LEVELS, NORMAL, Scores
+from partirvm.core.statistics import ResidualStatistics
 
 
 @given(
@@ -25,13 +27,13 @@ def test_the_largest_errors_with_ties_by_row(errors, limit, cuts, random):
     values, rows = np.array(errors, dtype=float), np.arange(n) + 100
     points = np.column_stack([rows, values])
     edges = [0, *sorted(min(cut, n) for cut in cuts), n]
-    parts = [LargestResiduals.of(limit, values[a:b], rows[a:b], points[a:b]) for a, b in itertools.pairwise(edges)]
+    parts = [LargestErrors.of(values[a:b], rows[a:b], points[a:b], limit) for a, b in itertools.pairwise(edges)]
     random.shuffle(parts)
-    found = reduce(add, parts).ranked()
+    found = reduce(add, parts)
     expected = sorted(range(n), key=lambda row: (-errors[row], row))[:limit]
     assert found.rows.tolist() == [row + 100 for row in expected]
     assert found.errors.tolist() == [errors[row] for row in expected]
-    np.testing.assert_array_equal(found.points, points[expected])
+    np.testing.assert_array_equal(found.values, points[expected])
 
 
 def test_residual_statistics_add_up(rng):
@@ -39,7 +41,7 @@ def test_residual_statistics_add_up(rng):
 
     def part(seed):
         r = np.random.default_rng(seed).normal(size=(4, 2))
-        largest = LargestResiduals.of(3, np.abs(r[:, 0]), np.arange(4) + 4 * seed, r)
+        largest = LargestErrors.of(np.abs(r[:, 0]), np.arange(4) + 4 * seed, r, 3)
         return ResidualStatistics(4, (r**2).sum(axis=0), r[:3], largest)
 
     a, b = part(1), part(2)
@@ -48,7 +50,7 @@ def test_residual_statistics_add_up(rng):
     np.testing.assert_allclose(total.sum_squares, a.sum_squares + b.sum_squares)
     np.testing.assert_allclose(total.projection, a.projection + b.projection)
     errors = np.concatenate([a.largest.errors, b.largest.errors])
-    np.testing.assert_allclose(total.largest.ranked().errors, np.sort(errors)[::-1][:3])
+    np.testing.assert_allclose(total.largest.errors, np.sort(errors)[::-1][:3])
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(0, 50))

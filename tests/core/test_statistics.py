@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive import gram
 
-from partirvm.core.statistics import BIAS, CrossBlock, GramBlock, GramStatistics
+from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
+from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
 counts = st.integers(0, 6)

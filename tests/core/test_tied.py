@@ -8,9 +8,10 @@ import naive
 import numpy as np
 import pytest
 
-from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
+from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.tied import ALPHA_CEILING, NoiseBounds, Tied, slopes, updates
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
+from partirvm.types import BIAS
 
 LABELS = np.array([BIAS, 3, 1, 4, 0])
 STEP = 1e-5

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from partirvm.core.gains import HOPE, entry_precision, evidence_gain
 from partirvm.core.posterior import WEAK_CORRELATION
-from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
+from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import (
     FADED,
@@ -25,6 +25,7 @@ from partirvm.core.updates import (
     thin,
     verdict,
 )
+from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import norm
 from waiting import wait_for
 
-from partirvm.core.residuals import LEVELS
+from partirvm.core.scores import LEVELS
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
 from partirvm.core.updates import init
@@ -128,7 +128,7 @@ def expected(pass_):
         fields = {"n": there.sum(), "sum_squares": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
         open_ = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
         best = open_[np.lexsort((open_, -np.abs(r[open_])))][: pass_.select]
-        return fields | {"largest.rows": best, "largest.points": X[best], "largest.errors": np.abs(r[best])}
+        return fields | {"largest.rows": best, "largest.values": X[best], "largest.errors": np.abs(r[best])}
     if isinstance(pass_, LeaveOneOutPass):
         return left_out(Phi, t[:, 0], w)
     mean = y.mean() + y.std() * Phi @ MEAN

@@ -16,7 +16,6 @@ from fault_cases import (
     assert_same_end,
     carry,
     carry_learning_again,
-    carry_on_network_disk,
     crash,
     evaluate_there,
     predict_there,
@@ -35,10 +34,6 @@ EVERY = int(os.environ.get("EVERY", "1"))
 KINDS = {
     "incremental": (carry, Request(gamma=2.0, strategy="incremental", partition_size=150, max_rounds=2)),
     "split-merge": (carry, Request(gamma=2.0, strategy="split-merge", partition_size=150)),
-    "without links": (
-        carry_on_network_disk,
-        Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=2),
-    ),
     "learned again": (
         carry_learning_again,
         Request(gamma="learn-per-feature", strategy="working-set", partition_size=30, max_rounds=2),

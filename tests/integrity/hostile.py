@@ -18,9 +18,9 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 
+from partirvm.storage import Folder
 from partirvm.storage.codec import read_encoded, write_encoded
-from partirvm.storage.folder import digest, read_json, to_json
-from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage.records import digest, read_json, to_json
 
 CODE = "canary_module:run"
 """A named function of a module that no verb may import."""
@@ -67,7 +67,7 @@ def rewrite(path, change):
     """Change a numbered object of a job; its checksum agrees."""
     root = next(folder for folder in path.parents if (folder / "spec.json").exists())
     name = path.relative_to(root).as_posix()
-    path.write_bytes(to_json(name, change(read_json(LocalFolder(str(root), root), name))))
+    path.write_bytes(to_json(name, change(read_json(Folder(str(root), root), name))))
 
 
 def reseal(group, change):
@@ -91,12 +91,6 @@ def repack(group, kind, version, change):
     tree, arrays = change(*read_encoded(str(group), kind, version))
     shutil.rmtree(group)
     repoint(group, write_encoded(tree, arrays, str(group), kind, version))
-
-
-def with_field(tree, arrays, name, field, value):
-    """The JSON with another value of a field in each instance of a class; the arrays."""
-    objects = [[own, {**values, field: value} if own == name else values] for own, values in tree["objects"]]
-    return {**tree, "objects": objects}, arrays
 
 
 def forged_value(tree, arrays, rng):

@@ -22,7 +22,7 @@ from partirvm.options import Request
 from partirvm.predict.output import check_output
 from partirvm.storage import sealed
 from partirvm.storage.codec import read_encoded
-from partirvm.storage.folder import digest
+from partirvm.storage.records import digest
 
 ASKED = Request(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=2, seed=1)
 
@@ -126,9 +126,9 @@ def test_no_shape_is_believed_because_the_seal_agrees(kind, tmp_path):
         assert peak_memory() - before < 50_000_000
 
 
-@pytest.mark.parametrize("shape", [(3, 40), (2, 300), (2, 3, 500), (1000,), (0, 5), (5, 0)])
+@pytest.mark.parametrize("shape", [(3, 40), (40, 3, 5), (1000,), (0, 5), (5, 0), ()])
 def test_no_chunk_is_larger_than_the_bound(shape, tmp_path, monkeypatch):
-    """Rows larger than a chunk are split; every array comes back, and any chunk that is lost is named."""
+    """Every array comes back, and any chunk that is lost is named."""
     monkeypatch.setattr(sealed, "CHUNK", 1024)
     array = np.random.default_rng(0).normal(size=shape)
     sealed.write_sealed(str(tmp_path / "g"), "partirvm-model", 1, {}, {"a": array})
@@ -157,18 +157,6 @@ def test_a_number_in_an_event_that_changed(job, tmp_path, capsys):
         said = capsys.readouterr().err
         assert event.name in said
         assert "fault of the program" not in said
-
-
-def test_a_last_event_that_is_damaged_is_not_taken_for_one_cut_short(job):
-    """What ends as an event does was written whole."""
-    last = sorted((job / "events").iterdir())[-1]
-    text = last.read_text()
-    last.write_text(text.replace('"done"', '"dune"'))
-    with pytest.raises(FormatError, match=f"{last.name}: damaged"):
-        open_job(job).state()
-    last.write_text(text[:40])
-    max((job / "lease").glob("*.over.json")).write_bytes(b"{}")  # without what its writer states at its end
-    assert str(open_job(job).status()) == "interrupted"
 
 
 def test_a_pointer_that_is_gone(job, tmp_path):

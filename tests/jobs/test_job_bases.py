@@ -16,7 +16,7 @@ from partirvm.cli import main
 from partirvm.errors import FormatError, MissingDataError, UsageError
 from partirvm.model import bases_of, save_model
 from partirvm.options import Request
-from partirvm.storage.folder import digest
+from partirvm.storage.records import digest
 
 BASIS = ["linear", "numpy:tanh"]
 NAMES = ["bias", "x0", "x1", "tanh[0]", "tanh[1]"]

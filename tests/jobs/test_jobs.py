@@ -36,7 +36,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.setup.measuring import Measuring
 from partirvm.storage import open_folder
-from partirvm.storage.folder import read_json, to_json
+from partirvm.storage.records import read_json, to_json
 from partirvm.strategies import working_set
 
 ASKED = Request(gamma=2.0, partition_size=30, max_rounds=3, selection="random", noise="constant", seed=4)

@@ -26,7 +26,7 @@ from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
 from partirvm.setup.measuring import Measuring
 from partirvm.setup.resolve import resolve
-from partirvm.setup.timer import StoppedError
+from partirvm.strategies.instructions import Stopped
 
 ASKED = Request(kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")
@@ -142,7 +142,7 @@ def test_an_abort_is_heard_while_the_kernel_is_learned():
     """Between tiles: what planned is left at once."""
     source, looks = as_source(*rows(), seed=0), iter(range(10**6))
     executor = LocalExecutor(1)
-    with pytest.raises(StoppedError):
+    with pytest.raises(Stopped):
         resolve(source, ASKED, executor, interrupted=lambda: Termination.ABORTED if next(looks) > 20 else None)
     executor.close()
     assert next(looks) < 30

@@ -18,7 +18,7 @@ from partirvm.data.layout import FORMAT
 from partirvm.errors import DataError, DataWarning, FormatError, UsageError
 from partirvm.jobs.state import Status
 from partirvm.options import Request
-from partirvm.storage.folder import digest
+from partirvm.storage.records import digest
 
 NAMES = ("warmth", "wind/speed")
 SD = np.array([0.05, 2.0])

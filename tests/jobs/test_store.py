@@ -16,7 +16,7 @@ from partirvm.jobs import Job, events
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import FORMAT, JobStore
 from partirvm.storage import address, open_folder
-from partirvm.storage.folder import read_json, to_json
+from partirvm.storage.records import read_json, to_json
 
 
 @pytest.fixture(params=["folder", "memory", "reference"])
@@ -213,33 +213,6 @@ def test_many_threads_never_get_the_same_number(place):
         assert [event["n"] for event in events if event["who"] == who] == list(range(25))
 
 
-def test_an_event_cut_short_at_the_end_is_ignored_and_skipped(place):
-    """Empty or half of one; the next writer goes on behind it, and says so."""
-    store = JobStore.create(place, {})
-    folder = open_folder(place)
-    for torn in (b"", b'{\n "object": "events/'):
-        store = JobStore(place)
-        store.record({"event": "note"})
-        count = len(store.events())
-        last = int(folder.list("events")[-1][:6])
-        folder.write(f"events/{last + 1:06d}.json", torn)
-        assert len(JobStore(place).events()) == count
-        JobStore(place).record({"event": "note"})
-        events = JobStore(place).events()
-        assert (len(events), events[-1]["skips"]) == (count + 1, [last + 1])
-
-
-def test_a_slow_writer_whose_event_was_taken_for_torn(place):
-    """Once it is whole it counts."""
-    store, folder = JobStore.create(place, {}), open_folder(place)
-    store.record({"event": "note", "n": 1})
-    folder.write("events/000002.json", b"")
-    JobStore(place).record({"event": "note", "n": 3})
-    late = {"event": "note", "time": 0, "epoch": 0, "token": read_json(folder, "spec.json")["token"], "n": 2}
-    folder.write("events/000002.json", to_json("events/000002.json", late))
-    assert [event["n"] for event in store.events()] == [1, 2, 3]
-
-
 @pytest.mark.parametrize("damage", [b"", b"{", b"3", b"{}"])
 def test_a_damaged_event_in_the_middle(place, damage):
     """FormatError with its name; so is a missing one, a MissingDataError."""
@@ -299,9 +272,9 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
         protocol = "imitation"
 
     fsspec.register_implementation("imitation", Imitation, clobber=True)
-    from partirvm.storage.remote_folder import RemoteFolder
+    from partirvm.storage import Folder
 
-    folder = RemoteFolder("imitation://job", Imitation(), str(tmp_path / "job"))
+    folder = Folder("imitation://job", str(tmp_path / "job"), Imitation())
     with pytest.raises(StorageError, match=r"Imitation cannot create an object exclusively.*local disk"):
         folder.require_exclusive()
 
@@ -321,16 +294,16 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     assert not Careless().exists("/job")
 
 
-def test_who_reads_while_models_are_replaced(place):
+def test_who_reads_while_models_are_replaced(tmp_path):
     """Always a whole model, whichever."""
-    store = JobStore.create(place, {})
+    store = JobStore.create(tmp_path / "job", {})
     store.save(model(0))
     means = {model(seed).mean.tobytes() for seed in range(15)}
     ended = threading.Event()
     failed = []
 
     def read():
-        reader = JobStore(place)
+        reader = JobStore(tmp_path / "job")
         while not ended.is_set():
             try:
                 assert reader.model().mean.tobytes() in means

@@ -260,7 +260,7 @@ def test_a_spec_is_json_and_brings_the_kernel_back(case):
     kernel = case.kernel
     assert kernel_from_spec(json.loads(json.dumps(kernel.spec()))) == kernel
     assert kernel.spec()["name"] == kernel.name
-    assert kernel.key() == kernel.spec()
+    assert kernel.spec(local=True) == kernel.spec()
     assert pickle.loads(pickle.dumps(kernel)) == kernel
     assert hash(kernel) == hash(kernel_from_spec(kernel.spec()))
 
@@ -370,8 +370,8 @@ def test_a_callable_has_no_spec_but_a_key():
     for each in (kernel, Sum((Gaussian(1.0), kernel)), OnColumns(kernel, (0,))):
         with pytest.raises(UsageError, match=r"<lambda>.* name it as 'module:function'"):
             each.spec()
-        assert json.dumps(each.key())
-    assert kernel.key() != FunctionKernel(lambda X, Z: X @ Z.T).key()
+        assert json.dumps(each.spec(local=True))
+    assert kernel.spec(local=True) != FunctionKernel(lambda X, Z: X @ Z.T).spec(local=True)
     with pytest.raises(UsageError, match="must be named"):
         FunctionKernel(3)
 

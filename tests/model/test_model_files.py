@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 import subprocess
@@ -18,10 +17,10 @@ import pytest
 
 from partirvm import RVMRegressor, load_model
 from partirvm.core.left_out import Calibration
-from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError, StorageError
+from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
-from partirvm.kernels.bases import LinearBasis
+from partirvm.kernels.bases import Basis, BasisPart
 from partirvm.kernels.design import Design
 from partirvm.model import Model, save_model
 from partirvm.model.files import FORMAT, KIND
@@ -143,7 +142,7 @@ def test_nothing_there(tmp_path, location):
 def with_basis():
     """A model with two of three linear functions, so that no array of it is empty."""
     model = made()
-    design = replace(model.design, functions=LinearBasis(3), active=np.array([0, 2]))
+    design = replace(model.design, functions=Basis((BasisPart("linear", 3),)), active=np.array([0, 2]))
     mean, alpha = np.append(model.mean, [1.0, 2.0]), np.append(model.alpha, [1.0, 2.0])
     return replace(model, design=design, mean=mean, alpha=alpha, root=np.eye(9))
 
@@ -284,25 +283,6 @@ def test_a_job_keeps_spec_events_and_the_model_to_use(job):
     assert not [path for path in fs.find(root) if path.endswith(".part")]
 
 
-def test_a_job_is_not_started_over_another_without_leave(job):
-    """ExistsError; with ``overwrite`` nothing of the old job is left."""
-    store = JobStore.create(job, {"run": 1})
-    store.save(made())
-    store.record({"event": "fit"})
-    with pytest.raises(ExistsError, match="--overwrite"):
-        JobStore.create(job, {"run": 2})
-    assert JobStore(job).spec()["run"] == 1
-    fresh = JobStore.create(job, {"run": 2}, overwrite=True)
-    assert fresh.spec()["run"] == 2
-    assert fresh.events() == []
-    with pytest.raises(MissingDataError, match="no model yet"):
-        fresh.model()
-    fresh.save(made(seed=1))
-    fs, root = fsspec.core.url_to_fs(job)
-    assert [path.rsplit("/", 1)[-1] for path in fs.ls(root.rpartition("/")[0], detail=False)] == [root.split("/")[-1]]
-    np.testing.assert_array_equal(JobStore(job).model().mean, made(seed=1).mean)
-
-
 @pytest.mark.parametrize("limit", [100, 2000])
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, limit):
     """Files cannot grow beyond a limit: StorageError; no part, no partial model, and the model before stays in use."""
@@ -332,28 +312,6 @@ for write in (lambda: store.save(model), lambda: store.record({{"event": "fit", 
     assert done.stdout.count("cannot be written") == 2
     assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "events"] == before
     np.testing.assert_array_equal(store.model().mean, made(m=1).mean)
-
-
-def test_a_pointer_that_cannot_be_written_keeps_the_model_before(job, monkeypatch):
-    """StorageError; the new model's folder goes."""
-    store = JobStore.create(job, {})
-    store.save(made(seed=0))
-
-    def full(name, data):
-        raise OSError(errno.ENOSPC, "no space left")
-
-    monkeypatch.setattr(store._folder, "create", full)
-    with pytest.raises(StorageError, match="disk is full"):
-        store.save(made(seed=1))
-    monkeypatch.undo()
-    fs, root = fsspec.core.url_to_fs(job)
-    assert sorted(path.rsplit("/", 1)[-1] for path in fs.ls(f"{root}/models", detail=False)) == [
-        "000000-000001",
-        "000000-000001.json",
-    ]
-    np.testing.assert_array_equal(store.model().mean, made(seed=0).mean)
-    store.save(made(seed=2))
-    np.testing.assert_array_equal(store.model().mean, made(seed=2).mean)
 
 
 def test_a_calibration_comes_back_and_counts_for_the_digest(tmp_path):

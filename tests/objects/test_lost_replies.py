@@ -39,9 +39,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.jobs.submission import create
 from partirvm.options import Request as Options
 from partirvm.predict import predict
-from partirvm.storage import open_folder, storing
-from partirvm.storage.destination import RemoteDestination
-from partirvm.storage.folder import open_filesystem
+from partirvm.storage import Folder, open_filesystem, open_folder, storing
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -294,7 +292,7 @@ except LeaseError as error:
 def test_a_server_that_accepts_requests_and_never_replies(s3_server, monkeypatch) -> None:
     """The limit of a write holds where the client waits for ever for the reply to ``Expect: 100-continue``."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr("partirvm.storage.remote_folder.REPLY_SECONDS", 1.0)
+        monkeypatch.setattr("partirvm.storage.folder.REPLY_SECONDS", 1.0)
         quick = {"read_timeout": 0.1, "retries": {"max_attempts": 0}}
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         folder = open_folder("s3://silent/job", {"endpoint_url": address, "config_kwargs": quick})
@@ -335,7 +333,7 @@ class ReadsOnly(BaseHTTPRequestHandler):
 
 def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch, tmp_path) -> None:
     """Arrays written by Zarr, and files that are sent whole, have the limit of all other writes."""
-    monkeypatch.setattr("partirvm.storage.remote_folder.REPLY_SECONDS", 1.0)
+    monkeypatch.setattr("partirvm.storage.folder.REPLY_SECONDS", 1.0)
     X, late = np.linspace(-3, 3, 60)[:, None], r"s3://silent/new.*has not replied within 1 s"
     (tmp_path / "part").write_text("whole")
     with ThreadingHTTPServer(("127.0.0.1", 0), ReadsOnly) as server:
@@ -348,7 +346,7 @@ def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch, tmp_
             with pytest.raises(StorageError, match=late):
                 save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), "s3://silent/new", storage_options=options)
             with pytest.raises(StorageError, match=late):
-                RemoteDestination("s3://silent/new", filesystem, path).publish(tmp_path / "part")
+                Folder("s3://silent/new", path, filesystem).publish(tmp_path / "part")
         finally:
             server.ended.set()
             server.shutdown()

@@ -30,7 +30,7 @@ from partirvm.cli.commands import partirvm
 from partirvm.errors import ExistsError, LeaseError, UsageError
 from partirvm.jobs import carry_out
 from partirvm.predict import predict
-from partirvm.storage.destination import write_text
+from partirvm.storage.folder import write_text
 
 # botocore and moto warn of their own use of older functions
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

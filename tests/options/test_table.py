@@ -6,8 +6,8 @@ import inspect
 from dataclasses import fields, replace
 from typing import get_args
 
-import click
 import pytest
+from click.testing import CliRunner
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.cli import options
@@ -15,6 +15,7 @@ from partirvm.cli.commands import partirvm as group
 from partirvm.cli.options import help_of
 from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
+from partirvm.kernels import WITH_GAMMA
 from partirvm.likelihoods import words_of
 from partirvm.options import TABLE, Request, check, idle, names
 from partirvm.options.constraints import Anything, Flag
@@ -22,7 +23,7 @@ from partirvm.options.option import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASS
 from partirvm.options.table import CHOSEN_ROWS, ROUNDS, SEVERAL_FITS
 from partirvm.options.values import SOLVERS as SOLVER_VALUES
 from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
-from partirvm.options.values import VALUES, AlphaPrior, StrategyName, Value
+from partirvm.options.values import VALUES, StrategyName
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.selection import SELECTIONS
 
@@ -60,13 +61,6 @@ def text_for(name):
     return (words[0], words[0]) if words else ("7", 7)
 
 
-@pytest.mark.parametrize("name", TABLE)
-def test_the_default_is_accepted(name):
-    """And is what the request keeps."""
-    assert TABLE[name].check(name, TABLE[name].default) == TABLE[name].default
-    assert getattr(check(Request()), name) == TABLE[name].default
-
-
 @pytest.mark.parametrize("wrong", ["never so", -1, float("nan"), [0.0], {"bias": -1}], ids=str)
 @pytest.mark.parametrize("name", CHECKED)
 def test_a_refusal_names_the_option_and_what_was_found(name, wrong):
@@ -78,8 +72,9 @@ def test_a_refusal_names_the_option_and_what_was_found(name, wrong):
 
 @pytest.mark.parametrize("name", TABLE)
 def test_every_option_has_a_flag_that_agrees(name):
-    """Its name, its default, and the value that a text becomes."""
+    """Its name, its default, which the check keeps, and the value that a text becomes."""
     flag, row = FLAGS[name], TABLE[name]
+    assert row.check(name, row.default) == row.default
     assert flag.opts[0] == row.flag
     assert flag.help.startswith(help_of(row.help).rstrip())
     context = group.commands["fit"].make_context("fit", ["d", "j"])
@@ -93,12 +88,6 @@ def test_every_option_has_a_flag_that_agrees(name):
     found = options.parameters({name: context.params[name]})
     assert found == replace(Request(), **{name: value})
     assert check(found) == found
-
-
-def test_flags_that_are_no_options_of_the_table():
-    """Held-out data and the cluster; what the verbs add themselves."""
-    others = {option.name for option in group.commands["plan"].params if isinstance(option, click.Option)} - set(TABLE)
-    assert others == {"validation", "scheduler", "allow_protocol", "as_json", "help_all"}
 
 
 @pytest.mark.parametrize(
@@ -132,6 +121,21 @@ def test_values_and_table_agree_on_what_an_option_is_of():
                 assert kind.name in TABLE[each.metadata["option"]].applies["fit_rows"]
 
 
+def test_one_text_for_each_option():
+    """In the help of the command line, and in the docstrings of estimators and values."""
+    out = " ".join(CliRunner().invoke(group, ["fit", "--help-all"], terminal_width=4000).output.split())
+    for name, row in TABLE.items():
+        assert " ".join(help_of(row.help).split()) in out, name
+    for kind in (RVMRegressor, RVMClassifier, *VALUES, *WITH_GAMMA.values()):
+        documented = " ".join((inspect.getdoc(kind) or "").split())
+        held = {each.name: each.metadata.get("option", each.name) for each in fields(kind)}
+        for place, name in held.items():
+            if name in TABLE:
+                default = inspect.signature(kind).parameters[place].default
+                assert f"default={default!r}".replace("'", '"') in documented, (kind, name)
+                assert " ".join(TABLE[name].meaning.split()) in documented, (kind, name)
+
+
 @pytest.mark.parametrize(("estimator", "kinds"), [(RVMRegressor, (NUMBERS,)), (RVMClassifier, CLASSES)])
 def test_constructors_follow_the_table(estimator, kinds):
     """Names and defaults; every option of such targets is a parameter or in a value of one; at most 23 parameters."""
@@ -147,16 +151,6 @@ def test_constructors_follow_the_table(estimator, kinds):
         if set(row.applies.get("target", kinds)) & set(kinds):
             assert name in reached, name
     assert not {name for name in own if not set(TABLE[name].applies.get("target", kinds)) & set(kinds)}
-
-
-def test_defaults_of_values_are_those_of_the_table():
-    """``AlphaPrior`` splits a pair in two."""
-    for kind in VALUES:
-        made: Value = kind()
-        found = made.flat(kind.of)
-        for name, value in found.items():
-            if name != kind.of or kind is AlphaPrior:
-                assert value == TABLE[name].default
 
 
 ALL = {

@@ -11,8 +11,7 @@ from scipy.special import expit, log_expit, softmax
 from simulator import Simulator
 
 from partirvm.core.link import LogisticBlock, LogisticCross, moderated
-from partirvm.core.residuals import LargestResiduals
-from partirvm.core.sampling import drawn
+from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
@@ -106,7 +105,7 @@ class ClassSimulator(Simulator):
         diagonal = np.stack([(w * b) @ new**2 for b in bend.T])
         return LogisticCross(cross, diagonal, new.T @ (w[:, None] * slope), int((w > 0).sum()))
 
-    def _surprise(self, pass_: MisclassificationPass) -> LargestResiduals:
+    def _surprise(self, pass_: MisclassificationPass) -> LargestErrors:
         rows = np.arange(len(self.y)) if pass_.rows is None else pass_.rows
         rows = rows[(self.weight(rows) > 0) & ~np.isin(rows, pass_.exclude)]
         p = self.probabilities(self.phi(pass_.design, self.X[rows]) @ pass_.mean)
@@ -114,7 +113,7 @@ class ClassSimulator(Simulator):
         if pass_.draw is not None:
             keys = drawn(keys + pass_.floor, rows, pass_.draw)
         best = np.lexsort((rows, -keys))[: pass_.select]
-        return LargestResiduals(pass_.select, keys[best], rows[best], self.X[rows[best]])
+        return LargestErrors(rows[best], keys[best], self.X[rows[best]], pass_.select)
 
     def _class_score(self, pass_: LogisticScorePass) -> ClassScores:
         X, codes = self.held_out

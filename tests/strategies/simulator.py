@@ -12,8 +12,9 @@ from scipy.stats import norm
 
 from partirvm.core import solvers
 from partirvm.core.left_out import LeftOut
-from partirvm.core.residuals import LEVELS, LargestResiduals, ResidualStatistics, Scores
-from partirvm.core.statistics import CrossBlock, GramBlock
+from partirvm.core.sampling import LargestErrors
+from partirvm.core.scores import LEVELS, Scores
+from partirvm.core.statistics import CrossBlock, GramBlock, ResidualStatistics
 from partirvm.core.termination import Termination
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
@@ -171,7 +172,7 @@ class Simulator:
         rows = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
         errors = np.abs(r[rows, 0])
         best = np.lexsort((rows, -errors))[: pass_.select]
-        largest = LargestResiduals(pass_.select, errors[best], rows[best], self.X[rows[best]])
+        largest = LargestErrors(rows[best], errors[best], self.X[rows[best]], pass_.select)
         return ResidualStatistics(int(there.sum()), sum_squares, projection, largest)
 
     def _left_out(self, pass_: LeaveOneOutPass) -> LeftOut:

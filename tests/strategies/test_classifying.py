@@ -9,7 +9,6 @@ from drawing import NAMES, SELECTIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.class_passes import GainPass, LogisticScorePass, MisclassificationPass
 from partirvm.likelihoods.classes import Newton
@@ -17,6 +16,7 @@ from partirvm.strategies.fit_rows import LEAST
 from partirvm.strategies.instructions import Gather, Save, Solved
 from partirvm.strategies.problem import Options
 from partirvm.strategies.working_set import FLAT, FLAT_ROUNDS, PATIENCE
+from partirvm.types import BIAS
 
 FIT_ROWS = ("full", "sample", "growing")
 KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "ovr"))

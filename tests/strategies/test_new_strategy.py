@@ -13,7 +13,7 @@ import partirvm.strategies
 from partirvm import RVMRegressor, ingest, load_model
 from partirvm.cli import main
 from partirvm.options.values import Value, held
-from partirvm.planning.schedule import Schedule
+from partirvm.planning.cost import Schedule
 from partirvm.strategies.fit_rows import partition
 from partirvm.strategies.in_order import IncrementalRounds
 from partirvm.strategies.stages import columns_of

@@ -10,8 +10,8 @@ import naive
 import numpy as np
 import pytest
 
-from partirvm.core.residuals import Scores
 from partirvm.core.rprop import OFF, awakened
+from partirvm.core.scores import Scores
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor

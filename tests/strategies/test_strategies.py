@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator import Simulator, spelled, wave
 
-from partirvm.core.statistics import BIAS, CrossBlock, GramStatistics
+from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import init
 from partirvm.learning.basic_fits import partition_size
@@ -23,6 +23,7 @@ from partirvm.strategies.instructions import Save, Solved
 from partirvm.strategies.problem import Options
 from partirvm.strategies.selection import distinct, random_rows
 from partirvm.strategies.working_set import FLAT, PATIENCE
+from partirvm.types import BIAS
 
 GROWING = ("basic", "incremental", "working-set")
 
