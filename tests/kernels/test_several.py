@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics.pairwise import laplacian_kernel
 
 from partirvm.errors import UsageError
-from partirvm.kernels import Gaussian, Laplacian, Linear, OnColumns, Product, Several, Sum, kernel_from_spec
+from partirvm.kernels import Gaussian, Laplacian, Linear, OnColumns, Product, Several, kernel_from_spec
 from partirvm.kernels.composed import multiples
 from partirvm.kernels.design import NONE, Design
 from partirvm.strategies.selection import fresh
@@ -101,15 +101,6 @@ def test_multiples_of_gamma():
     np.testing.assert_allclose(multiples(kernel, (4.0,)).relevances(3), [2.0, 0.0, 12.0])
     with pytest.raises(UsageError, match="'linear' has no gamma"):
         multiples(Linear(), (1.0, 4.0))
-
-
-def test_what_several_kernels_cannot_be():
-    """No kernel, twice the same, a part of a kernel."""
-    for wrong in ((), (3.0,), (Gaussian(1.0), Gaussian(1.0)), (THREE,)):
-        with pytest.raises(UsageError):
-            Several(wrong)
-    with pytest.raises(UsageError, match="not a kernel"):
-        Sum((THREE, Gaussian(1.0)))
 
 
 def test_functions_that_are_the_same(rng):
