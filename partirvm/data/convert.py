@@ -11,7 +11,7 @@ import numpy as np
 from partirvm.core.exact import require_exact_frame
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.checks import check_dtype, numeric_array
-from partirvm.data.chunked import ChunkedSource, MappedArray
+from partirvm.data.chunked import ChunkedSource
 from partirvm.data.source import Columns, Source
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, UsageError
@@ -90,7 +90,7 @@ def _name(y: Any) -> str:
 
 def _numbers(name: str, values: Any) -> Any:
     """Convert numbers to an array that supports slicing; arrays of Zarr and Dask are unchanged."""
-    if values is None or isinstance(values, MappedArray) or module_of(values) == "zarr" or hasattr(values, "chunks"):
+    if values is None or module_of(values) == "zarr" or hasattr(values, "chunks"):
         return values
     if module_of(values) not in ("pandas", "dask", "dask_expr"):
         return numeric_array(name, values)

@@ -1,5 +1,4 @@
-"""Conversion of labels of any type to class codes 0 … K−1. Labels in Zarr or Dask are read block by block: once to find
-the classes, and again to code the labels. The labels are never held in memory as a whole.
+"""Conversion of labels of any type to class codes 0 … K−1.
 
 >>> classes = find_classes(["spam", "ham", "spam"])
 >>> classes.tolist(), coded(["spam", "ham"], classes).tolist()
@@ -8,17 +7,14 @@ the classes, and again to code the labels. The labels are never held in memory a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.data.chunked import MappedArray, client_of, computed, refuse_missing_chunks
+from partirvm.data.chunked import in_process
 from partirvm.data.source import Float
 from partirvm.errors import DataError
-from partirvm.frames import module_of
 from partirvm.quoting import listed, listed_values, quoted
 
 Labels = NDArray[Any]
@@ -29,9 +25,6 @@ MEANT = (
 )
 """Advice in the error for missing chunks of labels."""
 
-BLOCK = 1 << 20
-"""Minimum number of labels that are read at once from a Zarr array."""
-
 
 def find_classes(y: Any) -> Labels:
     """Return the distinct labels of y in sorted order, (K,), with the dtype of y. y is a NumPy, Zarr or Dask array
@@ -40,19 +33,13 @@ def find_classes(y: Any) -> Labels:
     Raises ``DataError`` for missing labels, non-integer numbers and labels that cannot be sorted, and if y has fewer
     than two classes.
     """
-    classes: Labels | None = None
-    if module_of(y) == "zarr":
-        refuse_missing_chunks("y", y, MEANT)
-    start = 0
-    for block in _blocks(y):
-        _check(block, start)
-        start += len(block)
-        try:
-            new = np.unique(block)
-            classes = new if classes is None else np.unique(np.concatenate([classes, new]))
-        except TypeError as error:
-            raise DataError(f"the labels in y have several types and cannot be sorted: {error}") from error
-    if classes is None or not len(classes):
+    labels = in_process("y", y, MEANT)
+    _check(labels)
+    try:
+        classes = np.unique(labels)
+    except TypeError as error:
+        raise DataError(f"the labels in y have several types and cannot be sorted: {error}") from error
+    if not len(classes):
         raise DataError("y has no labels: there are no rows.")
     if len(classes) == 1:
         raise DataError(f"y has only one class, {quoted(classes.tolist()[0])}: classification needs at least two.")
@@ -81,15 +68,24 @@ def label_values(y: Any) -> Labels:
     return np.array(labels.tolist())
 
 
-def coded(y: Any, classes: Labels) -> Any:
-    """Return the codes of labels: a float64 array of the shape of y. Blocks of a Zarr or Dask array are coded when
-    read.
+def coded(y: Any, classes: Labels) -> Float:
+    """Return the codes of labels: a float64 array of the shape of y. Labels of Zarr and Dask are read whole.
 
-    Raises ``DataError`` for a label that is not among the classes (for Zarr and Dask: when the label is read).
+    Raises ``DataError`` for a label that is not among the classes.
     """
-    if hasattr(y, "map_blocks"):
-        return y.map_blocks(partial(_codes, classes), dtype=np.float64, meta=np.empty((0,) * y.ndim))
-    return MappedArray(y, partial(_codes, classes)) if module_of(y) == "zarr" else _codes(classes, np.asarray(y))
+    labels = in_process("y", y, MEANT)
+    try:
+        places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    except TypeError as error:
+        raise DataError(
+            f"the labels in y have a different type from the classes {listed_values(classes.tolist())}"
+        ) from error
+    unknown = classes[places] != labels
+    if unknown.any():
+        found = labels[unknown].tolist()[0]
+        known = listed_values(classes.tolist())
+        raise DataError(f"the label {quoted(found)} in y is not among the classes of the training data: {known}")
+    return places.astype(np.float64)
 
 
 def plain_label(label: Any) -> Any:
@@ -115,22 +111,8 @@ def plain_labels(classes: Labels) -> tuple[Any, ...]:
     return plain
 
 
-def _blocks(y: Any) -> Iterator[Labels]:
-    if hasattr(y, "map_blocks"):
-        client = client_of(y)
-        for block in y.blocks.ravel() if y.ndim == 1 else [y]:
-            yield np.asarray(computed(block, client=client)[0])
-    elif module_of(y) == "zarr":
-        chunk = (getattr(y, "shards", None) or y.chunks)[0]
-        step = chunk * -(-BLOCK // chunk)
-        for start in range(0, y.shape[0], step):
-            yield np.asarray(y[start : start + step])
-    else:
-        yield np.asarray(y)
-
-
-def _check(block: Labels, start: int = 0) -> None:
-    """Raise ``DataError`` for labels that cannot be classes. ``start`` is the row number of the first label."""
+def _check(block: Labels) -> None:
+    """Raise ``DataError`` for labels that cannot be classes."""
     if block.dtype.kind == "f":
         missing = np.isnan(block)
         whole = np.isfinite(block) & (block == np.floor(block))
@@ -145,7 +127,7 @@ def _check(block: Labels, start: int = 0) -> None:
     if missing.any():
         row = int(np.argmax(missing))
         raise DataError(
-            f"y has {int(missing.sum()):,} missing labels, the first in row {start + row:,}: remove these rows, or "
+            f"y has {int(missing.sum()):,} missing labels, the first in row {row:,}: remove these rows, or "
             "give missing labels a separate class."
         )
     examples = {_kind(label): label for label in reversed(block.ravel().tolist())} if block.dtype.kind == "O" else {}
@@ -168,19 +150,3 @@ def _kind(label: Any) -> str:
         if isinstance(label, types):
             return kind
     return f"objects of type {type(label).__name__}"
-
-
-def _codes(classes: Labels, labels: Labels, start: int = 0) -> Float:
-    labels = np.asarray(labels)  # blocks of a Dask series may be pandas arrays
-    try:
-        places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    except TypeError as error:
-        raise DataError(
-            f"the labels in y have a different type from the classes {listed_values(classes.tolist())}"
-        ) from error
-    unknown = classes[places] != labels
-    if unknown.any():
-        found = labels[unknown].tolist()[0]
-        known = listed_values(classes.tolist())
-        raise DataError(f"the label {quoted(found)} in y is not among the classes of the training data: {known}")
-    return places.astype(np.float64)

@@ -3,49 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.data.checks import check_dtype, numeric_array
-from partirvm.data.chunked import MappedArray, refuse_missing_chunks
+from partirvm.data.checks import numeric_array
+from partirvm.data.chunked import in_process
 from partirvm.data.labels import plain_label
 from partirvm.data.source import Float
 from partirvm.errors import DataError, UsageError
-from partirvm.frames import module_of
 from partirvm.quoting import listed_values, quoted
 
 
-def noise_weights(noise: Any, weights: Any = None) -> Any:
+def noise_weights(noise: Any, weights: Any = None) -> Float:
     """Return the precision weights (N,) of rows with relative noise ``noise`` (N,), multiplied by ``weights`` (N,) if
-    given.
+    given. Arrays of Dask and Zarr are read whole.
 
-    Dask and Zarr arrays are converted when they are read, not in this call. Raises ``DataError`` for a wrong shape or
-    dtype, and for noise that is not positive and finite. For Dask and Zarr arrays this error is raised on reading.
+    Raises ``DataError`` for a wrong shape or dtype, and for noise that is not positive and finite.
 
     >>> noise_weights([1.0, 2.0, 0.5], [1.0, 4.0, 0.0]).tolist()
     [1.0, 1.0, 0.0]
     """
-    if hasattr(noise, "to_dask_array"):
-        noise = noise.to_dask_array(lengths=True)
-    lazy = hasattr(noise, "dask") or module_of(noise) == "zarr"
-    noise = noise if lazy else numeric_array("sample_noise", noise)
-    if len(noise.shape) != 1:
-        raise DataError(f"sample_noise must have shape (rows,), found {tuple(noise.shape)}.")
-    check_dtype("sample_noise", noise.dtype)
-    if weights is not None:
-        weights = weights.to_dask_array(lengths=True) if hasattr(weights, "to_dask_array") else weights
-        weights = weights if hasattr(weights, "dask") or module_of(weights) == "zarr" else np.asarray(weights)
-        if weights.shape != noise.shape:
-            raise DataError(f"sample_noise has shape {tuple(noise.shape)}, the weights {tuple(weights.shape)}.")
-    for name, array in (("sample_noise", noise), ("sample_weight", weights)):
-        refuse_missing_chunks(name, array, f"leave {name} out")
-    if module_of(noise) == "zarr":
-        return MappedArray(noise, partial(_rows_of_noise, weights))
-    found = noise.map_blocks(_block_weights, dtype=np.float64, meta=np.empty(0)) if lazy else weights_of_noise(noise)
-    return found if weights is None else found * (np.asarray(weights) if module_of(weights) == "zarr" else weights)
+    given = {"sample_noise": noise, "sample_weight": weights}
+    noise, weights = (
+        None if values is None else numeric_array(name, in_process(name, values, f"leave {name} out"))
+        for name, values in given.items()
+    )
+    if noise.ndim != 1:
+        raise DataError(f"sample_noise must have shape (rows,), found {noise.shape}.")
+    if weights is not None and weights.shape != noise.shape:
+        raise DataError(f"sample_noise has shape {noise.shape}, the weights {weights.shape}.")
+    return weights_of_noise(noise) if weights is None else weights_of_noise(noise) * weights
 
 
 def weights_of_noise(noise: NDArray[Any], first: int = 0, name: str = "sample_noise") -> Float:
@@ -61,15 +50,6 @@ def weights_of_noise(noise: NDArray[Any], first: int = 0, name: str = "sample_no
             "positive and finite. Remove the row, or set its weight to zero and its noise to any valid value."
         )
     return weights
-
-
-def _block_weights(noise: NDArray[Any], block_info: Any = None) -> Float:
-    return weights_of_noise(noise, block_info[0]["array-location"][0][0] if block_info else 0)
-
-
-def _rows_of_noise(weights: Any, noise: NDArray[Any], start: int) -> Float:
-    found = weights_of_noise(noise, start)
-    return found if weights is None else found * np.asarray(weights[start : start + len(noise)])
 
 
 def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | None = None) -> Float:

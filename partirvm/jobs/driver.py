@@ -112,7 +112,7 @@ class Outcome:
 
     ``reason`` is the reason of the end and ``last`` the last record. ``seconds`` includes the seconds of earlier
     attempts. ``kept`` holds the design and the fit of the last saved model. ``state`` is the strategy's last state.
-    ``remarks`` are sentences about the model beside other methods (``core.reference``).
+    ``remarks`` are sentences about the model beside other methods (``jobs.reference``).
     """
 
     reason: Termination

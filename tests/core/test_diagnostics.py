@@ -95,7 +95,7 @@ def test_class_counts_follow_their_formulas():
     codes, p = probabilities(200, 3)
     found = ClassDiagnostics.of(codes, p)
     rows, hits, stated = (np.zeros((3, 10)) for _ in range(3))
-    confusion, loss = np.zeros((3, 3)), np.zeros(10)
+    confusion = np.zeros((3, 3))
     for code, each in zip(codes, p, strict=True):
         for k in range(3):
             place = k, min(int(each[k] * 10), 9)
@@ -103,18 +103,15 @@ def test_class_counts_follow_their_formulas():
             hits[place] += code == k
             stated[place] += each[k]
         confusion[code, each.argmax()] += 1
-        loss[min(int(each.max() * 10), 9)] -= np.log(each[code])
     np.testing.assert_array_equal(found.rows, rows)
     np.testing.assert_array_equal(found.hits, hits)
     np.testing.assert_allclose(found.stated, stated)
     np.testing.assert_array_equal(found.confusion, confusion)
-    np.testing.assert_allclose(found.top_loss, loss)
-    np.testing.assert_allclose(found.top_entropy.sum(), -(p * np.log(p)).sum())
     assert found.top_hits.sum() == np.trace(confusion)
 
 
 def test_many_classes_are_united():
-    """The last classes are one class, whose probability is the sum; losses are those of all classes."""
+    """The last classes are one class, whose probability is the sum."""
     codes, p = probabilities(500, 20)
     united = np.column_stack([p[:, : MOST_CLASSES - 1], p[:, MOST_CLASSES - 1 :].sum(axis=1)])
     found = ClassDiagnostics.of(codes, p)
@@ -122,7 +119,6 @@ def test_many_classes_are_united():
     for name in ("stated", "rows", "hits"):
         np.testing.assert_allclose(getattr(found, name), getattr(few, name))
     assert found.confusion.shape == (MOST_CLASSES, MOST_CLASSES)
-    assert found.top_loss.sum() == pytest.approx(-np.log(p[np.arange(500), codes]).sum())
 
 
 def test_the_way_through_json():

@@ -76,7 +76,7 @@ def test_a_wrong_certain_answer_costs_36_nats():
 def same(one, other):
     for name in ("n", "correct"):
         assert getattr(one, name) == getattr(other, name)
-    for name in ("nll", "squares", "bin_rows", "bin_correct", "bin_confidence"):
+    for name in ("nll", "squares", "bin_correct", "bin_confidence"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12)
     assert (one.ranking is None) == (other.ranking is None)
     if one.ranking is not None:
