@@ -18,7 +18,8 @@ and taken if its evidence is far above that of widths. Folds rejected it whereve
 
 Fits of class indicators take little time, so that folds are compared for any number of rows. With more than two
 classes, one width is also tried for unscaled features (``one_widths``), the search for a width per feature starts at
-the best of these kernels, and it must lower the squared error by ``LEAST_GAIN``.
+the best of these kernels, and it must lower the squared error by ``LEAST_GAIN``. Of two classes, kernels far behind are
+left out of further folds (``still_running``).
 
 The form with the smaller summed error is chosen. A width per feature must be better by more than one standard error
 over the folds, because a wrong choice of this form costs more than a wrong choice of one width. If one width is chosen,
@@ -29,7 +30,7 @@ The kernel of a regression is chosen by ``learning.process_search``.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,12 @@ CENTRES = 100
 WIDTHS = 2.0 ** np.arange(-3, 4)
 """Widths to compare, as multiples of the initial width."""
 
+BEHIND, EACH_BEHIND = 1.1, 1.2
+"""Two classes: one width, and a width per feature, are left out of further folds at these multiples of the least loss.
+
+The loss of a width per feature differs more between folds.
+"""
+
 LEAST_GAIN = 0.2
 """Several classes: the least relative gain in squared error for which each feature gets a width.
 
@@ -97,7 +104,7 @@ def choose(
             return forms.take(DIRECTIONS if turned else EACH, choice)
     kernels, best, evaluated = one_widths(sample, problem), 0, 0
     if few or not basic:
-        choice, best, evaluated = compared(sample, problem, learning, options, kernels, basic=basic)
+        choice, best, evaluated = FoldComparison(sample, problem, learning, options, kernels, basic).run()
     if forms is not None and choice["form"] == EACH:
         return forms.take(EACH, choice)
 
@@ -138,6 +145,30 @@ def choice_of(problem: Problem, losses: Float, held: int) -> tuple[dict[str, Any
     return {"form": chosen, "rows": held, "width": width, "errors": by_form}, best
 
 
+def still_running(sums: list[list[float]]) -> list[bool]:
+    """Return for each kernel of two classes whether further folds fit it, from the losses so far.
+
+    A kernel is left out if its loss so far is more than ``BEHIND`` times that of the best width, a width per feature at
+    ``EACH_BEHIND`` times: basic RVMs of classes are the slowest of these fits.
+    """
+    if not sums:
+        return [True] * (len(WIDTHS) + 1)
+    total = np.sum(sums, axis=0)
+    behind = np.where(np.arange(len(total)) < len(WIDTHS), BEHIND, EACH_BEHIND)
+    return [bool(runs) for runs in total <= behind * total[: len(WIDTHS)].min()]
+
+
+def with_ratios(errors: list[float], sums: list[list[float]]) -> list[float]:
+    """Return the losses of a fold; a kernel that was left out (∞) keeps its ratio to the best of the earlier folds."""
+    found = np.array(errors)
+    out = np.isinf(found)
+    if out.any():
+        total = np.sum(sums, axis=0)
+        best = int(np.argmin(total[: len(WIDTHS)]))
+        found[out] = found[best] * total[out] / total[best]
+    return [float(each) for each in found]
+
+
 def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel | Several]:
     """Return the kernels with one width: the initial kernel at ``WIDTHS``; of more than two classes, unscaled too.
 
@@ -171,37 +202,54 @@ def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tu
     return tuple(np.sort(order[fold::FOLDS]) for fold in range(FOLDS))
 
 
-def compared(
-    sample: SampledRows,
-    problem: Problem,
-    learning: LearningOptions,
-    options: Options,
-    kernels: list[Kernel | Several],
-    *,
-    basic: bool,
-) -> tuple[dict[str, Any], int, int]:
-    """Compare ``kernels`` and a width per feature on folds: by ``basic`` RVMs of two classes, or by indicators.
+@dataclass(frozen=True)
+class FoldComparison:
+    """Cross-validation of ``kernels`` and of a width per feature; ``basic`` RVMs of two classes, or indicators.
 
-    Returns ``choice_of`` and the number of evaluations. The search for a width per feature has few centres and no
-    revival stage, which does not change the choice; of indicators it begins at the kernel with the best evidence.
+    The search for a width per feature has few centres and no revival stage, which does not change the choice; of
+    indicators it begins at the kernel with the best evidence.
     """
-    few, sums, evaluations, held = min(learning.centres, CENTRES), [], 0, 0
-    small = replace(learning, centres=few, max_centres=few, metric="widths", warm=None)
-    for fold in stratified_folds(problem, options.seed, sample.rows.rows):
-        kept, begun, fits = sample.only(np.setdiff1d(sample.rows.rows, fold)), problem, []
-        if not basic:
+
+    sample: SampledRows
+    problem: Problem
+    learning: LearningOptions
+    options: Options
+    kernels: list[Kernel | Several]
+    basic: bool
+
+    def run(self) -> tuple[dict[str, Any], int, int]:
+        """Compare the kernels on the folds; return ``choice_of`` and the number of evaluations."""
+        sums: list[list[float]] = []
+        evaluated, held = 0, 0
+        for fold in stratified_folds(self.problem, self.options.seed, self.sample.rows.rows):
+            running = still_running(sums) if self.basic else [True] * (len(self.kernels) + 1)
+            errors, evaluations = self.losses(fold, running)
+            evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, with_ratios(errors, sums)]
+            if held >= HELD_OUT:
+                break
+        return *choice_of(self.problem, np.array(sums), held), evaluated
+
+    def losses(self, fold: Int, running: list[bool]) -> tuple[list[float], int]:
+        """Fit what is ``running`` without a fold.
+
+        Returns the losses on the fold, infinite for the others, and the number of evaluations.
+        """
+        problem, options, few = self.problem, self.options, min(self.learning.centres, CENTRES)
+        kept = self.sample.only(np.setdiff1d(self.sample.rows.rows, fold))
+        small = replace(self.learning, centres=few, max_centres=few, metric="widths", warm=None)
+        left = [kernel for kernel, each in zip(self.kernels, running, strict=False) if each]
+        begun, fits, evaluations = problem, [], len(left)
+        if not self.basic:
             centres = begin_stage(kept, problem, small, options.seed)
-            designs = [centres.design(kernel) for kernel in kernels]
+            designs = [centres.design(kernel) for kernel in left]
             points = [evaluate(kept, problem, design, None, fresh=True) for design in designs]
             fits = [(design, point.weights) for design, point in zip(designs, points, strict=True)]
-            begun = problem.with_kernel(kernels[int(np.argmax([point.value for point in points]))])
-        stage = first_stage(kept, per_feature(begun), small, options.seed, revive=False)
-        assert stage.best is not None
-        fits.append((stage.design(stage.kernel), stage.best.weights))
-        if basic:
-            fits = fits_at(kept, problem, options, [*kernels, stage.kernel])
-        sums.append(losses(sample.only(fold), problem, fits))
-        evaluations, held = evaluations + len(kernels) + stage.evaluations, held + len(fold)
-        if held >= HELD_OUT:
-            break
-    return *choice_of(problem, np.array(sums), held), evaluations
+            begun = problem.with_kernel(left[int(np.argmax([point.value for point in points]))])
+        if running[-1]:
+            stage = first_stage(kept, per_feature(begun), small, options.seed, revive=False)
+            assert stage.best is not None
+            left, evaluations = [*left, stage.kernel], evaluations + stage.evaluations
+            fits.append((stage.design(stage.kernel), stage.best.weights))
+        fits = fits_at(kept, problem, options, left) if self.basic else fits
+        found = iter(losses(self.sample.only(fold), problem, fits))
+        return [next(found) if each else np.inf for each in running], evaluations

@@ -23,7 +23,9 @@ from partirvm.learning.folds import (
     choice_of,
     choose,
     one_widths,
+    still_running,
     stratified_folds,
+    with_ratios,
 )
 from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
@@ -162,3 +164,13 @@ def test_unscaled_features_have_gammas_in_proportion_to_their_variances():
     variance = X.var(axis=0)
     for kernel, width in zip(found[len(WIDTHS) :], WIDTHS, strict=True):
         np.testing.assert_allclose(kernel.gamma, 0.5 * width * variance / variance.mean(), rtol=1e-12)
+
+
+def test_kernels_far_behind_are_left_out_of_further_folds():
+    """Widths more than 10 % behind the best width, a width per feature more than 20 %; they keep their ratio to the
+    best kernel."""
+    losses = [[10.0, 10.9, 11.1, 20.0, 10.0, 30.0, 12.0, 11.9]]
+    assert still_running([]) == [True] * 8
+    assert still_running(losses) == [True, True, False, False, True, False, False, True]
+    assert not still_running([[*losses[0][:-1], 12.1]])[-1]
+    assert with_ratios([3.0, np.inf, 4.0], [[1.0, 2.0, 5.0], [1.0, 2.0, 0.5]]) == [3.0, 6.0, 4.0]
