@@ -84,7 +84,6 @@ THIRD_PARTIES = {
     "storage": {"fsspec"},
     "storage.sealed": {"numpy", "zarr", "numcodecs", "google_crc32c"},
     "storage.codec": {"numpy"},
-    "storage.lease": {"psutil"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},
     "planning": {"numpy", "scipy"},

@@ -107,26 +107,23 @@ class Process:
 def started(pid: int) -> str | None:
     """Return the start time of a process on this machine: None for an ended process, "" if the time is unknown.
 
-    The format is the operating system's. A killed process whose parent has not collected it counts as ended. On Linux
-    the unit is ticks since the boot: psutil's time of day changes with the clock, so a live process could appear to be
-    another process.
+    The time is in Linux's ticks since the boot, which do not change with the clock. A killed process whose parent has
+    not collected it counts as ended.
     """
-    if (PROC / "self" / "stat").exists():
-        try:
-            # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
-            fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            return None
-        return None if fields[0] in "ZX" else fields[19]
-    import psutil
-
     try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else repr(process.create_time())
-    except psutil.NoSuchProcess:
+        # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else fields[19]
+    except (FileNotFoundError, ProcessLookupError):
+        if (PROC / "self" / "stat").exists():
+            return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
         return None
-    except psutil.AccessDenied:
-        return ""
+    except OSError:
+        pass
+    return ""
 
 
 @cache
@@ -347,16 +344,12 @@ class Lease:
         except (MissingDataError, FormatError):
             return False
 
-    def stop(self) -> None:
-        """Stop the heartbeat and write nothing; called when the folder is removed or the lease is lost."""
-        self._ended.set()
-        self._thread.join()
-
     def release(self) -> None:
         """Release the lease at once. The method may be called twice."""
         if not self._released:
             self._released = True
-            self.stop()
+            self._ended.set()
+            self._thread.join()
             if self._holds():
                 with storing(self._folder.location):
                     self._write(".over", {"time": time.time()})

@@ -8,8 +8,8 @@ of all other attributes. The attributes are written last: a group without attrib
 
 Readers use only these attributes and the bytes of the chunks, never the metadata that Zarr keeps of an array: no file
 chooses a codec. Reading takes no more memory than the stored bytes, since nothing is compressed, a missing chunk ends
-the reading, and pages of an array that were never filled take no memory. The attributes have at most ``HEAD`` bytes,
-and are parsed only if their objects take at most ``OBJECTS`` bytes. Chunks of DATA are compressed; their size is known
+the reading, and pages of an array that were never filled take no memory. The attributes have at most ``HEAD`` bytes
+and ``VALUES`` values. Chunks of DATA are compressed; their size is known
 beforehand, and at most ``BLOSC_RATIO`` times the stored bytes of a chunk are allocated.
 """
 
@@ -39,14 +39,10 @@ Array = NDArray[Any]
 CHUNK = 1 << 23
 """Maximum number of bytes of a chunk."""
 
-OBJECTS = 1 << 26
-"""Maximum number of bytes of the Python objects of the JSON of a group, as ``objects_of`` bounds them. A process that
-reads two copies of them, one to compare digests, stays below 256 MiB. 200 million rows of 100 features have 586,000
-checksums, which take 60 MB.
+VALUES = 1 << 20
+"""Maximum number of values of the JSON of a group: a process that reads two copies, one to compare digests, stays below
+256 MiB. 200 million rows of 100 features have 586,000 checksums.
 """
-
-OBJECT = 64
-"""Maximum number of bytes of a Python object of one value, besides its characters."""
 
 BLOSC_HEADER, CRC = 16, 4
 """Bytes before and after a compressed block."""
@@ -183,19 +179,9 @@ def open_sealed(
             raise MissingDataError(f"{location}: no {what} here") from error
         if len(data) > HEAD:
             raise ValueError(f"it has more than {HEAD:,} bytes")
-        if objects_of(data) > OBJECTS:
-            raise ValueError(f"it may take more than {OBJECTS:,} bytes of memory")
+        if sum(map(data.count, (b",", b"[", b"{"))) > VALUES:
+            raise ValueError(f"it has more than {VALUES:,} values")
         return folder, dict(json.loads(data).get("attributes", {}))
-
-
-def objects_of(data: bytes) -> int:
-    """Return an upper bound of the bytes of Python objects that a JSON text takes, without parsing the text.
-
-    >>> objects_of(b"[1, 2]"), objects_of(b"[[], []]")
-    (134, 264)
-    """
-    width = 1 if data.isascii() and b"\\u" not in data else 4
-    return width * len(data) + OBJECT * sum(map(data.count, (b",", b"[", b"{")))
 
 
 def require_format(found: Any, known: int, place: str, what: str, again: str) -> None:

@@ -82,7 +82,8 @@ class Snapshots:
             check()
         except BaseException as error:
             if not self._folder.exists(f"{name}.json"):
-                self._remove_unfinished(name)
+                with suppress(OSError):
+                    self._folder.remove(name)
             if isinstance(error, OSError):
                 with suppress(OSError):
                     check()  # the error may come from the new holder, which removes unfinished groups
@@ -131,17 +132,6 @@ class Snapshots:
             older = [name for name in names if _position(name) < position and _position(name) not in stays]
             for name in sorted(older, key=lambda name: not name.endswith(".json")):
                 self._folder.remove(f"{self.series}/{name}")
-
-    def _remove_unfinished(self, name: str) -> None:
-        """Remove an unfinished group. Several attempts are made, because threads of Zarr may still write files of the
-        group.
-        """
-        for _ in range(10):
-            with suppress(OSError):
-                self._folder.remove(name)
-            time.sleep(0.02)
-            if not self._folder.exists(name):
-                return
 
     def _name(self, position: Position) -> str:
         return f"{self.series}/{position[0]:06d}-{position[1]:06d}"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -42,11 +40,9 @@ CASES = {
     "working-set": Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=6),
     "incremental": Request(gamma=2.0, strategy="incremental", partition_size=250),
     "split-merge": Request(gamma=2.0, strategy="split-merge", partition_size=250),
+    "classes": Request(gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4),
 }
-"""Each a second or two of work, with five to eight places to go on from."""
-
-CLASSES = Request(gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4)
-"""A fit of three classes: a second or two, some tens of passes to a round."""
+"""Each a second or two of work, with five to eight places to go on from; three classes have tens of passes a round."""
 
 TOLD = (
     *("kind", "number", "level", "candidates", "vectors", "log_evidence", "train_rmse", "held_out_rmse", "iterations"),
@@ -197,22 +193,6 @@ def kills(breeder, store, rng, times, things):
         child = breeder.call(carry, job=store.location, patience=0.0, halt=halt)  # nobody waits for the dead
         wait_for(lambda child=child: child.gone, "the end of a process")
         assert not child.out.exists(), child.out.read_text()
-
-
-def remove_arrays(folder):
-    """Move the chunk files of Zarr groups away; returns them, and how to bring them back."""
-    moved = [path for path in sorted(Path(folder).rglob("*")) if path.is_file() and "c" in path.parts]
-    aside = Path(f"{folder}.aside")
-    for number, path in enumerate(moved):
-        aside.mkdir(exist_ok=True)
-        shutil.move(path, aside / str(number))
-
-    def mend():
-        for number, path in enumerate(moved):
-            shutil.move(aside / str(number), path)
-        aside.rmdir()
-
-    return moved, mend
 
 
 # What happens in processes of their own
@@ -395,15 +375,6 @@ def write_rows(data, seed, n=150, gate=None, halt=None, **options):
     return changes[0]
 
 
-def overwrite(data, job, case, wait=None):
-    """Fit a case in place of the job that is there, with quick leases; its reason. ``wait`` as ``Waiting`` takes it."""
-    from partirvm import jobs
-
-    hurry()
-    watcher = Waiting(*wait) if wait else None
-    return jobs.fit(data[0], job, CASES[case], validation=data[1], overwrite=True, watcher=watcher).outcome.reason.value
-
-
 def overwrite_until(job, things):
     """Overwrite a job and save a first model; killed before so many things that it does to the folder (0: never).
 
@@ -480,27 +451,6 @@ def carry_until_forbidden(job, after):
     return carry(job)
 
 
-def watch(job, stop):
-    """Look at a job until a file appears, and once more: the states that were seen."""
-    seen, had, last = [], 0, False
-    while not last:
-        last = Path(stop).exists()
-        handle = open_job(job)
-        state, progress = handle.state(), handle.progress()
-        assert state.status is not None
-        assert progress["status"] in {status.value for status in Status}
-        assert [line["event"] for line in state.history] == ["fit"] * len(state.history)
-        assert state.events >= had, "events do not go away"
-        had = state.events
-        if handle.store.has_model():
-            assert np.isfinite(handle.store.model().mean).all()
-        if not seen or seen[-1] != state.status.value:
-            seen.append(state.status.value)
-            if seen.count("running") == 1 and seen[-1] == "running":
-                note(Path(f"{stop}.met"))
-    return seen
-
-
 class Meeting(Waiting):
     """Waits after the first line until so many others have noted that they are there."""
 
@@ -511,27 +461,6 @@ class Meeting(Waiting):
         self.left -= 1
         if self.left == 0:
             wait_for(lambda: count(self.path) >= self.others, "the others")
-
-
-def compete(job, stop, others):
-    """Try to carry a job out, again and again, until a file appears: how each try ended.
-
-    In the first round it waits for so many ``others``: watchers who saw it run, drivers who were refused, who aborts.
-    """
-    from partirvm.errors import LeaseError
-    from partirvm.jobs.attempt import carry_out
-
-    ends, met = [], Path(f"{stop}.met")
-    while not Path(stop).exists():
-        try:
-            fitted = carry_out(job, patience=0.0, watcher=Meeting(met, others))
-            ends.append(None if fitted is None else fitted.outcome.reason.value)
-        except LeaseError as error:
-            if type(error).__name__ not in ends:
-                note(met)
-            ends.append(type(error).__name__)
-        time.sleep(0.02)
-    return ends
 
 
 def compete_once(job, folder, others):
@@ -547,35 +476,6 @@ def compete_once(job, folder, others):
         note(Path(folder, "refused"))
         raise
     return fitted.outcome.reason.value
-
-
-def disturb(job, stop):
-    """Abort a job whenever it runs, and queue it again, until it was done three times over or a file appears."""
-    from partirvm.errors import LeaseError, PartirvmError
-
-    asked = 0
-    while asked < 3 and not Path(stop).exists():
-        handle = open_job(job)
-        try:
-            status = handle.status()
-            if status is Status.RUNNING and len(handle.state().history) > asked:
-                handle.abort(f"number {asked}")
-                asked += 1
-                if asked == 1:
-                    note(Path(f"{stop}.met"))
-                wait_for(lambda handle=handle: handle.status().final)
-                while True:
-                    try:
-                        handle.requeue()
-                        break
-                    except LeaseError:
-                        time.sleep(0.02)
-        except PartirvmError as error:
-            if handle.status() is not Status.DONE:
-                raise
-            return {"asked": asked, "late": str(error)}
-        time.sleep(0.01)
-    return {"asked": asked, "late": ""}
 
 
 MOTHER = f"""

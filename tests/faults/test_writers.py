@@ -17,7 +17,7 @@ from waiting import stopped, wait_for
 
 from partirvm import ingest
 from partirvm.data import ZarrSource
-from partirvm.errors import ChangedDataError, DataError, ExistsError, LeaseError
+from partirvm.errors import DataError, ExistsError, LeaseError
 
 OLD = 700
 """Rows before the appends: the last tile is shared by old and new rows."""
@@ -155,14 +155,6 @@ def test_data_replaced_while_they_are_opened(breeder, data, number):
     ingest(rows(500, 2), data, overwrite=True, tile_rows=TILE)
     child.kill(signal.SIGCONT)
     assert child.end() == 500
-
-
-def test_a_reader_of_replaced_data_is_told_so(data):
-    """Not that a chunk is damaged, although the new one has the same shape."""
-    source = ZarrSource(data)
-    ingest(rows(OLD, 3), data, overwrite=True, tile_rows=TILE)
-    with pytest.raises(ChangedDataError, match=r"d\.zarr: the data were replaced while they were in use"):
-        source.tile(0)
 
 
 def test_the_holder_is_named(breeder, data, tmp_path):

@@ -93,12 +93,6 @@ def repack(group, kind, version, change):
     repoint(group, write_encoded(tree, arrays, str(group), kind, version))
 
 
-def with_field(tree, arrays, name, field, value):
-    """The JSON with another value of a field in each instance of a class; the arrays."""
-    objects = [[own, {**values, field: value} if own == name else values] for own, values in tree["objects"]]
-    return {**tree, "objects": objects}, arrays
-
-
 def forged_value(tree, arrays, rng):
     """As ``forged``, or one array has another shape."""
     if not arrays or rng.random() < 0.6:

@@ -37,42 +37,27 @@ class Canary(LocalFileSystem):
 ADDRESSES = [
     "canary://{}",
     "canary://{}::file://{}",
-    "canary::{}",
     "file://{}::canary://x",
-    "{}::canary",
     "simplecache::file://{}",
-    "simplecache::{}",
-    "filecache::file://{}",
-    "blockcache::file://{}",
-    "dir::file://{}",
     "dir://{}",
     "zip://x::file://{}",
     "reference://{}",
-    "reference::file://{}",
     "REFERENCE://{}",
     " reference://{}",
-    "reference\t://{}",
     "Canary://{}",
     "s3://a::reference://b",
     "s3://a/b::memory://c",
-    "memory://a::canary://{}",
     "::memory://a",
     "data:application/json,{{}}",
     "local://{}",
     "http://127.0.0.1:9/{}",
     "https://127.0.0.1:9/{}",
-    "ftp://127.0.0.1/{}",
     "sftp://127.0.0.1/{}",
-    "github://a:b@/{}",
     "jupyter://127.0.0.1/{}",
-    "dask://127.0.0.1/{}",
     "python://os",
     "://{}",
-    "C://{}",
     "unknown://{}",
     "file%3A//{}://x",
-    "reference://",
-    "canary:///",
 ]
 
 VERBS = [
@@ -243,20 +228,6 @@ def test_a_job_that_names_another_store(elsewhere, capsys):
     with pytest.raises(UsageError, match=f"--allow-data {address}"):
         open_job(job).resume(max_rounds=2, allow_data="memory://other")
     assert open_job(job).state() == before
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::partirvm.errors.OverconfidenceWarning")
-def test_a_store_that_is_allowed(elsewhere):
-    """Then it is opened. What the user gives needs no option, until the next resume."""
-    job, place, address = elsewhere
-    assert main(["resume", str(job), "--max-rounds=2", "--quiet", "--allow-data", address]) == 0
-    moved = open_job(job).resume(max_rounds=3, **{place: address})
-    assert str(moved.wait(60)) == "done", moved.state().reason
-    with pytest.raises(UsageError, match=f"--allow-data {address}"):
-        open_job(job).resume(max_rounds=4)
-    again = open_job(job).resume(max_rounds=4, allow_data=[address])
-    assert str(again.wait(60)) == "done", again.state().reason
 
 
 def test_an_attempt_checks_again(made, tmp_path):

@@ -220,30 +220,6 @@ def archives(case, rng, number):
     return "ingest t.npz new.zarr --memory-limit=1GiB"
 
 
-@kind(6)
-def tables(case, rng, number):
-    """CSV and Parquet."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    csv = case / "t.csv"
-    if number == 0:
-        csv.write_bytes(b"a,y\n" + b"1" * (100 << 20))
-    elif number == 1:
-        csv.write_bytes(b"a,y\n" + b"1,2\n\0\0\0,\0\n" * 100)
-    elif number == 2:
-        csv.write_bytes(b",".join(b"a%d" % k for k in range(10**5)) + b"\n" + b",".join([b"1"] * 10**5) + b"\n")
-    elif number == 3:
-        csv.write_bytes(b"x" * (100 << 20))
-    else:
-        pq.write_table(pa.table({"a": np.zeros(5000), "y": np.zeros(5000)}), case / "t.parquet", compression="none")
-        content = (case / "t.parquet").read_bytes()
-        wrong = content.replace(b"\x90\x4e", b"\xfe\x7f") if number == 4 else content[:-40] + bytes(32) + content[-8:]
-        (case / "t.parquet").write_bytes(wrong)
-        return "ingest t.parquet new.zarr --target y --memory-limit=1GiB"
-    return "ingest t.csv new.zarr --target y --memory-limit=1GiB"
-
-
 QUICK = [
     ("addresses", 0),
     ("objects_of_a_job", 29),

@@ -22,7 +22,6 @@ from partirvm import ingest, jobs, load_model
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, MissingDataError, PartirvmError
-from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.storage.sealed import read_sealed, write_sealed
@@ -170,26 +169,6 @@ def test_a_frame_in_a_model_is_not_believed(claims, tmp_path):
     tracemalloc.start()
     with pytest.raises(MissingDataError, match="array 'a'"):
         read_sealed(str(place), "partirvm-model", 1)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 50_000_000
-
-
-def test_a_codec_that_was_never_written_is_not_run(tmp_path):
-    """A checkpoint is not compressed, whatever the metadata of its array say."""
-    save_checkpoint({"big": np.zeros(20_000)}, str(tmp_path / "c"))
-    path = tmp_path / "c" / "a0" / "zarr.json"
-    text = path.read_text()
-    zstd = '"name": "bytes"'
-    assert zstd in text
-    codec = '{"name": "zstd", "configuration": {"level": 0, "checksum": false}}'
-    head, _, tail = text.partition('"codecs": [')
-    first, closing, rest = tail.partition("]")
-    path.write_text(f'{head}"codecs": [{first.rstrip()}, {codec}{closing}{rest}')
-    (tmp_path / "c" / "a0" / "c" / "0").write_bytes(numcodecs.Zstd().encode(bytes(1 << 28)))
-    tracemalloc.start()
-    with pytest.raises(MissingDataError, match="array 'a0'"):
-        load_checkpoint(str(tmp_path / "c"))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50_000_000
