@@ -20,9 +20,9 @@ from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
-from partirvm.model import FAR, AnyModel
+from partirvm.model import FAR, AnyModel, ClassModel
 from partirvm.predict.output import Column, check_output, open_output
-from partirvm.predict.rvm_star import augmenting_of, original_rows, training_source
+from partirvm.predict.rvm_star import augmenting_of, original_rows
 from partirvm.quoting import listed_values, quoted
 from partirvm.storage import Folder, storing
 
@@ -97,17 +97,17 @@ def predict(
     if augment is not None and interval is not None:
         raise UsageError("augment and interval cannot be combined: leave one of them out")
     places = (job, data) if augment is None else (job, data, augment)
-    training = None if augment is None else training_source(store, augment)
-    bands = () if interval is None else (model.band(interval),)
+    kind = "probability" if isinstance(model, ClassModel) else "prediction"
+    bands = () if interval is None else (model.interval(interval, kind),)
     columns, labels = tuple(map(Column, model.value_names(interval=bool(bands)))), model.columns.classes
     width, far = 2 + len(columns), 0
     place = check_output(output, places, overwrite=overwrite)
     with closing(executor_for(client)) as executor:
-        if training is None:
+        if augment is None:
             tiles = TileValues((model.predictive.values, *bands))
             found = (records for _, records in executor.map(tiles, source, range(source.n_tiles), progress))
         else:
-            augmenting = augmenting_of(store, model, training, executor, source)
+            augmenting = augmenting_of(store, model, augment, executor, source)
             found = (piece.records for piece in augmenting.pieces(source, progress))
         with (
             _unfinished(place) as (folder, check_lease),
@@ -129,7 +129,7 @@ def predict(
                     if labels is not None:
                         values = np.column_stack([values[:, : len(labels)].argmax(axis=1), values])
                     write(values)
-    if training is None:
+    if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
 
@@ -150,9 +150,14 @@ def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
 def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
     """Warn of rows that are far from all relevance vectors."""
     if far:
-        what = model.far_prediction
+        what = (
+            "prediction is close to the mean of the target, and the standard deviation does not grow there, "
+            "as it would with `augment`"
+        )
         if model.design.functions is not None:
             what = "prediction is close to that of the bias and the basis functions alone"
+        elif isinstance(model, ClassModel):
+            what = "probabilities are close to the constant probabilities that the bias alone gives"
         warnings.warn(
             f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}",
             DataWarning,

@@ -47,18 +47,6 @@ MAX_ROWS = 16 * EXTRA_COLUMNS
 """Maximum number of test rows per pass. With more test rows the time per row hardly decreases."""
 
 
-def training_source(store: JobStore, data: str) -> ZarrSource:
-    """Open ``data``, which must equal the DATA of a job's fit. Raises ``ChangedDataError`` for other data."""
-    source, spec = ZarrSource(data), store.asked()
-    what = difference(source, latest(store.events(), spec["fingerprint"]))
-    if what is not None:
-        raise ChangedDataError(
-            f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "
-            f"{spec['data']} or a copy of these DATA"
-        )
-    return source
-
-
 @dataclass(frozen=True)
 class Augmented:
     """The predictions of a piece of n ≤ ``EXTRA_COLUMNS`` test rows with targets t (n, T). Other arrays are (n,).
@@ -180,17 +168,22 @@ def augmented_rows(
     return mean, std
 
 
-def augmenting_of(
-    store: JobStore, model: AnyModel, training: ZarrSource, executor: Executor, source: Source
-) -> Augmenting:
-    """Return an ``Augmenting`` of a job's model and its DATA, with the memory limit of the job.
+def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor, source: Source) -> Augmenting:
+    """Return an ``Augmenting`` of a job's model and its DATA ``data``, with the memory limit of the job.
 
-    Raises ``UsageError`` for a classification model; other exceptions are those of ``Augmenting.of``.
+    Raises ``UsageError`` for a classification model, ``ChangedDataError`` for DATA other than those of the job's fit;
+    other exceptions are those of ``Augmenting.of``.
     """
     if not isinstance(model, Model):
         raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
-    events = store.events()
-    limit = current_request(store.asked(), changes(events)).memory_limit
+    training, spec, events = ZarrSource(data), store.asked(), store.events()
+    what = difference(training, latest(events, spec["fingerprint"]))
+    if what is not None:
+        raise ChangedDataError(
+            f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "
+            f"{spec['data']} or a copy of these DATA"
+        )
+    limit = current_request(spec, changes(events)).memory_limit
     grown = any("fingerprint" in event for event in events)
     return Augmenting.of(model, training, executor, source.tile_rows, limit, grown=grown)
 
