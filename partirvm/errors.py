@@ -49,10 +49,6 @@ class FormatError(PartirvmError, ValueError):
     """A file of partirvm that this version cannot read, for instance of a newer format."""
 
 
-class CutShortError(FormatError):
-    """A truncated file of partirvm: a writer was killed on a file system without links."""
-
-
 class NewerFormatError(FormatError):
     """A valid file of a newer version of partirvm, which this version cannot read."""
 

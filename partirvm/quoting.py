@@ -7,7 +7,7 @@ partirvm pass their whole text through ``printable``; a value that comes from da
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 from itertools import islice
 from typing import Any
@@ -69,13 +69,14 @@ def named(name: Any) -> str:
     return printable(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}… ({len(text):,} characters)")
 
 
-def listed(names: Iterable[Any], most: int = 20) -> str:
+def listed(values: Iterable[Any], most: int = 20, show: Callable[[Any], str] = named) -> str:
     """Names separated by commas, at most ``most`` of them.
 
     >>> listed(["a", "b"]), listed("abcd", most=2)
     ('a, b', 'a, b, …')
     """
-    return _joined(map(named, islice(names, most + 1)), most)
+    texts = [show(value) for value in islice(values, most + 1)]
+    return ", ".join([*texts[:most], *["…"] * (len(texts) > most)])
 
 
 def listed_values(values: Iterable[Any], most: int = 20) -> str:
@@ -84,12 +85,7 @@ def listed_values(values: Iterable[Any], most: int = 20) -> str:
     >>> listed_values(["a", 1])
     "'a', 1"
     """
-    return _joined(map(quoted, islice(values, most + 1)), most)
-
-
-def _joined(texts: Iterable[str], most: int) -> str:
-    found = list(texts)
-    return ", ".join([*found[:most], *["…"] * (len(found) > most)])
+    return listed(values, most, quoted)
 
 
 def html_table(title: str, rows: Iterable[tuple[str, Any]]) -> str:

@@ -37,7 +37,7 @@ ARROWS = {
     # Passes and the machine are value types that live with those who decide on them.
     "execution": VALUES
     | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"}
-    | {"storage.address", "storage.chunks"},
+    | {"storage.address", "storage.sealed"},
     # Small fits on a sample of rows, before a fit and between its rounds.
     "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "execution"},
     "setup": VALUES
@@ -51,7 +51,7 @@ ARROWS = {
     | {"setup"}
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
-    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "execution.process", "storage.destination"},
+    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "execution.process", "storage.folder"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
     "estimators": VALUES | {"setup", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
@@ -66,7 +66,7 @@ EXCEPTIONS = {
     "estimators.saving": {
         "kernels.WITH_GAMMA",
         "kernels.functions.require_no_code",
-        "storage.schema.require",
+        "storage.records.require",
     },
     "estimators.jobs": {"planning.plan.Plan"},
     # A handle shows its page; the import is inside the method.
@@ -82,11 +82,8 @@ THIRD_PARTIES = {
     "options": set(),
     "frames": {"pyarrow"},
     "storage": {"fsspec"},
-    "storage.sealed": {"numpy", "zarr"},
+    "storage.sealed": {"numpy", "zarr", "numcodecs", "google_crc32c"},
     "storage.codec": {"numpy"},
-    "storage.zarr_store": {"zarr", "fsspec"},
-    "storage.chunks": {"numpy", "numcodecs", "google_crc32c"},
-    "storage.process_identity": {"psutil"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},
     "planning": {"numpy", "scipy"},
@@ -100,7 +97,7 @@ THIRD_PARTIES = {
     "execution.dask": {"distributed"},
     "execution.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},
-    "jobs.reference": {"sklearn"},
+    "jobs.reference": {"sklearn", "scipy"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},
     "setup": {"numpy"},

@@ -237,8 +237,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     from partirvm import jobs
 
     with cluster(scheduler) as client:
-        parameters, announce = options.parameters(choices), partial(echo, err=True)
-        made = jobs.plan(place(data, client), parameters, validation=validation, client=client, announce=announce)
+        made = jobs.plan(place(data, client), options.parameters(choices), validation=validation, client=client)
     show(made.to_json(), as_flags(str(made)), as_json)
 
 

@@ -1,8 +1,6 @@
-"""How two classes are told apart at each threshold of a score: the ROC and the precision-recall curve.
+"""Sums over rows that show whether stated uncertainty is right: of numbers, and of class probabilities.
 
-Sums over rows that show whether stated uncertainty is right: of numbers, and of class probabilities.
-
-Both statistics are additive, so that a pass sums tiles in its tree, and their size does not depend on the number of
+The statistics are additive, so that a pass sums tiles in its tree, and their size does not depend on the number of
 rows. Counts are of all rows. Points are a random sample: the rows of smallest key, where the key of a row depends only
 on its number (``core.sampling``). ``report.plots`` makes pictures of these values.
 """
@@ -190,10 +188,9 @@ class ClassDiagnostics(FieldSums):
     For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K, B) sums the
     probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64 those of this class. ``confusion``
     (K, K) int64 counts rows by true class (first axis) and most probable class. For each bin of the largest
-    probability, ``top_rows`` and ``top_hits`` (B,) int64 count all and the correct rows, ``top_loss`` (B,) sums
-    −log p of the true class, and ``top_entropy`` (B,) its expectation −Σ_k p_k log p_k, in nats. ``largest`` are the
-    rows of largest log loss: true class, most probable class, and the probabilities of both; classes are codes.
-    ``thresholds`` are the counts of two classes at thresholds; a sum of diagnostics has none (``core.scores``).
+    probability, ``top_rows`` and ``top_hits`` (B,) int64 count all and the correct rows. ``largest`` are the rows of
+    largest log loss: true class, most probable class, and the probabilities of both; classes are codes. ``thresholds``
+    are the counts of two classes at thresholds; a sum of diagnostics has none (``core.scores``).
     """
 
     n: int
@@ -203,8 +200,6 @@ class ClassDiagnostics(FieldSums):
     confusion: Int
     top_rows: Int
     top_hits: Int
-    top_loss: Float
-    top_entropy: Float
     largest: LargestErrors = field(default_factory=LargestErrors)
     thresholds: ThresholdCurve | None = None
 
@@ -216,9 +211,8 @@ class ClassDiagnostics(FieldSums):
         """
         likeliest, each_row = probabilities.argmax(axis=1), np.arange(len(codes))
         largest, stated_own = probabilities[each_row, likeliest], probabilities[each_row, codes]
-        logs = np.log(np.maximum(probabilities, np.finfo(np.float64).eps))
         top, correct = _bins(largest), likeliest == codes
-        loss, entropy = -logs[each_row, codes], -np.einsum("nk,nk->n", probabilities, logs)
+        loss = -np.log(np.maximum(stated_own, np.finfo(np.float64).eps))
         p, own, found = _united(probabilities), *(np.minimum(each, MOST_CLASSES - 1) for each in (codes, likeliest))
         K, shown = p.shape[1], np.column_stack([codes, likeliest, stated_own, largest])
         places = _bins(p) + PROBABILITY_BINS * np.arange(K)
@@ -232,8 +226,6 @@ class ClassDiagnostics(FieldSums):
             confusion=np.bincount(own * K + found, minlength=K * K).reshape(K, K),
             top_rows=np.bincount(top, minlength=PROBABILITY_BINS),
             top_hits=np.bincount(top[correct], minlength=PROBABILITY_BINS),
-            top_loss=_sums(top, loss, PROBABILITY_BINS),
-            top_entropy=_sums(top, entropy, PROBABILITY_BINS),
             largest=LargestErrors.of(loss, start + each_row, shown),
         )
 
@@ -252,7 +244,7 @@ class ClassDiagnostics(FieldSums):
         return cls(stored["n"], **counts, largest=largest, thresholds=curve)
 
 
-COUNTS = ("stated", "rows", "hits", "confusion", "top_rows", "top_hits", "top_loss", "top_entropy")
+COUNTS = ("stated", "rows", "hits", "confusion", "top_rows", "top_hits")
 """The fields of ``ClassDiagnostics`` that are sums over rows."""
 
 

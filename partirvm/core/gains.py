@@ -1,23 +1,14 @@
-"""One α for the weights of a column in T targets: the evidence of α, the optimal α, and the gain of a column.
+"""Columns that may enter or leave a fit: what they gain, and the α at which they start; also for several targets.
 
 The evidence of T targets with a shared α_i is a sum of Tipping & Faul's terms (2003, eq. 18), one for each target,
 
     ℓ(α) = Σ_τ ½ [ log α − log(α + s_τ) + q_τ²/(α + s_τ) ],
 
-and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) its slope is
-
-    dℓ/dα = ½ [ Σγ_τ/α − Σμ_τ² ],
-
-so that MacKay's fixed point is α = Σγ_τ / Σμ_τ², and a step towards this point always increases ℓ. As α → ∞
-
-    ℓ(α) → ½ Σ(q_τ² − s_τ)/α + O(1/α²):
-
-so with Σq² > Σs the optimal α is finite. The converse holds for one target only. With several targets ℓ can have a peak
-above zero although Σq² ≤ Σs: one target needs the column, and another target with large s does not. So a column *fails*
-only if Σq² ≤ Σs and ℓ(α) ≤ 0 at the current α. The deletion of such a column changes the evidence by −ℓ(α) ≥ 0. For one
-target the second condition follows from the first.
-
-Columns that may enter a fit: their sparsity s and quality q, what they gain, and the α at which they start.
+and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) its slope is dℓ/dα = ½ [ Σγ_τ/α − Σμ_τ² ], so that MacKay's fixed
+point is α = Σγ_τ / Σμ_τ², and a step towards this point always increases ℓ. As α → ∞, ℓ(α) → ½ Σ(q_τ² − s_τ)/α: with
+Σq² > Σs the optimal α is finite. The converse holds for one target only. With several ℓ can have a peak above zero
+although Σq² ≤ Σs: one target needs the column, and another target with large s does not. So a column *fails* only if
+Σq² ≤ Σs and ℓ(α) ≤ 0 at the current α. Deleting it changes the evidence by −ℓ(α) ≥ 0.
 """
 
 from __future__ import annotations

@@ -1,21 +1,17 @@
-"""Class probabilities from linear predictors, and corrections for the uncertainty of the weights (moderation).
+"""Links of classes: probabilities from linear predictors, their moderation, and the statistics of one pass.
 
-K classes have C linear predictors f. C = 1 for ``"bernoulli"`` (two classes, f > 0 favours the second class), C = K for
-``"multinomial"`` (softmax) and ``"ovr"`` (one logistic fit for each class against the rest).
-
-To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same name in ``likelihoods.LIKELIHOODS``.
-
-The additive statistic of one pass over rows with class codes, for a Newton step of the Laplace approximation.
-
-With C linear predictors f = Φw_k, rows weighted by v_n, and y the probabilities of a row,
+K classes have C linear predictors f = Φw_k. With y the probabilities of a row,
 
     ``bernoulli``    two classes, C = 1: log p = t f − log(1 + eᶠ)            (Tipping 2001, eq. 23)
     ``multinomial``  K classes, C = K: log p = f_t − log Σ_k exp f_k          (Tipping 2001, eq. 28)
     ``ovr``          K classes, C = K: each against the rest, as above
 
-the statistic is the log likelihood Σ v_n log p_n, the gradient Φᵀv(t − y) for each output, and the curvature ΦᵀB_kΦ
-with B_k = diag(v y_k(1 − y_k)), minus the diagonal blocks of the Hessian. The blocks −Φᵀ diag(v y_k y_l) Φ between
-outputs of ``multinomial`` are omitted. The K diagonal blocks cost K·M² per row; all blocks would cost K(K + 1)/2 · M².
+To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same name in ``likelihoods.LIKELIHOODS``.
+
+The statistic of a pass is, with rows weighted by v_n, the log likelihood Σ v_n log p_n, the gradient Φᵀv(t − y) for
+each output, and the curvature ΦᵀB_kΦ with B_k = diag(v y_k(1 − y_k)), minus the diagonal blocks of the Hessian. The
+blocks −Φᵀ diag(v y_k y_l) Φ between outputs of ``multinomial`` are omitted: the K diagonal blocks cost K·M² per row,
+all blocks would cost K(K + 1)/2 · M².
 """
 
 from __future__ import annotations

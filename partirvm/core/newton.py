@@ -2,17 +2,13 @@
 
 ``begin`` returns the first ``NewtonSearch``: the current state of the fit, and a ``trial`` state at whose weights the
 next pass computes its statistic. ``settle`` returns a ``NewtonSearch`` with fixed α. ``receive(search, block, rule)``
-processes the statistic of the trial, and returns the next ``NewtonSearch`` and, at the end of the fit, the reason. New
-values of α come from MacKay's updates.
+processes the statistic of the trial, and returns the next ``NewtonSearch`` and, at the end of the fit, the reason.
 
-Newton steps for coupled outputs: the block-diagonal Hessian, corrected by gradient differences of past passes.
-
-Let a pass at W + s find a gradient that is smaller by y than at W. Then to first order the full curvature G, including
-the blocks between outputs, satisfies Gs = y (the secant equation). The pairs (s, y + As) are valid for any α. The BFGS
-recursion (Nocedal & Wright, Numerical Optimization, 2006, algorithm 7.4) starts from the diagonal blocks (G_k + A_k)⁻¹
-and uses the last few pairs. The result is a step with the correct curvature along all s, without another pass.
-
-Damping of updates that overshoot. The applied share of an update shrinks after a reversal and grows otherwise.
+**Coupled outputs.** Let a pass at W + s find a gradient that is smaller by y than at W. Then to first order the full
+curvature G, including the blocks between outputs, satisfies Gs = y (the secant equation). The pairs (s, y + As) are
+valid for any α. The BFGS recursion (Nocedal & Wright, Numerical Optimization, 2006, algorithm 7.4) starts from the
+diagonal blocks (G_k + A_k)⁻¹ and uses the last few pairs. The result is a step with the correct curvature along all s,
+without another pass.
 """
 
 from __future__ import annotations

@@ -256,12 +256,6 @@ def any_posterior(statistics: GramStatistics, alpha: Float, beta: float | Float)
     return JointPosterior(tuple(posterior(statistics.target(k), alpha, float(b)) for k, b in enumerate(beta)))
 
 
-def residuals(statistics: GramStatistics, means: Float) -> Float:
-    """Return ‖t − Φμ‖² (weighted) of each target, (T,), at these weights (M, T), at least its rounding error."""
-    delta = means - statistics.offset
-    return np.array([statistics.target(k).residual(delta[:, k])[0] for k in range(statistics.n_targets)])
-
-
 def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterior:
     """Return posterior and evidence of the columns of ``statistics`` (one target) at given α (M,) and β.
 

@@ -1,60 +1,39 @@
-"""Products of design rows whose bits depend only on the row, not on its position or on other rows.
+"""Predictive distributions: products row by row, the uncertainty of α and β, and RVM*.
 
-BLAS selects its algorithm by the shape of the whole product. The AVX-512 kernels of OpenBLAS process 24 rows at a time.
-Remaining rows, and columns past a multiple of 8, are rounded differently. So rows are processed in pieces of one
-fixed height, a multiple of 24. Predictions need this, since the same row may be predicted alone, in a table, or in a
-tile. Passes do not need this, since the panel of a row never changes.
+**Products row by row.** BLAS selects its algorithm by the shape of the whole product. The AVX-512 kernels of OpenBLAS
+process 24 rows at a time; remaining rows, and columns past a multiple of 8, are rounded differently. So rows of
+predictions are processed in pieces of one fixed height, a multiple of 24: the same row may be predicted alone, in a
+table, or in a tile. Passes do not need this, since the panel of a row never changes.
 
-Predictive distributions that include the uncertainty of α and β, by the delta method.
+**The uncertainty of α and β**, by the delta method. Let θ = (log α_1 … log α_M, log β) be approximately normal around
+the optimum, with covariance C. The mean μ(θ)ᵀφ of a prediction varies with θ, so Σ grows by JCJᵀ with J = ∂μ/∂θ. In
+closed form, with A = diag(α), ∂μ/∂log α_j = −α_j μ_j Σ_:j and ∂μ/∂log β = ΣAμ. The noise variance is uncertain too: an
+estimate with ν degrees of freedom has Var(log σ²) = 2/ν, so intervals use the quantiles of Student's t with this ν.
 
-α and β are point estimates that maximise the evidence. Let θ = (log α_1 … log α_M, log β) be approximately normal
-around the optimum, with covariance C. The mean μ(θ)ᵀφ of a prediction varies with θ, so the predictive variance grows
-by φᵀJCJᵀφ with J = ∂μ/∂θ. In closed form, with A = diag(α),
-
-    ∂μ/∂log α_j = −α_j μ_j Σ_:j,        ∂μ/∂log β = ΣAμ.
-
-So Σ grows by the matrix JCJᵀ, for all predictions. The noise variance is uncertain too. An estimate with ν degrees of
-freedom has Var(log σ²) = 2/ν, so intervals use the quantiles of Student's t with this ν.
-
-**C.** C is the inverse of Fisher's information ½ tr(K⁻¹∂K K⁻¹∂K) of t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ, which is the
-expectation of the negative Hessian of the evidence. The Hessian is indefinite if an α is at its floor or not exactly at
-the optimum. The information is never indefinite. For a single column, Hessian and information agree at the optimum.
-Let S = A^½ΣA^½ and Γ = 1 − S, whose diagonal is γ. The elements of the information depend only on Σ, α and the number
-of rows:
+C is the inverse of Fisher's information ½ tr(K⁻¹∂K K⁻¹∂K) of t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ, the expectation of the
+negative Hessian of the evidence. (The Hessian itself is indefinite if an α is at its floor or not exactly optimal.) Let
+S = A^½ΣA^½ and Γ = 1 − S, whose diagonal is γ. The elements of the information are
 
     (log α_i, log α_j):  ½ Γ_ij²        (log α_i, log β):  ½ (SΓ)_ii        (log β, log β):  ½ (N − 2 Σγ + tr Γ²).
 
-With M fully determined columns (Γ = 1) the last element is ½ (N − M), so that ν = N − M, as in linear regression.
+With M fully determined columns (Γ = 1) the last element is ½ (N − M), so that ν = N − M, as in linear regression. If
+the data hardly determine a weight, the information about its α is small too. But μ is linear in log α only over a few
+units: at e^±3 × α a weight is either determined by the data alone, or zero. A normal prior with standard deviation
+``REACH`` around the optimum, on each element of θ, models this. The uncertainty of the kernel's parameters is not
+included: their information would need passes over all rows.
 
-If the data hardly determine a weight, the information about its α is small too: ½γ² ≈ 0. But μ is linear in log α only
-over a few units, since at e^±3 × α a weight is either determined by the data alone, or zero. A normal prior with
-standard deviation ``REACH`` around the optimum, on each element of θ, models this.
-
-The uncertainty of the kernel's parameters is not included, since their information would need passes over all rows.
-Besides, a learned kernel maximises the tied evidence of a sample (``core.tied``), which has another curvature than the
-evidence of the fit.
-
-RVM*: one additional basis function at each test input, so that the variance grows away from the data.
-
-Source: Rasmussen & Quiñonero-Candela (2005), Healing the relevance vector machine through augmentation. Far from all
-relevance vectors the columns of an RVM are zero. So the predictive variance is small, although the uncertainty is
-largest there. RVM* adds a column φ†(x) = k(x, x*) for each test input x* separately. The weight of this column has the
-prior precision α†. The weights are conditioned on the training rows again, at the given α and β. By block inversion of
-the posterior precision
-    [ H     βc     ]        H = βΦᵀWΦ + A = Σ⁻¹,   c = ΦᵀWφ†,
-    [ βcᵀ   α† + β φ†ᵀWφ† ]
-
-of M + 1 columns, the prediction is the prediction of the M columns plus a correction:
+**RVM*** (Rasmussen & Quiñonero-Candela 2005). Far from all relevance vectors the columns of an RVM are zero, so the
+predictive variance is small, although the uncertainty is largest there. RVM* adds a column φ†(x) = k(x, x*) for each
+test input x* separately, whose weight has the prior precision α†. The weights are conditioned on the training rows
+again, at the given α and β. By block inversion of the posterior precision of M + 1 columns, with c = ΦᵀWφ†,
 
     s = βφ†ᵀWφ† − β²cᵀΣc,    q = βφ†ᵀW(t − Φμ),    e = k(x*, x*) − βφ(x*)ᵀΣc
     mean* = φ(x*)ᵀμ + e·q / (α† + s)
     var*  = σ² + φ(x*)ᵀΣφ(x*) + e² / (α† + s)
 
-s and q are Tipping & Faul's sparsity and quality of the new column. e is the part of the new column at x* that the
-other columns do not explain.
-
-With α† = 1/var(t) and k(x, x) = 1, the prior variance of the function at x* equals the target variance. For kernels of
-any height α† = k(x*, x*)²/var(t) keeps this property, so that results do not depend on the kernel's scale.
+s and q are Tipping & Faul's sparsity and quality of the new column; e is its part at x* that the other columns do not
+explain. α† = k(x*, x*)²/var(t): the prior variance of the function at x* is the target variance for kernels of any
+height.
 """
 
 from __future__ import annotations

@@ -5,24 +5,6 @@ of the derivative stays the same. When the sign changes, the step is halved, and
 round (Igel & Hüsken 2003, "Empirical evaluation of the improved Rprop learning algorithm"). The size of the derivative
 is not used, so a feature that seems unimportant is not lost faster than others. Two features that matter only together
 can both survive. The value may decrease from round to round; the result is the best point.
-
-Half-normal priors of a kernel's widths, each with a separate, bounded precision.
-
-``half_normal`` is this library's, on relative inverse length scales; ``half_normal_gamma`` is that of the TMB paper.
-
-A Gaussian kernel has the inverse length scale √γ_j for feature j. The prior is on s_j = √(γ_j/Σγ), the inverse length
-scales relative to each other. A prior on absolute inverse lengths would increase all length scales together until the
-kernel is constant, because few rows hardly distinguish a wide kernel from a wider kernel with larger weights. The prior
-is p(s_j) ∝ √β_j exp(−½β_j s_j²), with the optimal precision β_j ≤ 1/``LEAST``² (MacKay's automatic relevance
-determination):
-
-    −log p = log(s_j/``LEAST``) + ½   where s_j > ``LEAST``,      ½ (s_j/``LEAST``)²   below,
-
-up to a constant: half a nat per unit of log γ_j while the feature is on. Without the bound, the prior would reward ever
-smaller γ_j. The prior would also reward an unneeded growth of one γ_j, since this reduces the shares of all others.
-
-**PFCVM's** prior (TMB paper, eq. 19) is on γ_j itself, for standardised features: γ_j ~ 2N(0, β_j⁻¹), γ_j ≥ 0, with the
-optimal β_j ≤ ``BOUND``. It decreases with every γ_j, also if all grow together.
 """
 
 from __future__ import annotations
@@ -180,12 +162,17 @@ def raised(search: RpropSearch, features: Sequence[Int]) -> Float:
 LEAST = 0.01
 """Inverse length scale, as a fraction of √Σγ, at which β_j is at its bound; the feature is then off."""
 
-BOUND = float(np.exp(5.0))
-"""Bound of the precision of γ_j in PFCVM's prior, the paper's ν."""
-
 
 def half_normal(logs: Float) -> tuple[float, Float]:
     """Return log p at log γ (d,), up to a constant, and the gradient (d,), whose elements sum to zero.
+
+    The prior is half-normal in s_j = √(γ_j/Σγ), the inverse length scales relative to each other (on absolute ones it
+    would increase all length scales together until the kernel is constant): p(s_j) ∝ √β_j exp(−½β_j s_j²), with the
+    optimal precision β_j ≤ 1/``LEAST``² (MacKay's automatic relevance determination). So −log p is
+
+        log(s_j/``LEAST``) + ½   where s_j > ``LEAST``,      ½ (s_j/``LEAST``)²   below,
+
+    half a nat per unit of log γ_j while the feature is on. Without the bound it would reward ever smaller γ_j.
 
     >>> value, slope = half_normal(np.log([4.0, 1.0, 1e-12]))  # shares 0.8 and 0.2; ½·2·0.8 − ½ = 0.3
     >>> round(value, 3), slope.round(3).tolist()[:2]
@@ -200,17 +187,5 @@ def half_normal(logs: Float) -> tuple[float, Float]:
     return value, pull.sum() * share - pull
 
 
-def half_normal_gamma(logs: Float) -> tuple[float, Float]:
-    """Return PFCVM's log p at log γ (d,), up to a constant, and the gradient (d,).
-
-    >>> value, slope = half_normal_gamma(np.log([1.0, 0.1, 1e-12]))
-    >>> round(value, 3), slope.round(3).tolist()
-    (-3.697, [-1.0, -1.0, -0.0])
-    """
-    above = np.maximum(logs, -700.0) + 0.5 * np.log(BOUND)
-    square = np.exp(2 * np.minimum(above, 0.0))
-    return -float(np.where(above > 0, above + 0.5, 0.5 * square).sum()), -square
-
-
-PRIORS = {"half-normal": half_normal, "half-normal-gamma": half_normal_gamma}
+PRIORS = {"half-normal": half_normal}
 """Priors other than the flat one, by name."""

@@ -246,9 +246,9 @@ class ClassScores(FieldSums):
 
     ``nll`` is −Σ log p_t in nats, with the probability p_t of the true class. ``correct`` counts rows whose most
     probable class (the first of equal classes) is the true class. ``squares`` is the sum of Σ_k (p_k − [t = k])², or
-    for two classes of (p_1 − t)². Rows are assigned to ``N_BINS`` bins by their largest probability. ``bin_rows`` and
-    ``bin_correct`` (``N_BINS``,) int64 count all and the correct rows of each bin, and ``bin_confidence`` (``N_BINS``,)
-    sums the largest probabilities. ``ranking`` is None except for two classes. ``diagnosed`` are the counts of the
+    for two classes of (p_1 − t)². Rows are assigned to ``N_BINS`` bins by their largest probability. ``bin_correct``
+    (``N_BINS``,) int64 counts the correct rows of each bin, and ``bin_confidence`` (``N_BINS``,) sums the largest
+    probabilities. ``ranking`` is None except for two classes. ``diagnosed`` are the counts of the
     diagnostics.
     """
 
@@ -256,7 +256,6 @@ class ClassScores(FieldSums):
     nll: float
     correct: int
     squares: float
-    bin_rows: Int
     bin_correct: Int
     bin_confidence: Float
     ranking: Ranking | None
@@ -287,7 +286,6 @@ class ClassScores(FieldSums):
             nll=float(-np.log(np.clip(own, EPSILON, 1.0)).sum()),
             correct=int(correct.sum()),
             squares=float(squares) / (2.0 if k == 2 else 1.0),
-            bin_rows=np.bincount(bins, minlength=N_BINS),
             bin_correct=np.bincount(bins[correct], minlength=N_BINS),
             bin_confidence=np.bincount(bins, confidence, minlength=N_BINS).astype(np.float64),
             ranking=None if scores is None else Ranking.of(scores, classes == 1),

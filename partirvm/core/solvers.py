@@ -40,7 +40,7 @@ ended 16 nats higher on 721 rows of concrete, with 35 columns for 51, and with a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,38 +145,15 @@ def starts(state: HyperState) -> list[Float]:
     return [np.full(M, level * unit) for level in (1.0 / M**2, *LEVELS)] if unit > 0 else []
 
 
-@dataclass(frozen=True)
-class _End:
-    """End of a fixed point without its matrices: the labels of its columns, their α, β, the evidence (nats)."""
-
-    labels: Int
-    alpha: Float
-    beta: float | Float
-    floored: bool
-    evidence: float
-    iteration: int
-
-    @classmethod
-    def of(cls, fit: HyperState) -> _End:
-        return cls(fit.labels, fit.alpha, fit.beta, fit.floored, fit.log_evidence, fit.iteration)
-
-    def fit(self, whole: HyperState, iteration: int) -> HyperState:
-        """Return the fit with its columns of ``whole``."""
-        kept = np.flatnonzero(np.isin(whole.labels, self.labels))
-        statistics = whole.statistics.take(kept)
-        found = replace(whole, statistics=statistics, alpha=self.alpha, beta=self.beta, found=None)
-        found = replace(found, floored=self.floored, iteration=iteration, entered=None)
-        return replace(found, found=found.posterior)
-
-
 def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
     """Return the fit, or the fixed point of ``whole`` from one of ``starts`` if its evidence is larger."""
-    ends = [_End.of(fit)]
-    del fit
+    best, last = fit, fit.iteration
     for alpha in starts(whole):
-        begun = replace(whole, alpha=alpha, found=None, iteration=ends[-1].iteration)
-        ends.append(_End.of(maximise(begun, _loose(rule, begun.iteration), on_step)[0]))
-    return max(ends, key=lambda end: end.evidence).fit(whole, ends[-1].iteration)
+        begun = replace(whole, alpha=alpha, found=None, iteration=last)
+        found = maximise(begun, _loose(rule, last), on_step)[0]
+        last = found.iteration
+        best = found if found.log_evidence > best.log_evidence else best
+    return replace(best, iteration=last)
 
 
 def _better(fit: HyperState, other: HyperState) -> bool:

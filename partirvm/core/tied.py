@@ -1,46 +1,32 @@
-"""Sums over the columns of a tied RVM at many values of α and β, from one reduction of the Gram matrix.
+"""The tied RVM, with one α for all kernel columns and one for all leading columns, and the gradient of its evidence.
 
-MacKay's updates of a tied RVM (``core.tied``) need only tr Σ, ‖μ‖² and ‖t − Φμ‖². Let k be the K kernel columns and l
-the J leading columns, with α and b. One reduction G_kk = QTQᵀ to a tridiagonal T (LAPACK's ``dsytrd``, 4/3 K³ flops)
-serves all α and β: with B = QᵀG_kl, c = Qᵀp_k and the tridiagonal matrix R = βT + αI,
+Without pruning, the evidence is a smooth function of the kernel's parameters. Kernel learning maximises this function.
+α and β follow MacKay's fixed point with sums over the tied columns in place of single columns (Tipping 2001, eqs.
+16–18): γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖². Kernel learning does not use the priors and the fixed
+α of ``core.priors``. If the noise variance is given, kernel learning uses it.
+
+**Slopes.** The evidence of Tipping's eq. 15, with W the weights of rows, is
+
+    L(Φ) = ½ [ log|A| − log|H| + N log β + log|W| − N log 2π − β (t − Φμ)ᵀW(t − Φμ) − μᵀAμ ],     H = βΦᵀWΦ + A.
+
+μ maximises the last two terms, so their derivative in μ is zero; d log|H| = 2β tr(Σ ΦᵀW dΦ) remains. Hence dL = Σ_nm
+D_nm dΦ_nm with D = β W [ (t − Φμ)μᵀ − ΦΣ ], and ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ: a sum over rows, which a pass
+computes. For several targets D is the sum over targets, each with separate t, μ, Σ and β.
+
+**Sums.** The updates need only tr Σ, ‖μ‖² and ‖t − Φμ‖². Let k be the K kernel columns and l the J leading columns,
+with α and b. One reduction G_kk = QTQᵀ to a tridiagonal T (LAPACK's ``dsytrd``, 4/3 K³ flops) serves all α and β: with
+B = QᵀG_kl, c = Qᵀp_k and the tridiagonal matrix R = βT + αI,
 
     S = βG_ll + bI − β²BᵀR⁻¹B,             μ_l = βS⁻¹(p_l − βBᵀR⁻¹c),      Qᵀμ_k = βR⁻¹(c − Bμ_l),
     tr Σ_kk = tr R⁻¹ + β² tr (R⁻¹BS⁻¹BᵀR⁻¹),   tr Σ_ll = tr S⁻¹,
 
 which takes O(K (J + T)²) flops with T targets. tr R⁻¹ follows from the eigenvalues of T. A posterior takes ⅔ K³ flops.
 
-The tied RVM, with one α for all kernel columns and one for all leading columns, and the gradient of its evidence.
-
-Without pruning, the evidence is a smooth function of the kernel's parameters. Kernel learning maximises this function.
-α and β follow MacKay's fixed point with sums over the tied columns in place of single columns (Tipping 2001, eqs.
-16–18): γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖². Kernel learning does not use the priors, the EM
-updates and the fixed α of ``core.priors``. If the noise variance is given, kernel learning uses it.
-
-**Slopes.** The evidence of Tipping's eq. 15, with W the weights of rows, is
-
-    L(Φ) = ½ [ log|A| − log|H| + N log β + log|W| − N log 2π − β (t − Φμ)ᵀW(t − Φμ) − μᵀAμ ],     H = βΦᵀWΦ + A.
-
-μ maximises the last two terms, so their derivative in μ is zero; d log|H| = 2β tr(Σ ΦᵀW dΦ) remains. Hence
-dL = Σ_nm D_nm dΦ_nm with
-
-    D = β W [ (t − Φμ)μᵀ − ΦΣ ],
-
-and ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ. This is a sum over rows, which a pass computes by weighting the gradient of
-the kernel with D. For several targets D is the sum over targets, each with separate t, μ, Σ and β.
-
-The tied RVM of class indicators: least squares in place of the softmax, to learn kernels for several classes.
-
-The K targets of a row are 1 for its class and 0 otherwise. All targets share α and β, so that they share Σ, and one
-factorisation serves them all: an evaluation costs little more than that of one regression target. With T (N, K) and
-M = βΣΦᵀT the evidence is (Tipping 2001, eq. 15, summed over targets; W are the weights of rows)
-
-    L(Φ) = ½ [ K(log|A| − log|H| + N log β − N log 2π) − β tr (T − ΦM)ᵀW(T − ΦM) − tr MᵀAM ],     H = βΦᵀWΦ + A,
-
-its slopes in Φ are those of ``core.tied``, D = βW[(T − ΦM)Mᵀ − KΦΣ], and MacKay's updates are α ← KΣγ_i / ΣM_ik² and
-β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM).
-
-The widths that suit the indicators suit the softmax, and the evidence of the indicators has no approximation: the
-Laplace approximation of the softmax omits blocks and depends on α that MacKay's updates miss.
+**Class indicators**: least squares in place of the softmax, to learn kernels for several classes. The K targets of a
+row are 1 for its class and 0 otherwise. They share α and β, and so Σ: one factorisation serves them all. With T (N, K)
+and M = βΣΦᵀT the evidence is that of eq. 15 summed over targets, its slopes are D = βW[(T − ΦM)Mᵀ − KΦΣ], and the
+updates are α ← KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). The widths that suit the indicators suit the
+softmax, and the evidence of the indicators has no approximation.
 """
 
 from __future__ import annotations

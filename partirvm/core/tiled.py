@@ -1,15 +1,13 @@
-"""BLAS and LAPACK calls on parts of matrices that let other threads run.
-
-SciPy's wrappers hold the interpreter's lock, and copy matrices that are parts of others. These functions call the same
-routines, found in ``scipy.linalg.cython_blas`` and ``cython_lapack``, with the lock released and without copies. All
-matrices are parts of float64 matrices in Fortran order: their columns are contiguous.
-
-Cholesky factors and inverses of large matrices in tiles, on several threads with the same bits.
+"""Cholesky factors and inverses of large matrices in tiles, on several threads with the same bits.
 
 LAPACK's bits depend on the number of threads. Here every tile is computed by one thread, with one BLAS thread, in an
 order that depends on the size of the matrix alone: the result is the same for any number of threads. The factorisation
 is left-looking: the tiles of a block of columns are updated by one product each, then the diagonal tile is factorised,
 and the tiles below it are solved. The blocks of columns of an inverse do not depend on each other.
+
+SciPy's wrappers hold the interpreter's lock, and copy matrices that are parts of others. So the routines are those of
+``scipy.linalg.cython_blas`` and ``cython_lapack``, called with the lock released and without copies. All matrices are
+parts of float64 matrices in Fortran order: their columns are contiguous.
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ from partirvm.data.source import Fingerprint, Tile, hash_tile
 from partirvm.data.writer import Extended, Progress
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import StorageError, UsageError
+from partirvm.storage import Folder
 from partirvm.storage.address import require_address
-from partirvm.storage.local_folder import LocalFolder, flush, sync
+from partirvm.storage.folder import flush, sync
 
 
 def append(
@@ -62,8 +63,8 @@ def append(
         import zarr
 
         _, old = open_data(os.fspath(data))
-        for unused in set(appends(LocalFolder(str(path), path))) - {name for _, name in old.segments}:
-            LocalFolder(str(path), path).remove(unused)  # a reader of older DATA gets ChangedDataError
+        for unused in set(appends(Folder(str(path), path))) - {name for _, name in old.segments}:
+            Folder(str(path), path).remove(unused)  # a reader of older DATA gets ChangedDataError
         name = append_name(len(old.batches), old.base or old.to_json()["digest"])
         group = zarr.open_group(str(folder / "segment"), mode="w", zarr_format=3)
 

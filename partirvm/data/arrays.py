@@ -5,6 +5,7 @@ source that multiplies row weights by class weights. Arrays are not copied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.exact import require_exact
 from partirvm.data.checks import check_shapes, check_weights, numeric_array
-from partirvm.data.source import Columns, Float, HeldTiles, Int, Source, Tile, as_rows, default_names, tile_rows_for
+from partirvm.data.source import Columns, Float, Int, Source, Tile, as_rows, default_names, tile_rows_for
 from partirvm.errors import DataError
 
 
@@ -96,10 +97,11 @@ class ArraySource(Source):
     def tile(self, number: int) -> Tile:
         """Return one tile: a view if the arrays are float64 and not permuted, otherwise a copy of its rows."""
         start, stop = self._span(number)
-        rows: slice | Int = slice(start, stop) if self._permutation is None else self._permutation[start:stop]
-        t = np.empty((stop - start, 0)) if self._t is None else self._t[rows]
-        weights = None if self._weights is None else as_rows(self._weights[rows])
-        return Tile(number, start, as_rows(self._X[rows]), as_rows(t), weights)
+        first, rows = 0 if self._held is None else self._held[0], slice(start, stop)
+        places = slice(start - first, stop - first) if self._permutation is None else self._permutation[rows]
+        t = np.empty((stop - start, 0)) if self._t is None else self._t[places]
+        weights = None if self._weights is None else as_rows(self._weights[places])
+        return Tile(number, start, as_rows(self._X[places]), as_rows(t), weights)
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
         """Return the inputs of the rows with the given numbers, shape (len(rows), d)."""
@@ -112,11 +114,17 @@ class ArraySource(Source):
 
     def _places(self, rows: Sequence[int] | Int) -> Int:
         wanted = self._row_numbers(rows)
-        return wanted if self._permutation is None else self._permutation[wanted]
+        first = 0 if self._held is None else self._held[0]
+        return wanted - first if self._permutation is None else self._permutation[wanted]
 
-    def part(self, tiles: Sequence[int]) -> HeldTiles:
-        """Return a source that holds only the rows of the given tiles."""
-        return HeldTiles(self, tiles)
+    def part(self, tiles: Sequence[int]) -> ArraySource:
+        """Return a source that holds only the rows from the first to the last of the given tiles."""
+        start, stop = self._rows_of(tiles)
+        places, part = self._places(range(start, stop)), copy(self)
+        part._fingerprint, part._held, part._permutation = self.fingerprint(), (start, stop), None
+        part._X = self._X[places]
+        part._t, part._weights = (None if array is None else array[places] for array in (self._t, self._weights))
+        return part
 
 
 def _checked(permutation: NDArray[Any], n_rows: int) -> Int:

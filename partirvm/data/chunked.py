@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partirvm.data.checks import check_shapes
 from partirvm.data.source import Columns, Float, Source, Tile, as_rows, default_names, tile_rows_for
 from partirvm.errors import DataError, MissingDataError
-from partirvm.storage.folder import reading
+from partirvm.storage import reading
 
 
 class ChunkedSource(Source):
@@ -69,7 +69,6 @@ class ChunkedSource(Source):
         self.columns = columns or Columns(default_names(self.n_features))
         self.weighted = weights is not None
         self._first = dict.fromkeys(self._arrays, 0)  # number of the first row of each array
-        self._held = 0, self.n_rows
         self._set_readers()
 
     def _set_readers(self) -> None:
@@ -100,8 +99,6 @@ class ChunkedSource(Source):
 
     def _read(self, name: str, number: int, columns: Sequence[str] | None = None) -> Float:
         start, stop = self._span(number)
-        if start < self._held[0] or stop > self._held[1]:
-            raise DataError(f"tile {number} is not in this part of the data")
         return as_rows(self._readers[name](start, stop), "the rows" if columns is None else name, start, columns)
 
     def tile(self, number: int) -> Tile:
@@ -128,9 +125,7 @@ class ChunkedSource(Source):
         cut = {name: array for name, array in self._arrays.items() if _is_in_process(array)}
         if not cut:
             return self
-        start, stop = self._span(min(tiles))[0], self._span(max(tiles))[1]
-        if start < self._held[0] or stop > self._held[1]:
-            raise DataError(f"tiles {min(tiles)} to {max(tiles)} are not all in this part of the data")
+        start, stop = self._rows_of(tiles)
         rows = {name: array[start - self._first[name] : stop - self._first[name]] for name, array in cut.items()}
         lazy = [name for name, array in rows.items() if hasattr(array, "dask")]
         if self._client is not None:
@@ -158,23 +153,6 @@ class ChunkedSource(Source):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._set_readers()
-
-
-class MappedArray:
-    """A Zarr array (N,) that is converted to float64 when it is read: ``convert`` gets the rows and the number of the
-    first row. The class has the part of the array interface that ``ChunkedSource`` uses.
-    """
-
-    def __init__(self, array: Any, convert: Callable[[NDArray[Any], int], Float]) -> None:
-        self.shape, self.dtype = array.shape, np.dtype(np.float64)
-        self.chunks, self.shards = array.chunks, getattr(array, "shards", None)
-        self._array, self._convert = array, convert
-
-    def __getitem__(self, rows: slice) -> Float:
-        return self._convert(np.asarray(self._array[rows]), rows.start or 0)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return self[:].astype(dtype or np.float64, copy=False)
 
 
 class _CachedChunks:
@@ -252,6 +230,17 @@ def with_known_sizes(array: Any) -> Any:
     if hasattr(array, "compute_chunk_sizes") and any(np.isnan(n) for n in array.shape):
         return array.compute_chunk_sizes()
     return array
+
+
+def in_process(name: str, values: Any, meant: str) -> np.ndarray[Any, Any]:
+    """Return the values of an array, list or series as a NumPy array; arrays of Zarr and Dask are read whole.
+
+    Raises ``MissingDataError`` for missing chunks, with the advice ``meant``.
+    """
+    refuse_missing_chunks(name, values, meant)
+    if hasattr(values, "__dask_graph__"):
+        (values,) = computed(values, client=client_of(values))
+    return np.asarray(values)
 
 
 MEANT = "if the fill value is intended, pass `partirvm.data.as_source(X, y, allow_missing_chunks=True)` to fit"

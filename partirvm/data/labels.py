@@ -1,5 +1,4 @@
-"""Conversion of labels of any type to class codes 0 … K−1. Labels in Zarr or Dask are read block by block: once to find
-the classes, and again to code the labels. The labels are never held in memory as a whole.
+"""Conversion of labels of any type to class codes 0 … K−1, and precision weights of classes and of known noise.
 
 >>> classes = find_classes(["spam", "ham", "spam"])
 >>> classes.tolist(), coded(["spam", "ham"], classes).tolist()
@@ -8,17 +7,16 @@ the classes, and again to code the labels. The labels are never held in memory a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.data.chunked import MappedArray, client_of, computed, refuse_missing_chunks
+from partirvm.data.checks import numeric_array
+from partirvm.data.chunked import in_process
 from partirvm.data.source import Float
-from partirvm.errors import DataError
-from partirvm.frames import module_of
+from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, listed_values, quoted
 
 Labels = NDArray[Any]
@@ -29,9 +27,6 @@ MEANT = (
 )
 """Advice in the error for missing chunks of labels."""
 
-BLOCK = 1 << 20
-"""Minimum number of labels that are read at once from a Zarr array."""
-
 
 def find_classes(y: Any) -> Labels:
     """Return the distinct labels of y in sorted order, (K,), with the dtype of y. y is a NumPy, Zarr or Dask array
@@ -40,19 +35,13 @@ def find_classes(y: Any) -> Labels:
     Raises ``DataError`` for missing labels, non-integer numbers and labels that cannot be sorted, and if y has fewer
     than two classes.
     """
-    classes: Labels | None = None
-    if module_of(y) == "zarr":
-        refuse_missing_chunks("y", y, MEANT)
-    start = 0
-    for block in _blocks(y):
-        _check(block, start)
-        start += len(block)
-        try:
-            new = np.unique(block)
-            classes = new if classes is None else np.unique(np.concatenate([classes, new]))
-        except TypeError as error:
-            raise DataError(f"the labels in y have several types and cannot be sorted: {error}") from error
-    if classes is None or not len(classes):
+    labels = in_process("y", y, MEANT)
+    _check(labels)
+    try:
+        classes = np.unique(labels)
+    except TypeError as error:
+        raise DataError(f"the labels in y have several types and cannot be sorted: {error}") from error
+    if not len(classes):
         raise DataError("y has no labels: there are no rows.")
     if len(classes) == 1:
         raise DataError(f"y has only one class, {quoted(classes.tolist()[0])}: classification needs at least two.")
@@ -81,15 +70,24 @@ def label_values(y: Any) -> Labels:
     return np.array(labels.tolist())
 
 
-def coded(y: Any, classes: Labels) -> Any:
-    """Return the codes of labels: a float64 array of the shape of y. Blocks of a Zarr or Dask array are coded when
-    read.
+def coded(y: Any, classes: Labels) -> Float:
+    """Return the codes of labels: a float64 array of the shape of y. Labels of Zarr and Dask are read whole.
 
-    Raises ``DataError`` for a label that is not among the classes (for Zarr and Dask: when the label is read).
+    Raises ``DataError`` for a label that is not among the classes.
     """
-    if hasattr(y, "map_blocks"):
-        return y.map_blocks(partial(_codes, classes), dtype=np.float64, meta=np.empty((0,) * y.ndim))
-    return MappedArray(y, partial(_codes, classes)) if module_of(y) == "zarr" else _codes(classes, np.asarray(y))
+    labels = in_process("y", y, MEANT)
+    try:
+        places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    except TypeError as error:
+        raise DataError(
+            f"the labels in y have a different type from the classes {listed_values(classes.tolist())}"
+        ) from error
+    unknown = classes[places] != labels
+    if unknown.any():
+        found = labels[unknown].tolist()[0]
+        known = listed_values(classes.tolist())
+        raise DataError(f"the label {quoted(found)} in y is not among the classes of the training data: {known}")
+    return places.astype(np.float64)
 
 
 def plain_label(label: Any) -> Any:
@@ -115,22 +113,8 @@ def plain_labels(classes: Labels) -> tuple[Any, ...]:
     return plain
 
 
-def _blocks(y: Any) -> Iterator[Labels]:
-    if hasattr(y, "map_blocks"):
-        client = client_of(y)
-        for block in y.blocks.ravel() if y.ndim == 1 else [y]:
-            yield np.asarray(computed(block, client=client)[0])
-    elif module_of(y) == "zarr":
-        chunk = (getattr(y, "shards", None) or y.chunks)[0]
-        step = chunk * -(-BLOCK // chunk)
-        for start in range(0, y.shape[0], step):
-            yield np.asarray(y[start : start + step])
-    else:
-        yield np.asarray(y)
-
-
-def _check(block: Labels, start: int = 0) -> None:
-    """Raise ``DataError`` for labels that cannot be classes. ``start`` is the row number of the first label."""
+def _check(block: Labels) -> None:
+    """Raise ``DataError`` for labels that cannot be classes."""
     if block.dtype.kind == "f":
         missing = np.isnan(block)
         whole = np.isfinite(block) & (block == np.floor(block))
@@ -145,7 +129,7 @@ def _check(block: Labels, start: int = 0) -> None:
     if missing.any():
         row = int(np.argmax(missing))
         raise DataError(
-            f"y has {int(missing.sum()):,} missing labels, the first in row {start + row:,}: remove these rows, or "
+            f"y has {int(missing.sum()):,} missing labels, the first in row {row:,}: remove these rows, or "
             "give missing labels a separate class."
         )
     examples = {_kind(label): label for label in reversed(block.ravel().tolist())} if block.dtype.kind == "O" else {}
@@ -170,17 +154,94 @@ def _kind(label: Any) -> str:
     return f"objects of type {type(label).__name__}"
 
 
-def _codes(classes: Labels, labels: Labels, start: int = 0) -> Float:
-    labels = np.asarray(labels)  # blocks of a Dask series may be pandas arrays
-    try:
-        places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    except TypeError as error:
+def noise_weights(noise: Any, weights: Any = None) -> Float:
+    """Return the precision weights (N,) of rows with relative noise ``noise`` (N,), multiplied by ``weights`` (N,) if
+    given. Arrays of Dask and Zarr are read whole.
+
+    Raises ``DataError`` for a wrong shape or dtype, and for noise that is not positive and finite.
+
+    >>> noise_weights([1.0, 2.0, 0.5], [1.0, 4.0, 0.0]).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    given = {"sample_noise": noise, "sample_weight": weights}
+    noise, weights = (
+        None if values is None else numeric_array(name, in_process(name, values, f"leave {name} out"))
+        for name, values in given.items()
+    )
+    if noise.ndim != 1:
+        raise DataError(f"sample_noise must have shape (rows,), found {noise.shape}.")
+    if weights is not None and weights.shape != noise.shape:
+        raise DataError(f"sample_noise has shape {noise.shape}, the weights {weights.shape}.")
+    return weights_of_noise(noise) if weights is None else weights_of_noise(noise) * weights
+
+
+def weights_of_noise(noise: NDArray[Any], first: int = 0, name: str = "sample_noise") -> Float:
+    """Return 1/r² for a run of rows that begins at row ``first``. Raises ``DataError`` for the first invalid value."""
+    noise = np.asarray(noise, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        weights: Float = 1.0 / noise**2
+    wrong = ~((noise > 0) & (weights > 0) & np.isfinite(weights))
+    if wrong.any():
+        place = int(np.argmax(wrong))
         raise DataError(
-            f"the labels in y have a different type from the classes {listed_values(classes.tolist())}"
-        ) from error
-    unknown = classes[places] != labels
-    if unknown.any():
-        found = labels[unknown].tolist()[0]
-        known = listed_values(classes.tolist())
-        raise DataError(f"the label {quoted(found)} in y is not among the classes of the training data: {known}")
-    return places.astype(np.float64)
+            f"{name} is {noise[place]:g} in row {first + place:,} (counted from 0): noise and 1/noise² must be "
+            "positive and finite. Remove the row, or set its weight to zero and its noise to any valid value."
+        )
+    return weights
+
+
+def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | None = None) -> Float:
+    """Return the weight of each of the K classes, shape (K,).
+
+    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) is the number of rows of each class or the sum
+    of their weights, and n is the sum of ``counts``. A mapping gives the weight of a label, or of a label written as
+    text. Classes without an entry in the mapping have the weight 1.
+
+    Raises ``UsageError`` for unknown labels, negative weights and other types, and if fewer than two classes have a
+    positive weight. Raises ``DataError`` for "balanced" if a class has no rows.
+
+    >>> class_weights({"yes": 3}, ("no", "yes")).tolist()
+    [1.0, 3.0]
+    >>> class_weights("balanced", (0, 1), np.array([30.0, 10.0])).round(3).tolist()
+    [0.667, 2.0]
+    """
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        assert counts is not None
+        if not (counts > 0).all():
+            empty = classes[int(np.argmin(counts))]
+            raise DataError(f"class_weight='balanced', but no row of the class {quoted(empty)} has a positive weight")
+        balanced: Float = counts.sum() / (len(classes) * counts)
+        return balanced
+    if not isinstance(class_weight, Mapping):
+        raise UsageError(
+            f"class_weight is {class_weight!r}: it must be None, 'balanced' or a dict of labels and weights"
+        )
+    places = {text_of_label(label): code for code, label in enumerate(classes)}
+    weights = np.ones(len(classes))
+    for label, weight in class_weight.items():
+        if text_of_label(label) not in places:
+            known = listed_values(classes)
+            raise UsageError(f"class_weight names {quoted(label)}, but the classes of the data are {known}")
+        weights[places[text_of_label(label)]] = _weight(label, weight)
+    if (weights > 0).sum() < 2:
+        raise UsageError("class_weight leaves fewer than two classes with positive weight: two classes are needed")
+    return weights
+
+
+def text_of_label(label: Any) -> str:
+    """Convert a label to a JSON key; 1, 1.0 and "1" give equal keys.
+
+    >>> text_of_label(1.0), text_of_label(True), text_of_label("a")
+    ('1', 'True', 'a')
+    """
+    return str(plain_label(label))
+
+
+def _weight(label: Any, weight: Any) -> float:
+    try:
+        value = float(weight)
+    except (TypeError, ValueError):
+        value = np.nan
+    if not (np.isfinite(value) and value >= 0):
+        raise UsageError(f"class_weight of {quoted(label)} is {weight!r}: it must be a number ≥ 0")
+    return value

@@ -39,10 +39,10 @@ import numpy as np
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint, hash_of
 from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
-from partirvm.storage import Folder, open_folder
+from partirvm.storage import Folder, open_filesystem, open_folder
 from partirvm.storage.address import require_address
-from partirvm.storage.folder import HEAD, digest, open_filesystem
-from partirvm.storage.sealed import OBJECT, OBJECTS, objects_of, open_sealed, require_format
+from partirvm.storage.records import HEAD, digest
+from partirvm.storage.sealed import VALUES, open_sealed, require_format
 
 KIND = "partirvm-data"
 FORMAT = 7
@@ -58,7 +58,7 @@ class DataAttributes:
     """The attributes of a DATA group, stored as JSON.
 
     ``seed`` is the seed of the shuffle, None if the rows kept their order. ``hashes`` contains the checksums
-    (``storage.chunks``) of the chunks of each array, in the order of the tiles. If ``labelled`` is false, the rows are
+    (``storage.sealed``) of the chunks of each array, in the order of the tiles. If ``labelled`` is false, the rows are
     for prediction: ``columns`` still contains the target and classes to predict, and the target moments have no
     columns. ``batches`` contains, for the ingest and each append, the number of rows and a checksum of their values.
     ``segments`` contains the first tile and the group name of each run of tiles. ``base`` is the digest of the
@@ -243,12 +243,11 @@ def appends(folder: Folder) -> list[str]:
 def require_small(columns: Columns, n_tiles: int, n_arrays: int, place: str) -> None:
     """Raise ``DataError`` if the attributes of DATA would have more bytes than ``open_sealed`` admits."""
     text = json.dumps(asdict(columns), indent=4).encode()
-    width = 4 if b"\\u" in text else 1
     numbers = n_tiles * n_arrays + 8 * len(columns.features)  # checksums, and moments with their line of JSON
-    if len(text) + 38 * numbers > HEAD or objects_of(text) + numbers * (OBJECT + 38 * width) > OBJECTS:
+    if len(text) + 38 * numbers > HEAD or text.count(b",") + numbers > VALUES:
         raise DataError(
             f"{place}: the names and labels and {n_tiles:,} tiles of {len(columns.features):,} features have more "
-            f"metadata than a process reads ({OBJECTS >> 20} MiB): choose a larger tile_rows, shorter labels, or "
+            f"metadata than a process reads ({HEAD >> 20} MiB): choose a larger tile_rows, shorter labels, or "
             "divide the data"
         )
 

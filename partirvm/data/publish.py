@@ -29,7 +29,6 @@ from partirvm import storage
 from partirvm.data.layout import KIND, local_path
 from partirvm.errors import ExistsError, LeaseLostError
 from partirvm.storage.address import require_address
-from partirvm.storage.destination import destination
 from partirvm.storage.lease import Lease, acquire
 
 ADVICE = "make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number"
@@ -85,9 +84,10 @@ def claimed(url: str) -> Iterator[Lease]:
     another process took over.
     """
     path = local_path(url)
-    place = destination(url.rstrip("/") if path is None else os.path.abspath(path))  # noqa: PTH100 - links stay
-    place.location = url
-    with storing(url), acquire(place.beside(f".{place.name}.lease"), dict, stop="stop this process") as lease:
+    place = storage.open_folder(url.rstrip("/") if path is None else os.path.abspath(path))  # noqa: PTH100 - links stay
+    folder = place.sibling(f".{place.name}.lease")
+    folder.location = url  # for messages
+    with storing(url), acquire(folder, dict, stop="stop this process") as lease:
         try:
             yield lease
         except Exception:
@@ -157,7 +157,7 @@ def _finish_writes() -> None:
 def _remote(url: str, lease: Lease, overwrite: bool) -> Iterator[Publication]:
     import zarr
 
-    from partirvm.storage.zarr_store import zarr_store
+    from partirvm.storage.sealed import zarr_store
 
     folder = storage.open_folder(url)
     there = not folder.empty()

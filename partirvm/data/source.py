@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from partirvm.core.exact import require_exact
 from partirvm.core.moments import Moments
 from partirvm.errors import ChangedDataError, DataError
-from partirvm.storage.chunks import checksum
+from partirvm.storage.sealed import checksum
 from partirvm.types import Columns as Columns
 
 Float = NDArray[np.float64]
@@ -79,6 +79,7 @@ class Source:
     seed: int | None = None
     weighted: bool = False
     _fingerprint: Fingerprint | None = None
+    _held: tuple[int, int] | None = None  # first row of a part, and the row after its last one
 
     @property
     def n_tiles(self) -> int:
@@ -97,6 +98,10 @@ class Source:
         A source that every process can read returns itself.
         """
         return self
+
+    def _rows_of(self, tiles: Sequence[int]) -> tuple[int, int]:
+        """Return the number of the first row of the given tiles, and the number after their last row."""
+        return self._span(min(tiles))[0], self._span(max(tiles))[1]
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
         """Return the inputs of the rows with the given numbers, shape (len(rows), d), in the given order. Each tile is
@@ -155,11 +160,14 @@ class Source:
         """Return the number of the first row of a tile, and the number of the first row after the tile."""
         if not 0 <= number < self.n_tiles:
             raise IndexError(f"there is no tile {number}: {self} has tiles 0 to {self.n_tiles - 1}")
-        return number * self.tile_rows, min((number + 1) * self.tile_rows, self.n_rows)
+        start, stop = number * self.tile_rows, min((number + 1) * self.tile_rows, self.n_rows)
+        if self._held is not None and not self._held[0] <= start < stop <= self._held[1]:
+            raise DataError(f"tile {number} is not in this part of the data")
+        return start, stop
 
     def _row_numbers(self, rows: Sequence[int] | Int) -> Int:
-        wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
-        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.n_rows):
+        wanted, (start, stop) = np.asarray(rows, dtype=np.int64).reshape(-1), self._held or (0, self.n_rows)
+        if len(wanted) and not (wanted.min() >= start and wanted.max() < stop):
             raise IndexError(f"row numbers from {wanted.min()} to {wanted.max()} are outside {self}")
         return wanted
 
@@ -171,27 +179,6 @@ class Source:
 
     def __str__(self) -> str:
         return f"{type(self).__name__} of {self.n_rows:,} rows × {self.n_features} features"
-
-
-class HeldTiles(Source):
-    """Selected tiles of a source with their numbers, for processes that cannot read the arrays."""
-
-    def __init__(self, source: Source, tiles: Sequence[int]) -> None:
-        self._take_shape_of(source)
-        self.moments = source.moments
-        self._tiles = {number: source.tile(number) for number in tiles}
-        self._fingerprint = source.fingerprint()
-
-    def tile(self, number: int) -> Tile:
-        """Return one of the held tiles. Raises ``DataError`` for a tile that is not held."""
-        self._span(number)
-        if number not in self._tiles:
-            raise DataError(f"tile {number} is not in this part of the data, which holds tiles {sorted(self._tiles)}")
-        return self._tiles[number]
-
-    def part(self, tiles: Sequence[int]) -> HeldTiles:
-        """Return a source that holds only the given tiles of this part."""
-        return HeldTiles(self, tiles)
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:

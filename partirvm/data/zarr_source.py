@@ -12,9 +12,10 @@ import numpy as np
 from partirvm.data.layout import DataAttributes, dtype_of, open_data
 from partirvm.data.source import Fingerprint, Float, Int, Source, Tile, as_rows
 from partirvm.errors import ChangedDataError, MissingDataError
+from partirvm.storage import Folder, reading
 from partirvm.storage.address import allow_protocols, protocol_of
-from partirvm.storage.chunks import checksum, chunk_name, read_blosc
-from partirvm.storage.folder import Folder, digest, reading
+from partirvm.storage.records import digest
+from partirvm.storage.sealed import checksum, read_blosc
 
 
 class ZarrSource(Source):
@@ -89,7 +90,7 @@ class ZarrSource(Source):
         advice = "restore the file, or ingest the data again"
         shape = attributes.chunks[name]
         first, segment = next(each for each in reversed(attributes.segments) if each[0] <= number)
-        file = chunk_name(f"{segment}/{name}".lstrip("/"), (number - first, *(0 for _ in shape[1:])))
+        file = "/".join([segment, name, "c", str(number - first), *("0" for _ in shape[1:])]).lstrip("/")
         try:
             with reading(place, advice, MissingDataError):
                 chunk = read_blosc(folder, file, shape, dtype_of(name))

@@ -26,7 +26,7 @@ from partirvm.estimators.sklearn_bases import BaseEstimator
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
-from partirvm.model import FAR, bases_of
+from partirvm.model import FAR, bases_of, plain_labels
 from partirvm.options import Request
 from partirvm.options.names import Auto, Effort, Gamma, KernelStore, SolverName
 from partirvm.options.table import TABLE
@@ -35,16 +35,19 @@ from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
 from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import progress_for
+from partirvm.setup.measuring import timer_of
 from partirvm.setup.parameters import check_parameters, portable
 from partirvm.setup.relevance import relevances
 from partirvm.setup.resolve import grow, resolve
 from partirvm.setup.spec import FitSpec
-from partirvm.setup.timer import timer_of
 from partirvm.types import OFF
 
 Float = NDArray[np.float64]
 Labels = NDArray[Any]
 Documented = TypeVar("Documented", bound=type)
+
+STORED = {"history_", "termination_", "n_features_in_", "feature_names_in_", "classes_", "_input_variance", "_grown"}
+"""Attributes that a file has beside the model, from which the others follow."""
 
 PLACE = "    (The parameters are those of the fields.)\n"
 """Line of a docstring in place of which the entries are put."""
@@ -247,33 +250,41 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         watching.on_end(outcome.reason)
         assert journal.model is not None
         self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, spec.plan
-        self._take(journal.model)
-        self._describe(journal.model.design.kernel, spec.input_variance)
+        self._grown = spec.before is not None
+        self._take(journal.model, spec.input_variance)
         return spec
 
     def _beside_model(self) -> dict[str, Any]:
         """Return the attributes that a file stores in addition to the model and the parameters."""
-        names = getattr(self, "feature_names_in_", None)
-        return {
-            "history": self.history_,
-            "termination": self.termination_,
-            "variance": self._input_variance,
-            "n_features": int(self.n_features_in_),
-            "names": None if names is None else names.tolist(),
-        }
+        found = {name: value for name, value in vars(self).items() if name in STORED}
+        texts = [name for name, value in found.items() if isinstance(value, np.ndarray) and value.dtype.kind in "OU"]
+        listed = {name: list(plain_labels(found[name].tolist())) for name in texts}
+        return {"attributes": found | listed, "objects": [name for name in texts if found[name].dtype == object]}
 
     def _take_saved(self, model: Any, beside: dict[str, Any]) -> None:
         """Restore a fitted estimator from its model and the dict of ``_beside_model``."""
-        self.history_, self.termination_ = beside["history"], beside["termination"]
-        self.n_features_in_ = beside["n_features"]
-        if beside["names"] is not None:
-            self.feature_names_in_ = np.array(beside["names"], dtype=object)
-        self._take(model)
-        self._describe(model.design.kernel, beside["variance"])
+        for name in STORED & beside["attributes"].keys():
+            value = beside["attributes"][name]
+            listed = isinstance(value, list) and name != "history_"
+            setattr(
+                self, name, np.array(value, dtype=object if name in beside["objects"] else str) if listed else value
+            )
+        self._take(model, self._input_variance)
 
-    def _describe(self, kernel: Any, variance: Float) -> None:
-        """Set the attributes of the kernel; ``variance`` (d,) is that of the inputs of the kernel."""
-        self.kernel_, self._input_variance = kernel, variance
+    @abstractmethod
+    def _coded(self, y: Any) -> tuple[Any, Labels | None]:
+        """Return the targets (N,) as numbers, and the class labels (K,) if the numbers are codes of classes."""
+
+    def _take(self, model: Any, variance: Float) -> None:
+        """Set the attributes of a fitted model; ``variance`` (d,) is that of the inputs of its kernel."""
+        kernels, bases = slice(model.design.n_leading, None), bases_of(model)
+        self.model_ = model
+        self.relevance_vectors_, self.n_relevance_vectors_ = model.design.centres, model.n_vectors
+        self.weights_, self.alpha_ = model.mean[kernels], model.alpha[kernels]
+        self.log_evidence_ = model.log_evidence
+        self.basis_names_, self.basis_relevance_ = np.array(bases.names, dtype=object), bases.relevance
+        self.basis_weights_, self.basis_alpha_ = bases.weights.T, bases.alpha.T
+        self.kernel_, self._input_variance = model.design.kernel, variance
         for name in ("gamma_", "feature_relevance_"):
             self.__dict__.pop(name, None)
         gamma = getattr(self.kernel_, "gamma", None)
@@ -285,20 +296,6 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         relevance = relevances(self.kernel_, variance)
         if relevance is not None:
             self.feature_relevance_ = relevance
-
-    @abstractmethod
-    def _coded(self, y: Any) -> tuple[Any, Labels | None]:
-        """Return the targets (N,) as numbers, and the class labels (K,) if the numbers are codes of classes."""
-
-    def _take(self, model: Any) -> None:
-        """Set the attributes that a fitted model has."""
-        kernels, bases = slice(model.design.n_leading, None), bases_of(model)
-        self.model_ = model
-        self.relevance_vectors_, self.n_relevance_vectors_ = model.design.centres, model.n_vectors
-        self.weights_, self.alpha_ = model.mean[kernels], model.alpha[kernels]
-        self.log_evidence_ = model.log_evidence
-        self.basis_names_, self.basis_relevance_ = np.array(bases.names, dtype=object), bases.relevance
-        self.basis_weights_, self.basis_alpha_ = bases.weights.T, bases.alpha.T
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
         """Return the relevant features: a mask (d,), or with ``indices`` their positions.

@@ -13,12 +13,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import probabilities
-from partirvm.data.labels import coded, find_classes
-from partirvm.data.weights import text_of_label
+from partirvm.data.labels import coded, find_classes, text_of_label
 from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
 from partirvm.estimators.inputs import Labels, array_of, data_errors, labels_of, source_of, training_source
 from partirvm.estimators.sklearn_bases import ClassifierMixin
-from partirvm.model import ClassModel, label_array, plain_labels
+from partirvm.model import ClassModel, label_array
 from partirvm.options import Request
 from partirvm.options.names import Auto, MultiClass
 
@@ -140,17 +139,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         labels = find_classes(y)
         return coded(y, labels), labels
 
-    def _beside_model(self) -> dict[str, Any]:
-        labels = {"dtype": self.classes_.dtype.str, "values": list(plain_labels(self.classes_.tolist()))}
-        return {**super()._beside_model(), "classes": labels}
-
-    def _take_saved(self, model: Any, beside: dict[str, Any]) -> None:
-        super()._take_saved(model, beside)
-        labels = beside["classes"]
-        self.classes_ = label_array(labels["values"]).astype(labels["dtype"])
-
-    def _take(self, model: ClassModel) -> None:
-        super()._take(model)
+    def _take(self, model: ClassModel, variance: Float) -> None:
+        super()._take(model, variance)
         outputs = 0 if model.mean.shape[1] == 1 else slice(None)
         self.weights_, self.alpha_ = self.weights_.T[outputs], self.alpha_.T[outputs]
         self.basis_weights_, self.basis_alpha_ = self.basis_weights_[outputs], self.basis_alpha_[outputs]

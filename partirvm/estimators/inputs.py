@@ -19,7 +19,7 @@ from partirvm.data.checks import numeric_array
 from partirvm.data.labels import coded, label_values, plain_labels
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
-from partirvm.frames import pandas_column, pandas_frame
+from partirvm.frames import module_of, pandas_column, pandas_frame
 from partirvm.model.input_rows import Levels, check_names, coded_frame, levels_of
 from partirvm.types import Columns
 
@@ -33,7 +33,7 @@ LAZY = ("zarr", "dask", "dask_expr", "distributed")
 def in_memory(X: Any) -> bool:
     """Return whether scikit-learn can validate X: anything except paths, sources, Zarr and Dask arrays."""
     source = hasattr(X, "tile") and hasattr(X, "gather")
-    return not (isinstance(X, str) or hasattr(X, "__fspath__") or source or _package(X) in LAZY)
+    return not (isinstance(X, str) or hasattr(X, "__fspath__") or source or module_of(X) in LAZY)
 
 
 def array_of(y: Any) -> Any:
@@ -41,11 +41,7 @@ def array_of(y: Any) -> Any:
     if hasattr(y, "to_dask_array"):
         y = y if isinstance(y.dtype, np.dtype) else y.astype(object)  # text and categories of pandas' own
         return y.to_dask_array(lengths=True)
-    return y if _package(y) in LAZY else np.asarray(y)
-
-
-def _package(value: Any) -> str:
-    return type(value).__module__.partition(".")[0]
+    return y if module_of(y) in LAZY else np.asarray(y)
 
 
 def columns_of(y: Any) -> int:
@@ -80,20 +76,6 @@ def numbers_of(y: Any) -> NDArray[Any]:
     targets = numeric_array("y", whole_numbers(pandas_column(y)))
     require_finite("y", targets)
     return targets
-
-
-def weights_of(given: Any, n_rows: int) -> Any:
-    """Return the weights of ``n_rows`` rows, or one weight for all. Raises ``DataError`` for invalid weights."""
-    weights = numeric_array("sample_weight", given)
-    if weights.ndim and weights.shape != (n_rows,):
-        raise DataError(
-            f"sample_weight has the shape {weights.shape}, and X has {n_rows:,} rows: it must be ({n_rows},), one "
-            "weight for each row"
-        )
-    require_finite("sample_weight", weights)
-    if not weights.any():
-        raise DataError("no row has a weight above zero: there is nothing to fit")
-    return weights if weights.ndim else float(weights)
 
 
 def require_finite(name: str, values: NDArray[Any], columns: Any = None) -> None:
@@ -154,10 +136,14 @@ def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, levels: Le
     levels = levels_of(X) if levels is None else levels
     X, y = rows_of(estimator, X, levels, y, ensure_min_samples=1 if more else 2, reset=not more)
     if sample_weight is not None:
-        sample_weight = weights_of(sample_weight, len(X))
+        weights = numeric_array("sample_weight", sample_weight)
+        require_finite("sample_weight", weights)
+        given = weights if weights.ndim else float(weights)
         with data_errors():
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
         present = weights > 0
+        if not present.any():
+            raise DataError("no row has a weight above zero: there is nothing to fit")
         if not present.all():
             X, y, weights = X[present], y[present], weights[present]
     y, labels = estimator._coded(y)

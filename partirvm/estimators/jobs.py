@@ -38,9 +38,10 @@ def plan(
     20
     >>> folder.cleanup()
     """
-    _require_places("plan", data, validation)
-    held_out = None if validation is None else os.fspath(validation)
-    return jobs.plan(os.fspath(data), estimator.parameters(), validation=held_out, client=client or estimator.client)
+    held_out = None if validation is None else _place("validation", validation)
+    return jobs.plan(
+        _place("data", data), estimator.parameters(), validation=held_out, client=client or estimator.client
+    )
 
 
 def submit(
@@ -79,21 +80,20 @@ def submit(
     True
     >>> folder.cleanup()
     """
-    _require_places("submit", data, validation)
     return jobs.submit(
-        os.fspath(data),
+        _place("data", data),
         os.fspath(job),
         estimator.parameters(),
-        validation=None if validation is None else os.fspath(validation),
+        validation=None if validation is None else _place("validation", validation),
         client=client or estimator.client,
         overwrite=overwrite,
     )
 
 
-def _require_places(verb: str, data: Any, validation: Any) -> None:
-    """Raise ``UsageError`` for rows in memory where DATA is needed."""
-    for name, place in (("data", data), ("validation", validation)):
-        if not (isinstance(place, str | os.PathLike) or (name == "validation" and place is None)):
-            raise UsageError(
-                f"{name} is of type {type(place).__name__}: {verb} takes the path or URL of DATA that ingest made"
-            )
+def _place(name: str, given: Any) -> str:
+    """Return a path or URL as text. Raises ``UsageError`` for rows in memory where DATA is needed."""
+    try:
+        return str(os.fspath(given))
+    except TypeError as error:
+        kind = type(given).__name__
+        raise UsageError(f"{name} is of type {kind}: give the path or URL of DATA that ingest made") from error

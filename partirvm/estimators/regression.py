@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
-from partirvm.data.weights import noise_weights
+from partirvm.data.labels import noise_weights
 from partirvm.errors import DataError, UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
 from partirvm.estimators.inputs import (
@@ -269,19 +269,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
                     "or fit all rows again"
                 )
 
-    @property
-    def _grown(self) -> bool:
-        """Whether ``partial_fit`` has added rows to the model."""
-        stream: Stream | None = getattr(self, "_stream", None)
-        return stream.spec.before is not None if stream is not None else self.__dict__.get("_was_grown", False)
-
-    def _beside_model(self) -> dict[str, Any]:
-        return {**super()._beside_model(), "grown": self._grown}
-
-    def _take_saved(self, model: Any, beside: dict[str, Any]) -> None:
-        super()._take_saved(model, beside)
-        self._was_grown = beside["grown"]
-
     def predict(self, X: Any, return_std: bool = False, augment: Any = None) -> Any:
         """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
 
@@ -412,13 +399,13 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         tags.target_tags.multi_output = True
         return tags
 
-    def _take(self, model: Model) -> None:
-        super()._take(model)
+    def _take(self, model: Model, variance: Float) -> None:
+        super()._take(model, variance)
         self.determinedness_ = model.determinedness[model.design.n_leading :]
         self.intercept_ = model.intercept
         with np.errstate(over="ignore", under="ignore"):
-            variance = np.square(model.design.scaling.t_unit) * model.noise_variance
-        self.noise_variance_ = variance if model.n_targets > 1 else float(variance[0])
+            noise = np.square(model.design.scaling.t_unit) * model.noise_variance
+        self.noise_variance_ = noise if model.n_targets > 1 else float(noise[0])
 
 
 def _source_of_calls(calls: Iterable[TrainingRows], columns: Columns, seed: int) -> ArraySource:

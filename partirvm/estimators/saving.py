@@ -23,7 +23,7 @@ from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
 from partirvm.options.values import VALUES, Value
 from partirvm.setup.parameters import check_parameters, portable
-from partirvm.storage.schema import require
+from partirvm.storage.records import require
 
 VALUE = "option value"
 """Key of a dict that represents an option value."""

@@ -1,8 +1,7 @@
 """scikit-learn's bases of estimators, with types for a type checker.
 
-scikit-learn is not typed. A class with an untyped base accepts every attribute, so that ``mypy`` would not report a
-misspelt one, such as ``model.n_relevance_vector_``. The classes that a type checker reads here state what the
-estimators inherit; at run time the bases are those of scikit-learn.
+scikit-learn is not typed, and a class with an untyped base accepts every attribute: a type checker would not report a
+misspelt one. The classes that it reads here state what the estimators use; at run time the bases are scikit-learn's.
 """
 
 from __future__ import annotations
@@ -12,32 +11,22 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
 
     class BaseEstimator:
-        """Parameters, requests of metadata, and the HTML of a notebook."""
+        """Parameters, requests of metadata, and tags."""
 
         _metadata_request: Any
 
         def get_params(self, deep: bool = True) -> dict[str, Any]: ...
         def set_params(self, **params: Any) -> Self: ...
         def get_metadata_routing(self) -> Any: ...
-        def set_fit_request(self, **requests: bool | str | None) -> Self: ...
-        def set_partial_fit_request(self, **requests: bool | str | None) -> Self: ...
-        def set_predict_request(self, **requests: bool | str | None) -> Self: ...
-        def set_score_request(self, **requests: bool | str | None) -> Self: ...
-        def _repr_html_(self) -> str: ...
         def __sklearn_tags__(self) -> Any: ...
         def __sklearn_clone__(self) -> Self: ...
         def __getstate__(self) -> dict[str, Any]: ...
-        def __setstate__(self, state: dict[str, Any]) -> None: ...
 
-    class RegressorMixin:
-        """Tags and the score of a regression."""
+    class RegressorMixin(BaseEstimator):
+        """Tags of a regression."""
 
-        def __sklearn_tags__(self) -> Any: ...
-
-    class ClassifierMixin:
-        """Tags and the score of a classification."""
-
-        def __sklearn_tags__(self) -> Any: ...
+    class ClassifierMixin(BaseEstimator):
+        """Tags of a classification."""
 
 else:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin

@@ -29,10 +29,9 @@ from partirvm.likelihoods.classes import Start
 from partirvm.likelihoods.gaussian import Warm
 from partirvm.model.files import DESIGN_CLASSES
 from partirvm.options import Request
-from partirvm.planning.cost import RoundCost
+from partirvm.planning.cost import RoundCost, Schedule
 from partirvm.planning.memory import DataShape, StepBytes
 from partirvm.planning.plan import KernelStore, Machine, Plan, Sparseness
-from partirvm.planning.schedule import Schedule
 from partirvm.setup.spec import FitSpec
 from partirvm.storage import reading
 from partirvm.storage.codec import Codec

@@ -7,13 +7,8 @@ lease (0 without a lease). ``token`` is the token of this lease, or that of the 
 event to its job. Two writers never get the same number. Readers ignore the event of a writer that had lost its lease
 (``storage.lease``).
 
-If a file system does not support links, processes killed during a write may leave truncated last objects. Readers
-ignore truncated last objects, because a process may still be writing them. The next writer lists the numbers of the
-truncated objects under ``skips`` in its own event.
-
-Readers raise an error for a truncated object in any other position, for a damaged object, for a missing number and for
-an event of another job. They also raise an error if the claim of the lease under which an event was written is missing.
-The newest claim and the release of its lease state how many events there are at least.
+Readers raise an error for a damaged object, for a missing number and for an event of another job. They also raise an
+error if the claim of the lease under which an event was written is missing.
 An event that equals the event before it, its time included, is the same event, written again by a client that heard no
 reply.
 """
@@ -24,14 +19,106 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from partirvm.errors import CutShortError, FormatError, MissingDataError
-from partirvm.jobs.schema import EVENT
-from partirvm.storage.folder import Folder, listed_numbers, numbered, numbers, read_json, storing, to_json
-from partirvm.storage.lease import Lease, claims, ends, limits, valid
+from partirvm.core.termination import Termination
+from partirvm.errors import FormatError, MissingDataError
+from partirvm.storage import Folder, storing
+from partirvm.storage.lease import Lease, claims, limits, valid
+from partirvm.storage.records import MOST, TIME, Schema, listed_numbers, numbered, numbers, read_json, to_json
 
 Event = dict[str, Any]
 
 SERIES = "events"
+
+# Schemas (``storage.records``) of a request and of events: fields that readers use. Objects may have more fields.
+
+FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": [str], "about": str, "moments": str}
+
+SPEC = {
+    "data": str,
+    "validation": (str, None),
+    "fingerprint": FINGERPRINT,
+    "validation_fingerprint": (FINGERPRINT, None),
+    "parameters": {"kernel": Any, "basis": Any},
+    "versions": {"*": str},
+}
+
+EVENT = {
+    "event": str,
+    "time": TIME,
+    "epoch": int,
+    "token": str,
+    "model?": str,
+    "reason?": str,
+    "cluster?": str,
+    "history?": int,
+    "seconds?": (TIME, None),
+    "changes?": {},
+    "data?": str,
+    "validation?": (str, None),
+    "fingerprint?": FINGERPRINT,
+    "rounds?": (int, None),
+}
+
+NUMBER = (float, None)
+
+PLAN = {
+    "rows": int,
+    "features": int,
+    "strategy": str,
+    "fit_rows": str,
+    "sample_rows": (int, None),
+    "selection": str,
+    "partition_size": (int, None),
+    "partitions": (int, None),
+    "rho": NUMBER,
+    "passes": int,
+    "rounds": int,
+    "max_rounds": (int, None),
+    "max_vectors": (int, None),
+    "max_columns": int,
+    "threads": int,
+    "workers": int,
+    "seconds": range(MOST),
+    "memory_limit": int,
+    "memory_peak": int,
+    "notes": [str],
+}
+
+FIT = {
+    "kind": frozenset({"round", "part", "heuristic", "kernel", "early", "final"}),
+    "number": int,
+    "rows": int,
+    "candidates": int,
+    "vectors": int,
+    "iterations": int,
+    "termination": frozenset(each.value for each in Termination),
+    "log_evidence": float,
+    "noise_variance": NUMBER,
+    "train_rmse": NUMBER,
+    "level": (int, None),
+    "held_out_rmse": NUMBER,
+    "held_out_nlpd": NUMBER,
+    "train_log_loss": NUMBER,
+    "train_error": NUMBER,
+    "held_out_log_loss": NUMBER,
+    "held_out_error": NUMBER,
+    "gain": NUMBER,
+    "taken": (bool, None),
+    "choice": ({}, None),
+    "noise_sd": NUMBER,
+    "diagnostics": [{}],
+    "reference?": {"rows": int, "rmse": float, "others": {"*": float}, "remarks": [str]},
+    "seconds": TIME,
+    "pass_seconds": TIME,
+    "passes": int,
+    "pass_rows": int,
+    "solve_seconds": TIME,
+    "solve_began": float,
+    "peak_memory": int,
+}
+
+FIELDS: dict[str, Schema] = {"plan": PLAN, "fit": FIT}
+"""Further fields of some kinds of events."""
 
 
 class EventLog:
@@ -60,7 +147,6 @@ class EventLog:
             number = self._create(stamped)
         if lease is not None:
             lease.check()
-            lease.wrote[self.series] = number
         return number
 
     def read(self) -> list[Event]:
@@ -69,13 +155,10 @@ class EventLog:
         Raises ``FormatError`` for a damaged event and ``MissingDataError`` for a missing event. The message contains
         the number of the event.
         """
-        found = self._objects()
+        found = [(number, read_json(self._folder, self._name(number), EVENT)) for number in self._numbers()]
         held = claims(self._folder)
-        self._require_end(found[-1][0] if found else 0, held)
-        marks, tokens = (
-            limits(self._folder, self.series, held),
-            {epoch: claim.get("token") for epoch, claim in held.items()},
-        )
+        marks = limits(self._folder, self.series, held)
+        tokens = {epoch: claim["token"] for epoch, claim in held.items()}
         events = [(number, event) for number, event in found if valid(event["epoch"], (0, number), marks)]
         if any(event["epoch"] == 0 for _, event in events):
             tokens[0] = self._token()
@@ -92,18 +175,6 @@ class EventLog:
                 )
         return [event for k, (_, event) in enumerate(events) if not k or event != events[k - 1][1]]
 
-    def _require_end(self, last: int, held: dict[int, dict[str, Any]]) -> None:
-        """Raise ``MissingDataError`` if events after the ``last`` whole one are gone, and ``FormatError`` if one is
-        truncated although its writer went on.
-        """
-        at_claim, wrote = ends(self._folder, self.series, held)
-        for number in range(last + 1, max(at_claim, wrote) + 1):
-            try:
-                read_json(self._folder, self._name(number))
-            except CutShortError:
-                if number <= wrote:
-                    raise
-
     def newest(self, what: str) -> str:
         """Return the newest group that a valid event names under ``what``, or "" if no event names one.
 
@@ -119,58 +190,22 @@ class EventLog:
         return ""
 
     def mark(self) -> tuple[int, int]:
-        """Return the last number as the pair (0, number), at least that of earlier claims. The numbers alone give the
-        order of writing.
-        """
-        return 0, max([0, *self._numbers(), *ends(self._folder, self.series, claims(self._folder))])
+        """Return the last number as the pair (0, number). The numbers alone give the order of writing."""
+        return 0, max(self._numbers(), default=0)
 
     def _token(self) -> str:
         return str(read_json(self._folder, self._spec, {"token": str})["token"])
 
     def _create(self, event: Event) -> int:
-        skips: list[int] = []
-        if self._last is None:
-            self._last, skips = self._end()
+        number = (max(self._numbers(), default=0) if self._last is None else self._last) + 1
         while True:
-            number = self._last + 1
             try:
-                said = {**event, "skips": skips} if skips else event
-                self._folder.create(self._name(number), to_json(self._name(number), said))
-            except FileExistsError:
-                self._last, skips = self._end(number)
+                self._folder.create(self._name(number), to_json(self._name(number), event))
+            except FileExistsError:  # a listing of a network disk may miss a new object
+                number = max([number, *self._numbers()]) + 1
                 continue
             self._last = number
             return number
-
-    def _end(self, known: int = 0) -> tuple[int, list[int]]:
-        """Return the last number, and the numbers to skip: those of the truncated objects at the end.
-
-        ``known`` is a number that exists, even if the listing of a network disk does not show it yet.
-        """
-        last = first = max([known, *self._numbers()])
-        while first and self._object(first) is None:
-            first -= 1
-        return last, list(range(first + 1, last + 1))
-
-    def _objects(self) -> list[tuple[int, Event]]:
-        """Return all whole events by number. Truncated objects are omitted at the end and where an event skips them."""
-        found = {number: self._object(number) for number in self._numbers()}
-        whole = [(number, event) for number, event in found.items() if event is not None]
-        skipped = {number for _, event in whole for number in event.get("skips", ())}
-        for number in found.keys() - skipped - {number for number, _ in whole}:
-            if whole and number < whole[-1][0]:
-                read_json(self._folder, self._name(number))  # raises the error
-        return whole
-
-    def _object(self, number: int) -> Event | None:
-        """Return the event of this number, or None if its object is truncated.
-
-        Raises ``FormatError`` for a damaged object and ``MissingDataError`` for a missing one.
-        """
-        try:
-            return read_json(self._folder, self._name(number), EVENT)
-        except CutShortError:
-            return None
 
     def _numbers(self) -> list[int]:
         return numbers(self._folder, self.series, first=1)

@@ -32,7 +32,7 @@ from partirvm.options import Request
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import in_order
 from partirvm.setup.spec import LIMITS, FitSpec
-from partirvm.storage.schema import require
+from partirvm.storage.records import require
 from partirvm.strategies.in_order import IncrementalRounds
 from partirvm.strategies.stages import RoundsState
 from partirvm.strategies.working_set import LEAST_GAIN

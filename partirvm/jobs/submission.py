@@ -10,17 +10,18 @@ from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, StorageError
 from partirvm.execution import executor_for
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.attempt import Fitted, Requests, begin, ending, run_attempt
+from partirvm.jobs.attempt import Fitted, Planned, run_attempt
 from partirvm.jobs.driver import Watcher
-from partirvm.jobs.job import Job, require_shared
-from partirvm.jobs.places import Allowed, absolute, sources, specification
+from partirvm.jobs.job import Job
+from partirvm.jobs.places import Allowed, absolute, require_shared, sources, specification
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
+from partirvm.setup.measuring import timer_of
 from partirvm.setup.parameters import check_multi_output, check_parameters, check_sources, portable
 from partirvm.setup.resolve import resolve
-from partirvm.setup.timer import StoppedError, timer_of
+from partirvm.strategies.instructions import Stopped
 
 
 def plan(
@@ -29,15 +30,11 @@ def plan(
     *,
     validation: str | None = None,
     client: Any = None,
-    announce: Callable[[str], None] = lambda text: None,
 ) -> Plan:
-    """Return the plan of a fit of DATA, without running the fit. Raises as ``setup.resolve.resolve`` does.
-
-    ``announce`` is called with the expected seconds of kernel learning before it begins.
-    """
+    """Return the plan of a fit of DATA, without running the fit. Raises as ``setup.resolve.resolve`` does."""
     source, held_out = sources(data, validation)
     with closing(executor_for(client)) as executor:
-        return resolve(source, check_parameters(parameters), executor, held_out, announce=announce).plan
+        return resolve(source, check_parameters(parameters), executor, held_out).plan
 
 
 def fit(
@@ -75,29 +72,16 @@ def fit(
     with closing(executor_for(client)) as executor:
         try:
             fit_spec = resolve(source, parameters, executor, held_out, timer.after(_interrupted_by(aborted)))
-        except StoppedError as error:
+        except Stopped as error:
             raise JobFailedError(f"aborted during planning: {job} was not changed") from error
         spec = specification(source, held_out, validation, parameters)
         store = JobStore.create(job, spec, overwrite=overwrite)
         lease = store.lease or store.acquire()
         try:
-            with ending(store):
-                store.record({"event": "queued", "reason": "submitted", "time": timer.since})
-                begin(store, client, time=timer.since)
-                state = fold(store.events())
-                fitted = run_attempt(
-                    store,
-                    state,
-                    fit_spec,
-                    source,
-                    executor,
-                    Requests(store, state.attempt, aborted),
-                    timer,
-                    held_out=held_out,
-                    watcher=watcher,
-                    on_plan=on_plan,
-                    client=client,
-                )
+            store.record({"event": "queued", "reason": "submitted", "time": timer.since})
+            planned, allowed = Planned(fit_spec, executor, timer), Allowed.of(True, (), data, validation)
+            hooks: dict[str, Any] = {"watcher": watcher, "on_plan": on_plan, "aborted": aborted}
+            fitted = run_attempt(store, allowed, client=client, planned=planned, **hooks)
             cancelled = fold(store.events()).status is Status.CANCELLED
             if fitted.model is None and not (cancelled or store.has_checkpoint()):
                 first = fit_spec.plan.schedule.unit
@@ -169,7 +153,7 @@ def submit(
     made, allowed = Job(job), Allowed.of(True, (), data, validation)
     if client is None:
         state = create(data, job, parameters, validation, overwrite)
-        made.start_here(state, allowed)
+        made.start(state, allowed)
         return made
     from partirvm.execution.detached import ask
 
@@ -177,5 +161,5 @@ def submit(
     parameters = check_parameters(parameters)
     portable(parameters)
     state = ask(client, create, data, job, parameters, validation, overwrite, address_of(client))
-    made.start_there(client, state, allowed)
+    made.start(state, allowed, client)
     return made

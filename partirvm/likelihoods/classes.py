@@ -85,7 +85,7 @@ class ClassLikelihood(Likelihood[LaplaceState, Start]):
 
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
         """Return the model, which predicts class probabilities."""
-        return ClassModel.from_fit(design, fit, columns, fit.likelihood, moderate)
+        return ClassModel.from_fit(design, fit, columns, moderate)
 
     def start(self, problem: FitProblem) -> LaplaceState:
         """Return the fit without columns, whose linear predictors are zero."""

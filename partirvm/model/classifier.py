@@ -8,12 +8,13 @@ mean φᵀμ_k and the variance φᵀΣ_kφ. If ``moderate`` is true, f_k is cor
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
+from partirvm.core.laplace import LaplaceState
 from partirvm.core.link import LINKS, moderated, probabilities, probability_band
 from partirvm.core.predictive import quantile
 from partirvm.errors import DataError, UsageError
@@ -29,20 +30,6 @@ KINDS = ("decision", "probability")
 """Kinds of intervals: of the linear predictors, or of the class probabilities."""
 
 
-class ClassFit(Protocol):
-    """Fields of a fit that a model needs: mean and α (M, C), log evidence in nats, number of rows, roots (C, M, M)."""
-
-    @property
-    def mean(self) -> Float: ...
-    @property
-    def alpha(self) -> Float: ...
-    @property
-    def log_evidence(self) -> float: ...
-    @property
-    def n(self) -> int: ...
-    def roots(self) -> Float: ...
-
-
 @dataclass(frozen=True, repr=False)
 class ClassModel(FittedModel):
     """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2, otherwise C = K.
@@ -56,7 +43,7 @@ class ClassModel(FittedModel):
     moderate: bool
 
     @classmethod
-    def from_fit(cls, design: Design, fit: ClassFit, columns: Columns, likelihood: str, moderate: bool) -> ClassModel:
+    def from_fit(cls, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
         """Return the model of a dense fit. Raises ``DataError`` for labels that cannot be stored (``plain_labels``)."""
         assert columns.classes is not None
         return cls(
@@ -64,7 +51,7 @@ class ClassModel(FittedModel):
             mean=fit.mean,
             root=fit.roots(),
             alpha=fit.alpha,
-            likelihood=likelihood,
+            likelihood=fit.likelihood,
             moderate=moderate,
             log_evidence=float(fit.log_evidence),
             n_rows=fit.n,
@@ -135,15 +122,6 @@ class ClassModel(FittedModel):
         """Return probabilities (n, K) at raw inputs X (n, d), and nearness (n,)."""
         f, near = self.predictors(X)
         return probabilities(self.likelihood, f), near
-
-    def band(self, level: float) -> ClassInterval:
-        """Return the interval at this level that is written beside ``values``."""
-        return self.interval(level, "probability")
-
-    @property
-    def far_prediction(self) -> str:
-        """Text of the warning about predictions for rows that are far from every relevance vector."""
-        return "probabilities are close to the constant probabilities that the bias alone gives"
 
     def predictors(self, X: Float) -> tuple[Float, Float]:
         """Return linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X (n, d), float64."""

@@ -156,18 +156,6 @@ class Model(FittedModel):
         mean, _, near = self.moments(X, variance=False)
         return mean.reshape(len(X), -1), near
 
-    def band(self, level: float) -> Interval:
-        """The interval of this level that stands beside ``values``."""
-        return self.interval(level)
-
-    @property
-    def far_prediction(self) -> str:
-        """What is known of rows that are far from every relevance vector."""
-        return (
-            "prediction is close to the mean of the target, and the standard deviation does not grow there, "
-            "as it would with `augment`"
-        )
-
     @cached_property
     def predictive(self) -> Model:
         """The model whose ``moments`` are those that are stated for new rows.

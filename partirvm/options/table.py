@@ -158,8 +158,7 @@ class Request:
     gamma_prior: str = of_kernel(
         "flat",
         one_of(names.GammaPrior),
-        'Prior of each learned gamma per feature: "flat", "half-normal", which switches off more features, or '
-        '"half-normal-gamma", on gamma itself instead of relative inverse length scales.',
+        'Prior of each learned gamma per feature: "flat", or "half-normal", which switches off more features.',
     )
     metric: str = of_kernel(
         "auto",

@@ -1,4 +1,7 @@
-"""Floating-point operations and seconds of a fit, as closed formulas of measured rates.
+"""Schedules of strategies, and the seconds of their fits as closed formulas of measured rates.
+
+Every strategy has one ``Schedule``, which says how its candidates join. A stored plan names the strategy, from which
+the schedule is found in the registry ``strategies.STRATEGIES``.
 
 Per row, a Gram pass of M kept columns and P candidates evaluates M + P kernel elements and multiplies 2MP + P² times;
 a residual pass evaluates M elements, and a pass for Q columns on trial evaluates M + Q elements with 2MQ products. The
@@ -12,9 +15,13 @@ before their vectors have fallen to this fraction: ``stays``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from partirvm.options.table import CHOSEN_ROWS, ROUNDS, SEVERAL_FITS
 from partirvm.planning.memory import DataShape
+from partirvm.planning.units import counted
 from partirvm.types import LEFT_OUT_ROWS
 
 NEWTON_PASSES = 12
@@ -44,15 +51,6 @@ OVERHEAD = 5e-3
 MOST_MERGED = 3
 """Expected largest number of candidates of a merged fit, in partitions."""
 
-LEARNING_FLOPS = (1000.0, 22.0)
-"""Operations of an evaluation of kernel learning for each row and centre: constant, and per feature (measured)."""
-
-PROCESS_EVALUATIONS = 500
-"""Usual number of evaluations of all searches with an exact process."""
-
-LEARNING_EVALUATIONS = 50
-"""Expected number of evaluations of a search that may take more."""
-
 UNLIMITED_ROUNDS = 12
 """Number of working-set rounds that an estimate assumes if ``max_rounds`` is not set."""
 
@@ -78,7 +76,6 @@ class RoundCost:
     kept: int
     candidates: int
     passes: int
-    gram_flops: float
     pass_seconds: float
     solve_seconds: float
     fits: int = 1
@@ -108,31 +105,6 @@ RANDOM_SEARCH = CandidateSearch()
 """Random selection of candidates, which reads no rows."""
 
 
-def learning_seconds(
-    product: float, rows: int, centres: int, n_features: int, evaluations: int, *, directions: bool, folds: bool
-) -> float:
-    """Estimate the seconds of kernel learning with one thread of ``product`` operations per second.
-
-    There are two searches for the widths, and one for ``directions``, whose evaluations take twice the operations. In
-    each of five ``folds`` the search for the widths is repeated with 100 centres and four fifths of the rows.
-    """
-    constant, each = LEARNING_FLOPS
-    searches = 2.0 + 2.0 * directions
-    if folds:
-        searches += 5 * 0.8 * min(100 / centres, 1.0) * (1.0 + 2.0 * directions)
-    work = searches * min(evaluations, LEARNING_EVALUATIONS) * rows * centres
-    return work * (constant + each * n_features) / product
-
-
-def process_seconds(product: float, rows: int, n_features: int) -> float:
-    """Estimate the seconds of the searches with an exact process of ``rows`` rows (``learning.process_search``).
-
-    An evaluation is a Cholesky factor and its inverse, 2 n³ operations, and slopes like those of ``learning_seconds``.
-    """
-    constant, each = LEARNING_FLOPS
-    return PROCESS_EVALUATIONS * (2.0 * rows**3 + rows**2 * (constant + each * n_features)) / product
-
-
 def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
     """Return ⌈rows · n_kernels / partition_size⌉, the number of partitions; 1 without a kernel."""
     return -(-rows // max(partition_size // n_kernels, 1)) if n_kernels else 1
@@ -151,11 +123,6 @@ class Work:
     candidate_search: CandidateSearch
     rates: Rates
     threads: int
-
-    @property
-    def full(self) -> bool:
-        """True if every fit uses all rows."""
-        return self.rows_used.rows >= self.shape.n_rows
 
     def pass_seconds(self, rows: float, elements: float, flops: float) -> float:
         """Estimate the seconds to read rows, evaluate kernel elements and multiply, on all threads."""
@@ -181,11 +148,11 @@ def gram_cost(
         flops = count * rows * outputs * columns**2
         seconds = work.pass_seconds(NEWTON_PASSES * rows, count * rows * columns, flops)
         solve = fits * (2 * NEWTON_PASSES * outputs * columns**3 / work.rates.product + OVERHEAD)
-        return RoundCost(kept, new, NEWTON_PASSES * passes, flops, seconds, solve, fits)
+        return RoundCost(kept, new, NEWTON_PASSES * passes, seconds, solve, fits)
     flops = fits * rows * (2.0 * kept * new + new**2)
     seconds = work.pass_seconds(rows, fits * rows * (kept + new), flops)
     solve = fits * (iterations * work.iteration_seconds(kept + new) + OVERHEAD) / min(threads, fits)
-    return RoundCost(kept, new, passes, flops, seconds, solve, fits)
+    return RoundCost(kept, new, passes, seconds, solve, fits)
 
 
 def fit_cost(
@@ -217,7 +184,7 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
         costs.append(cost)
         kept = lead + int(stays * (kept - lead + partition_size))
     last = costs[-1]
-    if not work.full:
+    if work.rows_used.rows < work.shape.n_rows:
         whole = gram_cost(work, work.shape.n_rows, 0, last.kept + last.candidates)
         last = replace(whole, kept=last.kept, candidates=last.candidates)
     return [*costs[:-1], _settled(work, last, last.kept + last.candidates, kept)]
@@ -266,3 +233,112 @@ def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
         pass_seconds=last.pass_seconds + seconds,
         solve_seconds=last.solve_seconds + more,
     )
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The schedule of a strategy; by default rounds, whose candidates join the vectors kept so far.
+
+    ``one_fit``: all rows are candidates of a single fit. ``whole_partitions``: every row joins exactly once, together
+    with all rows of its partition. ``merges``: the partitions of a level are fitted in parallel and merged in pairs on
+    the next level. ``selects``: the option ``selection`` chooses the candidates among all rows.
+    """
+
+    name: str
+    one_fit: bool = False
+    whole_partitions: bool = False
+    merges: bool = False
+    selects: bool = False
+
+    @property
+    def order(self) -> str:
+        """The value of ``selection`` in a plan if the schedule does not select."""
+        return "all" if self.one_fit else "order"
+
+    @property
+    def has_rounds(self) -> bool:
+        """True if candidates join in rounds, which extend the statistics of the kept columns."""
+        return not (self.one_fit or self.merges)
+
+    @property
+    def every_row_joins(self) -> bool:
+        """True if every row becomes a candidate in a run without limits."""
+        return not self.selects
+
+    @property
+    def unit(self) -> Literal["round", "level"]:
+        """Unit in which progress is counted."""
+        return "level" if self.merges else "round"
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """Traits of the strategy that ``Option.applies`` compares."""
+        having = {SEVERAL_FITS: not self.one_fit, ROUNDS: self.has_rounds, CHOSEN_ROWS: self.selects}
+        return tuple(trait for trait, there in having.items() if there)
+
+    def candidates(self, partition_size: int, max_vectors: int | None, n_candidates: int) -> int:
+        """Return the number of candidates of a fit; whole partitions take at most half of ``max_vectors``."""
+        if self.one_fit:
+            return n_candidates
+        most = max_vectors or partition_size
+        if max_vectors is not None and self.whole_partitions:
+            most = max(max_vectors // 2, 1)
+        return min(n_candidates, partition_size, most)
+
+    def costs(
+        self, work: Work, candidates: int, stop_fraction: float, max_rounds: int | None, joining: int
+    ) -> list[RoundCost]:
+        """Estimate each round or level for ``joining`` rows that have yet to join; the last element is the last fit."""
+        if self.merges:
+            return levels_cost(work, candidates, _stays(stop_fraction))
+        partitions = n_partitions(joining, candidates, work.shape.n_kernels)
+        assumed = UNLIMITED_ROUNDS if self.open_ended(max_rounds) else partitions
+        rounds = min(max_rounds if max_rounds is not None else assumed, partitions)
+        return rounds_cost(work, candidates, max(rounds, 1), _stays(stop_fraction) if self.selects else stop_fraction)
+
+    def columns(self, costs: Sequence[RoundCost], stop_fraction: float, most: int) -> int:
+        """Return the expected maximum number of columns of a fit, at most ``most``; larger rounds are not run."""
+        if self.merges:
+            return min(max(cost.kept + cost.candidates for cost in costs), most)
+        kept, stays, columns = costs[0].kept, _stays(stop_fraction), 0
+        for cost in costs:
+            kept = max(kept, cost.kept)
+            if columns and kept + cost.candidates > most:
+                break
+            columns = max(columns, kept + cost.candidates)
+            kept = costs[0].kept + int(stays * (kept + cost.candidates - costs[0].kept))
+        return min(columns, most)
+
+    def open_ended(self, max_rounds: int | None) -> bool:
+        """True if the number of rounds is unknown before the fit."""
+        return self.selects and max_rounds is None
+
+    def most_rounds(self, plan: Mapping[str, Any]) -> int | None:
+        """Return the maximum number of rounds from the JSON of a plan, or None if it is unknown."""
+        most: int | None = plan["max_rounds"]
+        return most or (plan["partitions"] if self.whole_partitions else None)
+
+    def text(self, plan: Mapping[str, Any]) -> str:
+        """Describe how candidates join, from the JSON of a plan, for plans and reports."""
+        most = plan["max_rounds"]
+        if self.one_fit:
+            return "all rows at once" if plan["partition_size"] else "basis functions alone"
+        if not self.whole_partitions:
+            rounds = "until the evidence stops rising"
+            if not self.open_ended(most):
+                rounds = f"up to {counted(most or plan['rounds'], 'round')}"
+            return f"{plan['partition_size']:,} candidates per round, {rounds}"
+        found = f"{counted(plan['partitions'], 'partition')} of {counted(plan['partition_size'], 'candidate')}"
+        if self.merges:
+            levels = plan["rounds"] - 1
+            return found + (f", merged on {counted(levels, 'level')}" if levels > 0 else "")
+        return f"{found} in order" + (f", at most {most:,} of them" if most is not None else "")
+
+
+def _stays(stop_fraction: float) -> float:
+    """Return the expected fraction of a round's candidates that is kept: the mean of ``stop_fraction`` and 1.
+
+    A fit may converge before its vectors have fallen to ``stop_fraction`` of its candidates. On kin40k and etopo20 the
+    kept fraction was about this mean.
+    """
+    return 0.5 * (1.0 + stop_fraction)

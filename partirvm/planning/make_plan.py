@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
-from partirvm.planning.cost import RANDOM_SEARCH, CandidateSearch, Rates, RowsUsed, Work, n_partitions
+from partirvm.planning.cost import RANDOM_SEARCH, CandidateSearch, Rates, RowsUsed, Schedule, Work, n_partitions
 from partirvm.planning.memory import (
     ALLOWANCE,
     DataShape,
@@ -17,7 +17,6 @@ from partirvm.planning.memory import (
     step_bytes,
 )
 from partirvm.planning.plan import Machine, Plan
-from partirvm.planning.schedule import Schedule
 from partirvm.planning.units import format_bytes
 
 LEAST_PARTITION = 50
@@ -32,18 +31,6 @@ def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_th
     limit = _Limit(shape, machine, 0, False, True, 1 if shrink_threads else machine.threads)
     threads, columns = limit.fitting(1, candidates + shape.n_leading)
     return threads, min(candidates, max(columns - shape.n_leading, 2))
-
-
-@dataclass(frozen=True)
-class Method:
-    """Properties of the strategy, the fit rows and the selection on which a plan depends.
-
-    ``rows_used`` describes the rows of intermediate fits, and ``candidate_search`` the selection of candidates.
-    """
-
-    schedule: Schedule
-    rows_used: RowsUsed
-    candidate_search: CandidateSearch = RANDOM_SEARCH
 
 
 @dataclass(frozen=True)
@@ -113,7 +100,9 @@ def make_plan(
     machine: Machine,
     rates: Rates,
     request: Request,
-    method: Method,
+    schedule: Schedule,
+    rows_used: RowsUsed,
+    candidate_search: CandidateSearch = RANDOM_SEARCH,
     *,
     held_out: bool = False,
     shrink_threads: bool = True,
@@ -122,17 +111,17 @@ def make_plan(
 ) -> Plan:
     """Compute threads and the maximum number of columns from memory; estimate passes, seconds and peak memory.
 
-    ``request`` is resolved, and ``method`` is derived from it. ``joining`` is the number of rows that are split into
-    partitions, by default all rows. ``shrink_threads`` and ``shrink_partition`` permit fewer threads and fewer
+    ``request`` is resolved. ``rows_used`` are the rows of intermediate fits, ``candidate_search`` the selection of
+    candidates. ``joining`` is the number of rows that are split into partitions, by default all rows.
+    ``shrink_threads`` and ``shrink_partition`` permit fewer threads and fewer
     candidates if memory is short. The schedule bounds the candidates by ``max_vectors``. Raises ``MemoryLimitError``
     if one round needs more memory than the limit.
     """
-    schedule, candidate_search = method.schedule, method.candidate_search
-    whole = not schedule.has_rounds or method.rows_used.sampled or shape.classes
+    whole = not schedule.has_rounds or rows_used.sampled or shape.classes
     limit = _Limit(shape, machine, candidate_search.pool, held_out, whole, 1 if shrink_threads else machine.threads)
     candidates, threads, most, notes = _columns(limit, request, schedule, shrink=shrink_partition)
     rows, stop = joining or shape.n_rows, request.stop_fraction
-    work = Work(shape, method.rows_used, candidate_search, rates, threads * machine.workers)
+    work = Work(shape, rows_used, candidate_search, rates, threads * machine.workers)
     costs = schedule.costs(work, candidates, stop, request.max_rounds, rows)
     columns = schedule.columns(costs, stop, most)
     step, elements = limit.step(columns, candidates, threads), 0
@@ -155,7 +144,7 @@ def make_plan(
         threads=threads,
         bytes=step,
         rounds=tuple(costs),
-        sample_rows=int(request.sample_rows) if method.rows_used.sampled else None,
+        sample_rows=int(request.sample_rows) if rows_used.sampled else None,
         batch_elements=elements,
         pool=candidate_search.pool,
         outputs=shape.n_outputs if shape.classes else None,

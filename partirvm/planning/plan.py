@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from partirvm.planning.cost import Rates, RoundCost, n_partitions
+from partirvm.planning.cost import Rates, RoundCost, Schedule, n_partitions
 from partirvm.planning.memory import (
     ALLOWANCE,
     FLOAT,
@@ -14,7 +14,6 @@ from partirvm.planning.memory import (
     max_columns_within,
     sample_bytes,
 )
-from partirvm.planning.schedule import Schedule
 from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import html_table
 from partirvm.types import LEARNING_ROWS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from partirvm.core.scores import ClassScores, Scores, TargetScores
@@ -15,7 +16,7 @@ from partirvm.likelihoods.class_passes import LogisticScorePass
 from partirvm.likelihoods.passes import ScorePass, TargetScorePass
 from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.predict.prediction import check_features
-from partirvm.predict.rvm_star import augmented_scores, augmenting_of, training_source
+from partirvm.predict.rvm_star import augmented_scores, augmenting_of
 
 AnyScores = Scores | TargetScores | ClassScores
 
@@ -45,17 +46,13 @@ def evaluate(
     model = store.model(allow_code=allow_code)
     require_target(source)
     check_features(model, source)
-    training = None if augment is None else training_source(store, augment)
-    executor = executor_for(client)
-    try:
-        if training is None:
+    with closing(executor_for(client)) as executor:
+        if augment is None:
             scores: AnyScores = score(model, source, executor, progress)
         else:
-            augmenting = augmenting_of(store, model, training, executor, source)
+            augmenting = augmenting_of(store, model, augment, executor, source)
             _require_number_targets(augmenting.model, source)
             scores = augmented_scores(augmenting, source, progress)
-    finally:
-        executor.close()
     targets = source.columns.target_names(source.n_targets)
     return {"n_rows": scores.n, "n_vectors": model.n_vectors, **scores.figures(targets)}
 

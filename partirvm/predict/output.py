@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, MissingDataError, UsageError
 from partirvm.model import label_array
-from partirvm.storage import storing
-from partirvm.storage.destination import Destination, destination
-from partirvm.storage.local_folder import remove
+from partirvm.storage import Folder, open_folder, storing
+from partirvm.storage.folder import remove
 from partirvm.storage.sealed import open_sealed
 
 KIND = "partirvm-prediction"
@@ -61,7 +60,7 @@ class Column:
 
 @contextmanager
 def open_output(
-    output: Destination, part: Path, columns: tuple[Column, ...], n_rows: int, check: Callable[[], None]
+    output: Folder, part: Path, columns: tuple[Column, ...], n_rows: int, check: Callable[[], None]
 ) -> Iterator[Write]:
     """Open OUTPUT with these columns, and yield a function that appends a block of numbers (rows, columns).
 
@@ -79,14 +78,14 @@ def open_output(
             remove(part)
 
 
-def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Destination:
+def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Folder:
     """Return the destination OUTPUT if it may be written: a path or an fsspec URL.
 
     ``overwrite`` permits replacing a file or a prediction in Zarr. Raises ``UsageError`` for an unknown kind of URL,
     for an extension other than .zarr, .parquet and .csv, and for a place that equals or lies inside one of ``inputs``.
     Raises ``ExistsError`` if OUTPUT exists and may not be overwritten.
     """
-    place = destination(output)
+    place = open_folder(output)
     if place.suffix not in _WRITERS:
         raise UsageError(f"output {output!r} must end in .zarr, .parquet or .csv")
     for given in inputs:
@@ -103,9 +102,9 @@ def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool =
     return place
 
 
-def _holds_predictions(place: Destination) -> bool:
+def _holds_predictions(place: Folder) -> bool:
     try:
-        return bool(open_sealed(place.absolute, "prediction")[1].get("kind") == KIND)
+        return bool(open_sealed(place.place(), "prediction")[1].get("kind") == KIND)
     except MissingDataError:
         return False
 
@@ -136,59 +135,34 @@ def _zarr(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Writ
         )
         for column in columns
     ]
-    blocks: list[NDArray[np.float64]] = []
     done = 0
 
-    def flush(last: bool) -> None:
-        nonlocal done, blocks
-        rows = np.concatenate(blocks) if blocks else np.empty((0, len(columns)))
-        whole = len(rows) if last else len(rows) // chunks[0] * chunks[0]
-        for place, (column, array) in enumerate(zip(columns, arrays, strict=True)):
-            if whole:
-                array[done : done + whole] = column.values(rows[:whole, place])
-        done, blocks = done + whole, [rows[whole:]]
-
     def write(block: NDArray[np.float64]) -> None:
-        blocks.append(block)
-        if sum(map(len, blocks)) >= chunks[0]:
-            flush(last=False)
+        nonlocal done
+        for place, (column, array) in enumerate(zip(columns, arrays, strict=True)):
+            array[done : done + len(block)] = column.values(block[:, place])
+        done += len(block)
 
     yield write
-    flush(last=True)
     group.update_attributes({"kind": KIND, "columns": [column.name for column in columns]})
 
 
-def _schema(columns: tuple[Column, ...]) -> Any:
-    import pyarrow as pa
-
-    def kind(column: Column) -> Any:
-        return pa.string() if column.dtype is str else pa.from_numpy_dtype(column.dtype)
-
-    return pa.schema([(column.name, kind(column)) for column in columns])
-
-
-def _table(block: NDArray[np.float64], columns: tuple[Column, ...]) -> Any:
-    import pyarrow as pa
-
-    arrays = [pa.array(column.values(block[:, place])) for place, column in enumerate(columns)]
-    return pa.Table.from_arrays(arrays, schema=_schema(columns))
-
-
 @contextmanager
-def _parquet(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetWriter(path, _schema(columns)) as writer:
-        yield lambda block: writer.write_table(_table(block, columns))
-
-
-@contextmanager
-def _csv(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write]:
+def _table(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write]:
     import pyarrow as pa
     import pyarrow.csv
+    import pyarrow.parquet
 
-    with pa.csv.CSVWriter(path, _schema(columns)) as writer:
-        yield lambda block: writer.write_table(_table(block, columns))
+    kinds = [pa.string() if column.dtype is str else pa.from_numpy_dtype(column.dtype) for column in columns]
+    schema = pa.schema(list(zip([column.name for column in columns], kinds, strict=True)))
+    writer = pa.csv.CSVWriter if path.suffix == ".csv" else pa.parquet.ParquetWriter
+    with writer(path, schema) as table:
+
+        def write(block: NDArray[np.float64]) -> None:
+            arrays = [pa.array(column.values(block[:, place])) for place, column in enumerate(columns)]
+            table.write_table(pa.Table.from_arrays(arrays, schema=schema))
+
+        yield write
 
 
-_WRITERS = {".zarr": _zarr, ".parquet": _parquet, ".csv": _csv}
+_WRITERS = {".zarr": _zarr, ".parquet": _table, ".csv": _table}

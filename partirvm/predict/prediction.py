@@ -20,12 +20,11 @@ from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
-from partirvm.model import FAR, AnyModel
+from partirvm.model import FAR, AnyModel, ClassModel
 from partirvm.predict.output import Column, check_output, open_output
-from partirvm.predict.rvm_star import augmenting_of, original_rows, training_source
+from partirvm.predict.rvm_star import augmenting_of, original_rows
 from partirvm.quoting import listed_values, quoted
-from partirvm.storage import storing
-from partirvm.storage.destination import Destination
+from partirvm.storage import Folder, storing
 
 Float = NDArray[np.float64]
 
@@ -98,19 +97,18 @@ def predict(
     if augment is not None and interval is not None:
         raise UsageError("augment and interval cannot be combined: leave one of them out")
     places = (job, data) if augment is None else (job, data, augment)
-    training = None if augment is None else training_source(store, augment)
-    bands = () if interval is None else (model.band(interval),)
+    kind = "probability" if isinstance(model, ClassModel) else "prediction"
+    bands = () if interval is None else (model.interval(interval, kind),)
     columns, labels = tuple(map(Column, model.value_names(interval=bool(bands)))), model.columns.classes
     width, far = 2 + len(columns), 0
     place = check_output(output, places, overwrite=overwrite)
     with closing(executor_for(client)) as executor:
-        if training is None:
+        if augment is None:
             tiles = TileValues((model.predictive.values, *bands))
             found = (records for _, records in executor.map(tiles, source, range(source.n_tiles), progress))
         else:
-            augmenting = augmenting_of(store, model, training, executor, source)
+            augmenting = augmenting_of(store, model, augment, executor, source)
             found = (piece.records for piece in augmenting.pieces(source, progress))
-        place.make_parent()
         with (
             _unfinished(place) as (folder, check_lease),
             ExternalSorter(folder / "rows", width=width, high=float(source.n_rows)) as sorter,
@@ -131,16 +129,16 @@ def predict(
                     if labels is not None:
                         values = np.column_stack([values[:, : len(labels)].argmax(axis=1), values])
                     write(values)
-    if training is None:
+    if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
 
 
 @contextmanager
-def _unfinished(output: Destination) -> Iterator[tuple[Path, Callable[[], None]]]:
+def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
     """Yield an empty folder of this machine for unfinished files, and a function that checks the lease of OUTPUT."""
-    folder = output.beside(f".{output.name}.partial")
-    with claimed(output.absolute) as lease, storing(folder.location), output.scratch(folder) as scratch:
+    folder = output.sibling(f".{output.name}.partial")
+    with claimed(output.place()) as lease, storing(folder.location), output.scratch(folder.path) as scratch:
         folder.remove()
         try:
             yield scratch, lease.check
@@ -152,9 +150,14 @@ def _unfinished(output: Destination) -> Iterator[tuple[Path, Callable[[], None]]
 def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
     """Warn of rows that are far from all relevance vectors."""
     if far:
-        what = model.far_prediction
+        what = (
+            "prediction is close to the mean of the target, and the standard deviation does not grow there, "
+            "as it would with `augment`"
+        )
         if model.design.functions is not None:
             what = "prediction is close to that of the bias and the basis functions alone"
+        elif isinstance(model, ClassModel):
+            what = "probabilities are close to the constant probabilities that the bias alone gives"
         warnings.warn(
             f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}",
             DataWarning,

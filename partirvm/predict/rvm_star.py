@@ -47,36 +47,16 @@ MAX_ROWS = 16 * EXTRA_COLUMNS
 """Maximum number of test rows per pass. With more test rows the time per row hardly decreases."""
 
 
-def training_source(store: JobStore, data: str) -> ZarrSource:
-    """Open ``data``, which must equal the DATA of a job's fit. Raises ``ChangedDataError`` for other data."""
-    source, spec = ZarrSource(data), store.asked()
-    what = difference(source, latest(store.events(), spec["fingerprint"]))
-    if what is not None:
-        raise ChangedDataError(
-            f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "
-            f"{spec['data']} or a copy of these DATA"
-        )
-    return source
-
-
-@dataclass(frozen=True)
-class Piece:
-    """At most ``EXTRA_COLUMNS`` test rows: numbers before shuffling (n,), inputs X (n, d) and targets t (n, T)."""
-
-    rows: Int
-    X: Float
-    t: Float
-
-
 @dataclass(frozen=True)
 class Augmented:
-    """The predictions of a piece of n test rows. All arrays have shape (n,).
+    """The predictions of a piece of n ≤ ``EXTRA_COLUMNS`` test rows with targets t (n, T). Other arrays are (n,).
 
-    ``mean`` is the mean of a new noisy target in the target's units, and ``variance`` its variance in units of
-    ``unit``². ``near`` is the nearness, as in ``Model.moments``.
+    ``rows`` are the row numbers before shuffling. ``mean`` is the mean of a new noisy target in the target's units, and
+    ``variance`` its variance in units of ``unit``². ``near`` is the nearness, as in ``Model.moments``.
     """
 
-    piece: Piece
+    rows: Int
+    t: Float
     mean: Float
     variance: Float
     near: Float
@@ -85,7 +65,7 @@ class Augmented:
     @property
     def records(self) -> Float:
         """An array (n, 4): row number before shuffling, mean, standard deviation, and 1 for far rows."""
-        return np.column_stack([self.piece.rows, self.mean, np.sqrt(self.variance) * self.unit, self.near < FAR])
+        return np.column_stack([self.rows, self.mean, np.sqrt(self.variance) * self.unit, self.near < FAR])
 
 
 @dataclass(frozen=True)
@@ -149,22 +129,22 @@ class Augmenting:
             yield from self._predicted(list(islice(pieces, per_pass)), report)
 
     @one_blas_thread()
-    def _predicted(self, pieces: Sequence[Piece], report: Progress) -> list[Augmented]:
-        """Return the predictions of some pieces, from one pass over the training rows."""
+    def _predicted(self, pieces: Sequence[tuple[Int, Float, Float]], report: Progress) -> list[Augmented]:
+        """Return the predictions of pieces (rows, X, t), from one pass over the training rows."""
         model, design, scaling = self.model, self.model.design, self.model.design.scaling
         scale, square, unit = float(scaling.t_scale[0]), float(scaling.t_variance[0]), float(scaling.t_unit[0])
         kernel, beta, found = design.kernels[0], square / float(model.evidence_noise), []
-        inputs = [padded(piece.X, EXTRA_COLUMNS) for piece in pieces]
+        inputs = [padded(X, EXTRA_COLUMNS) for _, X, _ in pieces]
         # among the training rows, the origin prevents a distant test row from reducing the precision of the others
         extras = tuple(Design(kernel, scaling, X, np.arange(len(X)), bias=False, origin=self.origin) for X in inputs)
         extra: ExtraColumns = self.executor.run([AugmentPass(design, model.mean, extras)], self.training, report)[0]
         starts = np.cumsum([0, *(each.n_columns for each in extras[:-1])])
-        for piece, first in zip(pieces, starts, strict=True):
-            mean, spread, near = model.predictive.moments(piece.X)
+        for (rows, X, t), first in zip(pieces, starts, strict=True):
+            mean, spread, near = model.predictive.moments(X)
             assert spread is not None
-            own, heights = extra[first : first + len(piece.X)], kernel.diagonal(scaling.inputs(piece.X))
-            added, beyond = augmentation(own, design.block(piece.X), heights, model.root, beta, self.variance)
-            found.append(Augmented(piece, mean + scale * added, spread + square * beyond, near, unit))
+            own, heights = extra[first : first + len(X)], kernel.diagonal(scaling.inputs(X))
+            added, beyond = augmentation(own, design.block(X), heights, model.root, beta, self.variance)
+            found.append(Augmented(rows, t, mean + scale * added, spread + square * beyond, near, unit))
         return found
 
 
@@ -188,17 +168,22 @@ def augmented_rows(
     return mean, std
 
 
-def augmenting_of(
-    store: JobStore, model: AnyModel, training: ZarrSource, executor: Executor, source: Source
-) -> Augmenting:
-    """Return an ``Augmenting`` of a job's model and its DATA, with the memory limit of the job.
+def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor, source: Source) -> Augmenting:
+    """Return an ``Augmenting`` of a job's model and its DATA ``data``, with the memory limit of the job.
 
-    Raises ``UsageError`` for a classification model; other exceptions are those of ``Augmenting.of``.
+    Raises ``UsageError`` for a classification model, ``ChangedDataError`` for DATA other than those of the job's fit;
+    other exceptions are those of ``Augmenting.of``.
     """
     if not isinstance(model, Model):
         raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
-    events = store.events()
-    limit = current_request(store.asked(), changes(events)).memory_limit
+    training, spec, events = ZarrSource(data), store.asked(), store.events()
+    what = difference(training, latest(events, spec["fingerprint"]))
+    if what is not None:
+        raise ChangedDataError(
+            f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "
+            f"{spec['data']} or a copy of these DATA"
+        )
+    limit = current_request(spec, changes(events)).memory_limit
     grown = any("fingerprint" in event for event in events)
     return Augmenting.of(model, training, executor, source.tile_rows, limit, grown=grown)
 
@@ -208,7 +193,7 @@ def augmented_scores(augmenting: Augmenting, source: Source, progress: Progress 
     total: TreeSum[Scores] = TreeSum(_n_pieces(source))
     multiples = augmenting.model.multiples(LEVELS)
     for number, found in enumerate(augmenting.pieces(source, progress)):
-        total.add(number, Scores.of(found.piece.t[:, 0], found.mean, found.variance, found.unit, multiples))
+        total.add(number, Scores.of(found.t[:, 0], found.mean, found.variance, found.unit, multiples))
     return total.result()
 
 
@@ -219,13 +204,13 @@ def original_rows(source: Source, tile: Tile) -> Int:
     return tile.start + np.arange(len(tile.X))
 
 
-def _pieces(source: Source) -> Iterator[Piece]:
+def _pieces(source: Source) -> Iterator[tuple[Int, Float, Float]]:
     for number in range(source.n_tiles):
         tile = source.tile(number)
         rows = original_rows(source, tile)
         for start in range(0, len(tile.X), EXTRA_COLUMNS):
             some = slice(start, start + EXTRA_COLUMNS)
-            yield Piece(rows[some], tile.X[some], tile.t[some])
+            yield rows[some], tile.X[some], tile.t[some]
 
 
 def _n_pieces(source: Source) -> int:

@@ -31,7 +31,7 @@ from partirvm.report.quantities import (
     leaves_model,
 )
 from partirvm.report.text import as_csv, figure, first_names, plan_line, ranked_functions, size_text
-from partirvm.storage.destination import write_text
+from partirvm.storage.folder import write_text
 from partirvm.types import OFF
 
 ENDS, BARS, ROWS, FEATURES = 6, 20, 50, 6

@@ -7,35 +7,80 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from partirvm.blas_threads import one_blas_thread
+from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import Kernel, Several, kernel_from_spec
-from partirvm.learning.basic_fits import probe_rows, sparseness
-from partirvm.learning.folds import MANY, WIDTHS, choose
+from partirvm.learning.basic_fits import DENSE, partition_size, probe_rows, sparseness
+from partirvm.learning.folds import WIDTHS, choose
 from partirvm.learning.forms import MOST_TURNED, learn, per_feature
 from partirvm.learning.learned_text import kernel_texts
-from partirvm.learning.process_search import FEW, LAST_ROWS, learn_regression, most_rows, searchable
+from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
-from partirvm.learning.search import LearningOptions, learning_options, within_work
+from partirvm.learning.search import learning_options, within_work
 from partirvm.options import Request
-from partirvm.planning.cost import Rates, learning_seconds, process_seconds
+from partirvm.planning.cost import Rates
 from partirvm.planning.make_plan import affordable
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, Plan, Sparseness
-from partirvm.planning.units import counted, format_duration
-from partirvm.setup.automatic import AUTO_PARTITION, resolve_partition_size
+from partirvm.planning.units import parse_duration
 from partirvm.setup.kernel import chooses, chooses_family, metric_of
-from partirvm.setup.timer import Interrupted, check_aborted
 from partirvm.strategies.fit_rows import posterior_rows
-from partirvm.strategies.instructions import Record
+from partirvm.strategies.instructions import Record, Stopped
 from partirvm.strategies.problem import Options, Problem
 from partirvm.types import LEARNING_ROWS
+
+Interrupted: TypeAlias = Callable[[], Termination | None]
+"""Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
+
+AUTO_PARTITION = (32, 1000)
+"""Minimum and maximum of the partition size that ``partition_size="auto"`` chooses."""
+
+CALIBRATION_ROWS = 256
+"""Number of rows, and of centres, of the kernel block that is timed."""
+
+
+def check_aborted(interrupted: Interrupted) -> None:
+    """Raise ``Stopped`` if an abort was requested; the caller decides which files to keep."""
+    if interrupted() is Termination.ABORTED:
+        raise Stopped(Termination.ABORTED)
+
+
+@dataclass
+class Timer:
+    """A timer that starts on creation. ``limit`` is in seconds; ``since`` is the start in seconds since 1970."""
+
+    limit: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    since: float = field(default_factory=time.time)
+    _began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._began = self.clock()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return self.clock() - self._began
+
+    def __call__(self) -> Termination | None:
+        """Return ``TIME`` if the time limit is over, otherwise None."""
+        return Termination.TIME if self.seconds > (math.inf if self.limit is None else self.limit) else None
+
+    def after(self, other: Interrupted) -> Interrupted:
+        """Return a function that first calls ``other``, and calls this timer if ``other`` returns None."""
+        return lambda: other() or self()
+
+
+def timer_of(parameters: Request) -> Timer:
+    """Start the timer of a fit, which includes planning. Raises ``UsageError`` for an invalid time limit."""
+    limit = parameters.time_limit
+    return Timer(None if limit is None else parse_duration(limit, "time_limit"))
 
 
 @dataclass(frozen=True)
@@ -76,31 +121,11 @@ class PartitionSize:
         return (*self.lines[:-1], {**self.lines[-1], **chosen, "notes": list(plan.notes)})
 
 
-class _TimeIsUp(Exception):
-    """Raised if the time limit is over; the best result so far is then used."""
-
-
-@dataclass(frozen=True)
-class _Scope:
-    """What kernel learning may use: ``rows`` of the sample, and ``columns`` of a dense fit.
-
-    ``room`` is the number of bytes for kernel blocks. ``whole`` is False if work was reduced because of many features.
-    """
-
-    learning: LearningOptions
-    rows: int
-    columns: int
-    room: int
-    whole: bool
-    notes: tuple[str, ...]
-
-
 @dataclass(frozen=True)
 class Measuring:
-    """Small fits to samples of a source within the memory limit; an abort raises ``StoppedError``.
+    """Small fits to samples of a source within the memory limit; an abort raises ``Stopped``.
 
-    The executor gathers each sample once. The small fits then run in this process. ``announce`` is called with the
-    expected seconds of kernel learning before it begins.
+    The executor gathers each sample once. The small fits then run in this process.
     """
 
     source: Source
@@ -109,7 +134,6 @@ class Measuring:
     parameters: Request
     executor: Executor
     interrupted: Interrupted
-    announce: Callable[[str], None] = lambda text: None
     began: float = field(default_factory=time.perf_counter)
 
     def partition_size(self, problem: Problem, centres: int) -> PartitionSize:
@@ -130,54 +154,28 @@ class Measuring:
         try:
             with self._sample(problem, rows, lines) as sample:
                 record = sparseness(sample, problem, parameters.tol)
-        except _TimeIsUp:
+        except Stopped as stopped:
+            if stopped.reason is not Termination.TIME:
+                raise
             return PartitionSize(least, left_open=True, notes=notes)
         lines.add(record)
         found, size, bounds = resolve_partition_size(n_rows, d, record, centres)
         return PartitionSize(size, True, found, tuple(lines.entries), notes + bounds)
 
     def kernel(self, problem: Problem, *, all_rows: bool) -> Learned:
-        """Learn a kernel from an initial kernel; ``all_rows`` is True if all rows are candidates of a single fit."""
-        parameters, chosen = self.parameters, chooses(self.parameters)
-        problem = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
-        scope, lines = self._scope(problem), _Lines(self, problem.empty.kernel)
-        learning, seed = scope.learning, parameters.seed
-        self._announce(problem, scope)
-        every = chosen and all_rows and scope.whole and self._memory_allows_all_candidates()
-        start = per_feature(problem) if chosen else problem
-        try:
-            with self._sample(problem, LEARNING_ROWS if scope.whole else scope.rows, lines, scope.room) as sample:
-                if searchable(problem):
-                    family, columns = chooses_family(parameters), scope.columns
-                    learn_regression(sample, start, learning, seed, family=family, columns=columns)
-                elif problem.classifies and chosen:
-                    options = Options(learning.max_centres, "random", seed=seed)
-                    choose(sample, problem, learning, options, all_candidates=every)
-                else:
-                    learn(sample, start, learning, seed)
-        except _TimeIsUp:
-            return Learned(lines.best, 0, tuple(lines.entries), "not finished because of time_limit", scope.notes)
-        last = lines.entries[-1]
-        centres = min(last["candidates"], learning.max_centres)
-        square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
-        kernel = kernel_from_spec(last["kernel"])
-        return Learned(kernel, centres, tuple(lines.entries), last["text"], scope.notes, square)
+        """Learn a kernel from an initial kernel; ``all_rows`` is True if all rows are candidates of a single fit.
 
-    def _scope(self, problem: Problem) -> _Scope:
-        """Return the options of kernel learning, and the rows, columns and bytes that work and memory allow."""
-        n_rows, d = self.source.n_rows, self.source.n_features
-        learning = learning_options(
-            n_rows,
-            classes=problem.classifies,
-            several=problem.n_classes > 2,
-            prior=self.parameters.gamma_prior,
-            metric=metric_of(self.parameters),
-        )
-        # the slopes of a block take as much memory as the block itself
+        Work, memory and many features bound rows, centres and evaluations; ``notes`` say so.
+        """
+        parameters, n_rows, d = self.parameters, self.source.n_rows, self.shape.n_features
+        chosen = chooses(parameters)
+        problem = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
+        kinds = {"classes": problem.classifies, "several": problem.n_classes > 2}
+        learning = learning_options(n_rows, **kinds, prior=parameters.gamma_prior, metric=metric_of(parameters))
         wanted = learning.max_centres
         rows, worth, evaluations = within_work(min(n_rows, LEARNING_ROWS), wanted, d)
         columns, room = self._affordable(max(2 * worth, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
-        most = min(max(columns // 2, 1), worth)
+        most = min(max(columns // 2, 1), worth)  # the slopes of a block take as much memory as the block itself
         notes: tuple[str, ...] = ()
         if most < worth:
             notes += (f"kernel learned with at most {most:,} centres because of the memory limit",)
@@ -186,33 +184,31 @@ class Measuring:
                 f"kernel learned from {rows:,} rows and at most {worth:,} centres, in searches of at most "
                 f"{evaluations:,} evaluations, because of {d:,} features",
             )
+        metric = "widths" if learning.metric == "auto" and d > MOST_TURNED else learning.metric
         learning = replace(
-            learning,
-            centres=min(learning.centres, most),
-            max_centres=most,
-            evaluations=evaluations,
-            metric="widths" if learning.metric == "auto" and d > MOST_TURNED else learning.metric,
+            learning, centres=min(learning.centres, most), max_centres=most, evaluations=evaluations, metric=metric
         )
-        return _Scope(learning, rows, columns, room, worth == wanted, notes)
-
-    def _announce(self, problem: Problem, scope: _Scope) -> None:
-        """Announce the expected seconds of kernel learning."""
-        n_rows, d, learning, product = self.source.n_rows, self.source.n_features, scope.learning, product_rate()
-        process, seconds = searchable(problem), 0.0
-        if process:
-            seconds += process_seconds(product, min(most_rows(d, scope.columns), n_rows), d)
-        if not process or n_rows > FEW:
-            seconds += learning_seconds(
-                product,
-                scope.rows,
-                learning.centres,
-                d,
-                learning.evaluations,
-                directions=learning.metric != "widths",
-                folds=problem.classifies and chooses(self.parameters) and n_rows <= MANY,
-            )
-        what = f"{scope.rows:,} rows × {learning.centres:,} centres × {counted(d, 'feature')}"
-        self.announce(f"kernel learning ({what}): about {format_duration(seconds)} of one thread")
+        every = chosen and all_rows and worth == wanted and self._memory_allows_all_candidates()
+        start, lines = per_feature(problem) if chosen else problem, _Lines(self, problem.empty.kernel)
+        try:
+            with self._sample(problem, LEARNING_ROWS if worth == wanted else rows, lines, room) as sample:
+                if searchable(problem):
+                    family = chooses_family(parameters)
+                    learn_regression(sample, start, learning, parameters.seed, family=family, columns=columns)
+                elif problem.classifies and chosen:
+                    options = Options(learning.max_centres, "random", seed=parameters.seed)
+                    choose(sample, problem, learning, options, all_candidates=every)
+                else:
+                    learn(sample, start, learning, parameters.seed)
+        except Stopped as stopped:
+            if stopped.reason is not Termination.TIME:
+                raise
+            return Learned(lines.best, 0, tuple(lines.entries), "not finished because of time_limit", notes)
+        last = lines.entries[-1]
+        centres = min(last["candidates"], learning.max_centres)
+        square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
+        kernel = kernel_from_spec(last["kernel"])
+        return Learned(kernel, centres, tuple(lines.entries), last["text"], notes, square)
 
     def _sample(self, problem: Problem, rows: int, lines: _Lines, room: int = 0) -> AbstractContextManager[SampledRows]:
         """Gather up to ``rows`` random rows; the time of passes over them is recorded in ``lines``."""
@@ -223,9 +219,8 @@ class Measuring:
 
     def _check_interrupted(self, *passes: Any) -> None:
         reason = self.interrupted()
-        check_aborted(lambda: reason)
         if reason is not None:
-            raise _TimeIsUp
+            raise Stopped(reason)
 
     def _memory_allows_all_candidates(self) -> bool:
         """True if memory allows a basic RVM of all rows for each compared kernel at the same time."""
@@ -266,8 +261,31 @@ class _Lines:
         self._since = now
 
 
-CALIBRATION_ROWS = 256
-"""Number of rows, and of centres, of the kernel block that is timed."""
+def resolve_partition_size(
+    n_rows: int, d: int, measured: Record, centres: int = 0
+) -> tuple[Sparseness, int, tuple[str, ...]]:
+    """Resolve ``partition_size="auto"`` from the fit of the heuristic.
+
+    Returns the measured sparseness, the partition size within its bounds, and notes about these bounds. After kernel
+    learning the partition size is at least the number of ``centres``. Learned kernels are wide, so the heuristic finds
+    few vectors; rounds of so few candidates would end the fit too early.
+    """
+    heuristic = partition_size(n_rows, d, measured.vectors / measured.rows)
+    sparseness = Sparseness(measured.rows, measured.vectors, heuristic)
+    least, most = AUTO_PARTITION
+    size = min(max(heuristic, least), most, n_rows)
+    notes: tuple[str, ...] = ()
+    if size < min(centres, most, n_rows):
+        size = min(centres, most, n_rows)
+        notes += (f"partition size raised from {heuristic:,} to {size:,}, the number of centres in kernel learning",)
+    elif size > heuristic:
+        notes += (f"partition size raised from {heuristic:,} to {size:,}, the minimum of 'auto'",)
+    if size < heuristic:
+        why = "the maximum of 'auto'" if size == most else "the number of rows"
+        notes += (f"partition size lowered to {size:,}, {why}",)
+    if sparseness.rho > DENSE:
+        notes += ("nearly every row became a vector: the kernel is probably too narrow (lower gamma)",)
+    return sparseness, size, notes
 
 
 def calibrate(source: Source, problem: Problem) -> Rates:
@@ -284,15 +302,9 @@ def calibrate(source: Source, problem: Problem) -> Rates:
         element = _least_seconds(lambda: design.block(X, block)) / block.size
         kept, places = block.T.copy(), np.arange(block.shape[1])
         copy = _least_seconds(lambda: np.take(kept, places, axis=0, out=block.T, mode="clip")) / block.size
-    return Rates(read, element, product_rate(), copy)
-
-
-@cache
-def product_rate() -> float:
-    """Measure the flops per second of one thread in matrix products, once per process."""
-    square = np.ones((512, 512))
-    with one_blas_thread():
-        return 2 * 512**3 / _least_seconds(lambda: square @ square)
+        square = np.ones((512, 512))
+        product = 2 * 512**3 / _least_seconds(lambda: square @ square)
+    return Rates(read, element, product, copy)
 
 
 def _least_seconds(work: Callable[[], Any], times: int = 3) -> float:

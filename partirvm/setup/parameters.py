@@ -21,7 +21,7 @@ from partirvm.options.constraints import OneOf
 from partirvm.quoting import quoted
 from partirvm.setup.basis import checked_basis, portable_basis
 from partirvm.setup.kernel import checked_kernel, portable_kernel
-from partirvm.setup.timer import Interrupted, check_aborted
+from partirvm.setup.measuring import Interrupted, check_aborted
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import grows
 
@@ -73,7 +73,7 @@ def portable(parameters: Request) -> dict[str, Any]:
 def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:
     """Return the moments of all rows, either stored with the data or computed by a pass.
 
-    Raises ``DataError`` for values that are not finite, and ``StoppedError`` if an abort was requested.
+    Raises ``DataError`` for values that are not finite, and ``Stopped`` if an abort was requested.
     """
     moments: Moments = (
         source.moments or executor.run([MomentsPass()], source, lambda *done: check_aborted(interrupted))[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -13,33 +12,49 @@ from partirvm.data.arrays import ClassWeighted
 from partirvm.data.checks import check_range
 from partirvm.execution import Executor
 from partirvm.execution.process import return_freed_memory
+from partirvm.kernels import NoKernel
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.options import Request
+from partirvm.planning.cost import Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan
-from partirvm.planning.schedule import Schedule
-from partirvm.setup.automatic import (
-    resolve_fit_rows,
-    resolve_moderate,
-    resolve_selection,
-    resolve_strategy,
-)
 from partirvm.setup.classes import class_weights_of, codes_of
 from partirvm.setup.kernel import learns
-from partirvm.setup.measuring import Measuring, PartitionSize, calibrate
+from partirvm.setup.measuring import Interrupted, Measuring, PartitionSize, calibrate, check_aborted
 from partirvm.setup.new_problem import new_problem
 from partirvm.setup.parameters import check_multi_output, check_solver, check_sources, checked_moments
 from partirvm.setup.relevance import input_variance
 from partirvm.setup.remarks import enough_to_learn, remarks_of
 from partirvm.setup.spec import FitSpec, memory_limits, planned
-from partirvm.setup.timer import Interrupted, check_aborted
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined
-from partirvm.strategies.in_order import IncrementalRounds
+from partirvm.strategies.in_order import BasicRound, IncrementalRounds
 from partirvm.strategies.problem import Options, Problem
+from partirvm.strategies.working_set import WorkingSetRounds
 
 LABEL_COPIES = 4
 """Number of copies of names and labels while DATA are opened again, or a checkpoint or a model is written."""
+
+SMALL = 200
+"""Maximum number of rows for which ``strategy="auto"`` makes every row a candidate (regression)."""
+
+SMALL_CURVATURE = 10**6
+"""Classification: maximum number C·N² of curvature elements for which ``strategy="auto"`` makes every row a candidate.
+
+A single fit takes far fewer passes than a fit in rounds.
+"""
+
+SELECTION = "error"
+"""Meaning of ``selection="auto"`` for regression; chosen by ``python -m benchmarks.working_set --selections``."""
+
+CLASS_SELECTION = "gain"
+"""Meaning of ``selection="auto"`` for classification.
+
+Chosen by ``python -m benchmarks.classification --trial selection``.
+"""
+
+MODERATE_ROWS = 10_000
+"""Maximum number of rows for which ``moderate="auto"`` moderates the probabilities of two classes."""
 
 
 def resolve(
@@ -48,7 +63,6 @@ def resolve(
     executor: Executor,
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
-    announce: Callable[[str], None] = lambda text: None,
     *,
     known: Problem | None = None,
     joining: int | None = None,
@@ -56,9 +70,9 @@ def resolve(
     """Check the data, resolve every "auto" of a checked request, learn the kernel if requested, and plan.
 
     ``interrupted`` is called between tiles and dense iterations. If it returns ``TIME``, the remaining learning and
-    measuring is skipped. If it returns ``ABORTED``, ``StoppedError`` is raised. ``announce`` is called with the
-    expected seconds of kernel learning before it begins. If ``known`` is the problem of a fit of other rows, its
-    scaling and its kernel are used. ``joining`` is the number of rows that are split into partitions, by default all.
+    measuring is skipped. If it returns ``ABORTED``, ``Stopped`` is raised. If ``known`` is the problem of a fit of
+    other rows, its scaling and its kernel are used. ``joining`` is the number of rows that are split into partitions,
+    by default all.
     Raises ``UsageError`` for an invalid option, ``DataError`` for unsuitable data, and ``MemoryLimitError`` if the fit
     needs more memory than the limit.
     """
@@ -82,7 +96,7 @@ def resolve(
     outputs = problem.n_outputs if problem.classifies else 0
     schedule = STRATEGIES[resolve_strategy(request, problem.n_rows, outputs)].schedule
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
-    measuring, learned = Measuring(source, shape, machine, request, executor, interrupted, announce, began), None
+    measuring, learned = Measuring(source, shape, machine, request, executor, interrupted, began), None
     if known is None and problem.target_variance and enough_to_learn(request, moments):
         learned = measuring.kernel(problem, all_rows=schedule.one_fit)
         empty = replace(problem.empty, kernel=learned.kernel)
@@ -254,3 +268,49 @@ def grow(
             taken = replace(taken, **memory_limits(found.plan))
     problem = joined(before, options, found.problem, taken.partition_size)
     return replace(found, problem=problem, options=replace(taken, centres=0), before=replace(spec, before=None))
+
+
+def resolve_moderate(parameters: Request, n_rows: int, n_classes: int) -> bool:
+    """Return True if probabilities include the uncertainty of the weights; "auto" does so for two classes and few rows.
+
+    In ``benchmarks/classification`` moderation lowers the log loss of two classes on few rows by up to a quarter. With
+    many rows the weights are uncertain only near the class boundary, where Laplace's approximation can be poor: on
+    skin_nonskin the log loss rises. With more than two classes the log loss rises about as often as it falls.
+    """
+    if parameters.moderate == "auto":
+        return n_classes == 2 and n_rows <= MODERATE_ROWS
+    return bool(parameters.moderate)
+
+
+def resolve_strategy(parameters: Request, n_rows: int, class_outputs: int = 0) -> str:
+    """Resolve the strategy: ``"auto"`` is ``basic`` for few rows and ``working-set`` for more rows.
+
+    ``class_outputs`` is the number C of linear predictors of a classification, and 0 for regression. Without a kernel
+    the strategy is always ``basic``.
+    """
+    if parameters.kernel == NoKernel.name:
+        return BasicRound.name
+    if parameters.strategy != "auto":
+        return parameters.strategy
+    few = class_outputs * n_rows**2 <= SMALL_CURVATURE if class_outputs else n_rows <= SMALL
+    return BasicRound.name if few and parameters.partition_size == "auto" else WorkingSetRounds.name
+
+
+def resolve_fit_rows(
+    parameters: Request, schedule: Schedule, n_rows: int, size: int, n_kernels: int = 1, *, shuffled: bool = False
+) -> tuple[str, int]:
+    """Resolve ``fit_rows`` and the number of rows of a sample; a single fit uses all rows."""
+    fit_rows = "full" if schedule.one_fit else parameters.fit_rows
+    if fit_rows == "auto":
+        fit_rows = automatic(schedule, n_rows, size, n_kernels, shuffled=shuffled)
+    rows = parameters.sample_rows
+    return fit_rows, min(first_sample(fit_rows, size) if rows == "auto" else int(rows), n_rows)
+
+
+def resolve_selection(request: Request, schedule: Schedule, classifies: bool) -> str:
+    """Resolve the selection of candidates; the order of rows if the schedule does not select."""
+    if not schedule.selects:
+        return schedule.order
+    if request.selection != "auto":
+        return request.selection
+    return CLASS_SELECTION if classifies else SELECTION

@@ -18,7 +18,7 @@ from partirvm.data import Source
 from partirvm.data.arrays import ClassWeighted
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
-from partirvm.planning.make_plan import Method, make_plan
+from partirvm.planning.make_plan import make_plan
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import STORE_FRACTION, KernelStore, Machine, Plan, choose
 from partirvm.strategies import STRATEGIES
@@ -100,13 +100,10 @@ def planned(
 ) -> Plan:
     """Plan a resolved request by arithmetic only. Raises ``MemoryLimitError`` as ``make_plan`` does."""
     P, selection = int(request.partition_size), SELECTIONS.get(request.selection, RANDOM)
-    method = Method(
-        STRATEGIES[request.strategy].schedule,
-        rows_used(request, shape.n_rows),
-        selection.candidate_search(P, shape.n_rows, shape.n_candidates, shuffled=problem.shuffled),
-    )
+    schedule, used = STRATEGIES[request.strategy].schedule, rows_used(request, shape.n_rows)
+    search = selection.candidate_search(P, shape.n_rows, shape.n_candidates, shuffled=problem.shuffled)
     asked = {"held_out": problem.held_out, "shrink_threads": elastic, "shrink_partition": shrink_partition}
-    plan = make_plan(shape, machine, rates, request, method, **asked, joining=joining)
+    plan = make_plan(shape, machine, rates, request, schedule, used, search, **asked, joining=joining)
     return replace(plan, kernel_store=_kernel_store(plan, rates, request))
 
 

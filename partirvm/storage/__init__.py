@@ -6,7 +6,7 @@ This package imports no modules of fits, models or data, so that jobs, models, d
 
 from __future__ import annotations
 
-from partirvm.storage.folder import Folder, open_filesystem, reading, storing
-from partirvm.storage.opening import open_folder
+from partirvm.storage.address import open_filesystem, reading, storing
+from partirvm.storage.folder import Folder, open_folder
 
 __all__ = ["Folder", "open_filesystem", "open_folder", "reading", "storing"]

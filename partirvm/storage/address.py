@@ -1,16 +1,28 @@
-"""The addresses that partirvm opens: paths, and URLs of the protocols in ``PROTOCOLS``.
+"""The addresses that partirvm opens, and errors of their stores as errors of partirvm.
 
-fsspec imports a class for each protocol, and some of these classes run templates, join other addresses, or connect to
-any host. An address may come from the file of somebody else. So every address is checked here before fsspec or Zarr
-opens it. Other protocols are opened only if the user names them. Chains of addresses (``zip://a::s3://b``) are never
-opened.
+An address is a path, or a URL of a protocol in ``PROTOCOLS``. fsspec imports a class for each protocol, and some of
+these classes run templates, join other addresses, or connect to any host. An address may come from the file of somebody
+else. So every address is checked here before fsspec or Zarr opens it. Other protocols are opened only if the user names
+them. Chains of addresses (``zip://a::s3://b``) are never opened.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
 
-from partirvm.errors import UsageError
+from partirvm.errors import (
+    ClusterError,
+    ExistsError,
+    FormatError,
+    MissingDataError,
+    PartirvmError,
+    StorageError,
+    UsageError,
+)
 
 PROTOCOLS = ("file", "s3", "gs", "gcs", "az", "abfs", "memory")
 """The protocols that are opened without a question."""
@@ -19,6 +31,16 @@ _SAME = {"gcs": "gs", "abfs": "az"}
 """Protocols with two names."""
 
 _allowed = set(PROTOCOLS)
+
+REASONS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the quota is used up",
+    errno.EROFS: "it is read-only",
+    errno.EFBIG: "a file would exceed the largest size allowed",
+}
+
+CLIENTS = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "gcsfs"}
+"""Packages with error classes of their own that fsspec does not convert."""
 
 
 def allow_protocols(*names: str) -> None:
@@ -71,3 +93,68 @@ def store_of(place: str) -> tuple[str, str]:
     if protocol in ("file", "memory"):
         return protocol, ""
     return _SAME.get(protocol, protocol), place.partition("://")[2].partition("/")[0]
+
+
+def open_filesystem(url: str | os.PathLike[str], storage_options: dict[str, Any] | None = None) -> tuple[Any, str]:
+    """Return the fsspec file system of a path or URL, and the path inside this file system.
+
+    Raises ``UsageError`` for an address that is not allowed or unknown, and ``StorageError`` if the store does not
+    respond.
+    """
+    import fsspec
+
+    url = os.fspath(url)
+    require_address(url, storage_options)
+    try:
+        with reading(url):
+            return cast(tuple[Any, str], fsspec.core.url_to_fs(url, **(storage_options or {})))
+    except FormatError as error:  # an unknown protocol, or a protocol whose package is missing
+        raise UsageError(f"{url}: cannot open this address ({error.__cause__})") from error
+
+
+@contextmanager
+def reading(
+    place: str, advice: str = "is the address right?", damaged: type[PartirvmError] = FormatError
+) -> Iterator[None]:
+    """Convert errors of a store or of a decoder to errors of partirvm that name the place.
+
+    A missing file raises ``MissingDataError``. An ``OSError`` with an error number (no permission), a time-out or an
+    error of the client of a store raises ``StorageError``. Any other error means that the bytes differ from the written
+    bytes, and raises ``damaged``.
+    """
+    try:
+        yield
+    except (PartirvmError, MemoryError):
+        raise
+    except FileNotFoundError as error:
+        raise MissingDataError(f"{place} is missing ({error.strerror or error}): {advice}") from error
+    except Exception as error:
+        if (isinstance(error, OSError) and error.errno) or _is_of_client(error):
+            raise StorageError(f"{place}: cannot be read: {_reason(error)}: {advice}") from error
+        # the text of a KeyError is only the key
+        text = str(error) if " " in str(error) else f"{type(error).__name__} {error}".rstrip()
+        raise damaged(f"{place}: cannot be read ({text}): {advice}") from error
+
+
+@contextmanager
+def storing(place: str, advice: str = "make room or choose another place") -> Iterator[None]:
+    """Convert errors of a full, read-only, forbidden or silent store to a ``StorageError`` that names the place."""
+    try:
+        yield
+    except (ClusterError, ExistsError, StorageError, MissingDataError):  # a cluster without workers is a TimeoutError
+        raise
+    except Exception as error:
+        if not isinstance(error, OSError) and not _is_of_client(error):
+            raise
+        raise StorageError(f"{place}: cannot be written: {_reason(error)}: {advice}") from error
+
+
+def _is_of_client(error: Exception) -> bool:
+    """Return True for a time-out, a broken connection, and errors of the packages that talk to stores."""
+    packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return isinstance(error, TimeoutError | ConnectionError) or bool(packages & CLIENTS)
+
+
+def _reason(error: Exception) -> str:
+    number, text = getattr(error, "errno", None), getattr(error, "strerror", None)
+    return REASONS.get(number or 0, text or str(error) or type(error).__name__)

@@ -1,266 +1,421 @@
 """A folder of small objects, on this machine or on a file system of fsspec.
 
 Every object is written in one step. ``write`` replaces an object; ``create`` fails if the object exists. If a process
-is killed during a call, the previous state remains. On a local disk each object is also flushed before the call
-returns, so that the object survives a power failure.
+is killed during a call, the previous state remains. On a local disk an object is written beside its name, flushed,
+and renamed or linked, so that it survives a power failure. In other stores each object is written by one request, which
+such stores execute atomically.
 
 If two processes call ``create`` for the same name at the same time, exactly one call succeeds. Numbered events, lease
 epochs and snapshot pointers rely on this. ``require_exclusive`` refuses a file system that first checks and then
-writes.
+writes. The reply to a request may be lost, and clients repeat requests. To write or to remove an object again changes
+nothing. To create it again fails, so ``create`` then compares the object with its own bytes. Therefore objects of
+different writers must differ: each contains a token, or the time and the epoch of its writer.
 """
 
 from __future__ import annotations
 
+import builtins
 import errno
-import hashlib
-import json
 import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol, Self, cast
+import shutil
+import stat
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
 
-from partirvm.errors import (
-    ClusterError,
-    CutShortError,
-    ExistsError,
-    FormatError,
-    MissingDataError,
-    PartirvmError,
-    StorageError,
-    UsageError,
-)
-from partirvm.storage.address import require_address
-from partirvm.storage.schema import ANY, Schema, require
+from partirvm.errors import ExistsError, StorageError
+from partirvm.storage.address import open_filesystem, protocol_of, reading, require_address, storing
 
-REASONS = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the quota is used up",
-    errno.EROFS: "it is read-only",
-    errno.EFBIG: "a file would exceed the largest size allowed",
-}
+NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EOPNOTSUPP}
+"""The error numbers of ``os.link`` on a disk without hard links."""
 
-HEAD = 1 << 25
-"""Maximum number of bytes of JSON."""
+READS = 5
+"""Maximum number of reads of a file that is replaced during each read."""
 
-CLIENTS = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "gcsfs"}
-"""Packages with error classes of their own that fsspec does not convert."""
+REPLY_SECONDS = 300.0
+"""Limit of a write with its repetitions: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
+
+PART_BYTES = 64 << 20
+"""Size of a write above which the limit is proportional to the size (0.2 MiB/s)."""
+
+ROOT = "zarr.json"
+"""The object without which a Zarr group cannot be opened."""
 
 
-class Folder(Protocol):
-    """A tree of objects under relative names such as ``events/000001.json``. ``location`` is the path that the user
-    gave.
+def open_folder(location: str | os.PathLike[str], storage_options: dict[str, Any] | None = None) -> Folder:
+    """Return the folder at a path or fsspec URL; the folder need not exist."""
+    location = os.fspath(location)
+    require_address(location, storage_options)
+    if protocol_of(location) == "file" and not storage_options:
+        return Folder(location, location.removeprefix("file://"))
+    filesystem, root = open_filesystem(location, storage_options)
+    return Folder(location, root, None if "file" in filesystem.protocol else filesystem)
+
+
+class Folder:
+    """A tree of objects under relative names such as ``events/000001.json``, or the place of one object.
+
+    ``location`` is the path or URL that the user gave. ``path`` is the path on this machine, None in another store.
 
     Methods raise builtin errors (``FileNotFoundError``, ``FileExistsError``, other ``OSError``). ``storing`` converts
     these errors to ``StorageError``.
     """
 
-    location: str
+    def __init__(self, location: str, root: str | Path, filesystem: Any = None) -> None:
+        self.path = Path(root) if filesystem is None else None
+        self.location = location if filesystem is None else location.rstrip("/")
+        self._fs, self._root = filesystem, str(root).rstrip("/")
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return PurePosixPath(self._root).name
+
+    @property
+    def suffix(self) -> str:
+        """The file name extension, such as ".zarr"."""
+        return PurePosixPath(self._root).suffix
+
+    def place(self, name: str = "") -> str:
+        """Return the path or URL of an object, for other libraries."""
+        if self.path is not None:
+            return str(self._at(name))
+        return f"{self.location}/{name}" if name else self.location
+
+    def sibling(self, name: str) -> Folder:
+        """Return the folder with this name in the same parent folder."""
+        if self.path is not None:
+            return Folder(str(self.path.with_name(name)), self.path.with_name(name))
+        location, root = (f"{each.rpartition('/')[0]}/{name}" for each in (self.location, self._root))
+        return Folder(location, root, self._fs)
 
     def read(self, name: str, most: int | None = None) -> bytes:
         """Return the bytes of an object, at most the first ``most``. Raises ``FileNotFoundError``."""
-        ...
+        if self.path is not None:
+            return _read(self._at(name), most)
+        with self._reading(name):
+            part = {} if most is None else {"start": 0, "end": most}
+            return bytes(self._fs.cat_file(self._at(name), **part))
 
     def write(self, name: str, data: bytes) -> None:
         """Write an object atomically, replacing an existing one."""
-        ...
+        if self.path is None:
+            self._send(name, data)
+            return
+        path = self._at(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as part:
+            _write(part, data, "wb")
+        sync(path.parent)
 
     def create(self, name: str, data: bytes) -> None:
-        """Create an object. Of two concurrent calls exactly one succeeds. Raises ``FileExistsError`` if the object
-        exists.
-        """
-        ...
+        """Create an object. Of two concurrent calls exactly one succeeds. Raises ``FileExistsError`` if it exists."""
+        if self.path is not None:
+            _create(self._at(name), data)
+            return
+        try:
+            self._send(name, data, mode="create")
+        except Exception as error:
+            found = None
+            self._fs.invalidate_cache(self._at(name))  # a listing from before does not show the object
+            with suppress(Exception):
+                found = self.read(name)
+            if found is None:
+                raise
+            if found != data:  # with equal bytes only the reply was lost
+                raise FileExistsError(errno.EEXIST, "exists already", self.place(name)) from error
 
     def require_exclusive(self) -> None:
-        """Raise ``StorageError`` if two concurrent calls of ``create`` could both succeed."""
-        ...
+        """Raise ``StorageError`` if two concurrent calls of ``create`` could both succeed.
 
-    def list(self, name: str = "") -> list[str]:
-        """Return the sorted names of the direct children of a folder; empty if the folder does not exist."""
-        ...
+        fsspec's default ``pipe_file(mode="create")`` checks first and then writes. Only a file system that overrides
+        this method (s3, gcs, abfs …) leaves the decision to the store. The method also tests the store: creation of an
+        existing object must fail.
+        """
+        if self.path is not None:
+            return
+        name = f".probe-{uuid.uuid4().hex}"
+        try:
+            if _own_create(self._fs):
+                self.create(name, b"1")
+                self.create(name, b"2")
+        except FileExistsError:
+            return
+        except (TypeError, ValueError, NotImplementedError):
+            pass  # the file system does not support mode="create"
+        finally:
+            self.remove(name)
+        raise StorageError(
+            f"{self.location}: the filesystem {type(self._fs).__name__} cannot create an object exclusively, so two "
+            "processes could run the same job: put the job on a local disk, or on a store with exclusive creation "
+            "(such as S3)"
+        )
+
+    def list(self, name: str = "") -> builtins.list[str]:
+        """Return the sorted names of the direct children of a folder, without hidden files; empty without a folder."""
+        return sorted(child for child in self._children(name) if not child.startswith("."))
 
     def empty(self) -> bool:
         """Return True if the folder has no contents, including hidden files."""
-        ...
+        return not self.is_file() and not self._children("")
 
     def exists(self, name: str = "") -> bool:
         """Return True if an object or a folder has this name."""
-        ...
+        if self.path is not None:
+            return bool(self._at(name).exists())
+        with self._reading(name):
+            self._fs.invalidate_cache(self._at(name))
+            return bool(self._fs.exists(self._at(name)))
+
+    def is_file(self) -> bool:
+        """Return True if this place is an object."""
+        if self.path is not None:
+            return self.path.is_file()
+        with self._reading(""):
+            return bool(self._fs.isfile(self._root))
+
+    def is_inside(self, other: str) -> bool:
+        """Return True if this place equals the path or URL ``other``, or lies inside it. Links are followed."""
+        if self.path is None:
+            return f"{self.location}/".startswith(f"{other.rstrip('/')}/")
+        local = protocol_of(other) == "file"
+        return local and self.path.resolve().is_relative_to(Path(other.removeprefix("file://")).resolve())
 
     def remove(self, name: str = "") -> None:
-        """Remove an object, or a folder with its contents; no-op if the name does not exist."""
-        ...
+        """Remove an object, or a folder with its contents, even if files are added meanwhile; no-op without it."""
+        if self.path is None:
+            if self.exists(name):
+                self._fs.invalidate_cache()
+                with suppress(FileNotFoundError):
+                    self._fs.rm(self._at(name), recursive=True)
+            return
+        for attempt in range(10):
+            try:
+                remove(self._at(name))
+                return
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY or attempt == 9:
+                    raise
 
     def remove_empty(self, name: str = "") -> None:
-        """Remove a folder if it has no contents."""
-        ...
+        """Remove a local folder in one step if it has no contents besides hidden files of killed writers.
+
+        A living writer of one fails with ``FileNotFoundError``. Other stores have no empty folders.
+        """
+        if self.path is None:
+            return
+        path = self._at(name)
+        with suppress(OSError):
+            for part in () if self.list(name) else path.glob(".*.part*"):
+                part.unlink()
+            path.rmdir()
 
     def flush(self, name: str) -> None:
-        """Wait until all files in a folder are flushed to disk."""
-        ...
+        """Wait until all files in a folder are flushed to disk. In other stores a completed request is durable."""
+        if self.path is not None:
+            flush(self._at(name))
 
-    def place(self, name: str) -> str:
-        """Return the path or URL of an object, for other libraries."""
-        ...
+    @contextmanager
+    def scratch(self, folder: Path | None = None) -> Iterator[Path]:
+        """Yield a local folder for an unfinished version of this object.
 
-    def sibling(self, name: str) -> Self:
-        """Return the folder with this name in the same parent folder."""
-        ...
+        On a local disk it is ``folder`` or the parent of this place, for a file can only be renamed on its own disk.
+        """
+        if self.path is not None:
+            yield folder or self.path.parent
+            return
+        with tempfile.TemporaryDirectory(prefix="partirvm-output-") as scratch:
+            yield Path(scratch)
+
+    def publish(self, part: Path, check: Callable[[], None] = lambda: None) -> None:
+        """Move a finished file or folder here, and replace what is there. ``check`` is called before and may raise.
+
+        In another store each object appears at once. A Zarr group loses its root object first and gets it last.
+        """
+        with storing(self.location):
+            if self.path is not None:
+                with replacing(self.path, part):
+                    flush(part)
+                    check()
+                sync(self.path.parent)
+                return
+            check()
+            if part.is_file():
+                self._put(part, self._root)
+                return
+            if self._fs.exists(self._root):
+                if self._fs.exists(f"{self._root}/{ROOT}"):
+                    self._fs.rm_file(f"{self._root}/{ROOT}")
+                self._fs.rm(self._root, recursive=True)
+            files = sorted(file for file in part.rglob("*") if file.is_file() and file != part / ROOT)
+            for file in [*files, part / ROOT]:
+                self._put(file, f"{self._root}/{file.relative_to(part).as_posix()}")
+
+    def _at(self, name: str) -> Any:
+        """Return the path of an object on this machine or in the file system."""
+        if self.path is not None:
+            return self.path / name
+        return f"{self._root}/{name}" if name else self._root
+
+    def _children(self, name: str) -> builtins.list[str]:
+        path = self._at(name)
+        if self.path is not None:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                return [child.name for child in path.iterdir()]
+            return []
+        with self._reading(name):
+            self._fs.invalidate_cache(path)
+            try:
+                found = [entry.rstrip("/") for entry in self._fs.ls(path, detail=False)]
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return sorted({entry.rpartition("/")[2] for entry in found if entry != path})
+
+    def _send(self, name: str, data: bytes, **how: str) -> None:
+        with self._replying(len(data)) as limit:
+            self._fs.pipe_file(self._at(name), data, **limit, **how)
+
+    def _put(self, file: Path, path: str) -> None:
+        with self._replying(file.stat().st_size) as limit:
+            self._fs.put_file(str(file), path, **limit)
+
+    @contextmanager
+    def _replying(self, n_bytes: int) -> Iterator[dict[str, float]]:
+        """Yield the keyword arguments that limit a write of ``n_bytes``. Raises ``TimeoutError`` beyond the limit."""
+        from fsspec.exceptions import FSTimeoutError
+
+        seconds = REPLY_SECONDS * max(1.0, n_bytes / PART_BYTES)
+        try:
+            yield {"timeout": seconds} if self._fs.async_impl else {}
+        except FSTimeoutError as error:
+            raise TimeoutError(f"the store has not replied within {seconds:g} s") from error
+
+    def _reading(self, name: str) -> AbstractContextManager[None]:
+        """Convert errors of a read request, because libraries of stores have their own error classes."""
+        return reading(self.place(name), "check the connection to the store", StorageError)
 
 
-def read_json(folder: Folder, name: str, schema: Schema = ANY) -> dict[str, Any]:
-    """Read and verify a JSON object of this schema that was written by ``to_json`` for this name.
+def write_text(location: str, text: str, *, overwrite: bool = False) -> None:
+    """Write a text file to a path or URL. An existing file is replaced only when the new one is complete.
 
-    Raises ``MissingDataError`` if the object does not exist, ``CutShortError`` if a killed writer left only its
-    beginning, and ``FormatError`` if the object is damaged in another way, was written for another name, or has not the
-    schema. Of an object that is too large only the first ``HEAD`` bytes are read.
+    Raises ``ExistsError`` if the file exists and ``overwrite`` is false, and ``StorageError`` if it cannot be written.
     """
-    place = f"{folder.location}/{name}"
-    try:
-        with reading(place):
-            data = folder.read(name, HEAD)
-    except MissingDataError as error:
-        raise MissingDataError(f"{folder.location}: {name} is missing") from error
-    try:
-        value = json.loads(data)
-        del value["size"]
-        whole = value.pop("check") == digest(value)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        if _is_cut_short(name, data):
-            raise CutShortError(f"{place}: damaged, its end is missing") from error
-        raise FormatError(f"{place}: damaged, not an object of partirvm: restore or remove the file") from error
-    if not whole:
-        raise FormatError(f"{place}: damaged, its content does not match its checksum: restore the file")
-    if (own := value.pop("object", None)) != name:
-        raise FormatError(f"{place}: this file was moved or copied from {own}: restore or remove it")
-    require(value, schema, place)
-    return cast(dict[str, Any], value)
+    place = open_folder(location)
+    if not overwrite and place.exists():
+        raise ExistsError(f"{location} is there already: --overwrite replaces it")
+    with storing(location), place.scratch() as folder:
+        part = folder / f".{place.name}.{uuid.uuid4().hex}.part"
+        try:
+            part.write_text(text, encoding="utf-8")
+            place.publish(part)
+        finally:
+            remove(part)
 
 
-def to_json(name: str, value: dict[str, Any]) -> bytes:
-    """Serialise a JSON object for storage under this name.
+def _own_create(filesystem: Any) -> bool:
+    """Return True if a file system, or the wrapped file system, overrides the method that writes a file."""
+    from fsspec import AbstractFileSystem
 
-    ``check`` is a checksum of name and content, and ``size`` the number of bytes after its own line.
-    """
-    rest = json.dumps({**value, "check": digest({"object": name, **value})}, indent=1)[1:]
-    return b"%s%d,%s" % (_head(name), len(rest), rest.encode())
-
-
-def _head(name: str) -> bytes:
-    return f'{{\n "object": {json.dumps(name)},\n "size": '.encode()
-
-
-def _is_cut_short(name: str, data: bytes) -> bool:
-    """Return True if the data are the beginning of an object of this name; False for anything else, e.g. garbage."""
-    head = _head(name)
-    if not data.startswith(head):
-        return head.startswith(data)
-    size, comma, rest = data.removeprefix(head).partition(b",")
-    return size.isdigit() and len(rest) < int(size) if comma else not size.strip(b"0123456789")
-
-
-def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
-    """Return the numbers of the objects ``000001.json``, ``000002.json``, … of a series, without gap.
-
-    ``first`` is the first number, or None for the lowest that exists. Raises ``MissingDataError`` with the first
-    missing number.
-    """
-    found = listed_numbers(folder, series)
-    there = set(found)
-    for number in range(found[0] if first is None else first, found[-1]) if found else ():
-        if number not in there and not folder.exists(numbered(series, number)):  # a listing may miss a new object
-            raise MissingDataError(
-                f"{folder.location}: {numbered(series, number)} is missing, but {numbered(series, found[-1])} exists: "
-                "restore the missing file, or remove the other if it was added by hand"
-            )
-        there.add(number)
-    return sorted(there)
-
-
-NUMBERED = re.compile(r"(?!0{6}\.)([0-9]{6}|[1-9][0-9]{6,})\.json")
-
-
-def listed_numbers(folder: Folder, series: str) -> list[int]:
-    """Return the numbers of the listed objects of a series in increasing order, with gaps."""
-    return sorted(int(name[:-5]) for name in folder.list(series) if NUMBERED.fullmatch(name))
-
-
-def numbered(series: str, number: int, suffix: str = "") -> str:
-    """Return the name of an object of a series of numbered objects."""
-    return f"{series}/{number:06d}{suffix}.json"
-
-
-def digest(value: Any) -> str:
-    """Return a hash of a JSON value; the hash does not depend on the order of keys."""
-    text = json.dumps(json.loads(json.dumps(value)), sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def open_filesystem(url: str | os.PathLike[str], storage_options: dict[str, Any] | None = None) -> tuple[Any, str]:
-    """Return the fsspec file system of a path or URL, and the path inside this file system.
-
-    Raises ``UsageError`` for an address that is not allowed or unknown, and ``StorageError`` if the store does not
-    respond.
-    """
-    import fsspec
-
-    url = os.fspath(url)
-    require_address(url, storage_options)
-    try:
-        with reading(url):
-            return cast(tuple[Any, str], fsspec.core.url_to_fs(url, **(storage_options or {})))
-    except FormatError as error:  # an unknown protocol, or a protocol whose package is missing
-        raise UsageError(f"{url}: cannot open this address ({error.__cause__})") from error
+    inner = getattr(filesystem, "fs", None)
+    if isinstance(inner, AbstractFileSystem):
+        return _own_create(inner)
+    return type(filesystem).pipe_file is not AbstractFileSystem.pipe_file or hasattr(filesystem, "_pipe_file")
 
 
 @contextmanager
-def reading(
-    place: str, advice: str = "is the address right?", damaged: type[PartirvmError] = FormatError
-) -> Iterator[None]:
-    """Convert errors of a store or of a decoder to errors of partirvm that name the place.
+def replacing(path: Path, part: Path | None = None) -> Iterator[Path]:
+    """Replace ``path`` by a new file or folder. The caller writes to the yielded hidden name, which is renamed on exit.
 
-    A missing file raises ``MissingDataError``. An ``OSError`` with an error number (no permission), a time-out or an
-    error of the client of a store raises ``StorageError``. Any other error means that the bytes differ from the written
-    bytes, and raises ``damaged``.
+    ``part`` is an alternative hidden name on the same disk. On any error the new content is removed and ``path`` is
+    unchanged. A file is replaced in one step. When a folder is replaced, nothing exists under its name for a moment.
     """
+    part = part or path.with_name(f".{path.name}.{uuid.uuid4().hex}.part{path.suffix}")
     try:
-        yield
-    except (PartirvmError, MemoryError):
-        raise
-    except FileNotFoundError as error:
-        raise MissingDataError(f"{place} is missing ({error.strerror or error}): {advice}") from error
-    except Exception as error:
-        if (isinstance(error, OSError) and error.errno) or _is_of_client(error):
-            raise StorageError(f"{place}: cannot be read: {_reason(error)}: {advice}") from error
-        raise damaged(f"{place}: cannot be read ({_text(error)}): {advice}") from error
+        yield part
+        if path.is_dir() and part.is_dir():
+            shutil.rmtree(path)
+        part.replace(path)
+    finally:
+        remove(part)
 
 
-@contextmanager
-def storing(place: str, advice: str = "make room or choose another place") -> Iterator[None]:
-    """Convert errors of a full, read-only, forbidden or silent store to a ``StorageError`` that names the place."""
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with its contents; no-op if the path does not exist."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        with suppress(NotADirectoryError):
+            path.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to disk. A disk that does not support this causes no error."""
+    handle = os.open(path, os.O_RDONLY)
     try:
-        yield
-    except (ClusterError, ExistsError, StorageError, MissingDataError):  # a cluster without workers is a TimeoutError
-        raise
-    except Exception as error:
-        if not isinstance(error, OSError) and not _is_of_client(error):
-            raise
-        raise StorageError(f"{place}: cannot be written: {_reason(error)}: {advice}") from error
+        with suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
-def _is_of_client(error: Exception) -> bool:
-    """Return True for a time-out, a broken connection, and errors of the packages that talk to stores."""
-    packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-    return isinstance(error, TimeoutError | ConnectionError) or bool(packages & CLIENTS)
+def flush(path: Path) -> None:
+    """Wait until a file, or a folder with everything in it, is flushed to disk together with its name."""
+    if not path.is_dir():
+        sync(path)
+    for folder, _, files in os.walk(path, topdown=False):
+        for file in files:
+            sync(Path(folder, file))
+        sync(Path(folder))
+    sync(path.parent)
 
 
-def _text(error: Exception) -> str:
-    """Return the text of an error. The class name is added to a text of one word, because the text of a KeyError is
-    only the key.
+def _read(path: Path, most: int | None) -> bytes:
+    """Read a regular file; again if it was replaced meanwhile on a network disk."""
+    left = READS
+    while True:
+        left -= 1
+        try:
+            # without waiting for a writer: a pipe among the files of somebody else has none
+            with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+                about = os.fstat(file.fileno())
+                if not stat.S_ISREG(about.st_mode):
+                    raise OSError(errno.EINVAL, "not a regular file", str(path))
+                size = about.st_size  # read() would allocate all that it is allowed to read
+                return file.read(size if most is None else min(size, most))
+        except NotADirectoryError as error:
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from error
+        except OSError as error:
+            if error.errno != errno.ESTALE or not left:
+                raise
+
+
+def _create(path: Path, data: bytes) -> None:
+    """Link a flushed file to its name, so that the name appears with all its bytes, for one of several processes.
+
+    Without hard links the file is opened exclusively. A killed process may then leave a damaged object.
     """
-    return str(error) if " " in str(error) else f"{type(error).__name__} {error}".rstrip()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        _write(part, data, "xb")
+        try:
+            os.link(part, path)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            _write(path, data, "xb")
+    finally:
+        remove(part)
+    sync(path.parent)
 
 
-def _reason(error: Exception) -> str:
-    number, text = getattr(error, "errno", None), getattr(error, "strerror", None)
-    return REASONS.get(number or 0, text or str(error) or type(error).__name__)
+def _write(path: Path, data: bytes, mode: str) -> None:
+    with path.open(mode) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -2,17 +2,15 @@
 
     lease/000003.json         the third holder: process, time, and marks (see below); created exclusively, immutable
     lease/000003.beat.json    rewritten regularly by the holder as a sign of life (heartbeat)
-    lease/000003.over.json    the holder has released the lease; the last object of each series that it wrote
+    lease/000003.over.json    the holder has released the lease
 
 The number is the *epoch*. The newest epoch holds the lease. A process takes the lease by creating the file of the next
 number; only one of several processes can succeed. A process may take the lease if the holder
 
 - has released the lease;
-- is dead: on the same machine, the number and start time of the process show this at once
-  (``storage.process_identity``); or
-- has written no heartbeat for 15 s (``EXPIRY``), because the process hangs or the machine sleeps or is disconnected.
-  Clocks of machines may differ. Therefore the heartbeat file is also watched for a moment, or for the full 15 s if the
-  clocks do not show that the holder is silent (``HeartbeatWatch``).
+- is dead: on the same machine, the number and start time of the process show this at once (``Process``); or
+- has written no heartbeat while it was watched for 15 s (``EXPIRY``), because the process hangs or the machine sleeps
+  or is disconnected. Clocks of machines may differ, so they are not compared (``HeartbeatWatch``).
 
 **Guarantee.** A process that was frozen for an hour can still write the object that it was about to write. The lease
 makes such writes void. Every important object carries the epoch of its writer in its name or content, is created
@@ -22,29 +20,29 @@ E's marks (``valid``). Claims and objects are immutable files, so all readers ag
 no matter when the old holder was stopped. ``Lease.check``, which runs before and after each publication, stops a holder
 that has lost the lease.
 
-If a folder restarts at epoch 1, the *token* of each claim distinguishes claims with the same number.
-
-Objects written under a lease also carry the *token* of its claim, so that an object of another folder is detected.
-
-On file systems without links a claim may be truncated (``storage.local_folder``). In this case the writer of the claim
-was killed: the next epoch is free, and the truncated claim has no marks.
+Objects written under a lease also carry the *token* of its claim, so that an object of another folder is detected, also
+if that folder has a claim of the same number.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 import uuid
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from partirvm.errors import CutShortError, FormatError, LeaseError, LeaseLostError, MissingDataError, PartirvmWarning
-from partirvm.storage.folder import Folder, numbered, numbers, read_json, storing, to_json
-from partirvm.storage.process_identity import Process
-from partirvm.storage.schema import TIME
+from partirvm.errors import FormatError, LeaseError, LeaseLostError, MissingDataError, PartirvmWarning
+from partirvm.storage.address import storing
+from partirvm.storage.folder import Folder
+from partirvm.storage.records import TIME, numbered, numbers, read_json, to_json
 
 BEAT = 3.0
 """Seconds between two heartbeats."""
@@ -52,28 +50,104 @@ BEAT = 3.0
 EXPIRY = 15.0
 """Seconds without heartbeat after which a holder on another machine counts as gone."""
 
+PROC = Path("/proc")
+"""The path of Linux's process file system."""
+
+CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "began": str, "space": str, "marks": {"*": [int, int]}}
+"""The schema of a claim."""
+
 Marks: TypeAlias = dict[str, list[int]]
 """The newest (epoch, number) of each guarded series of objects."""
 
 
 @dataclass(frozen=True)
+class Process:
+    """A process on a host. Process numbers are reused, and have no meaning after a reboot or in another container.
+
+    ``space`` identifies the boot and the namespace of ``pid``. ``began`` is the start time of the process, empty if the
+    operating system does not report it.
+    """
+
+    host: str
+    pid: int
+    began: str
+    space: str
+
+    @classmethod
+    def this(cls) -> Process:
+        """Return the identity of the current process."""
+        return cls(socket.gethostname(), os.getpid(), started(os.getpid()) or "", _space())
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Process:
+        """Read an identity from the JSON of ``to_json``."""
+        return cls(str(value["host"]), int(value["pid"]), str(value["began"]), str(value["space"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the identity as a JSON object."""
+        return asdict(self)
+
+    @property
+    def local(self) -> bool:
+        """Return True if the process runs on this machine, in the same boot and namespace of process numbers."""
+        return (self.host, self.space) == (socket.gethostname(), _space())
+
+    @property
+    def dead(self) -> bool:
+        """Return True if the process has certainly ended: it ran on this machine, and its number is free or reused."""
+        if not self.local:
+            return False
+        now = started(self.pid)
+        return now is None or bool(self.began and now and now != self.began)
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+def started(pid: int) -> str | None:
+    """Return the start time of a process on this machine: None for an ended process, "" if the time is unknown.
+
+    The time is in Linux's ticks since the boot, which do not change with the clock. A killed process whose parent has
+    not collected it counts as ended.
+    """
+    try:
+        # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else fields[19]
+    except (FileNotFoundError, ProcessLookupError):
+        if (PROC / "self" / "stat").exists():
+            return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        pass
+    return ""
+
+
+@cache
+def _space() -> str:
+    boot, names = "", ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with suppress(OSError):
+        names = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - it is no path
+    return f"{boot} {names}".strip()
+
+
+@dataclass(frozen=True)
 class Timing:
-    """Times of a lease in seconds: ``beat`` between two heartbeats, ``expiry`` from the last heartbeat to the end of
-    the lease.
+    """Times of a lease in seconds: ``beat`` between two heartbeats, ``expiry`` without one until the end of the lease.
+
+    Only tests use other times than the defaults.
     """
 
     beat: float = BEAT
     expiry: float = EXPIRY
 
 
-CLAIM = {"time": TIME, "token?": str, "host": str, "pid": int, "began": str, "space": str, "marks": {"*": [int, int]}}
-"""The schema of a claim."""
-
-RELEASE = {"wrote": {"*": int}}
-"""The schema of the release of a lease."""
-
 TIMING = Timing()
-"""The default times of a lease; only tests use other times."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +159,6 @@ class Holder:
     epoch: int
     process: Process
     since: float
-    marks: Marks
     beat: int
     last_beat: float
     over: bool
@@ -98,10 +171,6 @@ class Holder:
     def alive(self, timing: Timing = TIMING) -> bool:
         """Return True if the holder appears alive at a single check; wrong if the clocks differ too much."""
         return not self.gone and time.time() - self.last_beat < timing.expiry
-
-    def ahead(self, timing: Timing = TIMING) -> bool:
-        """Return True if the holder's clock is so far ahead that a single check shows nothing."""
-        return self.last_beat - time.time() > timing.expiry
 
 
 @dataclass
@@ -120,24 +189,14 @@ class HeartbeatWatch:
         if (last.epoch, last.beat) != self._seen:
             self._moved = self._seen is not None  # the holder is alive, whatever its clock shows
             self._seen, self._since = (last.epoch, last.beat), now
-        if last.gone or now - self._since >= term(last, timing):
+        if last.gone or now - self._since >= timing.expiry:
             return True
         return False if self._moved or (last.process.local and last.alive(timing)) else None
 
-    def held(self, folder: Folder, last: Holder | None, timing: Timing = TIMING) -> bool:
-        """Return True if a holder, just read, appears alive. Waits for a heartbeat only if its clock is ahead."""
-        while last is not None:
-            gone = self.gone(last, timing)
-            if gone is not None or not last.ahead(timing):
-                return last.alive(timing) if gone is None else not gone
-            time.sleep(min(timing.beat / 10, 0.2))
-            last = holder(folder, last.epoch)
-        return False
-
-
-def term(last: Holder, timing: Timing) -> float:
-    """Return the seconds without a new heartbeat after which a watched holder counts as gone."""
-    return timing.expiry if last.alive(timing) else 1.5 * timing.beat
+    def held(self, last: Holder | None, timing: Timing = TIMING) -> bool:
+        """Return True if a holder, just read, appears alive."""
+        gone = True if last is None else self.gone(last, timing)
+        return last is not None and (last.alive(timing) if gone is None else not gone)
 
 
 def epochs(folder: Folder) -> list[int]:
@@ -145,78 +204,47 @@ def epochs(folder: Folder) -> list[int]:
     return numbers(folder, "lease")
 
 
-def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
-    """Return the holder of the given or the newest epoch, or None if there is no epoch. A truncated claim counts as
-    released.
-    """
-    newest = epoch is None
-    if epoch is None:
-        found = epochs(folder)
-        if not found:
-            return None
-        epoch = found[-1]
+def holder(folder: Folder) -> Holder | None:
+    """Return the holder of the newest epoch, or None if there is no epoch."""
+    found = epochs(folder)
+    if not found:
+        return None
+    epoch = found[-1]
     try:
-        claim = read_json(folder, _name(epoch), CLAIM)
-    except CutShortError:
-        return Holder(epoch, Process("unknown", 0, "", ""), 0.0, {}, 0, 0.0, over=True)
+        claim = read_json(folder, numbered("lease", epoch), CLAIM)
     except MissingDataError:
-        if newest and _claim_removed(folder, epoch):
+        if epoch not in epochs(folder):  # another process removed the folder
             return holder(folder)
         raise
-    over = folder.exists(_name(epoch, ".over"))
     beat, last_beat = 0, float(claim["time"])
     with suppress(MissingDataError, FormatError):
-        last = read_json(folder, _name(epoch, ".beat"), {"beat": int, "time": TIME})
+        last = read_json(folder, numbered("lease", epoch, ".beat"), {"beat": int, "time": TIME})
         beat, last_beat = int(last["beat"]), float(last["time"])
-    return Holder(epoch, Process.from_json(claim), float(claim["time"]), dict(claim["marks"]), beat, last_beat, over)
-
-
-def token_of(folder: Folder, epoch: int) -> str:
-    """Return the token of the claim of an epoch; "" for epoch 0, which is that of writers without a lease."""
-    return str(read_json(folder, _name(epoch), {"token": str})["token"]) if epoch else ""
+    over = folder.exists(numbered("lease", epoch, ".over"))
+    return Holder(epoch, Process.from_json(claim), float(claim["time"]), beat, last_beat, over)
 
 
 def claims(folder: Folder) -> dict[int, dict[str, Any]]:
-    """Return the claim of each epoch; truncated claims are omitted."""
+    """Return the claim of each epoch."""
     found: dict[int, dict[str, Any]] = {}
     for epoch in epochs(folder):
         try:
-            found[epoch] = read_json(folder, _name(epoch), CLAIM)
-        except CutShortError:
-            continue
+            found[epoch] = read_json(folder, numbered("lease", epoch), CLAIM)
         except MissingDataError:
-            if _claim_removed(folder, epoch):
+            if epoch not in epochs(folder):  # another process removed the folder
                 return claims(folder)
             raise
     return found
 
 
 def limits(
-    folder: Folder, series: str, held: dict[int, dict[str, Any]] | None = None
+    folder: Folder, series: str, known: dict[int, dict[str, Any]] | None = None
 ) -> list[tuple[int, tuple[int, int]]]:
     """Return, for each epoch, the position of a series of objects at the time of the claim, less claims without a mark
-    of the series. ``held`` are the claims, if they have been read.
+    of the series. ``known`` are the claims, if they have been read.
     """
-    held = claims(folder) if held is None else held
-    return [(epoch, tuple(claim["marks"][series])) for epoch, claim in held.items() if series in claim["marks"]]
-
-
-def ends(folder: Folder, series: str, held: dict[int, dict[str, Any]]) -> tuple[int, int]:
-    """Return the number of the last object of a series at the newest of the claims ``held``, and of the last one that
-    its holder had written when it released the lease. 0 if it is not known.
-    """
-    if not held:
-        return 0, 0
-    epoch, claim = max(held.items())
-    at_claim = int(claim["marks"].get(series, (0, 0))[1])
-    with suppress(MissingDataError, FormatError):
-        return at_claim, int(read_json(folder, _name(epoch, ".over"), RELEASE)["wrote"].get(series, 0))
-    return at_claim, 0
-
-
-def _claim_removed(folder: Folder, epoch: int) -> bool:
-    """Return True if a listed claim no longer exists, because another process removed the folder."""
-    return epoch not in epochs(folder)
+    found = claims(folder) if known is None else known
+    return [(epoch, tuple(claim["marks"][series])) for epoch, claim in found.items() if series in claim["marks"]]
 
 
 def valid(epoch: int, position: Any, limits: list[tuple[int, Any]]) -> bool:
@@ -255,7 +283,7 @@ def acquire(
             elif gone is None and not warned:
                 warned = True
                 warnings.warn(
-                    f"{folder.location}: waiting up to {term(last, timing):g} s for a heartbeat of {last.process}, "
+                    f"{folder.location}: waiting up to {timing.expiry:g} s for a heartbeat of {last.process}, "
                     "which holds this folder; without a heartbeat this process takes over",
                     PartirvmWarning,
                     stacklevel=2,
@@ -270,9 +298,9 @@ def acquire(
 
 def _claim(folder: Folder, epoch: int, marks: Marks, timing: Timing) -> Lease:
     """Create the file of a claim. Raises ``FileExistsError`` if another process was faster."""
-    token = uuid.uuid4().hex
+    token, name = uuid.uuid4().hex, numbered("lease", epoch)
     claim = {"epoch": epoch, "token": token, **Process.this().to_json(), "time": time.time(), "marks": marks}
-    folder.create(_name(epoch), to_json(_name(epoch), claim))
+    folder.create(name, to_json(name, claim))
     return Lease(folder, epoch, token, timing)
 
 
@@ -281,12 +309,10 @@ class Lease:
 
     def __init__(self, folder: Folder, epoch: int, token: str, timing: Timing) -> None:
         self.epoch, self.token = epoch, token
-        self.wrote: dict[str, int] = {}
-        """The number of the last object of each series that this holder has written."""
         self._folder, self._timing = folder, timing
         self._ended = threading.Event()
         self._lost = self._released = False
-        self._thread = threading.Thread(target=self._keep, name=f"lease-{epoch}", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name=f"lease-{epoch}", daemon=True)
         self._thread.start()
 
     @property
@@ -314,24 +340,19 @@ class Lease:
         if epochs(self._folder)[-1:] != [self.epoch]:
             return False
         try:
-            return bool(read_json(self._folder, _name(self.epoch), {"token": str})["token"] == self.token)
+            return bool(read_json(self._folder, numbered("lease", self.epoch), CLAIM)["token"] == self.token)
         except (MissingDataError, FormatError):
             return False
-
-    def stop(self) -> None:
-        """Stop the heartbeat and write nothing; called when the folder is removed or the lease is lost."""
-        self._ended.set()
-        self._thread.join()
 
     def release(self) -> None:
         """Release the lease at once. The method may be called twice."""
         if not self._released:
             self._released = True
-            self.stop()
+            self._ended.set()
+            self._thread.join()
             if self._holds():
                 with storing(self._folder.location):
-                    name = _name(self.epoch, ".over")
-                    self._folder.write(name, to_json(name, {"time": time.time(), "wrote": self.wrote}))
+                    self._write(".over", {"time": time.time()})
 
     def withdraw(self) -> None:
         """Release the lease and remove its files, for a folder that contains nothing else. Claims of later holders
@@ -342,9 +363,8 @@ class Lease:
         self.release()
         if self._holds():
             for epoch in epochs(self._folder):
-                for suffix in ("", ".beat", ".over"):
-                    if epoch <= self.epoch:
-                        self._folder.remove(_name(epoch, suffix))
+                for suffix in ("", ".beat", ".over") if epoch <= self.epoch else ():
+                    self._folder.remove(numbered("lease", epoch, suffix))
             self._folder.remove_empty("lease")
             self._folder.remove_empty()
 
@@ -354,7 +374,7 @@ class Lease:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def _keep(self) -> None:
+    def _beat(self) -> None:
         """Write heartbeats. A failed write (for example on a full disk) is ignored; the next write may succeed."""
         beat = 0
         while not self._ended.wait(self._timing.beat):
@@ -363,9 +383,8 @@ class Lease:
                 if not self._holds():
                     self._lost = True
                     return
-                name = _name(self.epoch, ".beat")
-                self._folder.write(name, to_json(name, {"beat": beat, "time": time.time()}))
+                self._write(".beat", {"beat": beat, "time": time.time()})
 
-
-def _name(epoch: int, suffix: str = "") -> str:
-    return numbered("lease", epoch, suffix)
+    def _write(self, suffix: str, value: dict[str, Any]) -> None:
+        name = numbered("lease", self.epoch, suffix)
+        self._folder.write(name, to_json(name, value))

@@ -8,44 +8,97 @@ of all other attributes. The attributes are written last: a group without attrib
 
 Readers use only these attributes and the bytes of the chunks, never the metadata that Zarr keeps of an array: no file
 chooses a codec. Reading takes no more memory than the stored bytes, since nothing is compressed, a missing chunk ends
-the reading, and pages of an array that were never filled take no memory. The attributes have at most ``HEAD`` bytes,
-and are parsed only if their objects take at most ``OBJECTS`` bytes.
+the reading, and pages of an array that were never filled take no memory. The attributes have at most ``HEAD`` bytes
+and ``VALUES`` values. Chunks of DATA are compressed; their size is known
+beforehand, and at most ``BLOSC_RATIO`` times the stored bytes of a chunk are allocated.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, FormatError, MissingDataError, NewerFormatError
-from partirvm.storage.chunks import chunk_name, read_raw
-from partirvm.storage.folder import HEAD, Folder, digest, reading, storing
-from partirvm.storage.opening import open_folder
-from partirvm.storage.schema import require
+from partirvm.storage import folder as folders
+from partirvm.storage.address import open_filesystem, reading, storing
+from partirvm.storage.folder import Folder, open_folder
+from partirvm.storage.records import HEAD, digest, require
 
 Array = NDArray[Any]
 
 CHUNK = 1 << 23
 """Maximum number of bytes of a chunk."""
 
-OBJECTS = 1 << 26
-"""Maximum number of bytes of the Python objects of the JSON of a group, as ``objects_of`` bounds them. A process that
-reads two copies of them, one to compare digests, stays below 256 MiB. 200 million rows of 100 features have 586,000
-checksums, which take 60 MB.
+VALUES = 1 << 20
+"""Maximum number of values of the JSON of a group: a process that reads two copies, one to compare digests, stays below
+256 MiB. 200 million rows of 100 features have 586,000 checksums.
 """
 
-OBJECT = 64
-"""Maximum number of bytes of a Python object of one value, besides its characters."""
+BLOSC_HEADER, CRC = 16, 4
+"""Bytes before and after a compressed block."""
 
-AT_ONCE = 8
-"""Number of chunks that are read at once."""
+BLOSC_RATIO = 255
+"""Largest ratio of LZ4, which compresses chunks of DATA."""
+
+
+def zarr_store(location: str, storage_options: dict[str, Any] | None = None) -> Any:
+    """Return what Zarr opens at a path or fsspec URL: a path, or a store whose writes have a limit.
+
+    Zarr and the clients of stores wait for the reply to a write without a limit. A write of the returned store raises
+    ``TimeoutError`` after ``folder.REPLY_SECONDS``, as those of folders do.
+    """
+    from zarr.storage import FsspecStore, WrapperStore
+
+    filesystem, root = open_filesystem(location, storage_options)
+    if "file" in filesystem.protocol:
+        return Path(root)
+
+    class LimitedStore(WrapperStore[FsspecStore]):
+        async def set(self, key: str, value: Any) -> None:
+            limit = folders.REPLY_SECONDS
+            try:
+                await asyncio.wait_for(self._store.set(key, value), limit)
+            except TimeoutError as error:
+                raise TimeoutError(f"the store has not replied within {limit:g} s") from error
+
+    return LimitedStore(FsspecStore.from_url(location, storage_options=storage_options))
+
+
+def checksum(block: NDArray[Any]) -> str:
+    """Return the CRC-32C and the sum of the words of 8 bytes of a block, as 24 hexadecimal digits.
+
+    A cryptographic hash would cost a fifth of a pass, this checksum less than a hundredth.
+    """
+    words = np.ascontiguousarray(block).reshape(-1).view(np.uint64)
+    return f"{google_crc32c.value(words):08x}{int(words.sum(dtype=np.uint64)):016x}"
+
+
+def read_blosc(folder: Folder, name: str, shape: Sequence[int], dtype: str) -> NDArray[Any]:
+    """Read a chunk that Blosc compressed and CRC-32C protects. Raises ``ValueError`` if it is damaged."""
+    import numcodecs.blosc
+
+    numcodecs.blosc.use_threads = False  # as Zarr does: threads of Blosc and of the caller do not mix
+    nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+    data = np.frombuffer(folder.read(name, nbytes + BLOSC_HEADER + CRC + 1), np.uint8)
+    body = data[:-CRC]
+    if len(body) < BLOSC_HEADER or data[-CRC:].tobytes() != struct.pack("<I", google_crc32c.value(body)):
+        raise ValueError("its checksum is wrong")
+    states, block, stored = struct.unpack_from("<III", body, 4)
+    if (states, stored) != (nbytes, len(body)) or block > nbytes or nbytes > BLOSC_RATIO * stored:
+        raise ValueError(f"it states {states:,} bytes in blocks of {block:,}, but should have {nbytes:,}")
+    whole = np.empty(shape, dtype)
+    numcodecs.blosc.decompress(body, whole)
+    return whole
 
 
 def write_sealed(
@@ -66,8 +119,6 @@ def write_sealed(
     Raises ``ExistsError`` if the folder is not empty, and ``StorageError`` if the folder cannot be written.
     """
     import zarr
-
-    from partirvm.storage.zarr_store import zarr_store
 
     stated = {name: _metadata(np.asarray(array)) for name, array in arrays.items()}
     with storing(location):
@@ -128,19 +179,9 @@ def open_sealed(
             raise MissingDataError(f"{location}: no {what} here") from error
         if len(data) > HEAD:
             raise ValueError(f"it has more than {HEAD:,} bytes")
-        if objects_of(data) > OBJECTS:
-            raise ValueError(f"it may take more than {OBJECTS:,} bytes of memory")
+        if sum(map(data.count, (b",", b"[", b"{"))) > VALUES:
+            raise ValueError(f"it has more than {VALUES:,} values")
         return folder, dict(json.loads(data).get("attributes", {}))
-
-
-def objects_of(data: bytes) -> int:
-    """Return an upper bound of the bytes of Python objects that a JSON text takes, without parsing the text.
-
-    >>> objects_of(b"[1, 2]"), objects_of(b"[[], []]")
-    (134, 264)
-    """
-    width = 1 if data.isascii() and b"\\u" not in data else 4
-    return width * len(data) + OBJECT * sum(map(data.count, (b",", b"[", b"{")))
 
 
 def require_format(found: Any, known: int, place: str, what: str, again: str) -> None:
@@ -155,33 +196,27 @@ def require_format(found: Any, known: int, place: str, what: str, again: str) ->
 
 def _metadata(array: Array) -> dict[str, Any]:
     """Return the metadata of an array, as stored in the attributes of the group."""
-    return {"dtype": _little(array).str, "shape": list(array.shape), "hash": _hash(array)}
+    return {"dtype": array.dtype.newbyteorder("<").str, "shape": list(array.shape), "hash": _hash(array)}
 
 
-def _chunks(shape: Sequence[int], itemsize: int) -> list[int]:
-    """Return the chunk shape of an array, at most ``CHUNK`` bytes; a chunk has whole rows if a row is small enough."""
-    left, chunks = CHUNK // itemsize, []
-    for n in reversed(shape):
-        chunks.append(max(min(n, left), 1))
-        left //= chunks[-1]
-    return chunks[::-1]
-
-
-def _little(array: Array) -> np.dtype[Any]:
-    return array.dtype.newbyteorder("<")
+def _chunk(array: Array) -> tuple[int, ...]:
+    """Return the shape of the chunks of an array of one dimension or more: whole rows, about ``CHUNK`` bytes."""
+    rows, *rest = (max(n, 1) for n in array.shape)
+    return min(rows, max(CHUNK // (math.prod(rest) * array.itemsize), 1)), *rest
 
 
 def _hash(array: Array) -> str:
-    data = np.ascontiguousarray(array, _little(array))
+    data = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return hashlib.blake2b(data.reshape(-1).view(np.uint8).data, digest_size=16).hexdigest()
 
 
 def _write(group: Any, name: str, array: Array) -> None:
+    array = np.atleast_1d(array)
     stored = group.create_array(
         name,
         shape=array.shape,
         dtype=array.dtype.newbyteorder("="),  # older versions of Zarr accept only the native order
-        chunks=tuple(_chunks(array.shape, array.dtype.itemsize)),
+        chunks=_chunk(array),
         compressors=None,
         fill_value=0,
         config={"write_empty_chunks": True},
@@ -193,31 +228,23 @@ def _write(group: Any, name: str, array: Array) -> None:
 def _read(folder: Folder, name: str, stated: Mapping[str, Any], place: str) -> Array:
     again = "restore the file, or make the folder again"
     with reading(place, again, MissingDataError):
-        array = _empty(stated["shape"], np.dtype(stated["dtype"]))
-    chunks = _chunks(array.shape, array.itemsize)
-
-    def fill(number: tuple[int, ...]) -> None:
-        key = chunk_name(name, number)
-        with reading(f"{place}: chunk {key.removeprefix(f'{name}/')}", again, MissingDataError):
-            spans = (slice(k * size, (k + 1) * size) for k, size in zip(number, chunks, strict=True))
-            where: tuple[Any, ...] = (*spans, ...)
-            part = array[where]
-            part[...] = read_raw(folder, key, chunks, array.dtype)[tuple(map(slice, part.shape))]
-
-    numbers = iter(np.ndindex(*(-(-n // size) for n, size in zip(array.shape, chunks, strict=True))))
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        while some := list(islice(numbers, AT_ONCE)):
-            list(pool.map(fill, some))
+        dtype = np.dtype(stated["dtype"])
+        if dtype.kind not in "biufc":
+            raise ValueError(f"dtype {dtype.str} is not one of numbers")
+        try:
+            array = np.empty(stated["shape"] or 1, dtype)
+        except MemoryError as error:
+            raise ValueError(f"no array has the stated shape {stated['shape']}: {error}") from error
+    chunk = _chunk(array)
+    nbytes = math.prod(chunk) * array.itemsize
+    for number in range(-(-len(array) // chunk[0]) if array.size else 0):
+        key = "/".join(map(str, ("c", number, *(0 for _ in chunk[1:]))))
+        with reading(f"{place}: chunk {key}", again, MissingDataError):
+            data = folder.read(f"{name}/{key}", nbytes + 1)
+            if len(data) != nbytes:
+                raise ValueError(f"it should have {nbytes:,} bytes, not {'more' if len(data) > nbytes else len(data)}")
+            part = array[number * chunk[0] : (number + 1) * chunk[0]]
+            part[...] = np.frombuffer(data, dtype).reshape(chunk)[: len(part)]
     if _hash(array) != stated["hash"]:
         raise MissingDataError(f"{place} is damaged, its bytes differ from the written bytes: {again}")
-    return array
-
-
-def _empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """Return an array for the chunks. Raises ``ValueError`` for a dtype or a shape that no written array has."""
-    if dtype.kind not in "biufc":
-        raise ValueError(f"dtype {dtype.str} is not one of numbers")
-    try:
-        return np.empty(shape, dtype)
-    except MemoryError as error:
-        raise ValueError(f"no array has the stated shape {shape}: {error}") from error
+    return array.reshape(stated["shape"])

@@ -22,9 +22,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from partirvm.errors import CutShortError, FormatError, MissingDataError, StorageError
-from partirvm.storage.folder import Folder, read_json, storing, to_json
-from partirvm.storage.lease import Lease, limits, token_of, valid
+from partirvm.errors import FormatError, MissingDataError, StorageError
+from partirvm.storage.address import storing
+from partirvm.storage.folder import Folder
+from partirvm.storage.lease import Lease, claims, limits, valid
+from partirvm.storage.records import read_json, to_json
 
 KEPT = 2
 """Default number of complete groups that are kept."""
@@ -60,44 +62,47 @@ class Snapshots:
         Raises ``LeaseLostError`` if another process took the lease, and ``StorageError`` if the group cannot be
         written. After an error everything written is removed, and the previous group stays current.
         """
-        position = self._next(0 if lease is None else lease.epoch)
+
+        def check() -> None:
+            if lease is not None:
+                lease.check()
+
+        numbers = [number for _, number in map(_position, self._folder.list(self.series))]
+        position = (0 if lease is None else lease.epoch), max(numbers, default=0) + 1
         name = self._name(position)
         try:
             with storing(self._folder.place(name)):
-                if lease is not None:
-                    lease.check()
+                check()
                 seal = write(self._folder.place(name))
                 self._folder.flush(name)
-                if lease is not None:
-                    lease.check()
+                check()
                 own = {"seal": seal, "token": "" if lease is None else lease.token}
                 pointer = {"time": time.time(), **(about or {}), **own}
                 self._folder.create(f"{name}.json", to_json(f"{name}.json", pointer))
-            if lease is not None:
-                lease.check()
+            check()
         except BaseException as error:
             if not self._folder.exists(f"{name}.json"):
-                self._remove_unfinished(name)
-            if lease is not None and isinstance(error, OSError):
-                with suppress(OSError, IndexError):
-                    lease.check()  # the error may come from the new holder, which removes unfinished groups
+                with suppress(OSError):
+                    self._folder.remove(name)
+            if isinstance(error, OSError):
+                with suppress(OSError):
+                    check()  # the error may come from the new holder, which removes unfinished groups
             raise
         self._clear(position)
         return name
 
     def newest(self) -> Iterator[Snapshot]:
         """Yield all complete groups, newest first, including groups with damaged pointers."""
-        for position in reversed(self._positions()):
+        positions = self._positions()
+        held = claims(self._folder) if positions else {}
+        tokens = {0: "", **{epoch: claim["token"] for epoch, claim in held.items()}}
+        for position in reversed(positions):
             name, about = self._name(position), None
             try:
-                found = read_json(self._folder, f"{name}.json")
-                token = token_of(self._folder, position[0])
-                if found.get("token") == token and isinstance(found.get("seal"), str):
-                    about = found
+                found = read_json(self._folder, f"{name}.json", {"token": str, "seal": str})
+                about = found if found["token"] == tokens.get(position[0]) else None
             except MissingDataError:
                 continue  # the group was removed meanwhile, because newer groups exist
-            except CutShortError:
-                continue  # its writer was killed on a file system without links: the group was never published
             except FormatError:
                 pass
             yield Snapshot(name, position, about)
@@ -113,41 +118,26 @@ class Snapshots:
 
     def _positions(self) -> list[Position]:
         """Return the positions of all valid pointers in increasing order."""
-        names = self._folder.list(self.series)
-        found = [(int(m[1]), int(m[2])) for name in names if (m := re.fullmatch(r"(\d{6,})-(\d{6,})\.json", name))]
-        marks = limits(self._folder, self.series) if found else []
-        return sorted(position for position in found if valid(position[0], position, marks))
-
-    def _next(self, epoch: int) -> Position:
-        """Return a position after all groups, complete or incomplete."""
-        numbers = (re.match(r"\d{6,}-(\d{6,})", name) for name in self._folder.list(self.series))
-        return epoch, max((int(match[1]) for match in numbers if match), default=0) + 1
+        names = [name for name in self._folder.list(self.series) if re.fullmatch(r"\d{6,}-\d{6,}\.json", name)]
+        marks = limits(self._folder, self.series) if names else []
+        return sorted(position for position in map(_position, names) if valid(position[0], position, marks))
 
     def _clear(self, position: Position) -> None:
         """Remove all groups up to this position, except the last ``kept`` groups. A group that cannot be removed has no
         effect.
         """
-        stays = {self._name(each) for each in self._positions()[-self._kept :]}
+        stays = {*self._positions()[-self._kept :], (0, 0)}
         with suppress(OSError, StorageError):
-            names = [f"{self.series}/{name}" for name in self._folder.list(self.series)]
-            older = [name for name in names if name.removesuffix(".json") not in stays and self._older(name, position)]
+            names = self._folder.list(self.series)
+            older = [name for name in names if _position(name) < position and _position(name) not in stays]
             for name in sorted(older, key=lambda name: not name.endswith(".json")):
-                self._folder.remove(name)
-
-    def _older(self, name: str, position: Position) -> bool:
-        match = re.match(r"(\d{6,})-(\d{6,})", name.rpartition("/")[2])
-        return bool(match) and (int(match[1]), int(match[2])) < position  # type: ignore[index]
-
-    def _remove_unfinished(self, name: str) -> None:
-        """Remove an unfinished group. Several attempts are made, because threads of Zarr may still write files of the
-        group.
-        """
-        for _ in range(10):
-            with suppress(OSError):
-                self._folder.remove(name)
-            time.sleep(0.02)
-            if not self._folder.exists(name):
-                return
+                self._folder.remove(f"{self.series}/{name}")
 
     def _name(self, position: Position) -> str:
         return f"{self.series}/{position[0]:06d}-{position[1]:06d}"
+
+
+def _position(name: str) -> Position:
+    """Return epoch and number of the name of a group or a pointer; (0, 0) for other names."""
+    match = re.match(r"(\d{6,})-(\d{6,})", name)
+    return (int(match[1]), int(match[2])) if match else (0, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partirvm.planning.schedule import Schedule
+from partirvm.planning.cost import Schedule
 from partirvm.strategies.in_order import BasicRound, IncrementalRounds
 from partirvm.strategies.instructions import AnyStrategy
 from partirvm.strategies.split_merge import SplitMergeLevels

@@ -32,7 +32,7 @@ from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
-from partirvm.planning.schedule import Schedule
+from partirvm.planning.cost import Schedule
 from partirvm.strategies.problem import Options, Problem
 
 Float = NDArray[np.float64]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, FitStart, labels_of, survivors
-from partirvm.planning.schedule import Schedule
+from partirvm.planning.cost import Schedule
 from partirvm.strategies.fit_rows import partition, posterior_rows
 from partirvm.strategies.in_order import BasicRound, one_fit
 from partirvm.strategies.instructions import Gather, Instruction, Log, Save, Steps

@@ -25,7 +25,7 @@ from partirvm.core.sampling import Purpose, draw_key
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Fit
-from partirvm.planning.schedule import Schedule
+from partirvm.planning.cost import Schedule
 from partirvm.strategies.fit_rows import enlarged, grows, intermediate_rows, posterior_rows
 from partirvm.strategies.instructions import Steps
 from partirvm.strategies.problem import Options, Problem

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from commandline import Tour
 
-from partirvm.storage.folder import to_json
+from partirvm.storage.records import to_json
 
 CSV = {
     "nan.csv": "a,b,y\n1,2,3\n4,,6\n7,8,9\n",

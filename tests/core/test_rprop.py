@@ -6,9 +6,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import approx_fprime
 
 from partirvm.core import rprop
-from partirvm.core.rprop import HIGHEST, LOWEST, MOST_ROUNDS, WINDOW, advance, again, begin, off, raised, revived
+from partirvm.core.rprop import (
+    HIGHEST,
+    LEAST,
+    LOWEST,
+    MOST_ROUNDS,
+    WINDOW,
+    advance,
+    again,
+    begin,
+    half_normal,
+    off,
+    raised,
+    revived,
+)
 from partirvm.core.termination import Termination
 
 ROWS = 1000
@@ -59,22 +73,6 @@ def test_whatever_it_is_told_the_best_is_the_best_and_bounds_hold(seed):
         assert ((point >= start + LOWEST) & (point <= start + HIGHEST)).all()
 
 
-def test_an_endless_slope_ends_at_the_bound():
-    """A parameter that wants to nothing gets as far as it may, and the search ends as it stands still."""
-    search, reason, points = climb(lambda x: -x[0], lambda x: -np.ones(1), begin(np.array([2.0])))
-    np.testing.assert_allclose(points[-1], 2.0 + LOWEST)
-    assert reason is Termination.CONVERGED
-    assert search.improved
-
-
-def test_one_that_rises_for_ever_is_stopped():
-    """At ``MOST_ROUNDS``."""
-    count = iter(range(10**6))
-    search, reason, _ = climb(lambda x: 10.0 * next(count), lambda x: np.zeros(1), begin(np.zeros(1)))
-    assert reason is Termination.ITERATIONS
-    assert len(search.values) == MOST_ROUNDS
-
-
 def test_steps_grow_with_one_sign_and_halve_with_a_change():
     """iRprop⁻: ×1.2; ×½ and a round of rest; the size of a slope does not count."""
     search = begin(np.zeros(2), step=0.2)
@@ -104,8 +102,21 @@ def test_features_off_come_back_where_they_are_given_another_chance():
     np.testing.assert_array_equal(worse.best, logs)
 
 
-@pytest.mark.parametrize("names", [[], ["gamma"], ["weights[0]", "parts[0].gamma"]])
-def test_without_a_gamma_per_feature_nothing_is_off(names):
-    """One width can only be too wide."""
-    assert rprop.groups(names) == []
-    assert not len(off(np.zeros(len(names)), []))
+def density(logs):
+    """Σ max over β ≤ 1/LEAST² of log(√β exp(−½βs²)), s = √(γ/Σγ), by search over a fine grid of β."""
+    s = np.sqrt(np.exp(logs) / np.exp(logs).sum())
+    beta = np.geomspace(1e-2, 1 / LEAST**2, 200_001)[:, None]
+    return float((0.5 * np.log(beta) - 0.5 * beta * s**2).max(axis=0).sum())
+
+
+@pytest.mark.parametrize("spread", [1.0, 6.0])
+def test_density_and_slopes(spread):
+    """Up to a constant; no scale; slopes against differences, where some are at the bound and where none is."""
+    rng = np.random.default_rng(0)
+    one, two = spread * rng.normal(size=(2, 9))
+    rise = half_normal(two)[0] - half_normal(one)[0]
+    assert rise == pytest.approx(density(two) - density(one), abs=1e-6)
+    value, slope = half_normal(one)
+    assert half_normal(one + 5.0)[0] == pytest.approx(value, rel=1e-12)
+    assert slope == pytest.approx(approx_fprime(one, lambda x: half_normal(x)[0], 1e-7), abs=1e-5)
+    assert abs(slope.sum()) < 1e-12

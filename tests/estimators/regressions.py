@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import naive
 import numpy as np
 from scipy.stats import norm
 
@@ -24,3 +25,10 @@ def plain_deviation(model, X):
     """Standard deviation of a new target by the posterior alone, at the noise of maximum evidence (Tipping, eq. 22)."""
     lower, upper = model.predict_interval(X, 0.5, hyperparameters=False)
     return (upper - lower) / 2 / norm.ppf(0.75)
+
+
+def design_of(model, X):
+    """The design of a fitted Gaussian model at raw rows, by pairwise differences scaled by the model's own moments."""
+    design = model.model_.design
+    x, z = ((rows - design.scaling.x_shift) / design.scaling.x_scale for rows in (X, design.centres))
+    return np.hstack([np.ones((len(X), int(design.bias))), naive.gaussian(x, z, np.array(design.kernel.gamma))])

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from regressions import plane, sinc
 
-from partirvm import RVMClassifier, RVMRegressor, ingest
-from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, OverconfidenceWarning, UsageError
-from partirvm.kernels import FunctionKernel, Gaussian, Several
+from partirvm import RVMRegressor, ingest
+from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
+from partirvm.kernels import Gaussian, Several
 from partirvm.predict import rvm_star
 
 FAR = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
@@ -94,15 +94,6 @@ def test_the_rows_of_the_fit_in_any_form_and_order(tmp_path):
             np.testing.assert_allclose(found, (mean, std), rtol=1e-10)
 
 
-@FAR
-def test_no_warning_of_rows_far_away_where_the_deviation_tells(recwarn):
-    X, y = sinc()
-    model = RVMRegressor(gamma=3.0, random_state=0).fit(X, y)
-    recwarn.clear()
-    model.predict([[1000.0]], augment=(X, y))
-    assert not recwarn.list
-
-
 def test_of_several_kernels_the_first_is_augmented():
     """The extra function of a model that has wide and narrow ones, with weights of their own, is a wide one."""
     X, y = plane(200, d=2)
@@ -119,40 +110,6 @@ def test_of_several_kernels_the_first_is_augmented():
     variance += stated(fitted, X[:20] + 1.5) - naive.predict(blocks[1], blocks[0], t, fitted.alpha, beta)[1]
     np.testing.assert_allclose(found[0], s.t_shift[0] + s.t_scale[0] * mean, rtol=1e-8)
     np.testing.assert_allclose(found[1], s.t_scale[0] * np.sqrt(variance), rtol=1e-8)
-
-
-@FAR
-def test_a_callable_kernel_of_any_height_is_augmented():
-    """Twenty times the kernel changes nothing: the value added has the targets' variance all the same."""
-    X, y = sinc()
-    found = []
-    for height in (1.0, 20.0):
-        kernel = FunctionKernel(lambda A, B, height=height: height * naive.gaussian(A, B, 3.0))
-        asked = {"fit_intercept": False, "solver": "fixed-point", "tol": 1e-12}
-        model = RVMRegressor(kernel=kernel, random_state=0, **asked).fit(X, y)
-        found.append(model.predict([[0.0], [60.0]], return_std=True, augment=(X, y))[1])
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-3)
-    assert found[1][1] == pytest.approx(np.sqrt(model.model_.predictive.noise_variance + y.var()), rel=1e-9)
-
-
-def test_an_overconfident_fit_is_augmented_at_the_noise_of_its_posterior():
-    """The noise that predictions are told to have is larger, and comes on top."""
-    X, y = plane(60, d=2)
-    with pytest.warns(OverconfidenceWarning):
-        model = RVMRegressor(gamma=30.0, random_state=0).fit(X, y)
-    fitted, tested = model.model_, X[:20] + 0.05
-    s = fitted.design.scaling
-    x, z = ((rows - s.x_shift) / s.x_scale for rows in (X, tested))
-    t, beta = (y - s.t_shift[0]) / s.t_scale[0], s.t_scale[0] ** 2 / fitted.evidence_noise
-    blocks, extra = (fitted.design.block(rows) for rows in (X, tested)), naive.gaussian(x, z, 30.0)
-    Phi, rows = blocks
-    precision = np.full(20, 1 / t.var())
-    mean, variance = naive.predict_augmented(rows, np.ones(20), extra, Phi, t, fitted.alpha, beta, precision)
-    variance += stated(fitted, tested) - naive.predict(rows, Phi, t, fitted.alpha, beta)[1]
-    found = model.predict(tested, return_std=True, augment=(X, y))
-    np.testing.assert_allclose(found[0], s.t_shift[0] + s.t_scale[0] * mean, rtol=1e-8)
-    np.testing.assert_allclose(found[1], s.t_scale[0] * np.sqrt(variance), rtol=1e-8)
-    assert fitted.noise_variance > 2 * fitted.evidence_noise
 
 
 def test_a_constant_target_has_nothing_to_grow_to():
@@ -183,8 +140,3 @@ def test_other_rows_than_the_fits_are_refused(monkeypatch):
     with pytest.raises(MemoryLimitError, match=r"needs .*MiB.*the memory limit is 20 MiB"):
         model.predict(X[:3], augment=(X, y))
     assert rvm_star.MAX_ROWS % rvm_star.EXTRA_COLUMNS == 0
-
-
-def test_classes_have_no_such_thing():
-    with pytest.raises(TypeError, match="augment"):
-        RVMClassifier().predict(np.zeros((1, 1)), augment=None)

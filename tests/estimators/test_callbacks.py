@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from partirvm import FitCallback, RVMClassifier, RVMRegressor
+from partirvm import FitCallback, RVMRegressor
 from partirvm.core.termination import Termination
 from partirvm.errors import UsageError
 
@@ -72,18 +72,6 @@ def test_a_callback_ends_a_fit_with_the_model_of_the_round():
     assert model.score(X, y) > 0.9
 
 
-def test_an_exception_of_a_callback_reaches_the_caller():
-    class Pruned(Exception):
-        pass
-
-    class Prune(FitCallback):
-        def on_round(self, entry):
-            raise Pruned
-
-    with pytest.raises(Pruned):
-        RVMRegressor(**ROUNDS).set_callbacks(Prune()).fit(*rows())
-
-
 def test_clones_keep_callbacks_and_pickles_do_not():
     heard = Heard()
     model = RVMRegressor(**ROUNDS).set_callbacks(heard)
@@ -94,13 +82,6 @@ def test_clones_keep_callbacks_and_pickles_do_not():
     assert len(heard.calls) == calls
     clone(model).fit(*rows(100))
     assert len(heard.calls) > calls
-
-
-def test_classes_are_heard_too():
-    X, y = rows(200)
-    heard = Heard()
-    RVMClassifier(gamma=0.5, strategy="working-set", partition_size=20, max_rounds=2).set_callbacks(heard).fit(X, y > 0)
-    assert heard.entries[-1]["train_log_loss"] >= 0
 
 
 def test_what_is_no_callback_is_refused():

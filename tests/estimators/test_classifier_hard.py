@@ -9,16 +9,15 @@ from itertools import product
 import numpy as np
 import pytest
 from by_default import some
-from sklearn.datasets import load_digits, make_blobs
+from sklearn.datasets import make_blobs
 
-from partirvm import RVMClassifier, WorkingSet, ingest
+from partirvm import RVMClassifier, WorkingSet
 from partirvm.core.termination import Termination
 
 STRATEGIES = ("basic", "split-merge", "incremental", "working-set")
 MULTI_CLASS = ("multinomial", "ovr")
 DUPLICATES = "had the same inputs as another row"
 RARE = "classes with fewer than 5 rows"
-CONSTANT = "constant features are ignored"
 NO_VECTOR = "no relevance vector is left"
 NARROW = "the kernel is probably too narrow"
 FAR = ".*are far from every"
@@ -80,18 +79,6 @@ def test_separable_classes(strategy, multi_class):
     assert model.history_[-1]["iterations"] < 100
 
 
-@pytest.mark.parametrize("strategy", some(STRATEGIES[1:], {"incremental"}))
-def test_rows_that_are_sorted_by_their_class(tmp_path, strategy):
-    """Runs of neighbours would be partitions of one class each: every partition has rows of all."""
-    X, y = make_blobs(240, centers=[[0, 0], [3, 0], [0, 3]], random_state=2)
-    order = np.argsort(y, kind="stable")
-    data = ingest((X[order], y[order]), tmp_path / "sorted.zarr", classes=True, shuffle=None, tile_rows=50).url
-    model = fitted(data, None, strategy=strategy, partition_size=40)
-    assert right(model, X, y) > 0.85
-    if strategy == "incremental":
-        assert model.history_[0]["train_error"] < 0.3
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("K", some([2, 3], {3}))
 def test_one_row_of_each_class(strategy, K):
@@ -131,22 +118,6 @@ def test_rows_of_several_labels(strategy, multi_class):
     np.testing.assert_allclose(p, times / times.sum(axis=1, keepdims=True), atol=0.1)
 
 
-@pytest.mark.parametrize("multi_class", some([None, *MULTI_CLASS], {None, "ovr"}))
-def test_rows_without_weight_are_absent_from_basic(multi_class):
-    """One fit of all rows as candidates, scaled by the present rows: the same model to the tolerance of sums."""
-    X, y = make_blobs(140, centers=[[0, 0], [2, 0], [0, 2]][: 2 if multi_class is None else 3], random_state=3)
-    w = np.where(np.arange(140) % 3 == 0, 0.0, 1.0)
-    wild = np.where(w[:, None] == 0, 1e3, X)
-    options = {"strategy": "basic", "tol": 1e-12}
-    if multi_class is not None:
-        options["multi_class"] = multi_class
-    with_them = fitted(wild, y, weights=w, **options)
-    alone = fitted(X[w > 0], y[w > 0], **options)
-    np.testing.assert_allclose(told(with_them, X), told(alone, X), atol=1e-5)
-    assert with_them.log_evidence_ == pytest.approx(alone.log_evidence_, rel=1e-8)
-    assert with_them.n_relevance_vectors_ == alone.n_relevance_vectors_
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES[1:])
 def test_rows_without_weight_are_no_vectors(strategy):
     """Elsewhere the draws of rows differ: absent rows are never vectors, and their labels tell nothing."""
@@ -163,32 +134,6 @@ def test_rows_without_weight_are_no_vectors(strategy):
     np.testing.assert_allclose(told(same, X[w > 0]), told(model, X[w > 0]), atol=1e-6)
 
 
-@pytest.mark.parametrize("strategy", some(STRATEGIES, {"basic", "incremental"}))
-def test_class_weights_are_sample_weights(strategy):
-    """The bits of the products as sample weights, whatever the strategy."""
-    X, y = make_blobs(160, centers=[[0, 0], [2, 0], [0, 2]], random_state=4)
-    options = {"strategy": strategy, "max_rounds": 2} if strategy == "working-set" else {"strategy": strategy}
-    if strategy != "basic":
-        options["partition_size"] = 50
-    one = fitted(X, y, class_weight={1: 3.0, 2: 0.5}, **options)
-    other = fitted(X, y, weights=np.array([1.0, 3.0, 0.5])[y], **options)
-    np.testing.assert_array_equal(one.relevance_vectors_, other.relevance_vectors_)
-    np.testing.assert_array_equal(told(one, X), told(other, X))
-
-
-@pytest.mark.parametrize("multi_class", some(MULTI_CLASS, {"ovr"}))
-def test_a_hundred_classes_of_few_rows(multi_class):
-    """Two rows of each, one of them a candidate: finite, sums of one, and far better than chance."""
-    rng = np.random.default_rng(5)
-    y = np.repeat(np.arange(100), 2)
-    X = 20 * rng.random((100, 2))[y] + 0.05 * rng.normal(size=(200, 2))
-    options = {"partition_size": 100, "max_rounds": 1, "standardize": False, "tol": 1e-2, "multi_class": multi_class}
-    model = fitted(X, y, RARE, NO_VECTOR, strategy="working-set", **options)
-    assert told(model, X).shape == (200, 100)
-    assert model.history_[0]["candidates"] == 100
-    assert right(model, X, y) > 0.2
-
-
 @pytest.mark.parametrize("selection", ["gain", "random"])
 def test_a_rare_class_is_found(selection):
     """3 rows of 10,000, apart from the others: candidates in the first round, and predicted where they are."""
@@ -200,27 +145,3 @@ def test_a_rare_class_is_found(selection):
     p = told(model, X)[:, 1]
     assert (p[-3:] > 0.5).all()
     assert (p[:-3] < 0.5).all()
-
-
-@pytest.mark.parametrize(
-    ("strategy", "multi_class"),
-    some(list(product(["incremental", "working-set"], MULTI_CLASS)), {("working-set", "multinomial")}),
-)
-def test_digits_of_raw_pixels(strategy, multi_class):
-    """10 classes, pixels of 0 to 16: no divergence, and few of the unseen rows wrong."""
-    X, y = load_digits(return_X_y=True)
-    limits = {"max_rounds": 2, "partition_size": 60, "tol": 1e-5}
-    model = fitted(
-        X[:500], y[:500], CONSTANT, strategy=strategy, standardize=False, gamma=1e-3, multi_class=multi_class, **limits
-    )
-    assert right(model, X[1200:], y[1200:]) > 0.85
-    losses = [each["train_log_loss"] for each in model.history_]
-    assert max(losses) < np.log(10)
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES[1:])
-def test_auto_never_fits_to_partitions(strategy):
-    """fit_rows="auto" is all rows, or one sample."""
-    X, y = make_blobs(300, centers=[[0, 0], [2, 0]], random_state=7)
-    model = fitted(X, y, strategy=strategy, partition_size=60)
-    assert {each["fit_rows"] for each in model.history_} <= {"full", "sample"}

@@ -49,16 +49,6 @@ def test_labels_come_back_as_they_are(kind):
     np.testing.assert_array_equal(model.predict_proba(X), RVMClassifier(**OPTIONS).fit(X, codes).predict_proba(X))
 
 
-def test_pandas_categories():
-    """A categorical series: its labels, in their order."""
-    X, codes = moons()
-    model = RVMClassifier(**OPTIONS).fit(
-        pd.DataFrame(X, columns=["a", "b"]), pd.Categorical(np.array(["u", "v"])[codes])
-    )
-    assert model.classes_.tolist() == ["u", "v"]
-    assert set(model.predict(pd.DataFrame(X, columns=["a", "b"]))) == {"u", "v"}
-
-
 def test_two_classes_by_the_formulas():
     """f = Σ w k(x, z) + bias of the attributes; its sigmoid; the sign; logarithms."""
     X, codes = moons()

@@ -7,7 +7,6 @@ import json
 import re
 from dataclasses import fields, replace
 
-import numpy as np
 import pytest
 from regressions import plane
 
@@ -48,18 +47,6 @@ def test_the_documented_names_are_found():
     names |= {(case.values[1], case.values[2]) for kind in VALUES for case in documented(kind)}
     assert {("kernel_store", "none"), ("kernel_store", "zarr"), ("gamma", "learn")} <= names
     assert len(names) > 30
-
-
-@pytest.mark.parametrize("kernel", ["rbf", {"name": "rbf", "gamma": [0.3]}, ["rbf", "linear"]])
-def test_rbf_is_gaussian(kernel):
-    """scikit-learn's name gives the bits of gaussian, and what is kept has that name."""
-    X, y = plane(60)
-    other = json.loads(json.dumps(kernel).replace("rbf", "gaussian"))
-    gamma = {} if isinstance(kernel, dict) else {"gamma": 0.3}
-    found, expected = (RVMRegressor(kernel=each, random_state=0, **gamma).fit(X, y) for each in (kernel, other))
-    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
-    assert "gaussian" in json.dumps(found.kernel_.spec())
-    assert "rbf" not in json.dumps(found.kernel_.spec())
 
 
 def test_rbf_of_a_job_is_gaussian(tmp_path):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 
 import naive
 import numpy as np
 import pytest
-import zarr
 from regressions import plain_deviation
 from sklearn.base import clone
 from sklearn.decomposition import PCA
@@ -19,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.errors import DataWarning, UsageError
+from partirvm.errors import UsageError
 from partirvm.model import save_model
 
 N = 160
@@ -142,25 +140,6 @@ def test_polynomials_alone_are_sparse_linear_regression():
 
 
 @QUIET
-def test_a_design_matrix_of_ones_own(tmp_path):
-    """Φ as a Zarr array of several tiles, each column with an α: those that made the target are left."""
-    rng = np.random.default_rng(1)
-    Phi = rng.standard_normal((5000, 12)) + 1.0
-    y = Phi[:, [2, 7]] @ [1.0, -0.5] + 0.3 * rng.standard_normal(5000)
-    stored = zarr.create_array(str(tmp_path / "phi.zarr"), shape=Phi.shape, chunks=(1000, 12), dtype="f8")
-    stored[...] = Phi
-    model = RVMRegressor(kernel=None, basis="linear", standardize=False, random_state=0).fit(stored, y)
-    assert model.plan_.shape.n_tiles > 1
-    t, there = y - y.mean(), np.flatnonzero(model.basis_weights_)
-    F = np.column_stack([np.ones(5000), Phi])[:, there]
-    mean, _ = naive.posterior(F, t, model.basis_alpha_[there], 1 / model.model_.evidence_noise)
-    np.testing.assert_allclose(model.basis_weights_[there], mean, rtol=1e-8)
-    assert {"x2", "x7"} == set(model.basis_names_[model.basis_relevance_ > 10]) - {"bias"}
-    assert model.noise_variance_ == pytest.approx(0.09, rel=0.1)
-    np.testing.assert_allclose(model.predict(stored), y.mean() + F @ mean, rtol=1e-8)
-
-
-@QUIET
 @pytest.mark.filterwarnings("ignore:.*far from every relevance vector")
 @pytest.mark.parametrize("asked", [{"kernel": None}, {"gamma": 1.0}], ids=["alone", "beside"])
 @pytest.mark.parametrize("classes", [2, 3])
@@ -199,19 +178,6 @@ def test_transformers():
     piped = RVMRegressor(kernel=None, basis=make_pipeline(FunctionTransformer(squares)), random_state=0).fit(X, y)
     assert piped.basis_names_.tolist() == ["bias", "transform[0]", "transform[1]"]
     assert RVMRegressor(basis=PolynomialFeatures(3)).get_params()["basis__degree"] == 3
-
-
-@QUIET
-def test_rows_far_from_every_vector():
-    """Say what the prediction is there; without vectors there is nothing to be far from."""
-    X, y = rows()
-    beside = RVMRegressor(basis="linear", gamma=0.3, random_state=0).fit(X, y)
-    with pytest.warns(DataWarning, match="close to that of the bias and the basis functions alone"):
-        beside.predict(X[:1] + 1e3)
-    alone = RVMRegressor(kernel=None, basis="linear", random_state=0).fit(X, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        alone.predict(X[:1] + 1e3)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernel_cases import CASES, D, cauchy
-from sklearn.base import clone
 
 from partirvm import RVMClassifier, RVMRegressor, load_model
 from partirvm.errors import UsageError
-from partirvm.kernels import NAMES, WITH_GAMMA, Categorical, Gaussian, OnColumns, Product
+from partirvm.kernels import NAMES, WITH_GAMMA, Gaussian, OnColumns
 from partirvm.model.files import save_model
 
 BASIC = {"strategy": "basic", "random_state": 0}
@@ -92,39 +91,6 @@ def test_a_function_by_name_and_in_person_are_the_same_fit():
     called = RVMRegressor(kernel=cauchy, **options).fit(X, y)
     np.testing.assert_array_equal(named.weights_, called.weights_)
     np.testing.assert_array_equal(named.predict(X), called.predict(X))
-
-
-def test_categories_by_a_product():
-    """Numbers by distance, codes by equality: better than codes taken as numbers, where their order says nothing."""
-    rng = np.random.default_rng(0)
-    levels = rng.permutation(12)
-    X = np.column_stack([rng.normal(size=600), rng.integers(0, 12, 600)])
-    y = np.sin(2 * X[:, 0]) + 0.3 * levels[X[:, 1].astype(int)] + 0.1 * rng.normal(size=600)
-    train, test = slice(0, 400), slice(400, 600)
-    kernel = Product((OnColumns(Gaussian(1.0), (0,)), OnColumns(Categorical(2.0), (1,))))
-    options = {"strategy": "working-set", "partition_size": 100, "random_state": 0}
-    errors = [
-        np.std(RVMRegressor(kernel=each, **options).fit(X[train], y[train]).predict(X[test]) - y[test])
-        for each in (kernel, Gaussian(1.0))
-    ]
-    assert errors[0] < 0.5 * errors[1]
-
-
-def test_a_kernel_that_knows_no_distance_warns_of_no_far_row():
-    """Of a Gaussian a row far away is remarked on; a line goes on for ever."""
-    X, y, _ = rows()
-    far = np.full((1, D), 1e3)
-    RVMRegressor(kernel="linear", **BASIC).fit(X, y).predict(far)
-    with pytest.warns(match="far"):
-        RVMRegressor(**SCALE).fit(X, y).predict(far)
-
-
-def test_clones_and_parameters_keep_the_kernel():
-    """An estimator holds what it was given."""
-    for kernel in ("laplacian", Gaussian((1.0, 2.0)), cauchy):
-        estimator = RVMRegressor(kernel=kernel)
-        assert estimator.get_params()["kernel"] is kernel
-        assert clone(estimator).kernel == kernel
 
 
 REFUSED = {

@@ -9,7 +9,7 @@ import naive
 import numpy as np
 import pytest
 import zarr
-from regressions import plane, sinc
+from regressions import design_of, plane, sinc
 from scipy.special import expit
 from scipy.stats import binomtest, norm
 from scipy.stats import t as student
@@ -30,15 +30,6 @@ def fitted():
     return RVMRegressor(gamma=2.0, random_state=0).fit(X, 100 + 30 * y), X, 100 + 30 * y
 
 
-def dense(model, X):
-    """Design of training rows, α, β and scaled targets of a fit to (X, y), and of any rows."""
-    m = model.model_
-    scaling = m.design.scaling
-    kernel = np.array(m.design.kernel.gamma)
-    centres = scaling.inputs(m.design.centres)
-    return np.hstack([np.ones((len(X), int(m.design.bias))), naive.gaussian(scaling.inputs(X), centres, kernel)])
-
-
 @pytest.mark.parametrize("kind", ["prediction", "credible"])
 @pytest.mark.parametrize("level", [0.5, 0.95])
 def test_ends_are_the_mean_and_a_quantile_times_the_deviation(fitted, kind, level):
@@ -47,7 +38,7 @@ def test_ends_are_the_mean_and_a_quantile_times_the_deviation(fitted, kind, leve
     test = np.linspace(-12, 12, 30)[:, None]
     shift, scale = model.model_.design.scaling.t_shift[0], model.model_.design.scaling.t_scale[0]
     alpha, beta = model.model_.alpha, scale**2 / model.model_.evidence_noise
-    mean, variance = naive.predict(dense(model, test), dense(model, X), (y - shift) / scale, alpha, beta)
+    mean, variance = naive.predict(design_of(model, test), design_of(model, X), (y - shift) / scale, alpha, beta)
     half = norm.ppf(0.5 + level / 2) * scale * np.sqrt(variance - (kind == "credible") / beta)
     lower, upper = model.predict_interval(test, level, kind, hyperparameters=False)
     np.testing.assert_allclose(lower, shift + scale * mean - half, atol=1e-6 * scale)
@@ -59,7 +50,7 @@ def test_hyperparameters_widen_as_their_formulas_say(fitted):
     model, X, y = fitted
     m, test = model.model_, np.linspace(-12, 12, 30)[:, None]
     shift, scale = m.design.scaling.t_shift[0], m.design.scaling.t_scale[0]
-    Phi, alpha, beta, t = dense(model, X), m.alpha, scale**2 / m.evidence_noise, (y - shift) / scale
+    Phi, alpha, beta, t = design_of(model, X), m.alpha, scale**2 / m.evidence_noise, (y - shift) / scale
     mean, Sigma = naive.posterior(Phi, t, alpha, beta)
     inverse = np.linalg.inv(naive.covariance(Phi, alpha, beta))
     moved = [inverse @ np.outer(f, f) / a for f, a in zip(Phi.T, alpha, strict=True)] + [inverse / beta]
@@ -67,7 +58,7 @@ def test_hyperparameters_widen_as_their_formulas_say(fitted):
     J = np.column_stack([-(Sigma * (alpha * mean)), Sigma @ (alpha * mean)])
 
     left = LeftOut.of(Phi.copy(), t, mean, np.linalg.cholesky(Sigma), beta, None, own_columns(m, X))
-    found, rows = left.calibration(beta, 1.0), dense(model, test)
+    found, rows = left.calibration(beta, 1.0), design_of(model, test)
     assert m.calibration.noise_variance == pytest.approx(found.noise_variance, rel=1e-3)
     spread = np.einsum("nm,mk,nk->n", rows, Sigma + J @ C @ J.T, rows)
     for kind, own, times in (
@@ -127,16 +118,6 @@ def test_a_noise_that_is_known_keeps_the_gaussian():
         np.testing.assert_allclose(model.predict_interval(X, level), [mean - half, mean + half], rtol=1e-9, atol=1e-12)
 
 
-def test_noise_that_was_given_has_no_freedom():
-    """A normal quantile and σ² as it is; the weights' covariance still allows for α."""
-    X, y = sinc(60, 0.1)
-    model = RVMRegressor(gamma=2.0, noise_variance=0.01, random_state=0).fit(X, y)
-    interval = model.model_.interval(0.9)
-    assert interval.quantile == pytest.approx(norm.ppf(0.95))
-    assert interval.model.noise_variance == model.noise_variance_ == pytest.approx(0.01)
-    assert model.model_.calibration is None
-
-
 @pytest.mark.parametrize("form", ["list", "dask", "zarr"])
 def test_tiles_give_the_same_bits(fitted, form):
     """X of every kind that predict takes, for intervals and for samples."""
@@ -153,7 +134,7 @@ def test_coverage_of_data_from_the_model_itself(rng):
     model = RVMRegressor(gamma=0.2, random_state=0).fit(X, y)
     m, draws = model.model_, 400
     scale, shift = m.design.scaling.t_scale[0], m.design.scaling.t_shift[0]
-    Phi, rows, beta = dense(model, X), dense(model, plane(40, seed=3)[0]), scale**2 / m.evidence_noise
+    Phi, rows, beta = design_of(model, X), design_of(model, plane(40, seed=3)[0]), scale**2 / m.evidence_noise
     covered = {0.5: 0, 0.8: 0, 0.95: 0}
     for _ in range(draws):
         w = rng.normal(size=len(m.alpha)) / np.sqrt(m.alpha)
@@ -176,7 +157,7 @@ def test_samples_are_functions_of_the_posterior(fitted):
     samples = model.sample_y(test, S, 0)
     assert samples.shape == (5, S)
     np.testing.assert_allclose(samples[1], samples[4], rtol=1e-12)
-    rows, scale = dense(model, test), m.design.scaling.t_scale[0]
+    rows, scale = design_of(model, test), m.design.scaling.t_scale[0]
     root = m.predictive.root
     covariance = scale**2 * rows @ root @ root.T @ rows.T
     deviation = np.sqrt(np.diagonal(covariance))
@@ -204,7 +185,7 @@ def test_bands_of_classes(K, multi_class, rng):
     y = np.digitize(X[:, 0] + 0.4 * rng.normal(size=150), [0.0, 0.8][: K - 1])
     model = RVMClassifier(gamma=0.5, multi_class=multi_class, random_state=0).fit(X, y)
     m, test = model.model_, rng.normal(size=(20, 2))
-    rows = dense(model, test)
+    rows = design_of(model, test)
     f = rows @ m.mean
     half = norm.ppf(0.9) * np.sqrt(np.stack([((rows @ R) ** 2).sum(axis=1) for R in m.root], axis=1))
     shape = (20,) if K == 2 else (20, K)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dask.array as da
 import naive
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from partirvm import RVMRegressor
 from partirvm.errors import DataError, UsageError
-from partirvm.model import load_model, save_model
 
 OPTIONS = {"gamma": 0.5, "partition_size": 60, "random_state": 0}
 SD = np.array([0.05, 2.0, 30.0])
@@ -92,15 +90,6 @@ def test_scores_and_held_out_rows():
         RVMRegressor(**OPTIONS).fit(X, y, validation=(other, truth[:, 0]))
 
 
-def test_a_target_does_not_depend_on_its_unit():
-    """Scaled by a power of two, the other targets and all vectors are the same bits."""
-    X, _, y = several()
-    unit = np.array([1.0, 1024.0, 1.0])
-    plain, scaled = RVMRegressor(**OPTIONS).fit(X, y), RVMRegressor(**OPTIONS).fit(X, y * unit)
-    np.testing.assert_array_equal(scaled.alpha_, plain.alpha_)
-    np.testing.assert_array_equal(scaled.predict(X), plain.predict(X) * unit)
-
-
 def test_independent_fits():
     """Each target as if it were alone; a constant one is its mean, which shared vectors refuse."""
     X, _, y = several(200)
@@ -128,20 +117,6 @@ def test_independent_fits():
     assert again.predict(X).shape == (200,)
 
 
-@pytest.mark.filterwarnings("ignore:.*constant:partirvm.errors.DataWarning")
-def test_arrays_of_dask_and_constant_targets():
-    """Targets that are chunked fit as those in memory do, in order; constant ones are their means."""
-    X, _, y = several(150)
-    chunked = da.from_array(X, chunks=(60, 2)), da.from_array(y, chunks=(60, 3))
-    model = RVMRegressor(strategy="basic", gamma=0.5).fit(*chunked)
-    mean, std = model.predict(chunked[0], return_std=True)
-    expected = RVMRegressor(strategy="basic", gamma=0.5).fit(X, y).predict(X, return_std=True)
-    np.testing.assert_allclose(mean, expected[0], rtol=1e-3)
-    np.testing.assert_allclose(std, expected[1], rtol=1e-3)
-    level = RVMRegressor(**OPTIONS).fit(X, np.tile([1.0, -2.0], (150, 1)))
-    np.testing.assert_allclose(level.predict(X[:3]), np.tile([1.0, -2.0], (3, 1)))
-
-
 def test_a_single_column_is_one_target():
     """To the bit."""
     X, _, y = several(120)
@@ -156,17 +131,6 @@ def test_widths_are_learned_for_all_targets_together():
     y = np.column_stack([np.sin(2 * X[:, 0]), np.sin(3 * X[:, 2])]) + 0.1 * rng.normal(size=(500, 2))
     model = RVMRegressor(gamma="learn-per-feature", partition_size=60, max_rounds=2, random_state=0).fit(X, y)
     assert set(model.get_support(indices=True)) == {0, 2}
-
-
-def test_a_model_of_several_targets_is_kept(tmp_path):
-    """And predicts the same bits when it is read back."""
-    X, _, y = several(150)
-    model = RVMRegressor(**OPTIONS).fit(X, y).model_
-    save_model(model, tmp_path / "model")
-    again = load_model(tmp_path / "model")
-    assert again.digest() == model.digest()
-    for found, expected in zip(again.predict(X, return_std=True), model.predict(X, return_std=True), strict=True):
-        np.testing.assert_array_equal(found, expected)
 
 
 def test_independent_targets_have_samples_and_augmented_predictions():

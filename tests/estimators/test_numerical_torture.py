@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -97,28 +96,6 @@ def test_classes(data, drawn, several):
         assert (found >= 0).all()
 
 
-@pytest.mark.parametrize("standardize", [True, False])
-@pytest.mark.parametrize("options", [{}, {"alpha_prior": (0.0, 1e-3), "noise_prior": (3.0, 0.5)}])
-@pytest.mark.parametrize("scale", [1e-8, 1e8])
-def test_predictions_follow_the_scale_of_the_target(standardize, options, scale):
-    """y in other units: the same predictions in these, and the same noise; so with priors, in their own units."""
-    X, y = plane(60)
-    other = dict(options)
-    if options:
-        c, d = options["noise_prior"]
-        a, b = options["alpha_prior"]
-        other["noise_prior"] = (c, d * scale**2)
-        other["alpha_prior"] = (a, b if standardize else b * scale**2)
-    here = RVMRegressor(gamma=0.3, standardize=standardize, random_state=0, **grouped(options)).fit(X, y)
-    there = RVMRegressor(gamma=0.3, standardize=standardize, random_state=0, **grouped(other)).fit(X, scale * y)
-    mean, std = here.predict(X, return_std=True)
-    for found, expected in zip(there.predict(X, return_std=True), (mean, std), strict=True):
-        np.testing.assert_allclose(found / scale, expected, atol=1e-4 * y.std())
-    assert there.n_relevance_vectors_ == here.n_relevance_vectors_
-    expected = here.log_evidence_ - len(y) * np.log(scale)
-    assert there.log_evidence_ == pytest.approx(expected, abs=1e-3)
-
-
 @pytest.mark.parametrize(
     ("X_scale", "y_scale", "standardize", "message"),
     [
@@ -150,18 +127,6 @@ def test_inputs_whose_squares_overflow(kind, move):
     found = fitted(kind(random_state=0), move(X), y if kind is RVMRegressor else y > 0)
     assert found is not None
     assert np.isfinite(found.predict(move(X))).all()
-
-
-@pytest.mark.parametrize("move", [np.full(3, 1e200), np.array([0.0, 1e200, 0.0])], ids=["every column", "one column"])
-@pytest.mark.parametrize("kind", [RVMRegressor, RVMClassifier])
-def test_columns_far_from_zero_that_are_not_scaled(kind, move):
-    """Rounding makes such a column constant. No warning of NumPy; predictions are finite, or refused by name."""
-    X = np.random.default_rng(0).normal(size=(40, 3))
-    y = np.sin(X[:, 0])
-    found = fitted(kind(standardize=False, random_state=0), X + move, y if kind is RVMRegressor else y > 0)
-    assert found is not None
-    with suppress(DataError):
-        assert np.isfinite(found.predict(X + move)).all()
 
 
 def test_more_classes_than_half_of_the_rows():

@@ -7,6 +7,7 @@ import pickle
 import naive
 import numpy as np
 import pytest
+from regressions import design_of
 
 from partirvm import Radial, RVMRegressor, WorkingSet
 from partirvm.errors import DataError, UsageError
@@ -20,13 +21,6 @@ def stream(n, seed=0, low=-2.0, high=2.0):
     X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
     f = np.sin(2 * X[:, 0]) * X[:, 1]
     return X, f + 0.1 * rng.normal(size=n), f
-
-
-def design_of(model, X, gamma=0.5):
-    """The design of a model at raw rows, densely."""
-    scaling, bias = model.model_.design.scaling, model.model_.design.bias
-    rows, centres = scaling.inputs(X), scaling.inputs(model.relevance_vectors_)
-    return np.column_stack([np.ones((len(X), int(bias))), naive.gaussian(rows, centres, gamma)])
 
 
 def fed(chunks, **options):
@@ -150,14 +144,3 @@ def test_a_step_has_its_first_round_whatever_the_time_limit():
     model = RVMRegressor(gamma=1.0, random_state=0).partial_fit(X[:40], y[:40])
     model.set_params(time_limit=1e-6).partial_fit(X[40:], y[40:])
     assert np.abs(model.predict(X) - np.sin(X[:, 0])).max() < 0.3
-
-
-def test_a_model_that_has_grown_is_augmented_with_all_rows():
-    """Those of both chunks, whose mean is not that of the first; far away the deviation is that of the targets."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, size=(80, 1))
-    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
-    model = RVMRegressor(gamma=1.0, fit_intercept=False, random_state=0).partial_fit(X[:40], y[:40])
-    model.partial_fit(X[40:], y[40:])
-    std = model.predict([[90.0]], return_std=True, augment=(X, y))[1]
-    assert std[0] == pytest.approx(np.sqrt(model.model_.predictive.noise_variance + y.var()), rel=1e-6)

@@ -7,7 +7,7 @@ import warnings
 import naive
 import numpy as np
 import pytest
-from regressions import plain_deviation, plane, sinc
+from regressions import design_of, plain_deviation, plane, sinc
 
 from partirvm import RVMRegressor
 from partirvm.core.termination import Termination
@@ -33,14 +33,6 @@ def test_sinc(strategy, noise):
     assert (std**2 >= model.model_.predictive.noise_variance).all()
 
 
-def phi(model, X):
-    """The design of a fitted model by pairwise differences, standardised by the model's own moments."""
-    s = model.model_.design.scaling
-    centres = (model.relevance_vectors_ - s.x_shift) / s.x_scale
-    kernels = naive.gaussian((X - s.x_shift) / s.x_scale, centres, np.array(model.model_.design.kernel.gamma))
-    return np.hstack([np.ones((len(X), int(model.model_.design.bias))), kernels])
-
-
 @pytest.mark.parametrize("options", [{"strategy": "basic"}, {"strategy": "working-set", "partition_size": 40}])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("standardize", [False, True])
@@ -57,10 +49,10 @@ def test_posterior_and_evidence_are_the_papers(options, weighted, standardize):
     np.testing.assert_allclose(shift, np.average(y, weights=w), rtol=1e-12)
     expected_sd = np.sqrt(np.average((y - shift) ** 2, weights=w)) if standardize else 1.0
     np.testing.assert_allclose(scale, expected_sd, rtol=1e-12)
-    Phi, t = phi(model, X), (y - shift) / scale
+    Phi, t = design_of(model, X), (y - shift) / scale
     alpha, beta = model.model_.alpha, scale**2 / model.model_.evidence_noise
     test = plane(40, seed=5)[0] * [1.0, 30.0, 0.1] + [0, 100, 5]
-    mean, variance = naive.predict_by_rows(phi(model, test), Phi, t, alpha, beta, w)
+    mean, variance = naive.predict_by_rows(design_of(model, test), Phi, t, alpha, beta, w)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         found, std = model.predict(test), plain_deviation(model, test)
@@ -98,23 +90,6 @@ def test_units_do_not_matter(cx, cy, offset):
     np.testing.assert_allclose(other.log_evidence_, one.log_evidence_ - 120 * np.log(cy), atol=0.05)
 
 
-def test_without_standardisation_gamma_is_in_the_inputs_own_units():
-    """standardize=False with X·c and gamma/c² is the same problem; α and evidence too."""
-    X, y = plane(120)
-    options = {
-        "strategy": "working-set",
-        "partition_size": 40,
-        "max_rounds": 2,
-        "random_state": 0,
-        "standardize": False,
-    }
-    one = RVMRegressor(gamma=0.3, **options).fit(X, y)
-    other = RVMRegressor(gamma=0.3 / 64, **options).fit(8 * X, y)
-    np.testing.assert_array_equal(other.predict(8 * X), one.predict(X))
-    np.testing.assert_array_equal(other.alpha_, one.alpha_)
-    assert other.log_evidence_ == one.log_evidence_
-
-
 def test_gamma_scale_is_one_over_d_var():
     """gamma="scale" is 1/(d·var) of what the kernel sees, as in scikit-learn's SVR."""
     X, y = plane(100, d=4)
@@ -123,24 +98,6 @@ def test_gamma_scale_is_one_over_d_var():
     np.testing.assert_allclose(raw.model_.design.kernel.gamma, [1 / (4 * X.var())], rtol=1e-12)
     scaled = RVMRegressor(gamma="scale", random_state=0).fit(X, y)
     np.testing.assert_allclose(scaled.model_.design.kernel.gamma, [1 / 4], rtol=1e-12)
-
-
-@pytest.mark.parametrize("standardize", [True, False])
-def test_a_given_noise_is_kept_in_the_targets_unit(standardize):
-    """noise_variance=v: noise_variance_ is v, and it is what the predictive variance is at least."""
-    X, y = sinc(100)
-    model = RVMRegressor(gamma=2.0, noise_variance=0.03, standardize=standardize, random_state=0).fit(X, 7 * y)
-    assert model.noise_variance_ == pytest.approx(0.03, rel=1e-12)
-    assert (model.predict(X, return_std=True)[1] ** 2 >= 0.03 * (1 - 1e-12)).all()
-
-
-def test_without_an_intercept_there_is_no_bias():
-    """fit_intercept=False: as many weights as vectors, and intercept_ is the target's mean."""
-    X, y = plane(100)
-    model = RVMRegressor(gamma="scale", fit_intercept=False, random_state=0).fit(X, y)
-    assert not model.model_.design.bias
-    assert model.intercept_ == pytest.approx(y.mean())
-    assert len(model.weights_) == len(model.alpha_) == model.n_relevance_vectors_ == len(model.relevance_vectors_)
 
 
 def test_without_intercept_and_standardisation_the_target_is_left_alone():
@@ -162,7 +119,7 @@ def test_determinedness_is_that_of_the_posterior():
     """γ_i = 1 − α_iΣ_ii (Tipping 2001, eq. 17), between 0 and 1."""
     X, y = plane(150)
     model = RVMRegressor(gamma=0.3, noise="constant", strategy="basic").fit(X, y)
-    Phi, alpha = phi(model, X), model.model_.alpha
+    Phi, alpha = design_of(model, X), model.model_.alpha
     scale = model.model_.design.scaling.t_scale[0]
     Sigma = np.linalg.inv(scale**2 / model.model_.evidence_noise * Phi.T @ Phi + np.diag(alpha))
     bias = int(model.model_.design.bias)
@@ -196,15 +153,3 @@ def test_a_zero_weight_is_an_absent_row():
     without = RVMRegressor(**options).fit(X[w > 0], y[w > 0])
     np.testing.assert_allclose(with_weights.predict(X), without.predict(X), atol=1e-10)
     assert with_weights.log_evidence_ == pytest.approx(without.log_evidence_, abs=1e-8)
-
-
-def test_precise_rows_count_for_more():
-    """Half of the rows with a tenth of the noise: by their precisions as weights the noise of weight 1 is found."""
-    rng = np.random.default_rng(3)
-    X = rng.uniform(-10, 10, size=(400, 1))
-    w = np.where(np.arange(400) % 2, 100.0, 1.0)
-    y = np.sinc(X[:, 0] / np.pi) + 0.3 / np.sqrt(w) * rng.normal(size=400)
-    model = RVMRegressor(gamma=4.0, partition_size=60, random_state=0).fit(X, y, sample_weight=w)
-    assert model.noise_variance_**0.5 == pytest.approx(0.3, rel=0.1)
-    test = np.linspace(-9, 9, 200)[:, None]
-    assert np.sqrt(np.mean((model.predict(test) - np.sinc(test[:, 0] / np.pi)) ** 2)) < 0.02

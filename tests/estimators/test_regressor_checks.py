@@ -15,10 +15,10 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partirvm import RVMClassifier, RVMRegressor
+from partirvm import RVMRegressor
 
 MAY_FAIL = {
     "check_sample_weight_equivalence_on_dense_data": (
@@ -135,15 +135,3 @@ def test_clones_keep_metadata_requests():
                 np.testing.assert_array_equal(fit["sample_weight"], weights[rows], err_msg=str(number))
                 np.testing.assert_array_equal(fit["sample_noise"], noise[rows])
                 assert fit["validation"] is held_out
-
-
-def test_clones_keep_metadata_requests_of_classes():
-    """The request for weights of a classifier in a pipeline."""
-    X, y = plane(60)
-    with config_context(enable_metadata_routing=True):
-        model = RVMClassifier(gamma=0.3, random_state=0).set_fit_request(sample_weight=True)
-        model.set_score_request(sample_weight=True)
-        pipeline = make_pipeline(FunctionTransformer(), model)
-        weights = {"sample_weight": np.ones(60)}
-        found = cross_validate(pipeline, X, y > np.median(y), params=weights, error_score="raise")
-    assert found["test_score"].min() > 0.5

@@ -9,7 +9,6 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
 from regressions import plane
 
 from partirvm import RVMRegressor, WorkingSet, ingest, plan
@@ -18,46 +17,6 @@ from partirvm.errors import (
     DataError,
     DataWarning,
 )
-
-
-def kinds(folder):
-    """The same rows as every kind of input, in the same order."""
-    X, y = plane(150)
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    group = zarr.open_group(str(folder / "own.zarr"), mode="w")
-    for name, values in (("X", X), ("y", y)):
-        array = group.create_array(name, shape=values.shape, dtype="f8", chunks=(40, *values.shape[1:]))
-        array[:] = values
-    return {
-        "list": (X.tolist(), y.tolist()),
-        "fortran": (np.asfortranarray(X), y),
-        "pandas": (frame, pd.Series(y, name="height")),
-        "zarr": (group["X"], group["y"]),
-        "dask array": (da.from_array(X, chunks=(40, 3)), da.from_array(y, chunks=40)),
-        "dask array, numpy y": (da.from_array(X, chunks=(40, 3)), y),
-        "dask frame": (dd.from_pandas(frame, npartitions=3), da.from_array(y, chunks=50)),
-        "data": (str(ingest((X, y), folder / "rows.zarr", shuffle=None).url), None),
-        "path": (folder / "rows.zarr", None),
-    }
-
-
-KINDS = ["list", "fortran", "pandas", "zarr", "dask array", "dask array, numpy y", "dask frame", "data", "path"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_input_gives_the_same_model(tmp_path, kind):
-    """Every row is a candidate, so that the order of rows does not matter: the dense answer to rounding."""
-    X, y = plane(150)
-    options = {"gamma": 0.3, "strategy": "basic", "noise": "constant", "random_state": 0}
-    expected = RVMRegressor(**options).fit(X, y)
-    given = kinds(tmp_path)[kind]
-    found = RVMRegressor(**options).fit(*given)
-    assert found.n_features_in_ == 3
-    np.testing.assert_allclose(found.log_evidence_, expected.log_evidence_, atol=1e-3)
-    mean, std = found.predict(given[0], return_std=True)
-    wanted, spread = expected.predict(X, return_std=True)
-    np.testing.assert_allclose(mean, wanted, atol=1e-3 * y.std())
-    np.testing.assert_allclose(std, spread, rtol=1e-2)
 
 
 def test_predictions_of_data_come_in_the_order_before_shuffling(tmp_path):
@@ -118,34 +77,6 @@ def test_validation_may_be_a_list_and_its_columns_must_be_those_of_the_training(
     made.fit(X, y, validation=(dd.from_pandas(frame, npartitions=2), y))
 
 
-def test_weights_copy_rows_only_if_some_are_absent(monkeypatch):
-    """All positive: the source gets the array that was given; all zero: DataError."""
-    X, y = plane(60)
-    given = []
-
-    def spy(X, *rest, **options):
-        given.append(X)
-        return as_source(X, *rest, **options)
-
-    monkeypatch.setattr("partirvm.estimators.inputs.as_source", spy)
-    RVMRegressor(gamma="scale", random_state=0).fit(X, y, sample_weight=np.full(60, 2.0))
-    assert np.shares_memory(given[0], X)
-    with pytest.raises(DataError, match="no row has a weight above zero"):
-        RVMRegressor().fit(X, y, sample_weight=np.zeros(60))
-
-
-def test_feature_names():
-    """Of a data frame; another order or other names are refused, a bare array warns as scikit-learn does."""
-    X, y = plane(60)
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    model = RVMRegressor(gamma="scale", random_state=0).fit(frame, y)
-    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
-    with pytest.raises(ValueError, match="feature names should match"):
-        model.predict(frame[["b", "a", "c"]])
-    with pytest.warns(UserWarning, match="does not have valid feature names"):
-        model.predict(X)
-
-
 def test_validation_ends_up_in_the_history():
     """Held-out rmse and nlpd of every round, by the formulas at the last one."""
     X, y = plane(400)
@@ -159,17 +90,6 @@ def test_validation_ends_up_in_the_history():
     assert last["held_out_rmse"] == pytest.approx(np.sqrt(np.mean((truth - mean) ** 2)))
     surprise = 0.5 * np.log(2 * np.pi * std**2) + (truth - mean) ** 2 / (2 * std**2)
     assert last["held_out_nlpd"] == pytest.approx(surprise.mean())
-
-
-def test_validation_data_on_disk(tmp_path):
-    """DATA as validation beside DATA, and the same scores."""
-    X, y = plane(400)
-    held = plane(100, seed=8)
-    train, test = ingest((X, y), tmp_path / "train.zarr"), ingest(held, tmp_path / "test.zarr")
-    options = {"gamma": 0.3, "partition_size": 60, "max_rounds": 2, "random_state": 0}
-    found = RVMRegressor(**options).fit(train.url, validation=test.url).history_
-    again = RVMRegressor(**options).fit(train.url, validation=held).history_
-    assert found[-1]["held_out_rmse"] == pytest.approx(again[-1]["held_out_rmse"], rel=1e-10)
 
 
 def test_a_plan_without_a_fit(tmp_path):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from regressions import plane, sinc
-from sklearn.base import clone
+from regressions import design_of, plane, sinc
 
 from partirvm import AlphaPrior, Noise, RVMClassifier, RVMRegressor, WorkingSet
 from partirvm.errors import DataError, UsageError
@@ -18,14 +17,6 @@ FITS = [
     (RVMClassifier, "basic"),
     (RVMClassifier, "working-set"),
 ]
-
-
-def design(model, X):
-    """Bias and kernels of a fitted model, by pairwise differences of standardised rows."""
-    s = model.model_.design.scaling
-    centres = (model.relevance_vectors_ - s.x_shift) / s.x_scale
-    kernels = naive.gaussian((X - s.x_shift) / s.x_scale, centres, np.array(model.model_.design.kernel.gamma))
-    return np.hstack([np.ones((len(X), int(model.model_.design.bias))), kernels])
 
 
 @pytest.mark.parametrize(
@@ -44,7 +35,7 @@ def test_the_evidence_has_the_priors_in_the_targets_units(options):
     ).fit(X, y)
     scale = model.model_.design.scaling.t_scale[0]
     t, beta = (y - y.mean()) / scale, scale**2 / model.model_.evidence_noise
-    expected = naive.log_evidence(design(model, X), t, model.model_.alpha, beta) - len(y) * np.log(scale)
+    expected = naive.log_evidence(design_of(model, X), t, model.model_.alpha, beta) - len(y) * np.log(scale)
     expected += naive.log_prior(model.model_.alpha, 1.0, 0.1).sum() + naive.log_prior(
         1 / model.model_.evidence_noise, 20, 2e4
     )
@@ -98,60 +89,9 @@ def test_rows_of_known_noise_weigh_by_its_inverse_square():
         np.testing.assert_allclose(other.predict(X), models[0].predict(X), atol=1e-8)
 
 
-@pytest.mark.parametrize("kind", ["zarr", "dask"])
-def test_rows_without_weight_are_absent_from_arrays_on_disk(kind):
-    """The rows stay in their tiles, and count for nothing: moments, candidates, posterior, noise."""
-    da, zarr = pytest.importorskip("dask.array"), pytest.importorskip("zarr")
-    X, y = sinc(150, 0.1)
-    rng = np.random.default_rng(3)
-    r, w = rng.uniform(0.5, 3, 150), rng.choice([0.0, 1.0, 2.0], 150)
-    y[w == 0] = 1e3
-    there = w > 0
-
-    def array(values):
-        return da.from_array(values, chunks=60) if kind == "dask" else zarr.array(values, chunks=60)
-
-    options = {"gamma": 4.0, "strategy": "basic"}
-    parts = (np.ascontiguousarray(X), y, w, r)
-    all_rows = RVMRegressor(**options).fit(
-        *(array(values) for values in parts[:2]), sample_weight=array(w), sample_noise=array(r)
-    )
-    few = RVMRegressor(**options).fit(
-        *(array(values[there]) for values in parts[:2]), sample_weight=array(w[there]), sample_noise=array(r[there])
-    )
-    assert all_rows.log_evidence_ == pytest.approx(few.log_evidence_, rel=1e-8)
-    np.testing.assert_allclose(all_rows.predict(X), few.predict(X), atol=1e-8)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"alpha_prior": (1.0,)}, "alpha_prior is .*: it must be two numbers, shape and rate"),
-        ({"alpha_prior": (1.0, -1.0)}, "each of alpha_prior is -1.0: it must be a number ≥ 0"),
-        ({"noise_variance": Noise("flat")}, "Noise.prior is 'flat': it must be two numbers"),
-        ({"alpha_prior": AlphaPrior(fixed={"slope": 1.0})}, "a name in fixed_alpha is 'slope'; known: bias"),
-        (
-            {"alpha_prior": AlphaPrior(fixed={"bias": 0.0})},
-            "AlphaPrior.fixed of 'bias' is 0.0: it must be a number > 0",
-        ),
-        ({"alpha_prior": AlphaPrior(fixed=1e-6)}, "AlphaPrior.fixed is 1e-06: it must be None or a dict"),
-    ],
-)
-def test_refusals(options, message):
-    X, y = sinc(20, 0.1)
-    with pytest.raises(UsageError, match=message):
-        clone(RVMRegressor(**options)).fit(X, y)
-
-
 def test_noise_that_is_none_is_refused():
     X, y = sinc(20, 0.1)
     with pytest.raises(DataError, match="sample_noise is 0 in row 4 "):
         RVMRegressor().fit(X, y, sample_noise=np.where(np.arange(20) == 4, 0.0, 1.0))
     with pytest.raises(UsageError, match="y and weights are part of DATA"):
         RVMRegressor().fit("data.zarr", sample_noise=np.ones(20))
-
-
-def test_options_without_effect_are_named():
-    X, y = sinc(50, 0.1)
-    model = RVMRegressor(gamma=1.0, max_rounds=3, fit_intercept=False, alpha_prior=AlphaPrior(fixed={"bias": 1}))
-    assert "without effect here: max_rounds, fixed_alpha" in str(model.fit(X, y).plan_)

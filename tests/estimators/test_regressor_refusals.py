@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dask.array as da
 import numpy as np
-import pandas as pd
 import pytest
 import zarr
 from regressions import plane
 
-from partirvm import Incremental, RVMRegressor, Sample, SplitMerge, WorkingSet, plan
+from partirvm import RVMRegressor, plan
 from partirvm.errors import (
     DataError,
     MemoryLimitError,
-    PartirvmError,
     UsageError,
 )
 
@@ -60,37 +58,6 @@ def test_each_parameter_that_cannot_be_is_named(name, value, says):
     assert not hasattr(estimator, "model_")
 
 
-@pytest.mark.parametrize(
-    ("strategy", "name", "says"),
-    [
-        (SplitMerge(fit_rows="half"), "SplitMerge.fit_rows", "auto, full, growing, sample"),
-        (Incremental(fit_rows=Sample(0)), "Sample.rows", "whole number ≥ 1"),
-        (Incremental(fit_rows=Sample("many")), "Sample.rows", "whole number ≥ 1 or 'auto'"),
-        (WorkingSet(heuristic_rows=0), "WorkingSet.heuristic_rows", "whole number ≥ 1"),
-        (WorkingSet(heuristic_rows="auto"), "WorkingSet.heuristic_rows", "whole number ≥ 1"),
-        (WorkingSet(selection="best"), "WorkingSet.selection", "random"),
-        (WorkingSet(stop_fraction=1.0), "WorkingSet.stop_fraction", "< 1"),
-        (Incremental(stop_fraction=-0.1), "Incremental.stop_fraction", "≥ 0"),
-    ],
-    ids=str,
-)
-def test_each_field_of_a_strategy_that_cannot_be_is_named(strategy, name, says):
-    """UsageError that names the value and its field, as they were written."""
-    X, y = plane(30)
-    estimator = RVMRegressor(strategy=strategy, random_state=0)
-    with pytest.raises(UsageError, match=name) as caught:
-        estimator.fit(X, y)
-    assert says in str(caught.value)
-    assert not hasattr(estimator, "model_")
-
-
-def test_split_merge_has_no_rounds():
-    """max_rounds with it is refused, with what to use instead."""
-    X, y = plane(30)
-    with pytest.raises(UsageError, match=r"max_rounds is 3, but split-merge has no rounds.*max_vectors"):
-        RVMRegressor(strategy="split-merge", max_rounds=3).fit(X, y)
-
-
 def spoiled(row, column, value):
     X, y = plane(50)
     X[row, column] = value
@@ -118,45 +85,6 @@ def test_values_that_are_not_finite_out_of_core(tmp_path, container, value):
         RVMRegressor().fit(given, y)
 
 
-@pytest.mark.parametrize(
-    ("X", "y", "says"),
-    [
-        pytest.param(*spoiled(3, 0, np.nan), "NaN", id="NaN"),
-        pytest.param(*spoiled(3, 0, np.inf), "infinity", id="inf"),
-        pytest.param(np.ones((5, 2)), [1, 2, np.nan, 4, 5], "NaN", id="NaN target"),
-        pytest.param(np.array([["a", "b"]] * 5), np.arange(5.0), "could not convert string to float: .*'a'", id="text"),
-        pytest.param(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), [1.0, 2.0], "the column 'b'", id="text column"),
-        pytest.param(np.ones((0, 2)), np.ones(0), "0 sample", id="no rows"),
-        pytest.param(np.ones((1, 2)), np.ones(1), "1 sample|minimum of 2", id="one row"),
-        pytest.param(np.ones((5, 0)), np.ones(5), "0 feature", id="no features"),
-        pytest.param(np.ones(5), np.ones(5), "2D array", id="one dimension"),
-        pytest.param(np.ones((5, 2)), np.ones(4), "inconsistent", id="another length"),
-        pytest.param(np.ones((5, 2)), None, "requires y", id="no target"),
-    ],
-)
-def test_arrays_that_cannot_be_used(X, y, says):
-    """What scikit-learn's own validation says; always a ValueError."""
-    with pytest.raises(ValueError, match=says):
-        RVMRegressor().fit(X, y)
-
-
-@pytest.mark.parametrize(
-    ("X", "y", "says"),
-    [
-        pytest.param(da.ones((0, 2)), np.ones(0), "no rows", id="no rows"),
-        pytest.param(da.ones((1, 2)), np.ones(1), "one row", id="one row"),
-        pytest.param(da.ones((5, 2)), np.ones(4), "5 rows, but y has 4", id="another length"),
-        pytest.param(da.from_array(np.array([["a", "b"]] * 5)), np.ones(5), "text", id="text"),
-        pytest.param(da.ones(5), np.ones(5), "two dimensions", id="one dimension"),
-    ],
-)
-def test_out_of_core_arrays_that_cannot_be_used(X, y, says):
-    """The same rows through Dask: DataError (or UsageError) of partirvm."""
-    with pytest.raises(PartirvmError, match=says) as caught:
-        RVMRegressor().fit(X, y)
-    assert isinstance(caught.value, ValueError)
-
-
 def test_a_wrong_number_of_features_at_prediction():
     """In memory as scikit-learn says it, out of core as partirvm does."""
     X, y = plane(40)
@@ -174,14 +102,6 @@ def test_validation_of_other_features():
         RVMRegressor().fit(X, y, validation=(X[:, :2], y))
     with pytest.raises(UsageError, match="3 parts"):
         RVMRegressor().fit(X, y, validation=(X, y, y))
-
-
-@pytest.mark.parametrize("w", [np.zeros(40), -np.ones(40), np.ones(39), np.full(40, np.nan)])
-def test_weights_that_cannot_be(w):
-    """All zero, negative, of another length, not finite: a ValueError."""
-    X, y = plane(40)
-    with pytest.raises(ValueError, match=r"weight|NaN|row|sample"):
-        RVMRegressor().fit(X, y, sample_weight=w)
 
 
 def test_a_plan_of_what_is_no_path():

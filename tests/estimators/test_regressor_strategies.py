@@ -94,61 +94,6 @@ def test_the_heuristic_chooses_the_partition_size(strategy):
     assert f"P = {found.partition_size} by sparseness" in str(model.plan_)
 
 
-def test_the_measured_rows_do_not_depend_on_the_strategy():
-    """The same seed measures the same ρ."""
-    X, y = plane(600)
-    found = {RVMRegressor(strategy=s, gamma=0.1, random_state=3).fit(X, y).plan_.sparseness for s in PARTITIONED}
-    assert len(found) == 1
-
-
-def test_every_cap_is_noted():
-    """The least P of auto, the rows of ρ, max_vectors: in the plan and in the heuristic's line of history."""
-    X, y = plane(600)
-    options = {"strategy": "working-set", "gamma": 0.1, "random_state": 0}
-    model = RVMRegressor(**options).fit(X, y)
-    assert model.plan_.partition_size == model.history_[0]["partition_size"] == 32
-    assert model.history_[0]["notes"] == [
-        f"partition size raised from {model.plan_.sparseness.partition_size} to 32, the minimum of 'auto'"
-    ]
-    few = RVMRegressor(max_vectors=25, **{**options, "strategy": WorkingSet(heuristic_rows=20)}).fit(X, y)
-    assert few.history_[0]["rows"] == 20
-    assert few.plan_.partition_size == 25
-    assert {
-        "ρ measured on 20 rows instead of 43 because of heuristic_rows",
-        "partition size lowered to 25 because of max_vectors",
-    } <= {*few.plan_.notes}
-    assert all(note in str(few.plan_) for note in few.history_[0]["notes"])
-
-
-def test_the_memory_limit_caps_the_measured_rows(monkeypatch):
-    """Where a basic RVM on √(N·d) rows would not fit."""
-    monkeypatch.setattr("partirvm.setup.measuring.affordable", lambda *args, **options: (1, 30))
-    model = RVMRegressor(strategy="working-set", gamma=0.1, random_state=0).fit(*plane(600))
-    assert model.history_[0]["rows"] == 30
-    assert "ρ measured on 30 rows instead of 43 because of the memory limit" in model.plan_.notes
-
-
-def test_a_kernel_that_is_too_narrow_is_warned_of():
-    """ρ near 1: nearly every row would be a vector."""
-    X, y = plane(600)
-    with pytest.warns(DataWarning, match="random rows became vectors: the kernel is probably too narrow") as caught:
-        model = RVMRegressor(strategy="working-set", gamma=500.0, max_rounds=2, random_state=0).fit(X, y)
-    assert model.plan_.sparseness.rho > 0.9
-    assert f"{model.plan_.sparseness.rho:.0%} of 43" in str(caught[0].message)
-    assert any("too narrow" in note for note in model.plan_.notes)
-
-
-def test_basic_measures_nothing():
-    """No P, no heuristic, one fit, whatever the options of the others say."""
-    options = {"partition_size": 5, "max_rounds": 1}
-    X, y = plane(100)
-    plain, odd = (RVMRegressor(strategy="basic", gamma=0.1, random_state=0, **kw).fit(X, y) for kw in ({}, options))
-    for model in (plain, odd):
-        assert [(entry["kind"], entry["fit_rows"]) for entry in model.history_] == [("final", "full")]
-        assert (model.plan_.sparseness, model.plan_.partition_size, model.plan_.fit_rows) == (None, 100, "full")
-    np.testing.assert_array_equal(plain.weights_, odd.weights_)
-
-
 def dense():
     """Nearly every row is a vector to the first fits."""
     return plane(600, noise=0.02)
@@ -178,14 +123,6 @@ def test_max_vectors_holds_for_every_strategy(strategy, reason, says):
     assert model.score(X, y) > 0.9
 
 
-@pytest.mark.filterwarnings("ignore:errors of rows left out:partirvm.errors.OverconfidenceWarning")
-def test_limits_that_basic_cannot_keep_are_warned_of():
-    """It has one fit, and no model before its end."""
-    X, y = dense()
-    with pytest.warns(LimitWarning, match="vectors are more than max_vectors = 10: basic fits all rows"):
-        RVMRegressor(strategy="basic", gamma=1.0, max_vectors=10, random_state=0).fit(X[:100], y[:100])
-
-
 @pytest.mark.parametrize("gamma", [0.3, "auto"])
 @pytest.mark.parametrize("strategy", ["basic", *PARTITIONED])
 def test_a_time_limit_leaves_an_early_model(strategy, gamma):
@@ -198,27 +135,6 @@ def test_a_time_limit_leaves_an_early_model(strategy, gamma):
     assert [entry["kind"] for entry in model.history_] == ["early"]
     assert model.score(X, y) > 0.9
     assert any("time_limit is over" in note for note in model.plan_.notes)
-
-
-@pytest.mark.parametrize("strategy", PARTITIONED)
-def test_held_out_errors_of_every_fit(strategy):
-    """Parts of split-merge have one too; the heuristic has none."""
-    X, y = plane(400)
-    model = RVMRegressor(strategy=strategy, gamma=0.1, random_state=0).fit(X, y, validation=plane(100, seed=8))
-    heuristic, *fits = model.history_
-    assert heuristic["held_out_rmse"] is None
-    assert all(entry["held_out_rmse"] > 0 for entry in fits)
-
-
-def test_split_merge_tells_levels():
-    """Seven partitions: 7 fits, 3 merges and an odd part that waits, 2 merges, the last fit."""
-    model = RVMRegressor(strategy="split-merge", partition_size=50, gamma=0.1, random_state=0).fit(*plane(350))
-    levels = [entry["level"] for entry in model.history_]
-    assert levels == [*[0] * 7, *[1] * 3, *[2] * 2, None]
-    assert [cost.fits for cost in model.plan_.rounds] == [7, 3, 2, 1]
-    assert sum(entry["candidates"] for entry in model.history_ if entry["level"] == 0) == 350
-    assert [entry["passes"] for entry in model.history_] == [*[1] * 12, 3]
-    assert {entry["pass_rows"] for entry in model.history_} == {350, 1050}
 
 
 @pytest.mark.parametrize("strategy", ["basic", "working-set"])

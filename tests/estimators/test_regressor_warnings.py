@@ -92,22 +92,6 @@ def test_far_rows_warn_at_prediction():
     model.predict(model.relevance_vectors_)
 
 
-def test_limits_end_a_fit_with_a_usable_model():
-    """max_rounds, max_vectors and time_limit: the reason is a value with advice, the model predicts."""
-    X, y = plane(1000, noise=0.01)
-    options = {"gamma": 0.5, "partition_size": 40, "strategy": "working-set", "random_state": 0}
-    rounds = RVMRegressor(max_rounds=2, **options).fit(X, y)
-    assert rounds.termination_ is Termination.ROUNDS
-    assert "max_rounds" in rounds.termination_.advice
-    vectors = RVMRegressor(max_vectors=50, **options).fit(X, y)
-    assert vectors.termination_ is Termination.VECTORS
-    assert vectors.n_relevance_vectors_ <= 50
-    late = RVMRegressor(time_limit=1e-6, **options).fit(X, y)
-    assert late.termination_ is Termination.TIME
-    assert [entry["kind"] for entry in late.history_] == ["early"]
-    assert np.isfinite(late.predict(X[:3])).all()
-
-
 def test_the_limit_of_memory_ends_rounds_with_a_warning(monkeypatch):
     """Columns that do not fit any more: LimitWarning, Termination.MEMORY, a usable model."""
     from partirvm.setup import spec

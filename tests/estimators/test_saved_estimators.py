@@ -16,9 +16,8 @@ from sklearn.model_selection import cross_validate
 from sklearn.preprocessing import PolynomialFeatures
 
 from partirvm import AlphaPrior, RVMClassifier, RVMRegressor, Sample, WorkingSet, load_model, save_model
-from partirvm.errors import ExistsError, FormatError, UsageError
+from partirvm.errors import ExistsError, UsageError
 from partirvm.kernels import Gaussian, Laplacian, Sum
-from partirvm.model import Model
 
 N = 160
 
@@ -166,16 +165,6 @@ def test_metadata_requests_come_back(kind, tmp_path):
     assert len(scores["test_score"]) == 5
 
 
-def test_a_model_stays_a_model(tmp_path):
-    """``model_`` is saved and loaded by itself, as that of a job is."""
-    X, y = wave()
-    fitted = RVMRegressor(gamma=0.5).fit(X, y)
-    save_model(fitted.model_, tmp_path / "m")
-    found = load_model(tmp_path / "m")
-    assert type(found) is Model
-    np.testing.assert_array_equal(found.predict(X), fitted.predict(X))
-
-
 def test_what_cannot_be_saved(tmp_path):
     """It is named, and nothing is left behind."""
     X, y = wave()
@@ -217,18 +206,3 @@ print(model.predict_proba([[0.3, -0.2]])[0, 1].hex())
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == float(fitted.predict_proba([[0.3, -0.2]])[0, 1]).hex()
     assert not [path for path in (tmp_path / "m").rglob("*") if path.is_file() and b"pickle" in path.read_bytes()]
-
-
-def test_an_estimator_of_another_version(tmp_path):
-    """FormatError that says so."""
-    from partirvm.model import save_model as write
-
-    X, y = wave()
-    fitted = RVMRegressor(gamma=0.5).fit(X, y)
-    write(
-        fitted.model_,
-        tmp_path / "m",
-        estimator={"class": "RVMOther", "parameters": {"kernel": "auto", "basis": None}, "requests": {}},
-    )
-    with pytest.raises(FormatError, match="'RVMOther' is unknown"):
-        load_model(tmp_path / "m")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
-from fault_cases import carry_counting, make_data, mother, queued
+from fault_cases import carry_counting, make_class_data, make_data, mother, queued
 
 from partirvm.jobs.state import Status
 
@@ -26,13 +28,20 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def undisturbed(breeder, data, tmp_path_factory):
+def data_of(data, tmp_path_factory):
+    """A function of the name of a case: its DATA."""
+    classes = cache(lambda: make_class_data(tmp_path_factory.mktemp("classes")))
+    return lambda case: classes() if case == "classes" else data
+
+
+@pytest.fixture(scope="session")
+def undisturbed(breeder, data_of, tmp_path_factory):
     """A job of each case, done without a fault when it is first asked for."""
     folder = tmp_path_factory.mktemp("undisturbed")
 
     class Undisturbed(dict):
         def __missing__(self, case):
-            store = self[case] = queued(data, folder / case, case)
+            store = self[case] = queued(data_of(case), folder / case, case)
             _, store.things = breeder.call(carry_counting, job=store.location).end()
             assert store.state().status is Status.DONE
             assert [event["event"] for event in store.events()].count("running") == 1

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -43,11 +40,9 @@ CASES = {
     "working-set": Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=6),
     "incremental": Request(gamma=2.0, strategy="incremental", partition_size=250),
     "split-merge": Request(gamma=2.0, strategy="split-merge", partition_size=250),
+    "classes": Request(gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4),
 }
-"""Each a second or two of work, with five to eight places to go on from."""
-
-CLASSES = Request(gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4)
-"""A fit of three classes: a second or two, some tens of passes to a round."""
+"""Each a second or two of work, with five to eight places to go on from; three classes have tens of passes a round."""
 
 TOLD = (
     *("kind", "number", "level", "candidates", "vectors", "log_evidence", "train_rmse", "held_out_rmse", "iterations"),
@@ -198,22 +193,6 @@ def kills(breeder, store, rng, times, things):
         child = breeder.call(carry, job=store.location, patience=0.0, halt=halt)  # nobody waits for the dead
         wait_for(lambda child=child: child.gone, "the end of a process")
         assert not child.out.exists(), child.out.read_text()
-
-
-def remove_arrays(folder):
-    """Move the chunk files of Zarr groups away; returns them, and how to bring them back."""
-    moved = [path for path in sorted(Path(folder).rglob("*")) if path.is_file() and "c" in path.parts]
-    aside = Path(f"{folder}.aside")
-    for number, path in enumerate(moved):
-        aside.mkdir(exist_ok=True)
-        shutil.move(path, aside / str(number))
-
-    def mend():
-        for number, path in enumerate(moved):
-            shutil.move(aside / str(number), path)
-        aside.rmdir()
-
-    return moved, mend
 
 
 # What happens in processes of their own
@@ -396,15 +375,6 @@ def write_rows(data, seed, n=150, gate=None, halt=None, **options):
     return changes[0]
 
 
-def overwrite(data, job, case, wait=None):
-    """Fit a case in place of the job that is there, with quick leases; its reason. ``wait`` as ``Waiting`` takes it."""
-    from partirvm import jobs
-
-    hurry()
-    watcher = Waiting(*wait) if wait else None
-    return jobs.fit(data[0], job, CASES[case], validation=data[1], overwrite=True, watcher=watcher).outcome.reason.value
-
-
 def overwrite_until(job, things):
     """Overwrite a job and save a first model; killed before so many things that it does to the folder (0: never).
 
@@ -412,7 +382,7 @@ def overwrite_until(job, things):
     """
     from reference import model
 
-    from partirvm.storage.local_folder import LocalFolder
+    from partirvm.storage import Folder
 
     numbers, done = itertools.count(1), [0]
 
@@ -427,7 +397,7 @@ def overwrite_until(job, things):
         return act
 
     for name in ("create", "write", "remove"):
-        setattr(LocalFolder, name, counted(getattr(LocalFolder, name)))
+        setattr(Folder, name, counted(getattr(Folder, name)))
     store = JobStore.create(job, {"run": 2}, overwrite=True)
     store.record({"event": "queued"})
     store.save(model(2))
@@ -481,27 +451,6 @@ def carry_until_forbidden(job, after):
     return carry(job)
 
 
-def watch(job, stop):
-    """Look at a job until a file appears, and once more: the states that were seen."""
-    seen, had, last = [], 0, False
-    while not last:
-        last = Path(stop).exists()
-        handle = open_job(job)
-        state, progress = handle.state(), handle.progress()
-        assert state.status is not None
-        assert progress["status"] in {status.value for status in Status}
-        assert [line["event"] for line in state.history] == ["fit"] * len(state.history)
-        assert state.events >= had, "events do not go away"
-        had = state.events
-        if handle.store.has_model():
-            assert np.isfinite(handle.store.model().mean).all()
-        if not seen or seen[-1] != state.status.value:
-            seen.append(state.status.value)
-            if seen.count("running") == 1 and seen[-1] == "running":
-                note(Path(f"{stop}.met"))
-    return seen
-
-
 class Meeting(Waiting):
     """Waits after the first line until so many others have noted that they are there."""
 
@@ -512,27 +461,6 @@ class Meeting(Waiting):
         self.left -= 1
         if self.left == 0:
             wait_for(lambda: count(self.path) >= self.others, "the others")
-
-
-def compete(job, stop, others):
-    """Try to carry a job out, again and again, until a file appears: how each try ended.
-
-    In the first round it waits for so many ``others``: watchers who saw it run, drivers who were refused, who aborts.
-    """
-    from partirvm.errors import LeaseError
-    from partirvm.jobs.attempt import carry_out
-
-    ends, met = [], Path(f"{stop}.met")
-    while not Path(stop).exists():
-        try:
-            fitted = carry_out(job, patience=0.0, watcher=Meeting(met, others))
-            ends.append(None if fitted is None else fitted.outcome.reason.value)
-        except LeaseError as error:
-            if type(error).__name__ not in ends:
-                note(met)
-            ends.append(type(error).__name__)
-        time.sleep(0.02)
-    return ends
 
 
 def compete_once(job, folder, others):
@@ -548,35 +476,6 @@ def compete_once(job, folder, others):
         note(Path(folder, "refused"))
         raise
     return fitted.outcome.reason.value
-
-
-def disturb(job, stop):
-    """Abort a job whenever it runs, and queue it again, until it was done three times over or a file appears."""
-    from partirvm.errors import LeaseError, PartirvmError
-
-    asked = 0
-    while asked < 3 and not Path(stop).exists():
-        handle = open_job(job)
-        try:
-            status = handle.status()
-            if status is Status.RUNNING and len(handle.state().history) > asked:
-                handle.abort(f"number {asked}")
-                asked += 1
-                if asked == 1:
-                    note(Path(f"{stop}.met"))
-                wait_for(lambda handle=handle: handle.status().final)
-                while True:
-                    try:
-                        handle.requeue()
-                        break
-                    except LeaseError:
-                        time.sleep(0.02)
-        except PartirvmError as error:
-            if handle.status() is not Status.DONE:
-                raise
-            return {"asked": asked, "late": str(error)}
-        time.sleep(0.01)
-    return {"asked": asked, "late": ""}
 
 
 MOTHER = f"""
@@ -716,28 +615,6 @@ def _writes(given):
     return bool(flags & (os.O_WRONLY | os.O_RDWR)) if isinstance(flags, int) else bool(set(mode or "r") & set("wxa+"))
 
 
-def carry_on_network_disk(job, **options):
-    """As ``carry``, where links are refused: a kill between the two steps of a write leaves half of an object."""
-    from partirvm.storage import local_folder
-
-    really = os.link
-
-    def refuse(source, target):
-        if str(source).endswith(".part"):  # Zarr's own files end in .partial: without links it writes no group at all
-            raise OSError(errno.ENOTSUP, "links are refused")
-        really(source, target)
-
-    def write(path, data, mode):
-        with path.open(mode) as file:
-            file.write(data[: len(data) // 2])
-            file.flush()
-            sys.audit("open", str(path), "w", os.O_WRONLY)  # one more point to crash at
-            file.write(data[len(data) // 2 :])
-
-    os.link, local_folder._write = refuse, write
-    return carry(job, **options)
-
-
 def carry_learning_again(job, **options):
     """As ``carry``; the kernel is learned again whenever there are more vectors than centres of the last learning."""
     from partirvm.strategies import rounds
@@ -751,34 +628,6 @@ def predict_there(job, data, output):
     from partirvm import predict
 
     predict.predict(job, data, output)
-
-
-def evaluate_there(job, data, output):
-    """Score a job with DATA; the scores are written to a file."""
-    from partirvm import predict
-
-    Path(output).write_text(json.dumps(predict.evaluate(job, data)))
-
-
-def act(what, data, job, seed, gate, others=2):
-    """Do one thing to DATA or to a job, at the same moment as others: append, ingest, fit, resume, update, predict."""
-    from partirvm import jobs
-
-    options = Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=2)
-    meet(gate, others)
-    if what == "append":
-        ingest(rows(150, seed), data, append=True)
-    elif what == "ingest":
-        ingest(rows(500, seed), data, overwrite=True, tile_rows=TILE)
-    elif what == "fit":
-        jobs.fit(data, job, options, overwrite=True)
-    elif what == "resume":
-        open_job(job).resume(max_rounds=8).wait()
-    elif what == "update":
-        open_job(job).update().wait()
-    elif what == "predict":
-        predict_there(job, data, f"{gate}.csv")
-    return what
 
 
 def open_slowly(data, number):

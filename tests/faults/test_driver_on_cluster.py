@@ -26,7 +26,7 @@ from fault_cases import (
 )
 from waiting import PATIENCE, stopped
 
-from partirvm.execution.dask import connect
+from partirvm.execution.cluster import connect
 from partirvm.jobs import open_job, submit
 from partirvm.jobs.state import Status
 
@@ -158,29 +158,6 @@ def test_the_worker_that_holds_the_driver(cluster, job, undisturbed):
     assert (kinds.count("running"), kinds.count("interrupted")) == (2, 1)
 
 
-@pytest.mark.slow
-def test_all_workers_then_new_ones(cluster, job, undisturbed):
-    """Nobody is at work for a while; the first of the new workers takes the driver."""
-    for worker in list(cluster.workers):
-        cluster.kill(worker.pid)
-    cluster.go_on()
-    assert job.status() is Status.INTERRUPTED
-    cluster.add(3)
-    assert_done(job, undisturbed[CASE])
-    assert [event["event"] for event in job.store.events()].count("running") == 2
-
-
-def test_a_worker_that_is_stopped_for_a_moment(cluster, job, undisturbed):
-    """SIGSTOP and SIGCONT of one that only does tasks: no fault at all."""
-    victim = next(worker for worker in cluster.workers if worker.pid != driver(job))
-    victim.send_signal(signal.SIGSTOP)
-    wait_for(lambda: stopped(victim.pid), "the stop")
-    cluster.go_on()
-    victim.send_signal(signal.SIGCONT)
-    assert_done(job, undisturbed[CASE])
-    assert [event["event"] for event in job.store.events()].count("running") == 1
-
-
 @pytest.mark.parametrize("where", some(["pass", "dense fit"], {"pass"}))
 def test_an_abort_there(cluster, data, tmp_path, where):
     """As in one process: the next look ends the work, with tiles still under way; nothing of the pass is begun then."""
@@ -216,19 +193,6 @@ def own_cluster(tmp_path):
     made = Processes(tmp_path, DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="6s")
     yield made
     made.close()
-
-
-@pytest.mark.slow
-def test_a_scheduler_that_begins_anew(own_cluster, data, undisturbed, tmp_path):
-    """kill -9 of the scheduler, another one with new workers at its address: the job, resumed there, ends as usual."""
-    job = own_cluster.submit(data, tmp_path / "job", CASE, "hold", 2)
-    own_cluster.scheduler.kill()
-    own_cluster.scheduler.wait()
-    own_cluster.go_on()
-    own_cluster.begin()
-    wait_for(lambda: job.status() is Status.INTERRUPTED, "the end of the driver")
-    job.resume(client=own_cluster.client)
-    assert_done(job, undisturbed[CASE])
 
 
 @pytest.mark.slow

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 from by_default import some
 from fault_cases import (
-    QUICK,
     assert_one_round_repeated,
     assert_same_end,
     bits,
     carry,
-    overwrite,
     queued,
     wait_for,
 )
@@ -22,13 +20,13 @@ from waiting import stopped
 from partirvm.errors import LeaseLostError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import open_folder
-from partirvm.storage.lease import EXPIRY, Timing
+from partirvm.storage.lease import Timing
 from partirvm.storage.snapshots import Snapshots
 
 
-def freeze(breeder, store, after, things, quick=True):
+def freeze(breeder, store, after, things):
     """A process that stopped itself at work on a job, so many things (``Halting``) after as many lines of history."""
-    child = breeder.call(carry, job=store.location, quick=quick, halt=[after, things, signal.SIGSTOP])
+    child = breeder.call(carry, job=store.location, quick=True, halt=[after, things, signal.SIGSTOP])
     wait_for(lambda: child.gone or stopped(child.pid), "the stop")
     assert not child.gone, "the run ended before it was stopped"
     return child
@@ -80,56 +78,6 @@ def at(gate):
     return Path(f"{gate}.here").exists()
 
 
-def everything(place):
-    """Every file below a folder, with its bytes, but for the signs of life."""
-    files = (path for path in Path(place).rglob("*") if path.is_file() and ".beat" not in path.name)
-    return {str(path): path.read_bytes() for path in files}
-
-
-@pytest.mark.parametrize(
-    ("after", "things"),
-    [
-        pytest.param(0, 10, marks=pytest.mark.slow),
-        pytest.param(1, 1, marks=pytest.mark.slow),
-        pytest.param(2, 40, marks=pytest.mark.slow),
-    ],
-)
-def test_who_wakes_after_the_job_was_overwritten_writes_nothing(breeder, data, undisturbed, tmp_path, after, things):
-    """Another fit stands in the place of the frozen one: LeaseLostError there, and all files are those of the new."""
-    store = queued(data, tmp_path / "job", "incremental")
-    frozen = freeze(breeder, store, after, things)
-    wait_for(lambda: not store.holder().alive(QUICK), "the end of its lease")
-    old = {path.name for path in (tmp_path / "job" / "lease").iterdir()}
-    breeder.call(overwrite, data=data, job=store.location, case="working-set").end()
-    files = everything(tmp_path)
-    assert not frozen.gone
-    wake(frozen)
-    assert everything(tmp_path) == files
-    assert old < {path.name for path in (tmp_path / "job" / "lease").iterdir()}, "epochs go on"
-    assert_same_end(JobStore(store.location), undisturbed["working-set"])
-    assert {event["epoch"] for event in store.events()} == {store.holder().epoch}
-
-
-@pytest.mark.slow
-def test_who_wakes_while_the_job_is_overwritten(breeder, data, undisturbed, tmp_path):
-    """The two run side by side for a moment: model, events and checkpoints of the new job are its own."""
-    store = queued(data, tmp_path / "job", "incremental")
-    frozen, gate = freeze(breeder, store, 2, 40), tmp_path / "gate"
-    wait_for(lambda: not store.holder().alive(QUICK), "the end of its lease")
-    other = breeder.call(overwrite, data=data, job=store.location, case="working-set", wait=[1, str(gate)])
-    wait_for(lambda: at(gate) or other.gone)
-    assert not other.gone
-    assert store.holder().process.pid == other.pid
-    wake(frozen, gate)
-    other.end()
-    assert_same_end(JobStore(store.location), undisturbed["working-set"])
-    epoch = store.holder().epoch
-    assert {event["epoch"] for event in store.events()} == {epoch}
-    for row in ("models", "checkpoints"):
-        names = open_folder(store.location).list(f"run-{epoch:06d}/{row}")
-        assert {name[:6] for name in names} == {f"{epoch:06d}"}
-
-
 def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path):
     """Another process clears away what is half written: LeaseLostError, not that there is no such file."""
     place = tmp_path / "job"
@@ -144,17 +92,3 @@ def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path):
         Snapshots(open_folder(str(place)), "models").publish(write, lease=lease)
     other.lease.release()
     lease.release()
-
-
-@pytest.mark.slow
-def test_the_real_lease_expires(breeder, data, undisturbed, tmp_path):
-    """With the timing that users have: taken over after 15 s of silence, by the clock of this machine, not before."""
-    store = queued(data, tmp_path / "job", "working-set")
-    frozen = freeze(breeder, store, 2, 1, quick=False)
-    last = store.holder().last_beat
-    other = breeder.call(carry, job=store.location)
-    wait_for(lambda: store.holder().process.pid == other.pid, "the other driver")
-    assert store.holder().since - last >= EXPIRY
-    other.end()
-    wake(frozen)
-    assert_same_end(store, undisturbed["working-set"])

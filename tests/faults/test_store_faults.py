@@ -16,11 +16,9 @@ from fault_cases import (
     carry_until_forbidden,
     count_lines,
     queued,
-    remove_arrays,
     wait_for,
 )
 
-from partirvm.errors import MissingDataError
 from partirvm.jobs.job import open_job
 from partirvm.jobs.state import Status
 
@@ -122,45 +120,6 @@ def test_a_damaged_last_checkpoint(breeder, data, whole, tmp_path, damage):
         }[damage]()
     assert last.name in store.restore().damaged[0]
     assert store.restore().about["history"] == known - 1
-    breeder.call(carry, job=store.location).end()
-    assert_same_end(store, whole)
-
-
-def test_no_checkpoint_that_can_be_read(breeder, data, whole, tmp_path):
-    """MissingDataError that names them, the job has failed, its model stays; brought back, it goes on."""
-    store = halfway(breeder, queued(data, tmp_path / "job", CASE))
-    before = bits(store.model())
-    moved, mend = remove_arrays(tmp_path / "job" / "checkpoints")
-    assert len(moved) > 1
-    error, message = breeder.call(carry, job=store.location).error()
-    assert error == "MissingDataError"
-    assert "no checkpoint can be read" in message
-    assert str(tmp_path / "job" / "checkpoints") in message
-    state = store.state()
-    assert state.status is Status.FAILED
-    assert message in state.reason
-    assert bits(store.model()) == before
-    mend()
-    go_on(breeder, store)
-    assert_same_end(store, whole)
-    assert_one_round_repeated(store.events())
-
-
-def test_a_missing_event(breeder, data, whole, tmp_path):
-    """MissingDataError that names it, from whoever looks and whoever wants to go on; brought back, the job goes on."""
-    store = halfway(breeder, queued(data, tmp_path / "job", CASE))
-    lost = tmp_path / "job" / "events" / "000004.json"
-    shutil.move(lost, tmp_path / "kept")
-    files = set((tmp_path / "job" / "events").iterdir())
-    with pytest.raises(MissingDataError, match=r"000004\.json is missing"):
-        store.state()
-    error, message = breeder.call(carry, job=store.location).error()
-    assert error == "MissingDataError"
-    assert "000004.json is missing" in message
-    assert str(tmp_path / "job") in message
-    assert store.model().n_vectors > 0
-    assert set((tmp_path / "job" / "events").iterdir()) == files, "nothing is built on it"
-    shutil.move(tmp_path / "kept", lost)
     breeder.call(carry, job=store.location).end()
     assert_same_end(store, whole)
 

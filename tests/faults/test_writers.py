@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 
 import fsspec
@@ -17,7 +16,7 @@ from waiting import stopped, wait_for
 
 from partirvm import ingest
 from partirvm.data import ZarrSource
-from partirvm.errors import ChangedDataError, DataError, ExistsError, LeaseError
+from partirvm.errors import DataError, ExistsError, LeaseError
 
 OLD = 700
 """Rows before the appends: the last tile is shared by old and new rows."""
@@ -93,19 +92,6 @@ def test_a_repeated_append_is_refused(data):
     np.testing.assert_array_equal(contents(data), expected((OLD, 0), (150, 1), (150, 1)))
 
 
-def test_an_ingest_that_appears_late_is_refused(data, monkeypatch):
-    """Without ``overwrite`` nothing is replaced that came while the rows were read."""
-    late = data.with_name("late.zarr")
-
-    def appear(phase, done, total):
-        if phase == "write" and not late.exists():
-            shutil.copytree(data, late)
-
-    with pytest.raises(ExistsError, match="exists already"):
-        ingest(rows(100, 3), late, progress=appear)
-    np.testing.assert_array_equal(contents(late), expected((OLD, 0)))
-
-
 CHANGES = 80
 """More changes to files than an append makes; a case beyond the last change proves nothing and is skipped."""
 
@@ -155,14 +141,6 @@ def test_data_replaced_while_they_are_opened(breeder, data, number):
     ingest(rows(500, 2), data, overwrite=True, tile_rows=TILE)
     child.kill(signal.SIGCONT)
     assert child.end() == 500
-
-
-def test_a_reader_of_replaced_data_is_told_so(data):
-    """Not that a chunk is damaged, although the new one has the same shape."""
-    source = ZarrSource(data)
-    ingest(rows(OLD, 3), data, overwrite=True, tile_rows=TILE)
-    with pytest.raises(ChangedDataError, match=r"d\.zarr: the data were replaced while they were in use"):
-        source.tile(0)
 
 
 def test_the_holder_is_named(breeder, data, tmp_path):

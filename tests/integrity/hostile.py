@@ -15,12 +15,11 @@ import zipfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 
+from partirvm.storage import Folder
 from partirvm.storage.codec import read_encoded, write_encoded
-from partirvm.storage.folder import digest, read_json, to_json
-from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage.records import digest, read_json, to_json
 
 CODE = "canary_module:run"
 """A named function of a module that no verb may import."""
@@ -67,7 +66,7 @@ def rewrite(path, change):
     """Change a numbered object of a job; its checksum agrees."""
     root = next(folder for folder in path.parents if (folder / "spec.json").exists())
     name = path.relative_to(root).as_posix()
-    path.write_bytes(to_json(name, change(read_json(LocalFolder(str(root), root), name))))
+    path.write_bytes(to_json(name, change(read_json(Folder(str(root), root), name))))
 
 
 def reseal(group, change):
@@ -93,12 +92,6 @@ def repack(group, kind, version, change):
     repoint(group, write_encoded(tree, arrays, str(group), kind, version))
 
 
-def with_field(tree, arrays, name, field, value):
-    """The JSON with another value of a field in each instance of a class; the arrays."""
-    objects = [[own, {**values, field: value} if own == name else values] for own, values in tree["objects"]]
-    return {**tree, "objects": objects}, arrays
-
-
 def forged_value(tree, arrays, rng):
     """As ``forged``, or one array has another shape."""
     if not arrays or rng.random() < 0.6:
@@ -107,13 +100,6 @@ def forged_value(tree, arrays, rng):
     array = np.atleast_1d(arrays[k])
     other = rng.choice([array[:-1], array[None], array.reshape(-1), np.concatenate([array, array]), array[:0]])
     return tree, [*arrays[:k], other, *arrays[k + 1 :]]
-
-
-def bomb_of_blosc(path):
-    """A chunk that states 2 GiB, with a checksum that agrees."""
-    body = bytearray(path.read_bytes()[:-4])
-    struct.pack_into("<I", body, 4, (1 << 31) - 1)
-    path.write_bytes(bytes(body) + struct.pack("<I", google_crc32c.value(bytes(body))))
 
 
 def npz(path, **arrays):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -17,8 +15,8 @@ from partirvm.errors import UsageError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.kernels import FunctionKernel, Gaussian, OnColumns, Sum
 from partirvm.options import Request
-from partirvm.storage.folder import read_json, to_json
-from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage import Folder
+from partirvm.storage.records import read_json, to_json
 
 MODULE = """
 from pathlib import Path
@@ -158,7 +156,7 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     """Into its spec, into what a resume has changed, or into a checkpoint: refused, whatever else the job says."""
     job = tmp_path / "job"
     jobs.fit(data, str(job), asked(gamma=0.5))
-    folder = LocalFolder(str(job), job)
+    folder = Folder(str(job), job)
     spec, last = read_json(folder, "spec.json"), sorted((job / "events").iterdir())[-1].name
     event = read_json(folder, f"events/{last}")
     kernel = {**spec["parameters"], "kernel": "own_code:kernel", "gamma": "auto"}
@@ -186,27 +184,3 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     assert str(resumed.wait(60)) == "failed"
     assert "own_code:kernel" in resumed.state().reason
     assert not (code / "imported").exists()
-
-
-def test_a_group_of_another_zarr_format_is_not_opened(tmp_path):
-    """Format 2 has codecs that run code: a model, DATA and a checkpoint in it are none."""
-    code = """
-import sys
-from partirvm import load_model
-from partirvm.data import ZarrSource
-from partirvm.errors import MissingDataError
-from partirvm.jobs.checkpoint import load_checkpoint
-for place in sys.argv[1:]:
-    for read in (load_model, ZarrSource, load_checkpoint):
-        try:
-            read(place)
-        except MissingDataError as error:
-            print("refused", error)
-"""
-    places = [tmp_path / kind for kind in ("partirvm-model", "partirvm-data", "partirvm-checkpoint")]
-    for place in places:
-        place.mkdir()
-        (place / ".zgroup").write_text(json.dumps({"zarr_format": 2}))
-        (place / ".zattrs").write_text(json.dumps({"kind": place.name, "format": 1}))
-    done = subprocess.run([sys.executable, "-c", code, *map(str, places)], capture_output=True, text=True, check=True)
-    assert done.stdout.count("refused") == 9

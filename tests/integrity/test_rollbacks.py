@@ -48,28 +48,6 @@ def back(top, part):
     shutil.copytree(top / "old-job" / part, top / "job" / part)
 
 
-@pytest.mark.parametrize("left", ["before the update", "all but the last", "none"])
-def test_events_that_are_gone_from_the_end(left, top):
-    """The claims and the ends of the lease tell how many there were."""
-    if left == "before the update":
-        back(top, "events")
-    else:
-        for path in sorted((top / "job" / "events").iterdir())[0 if left == "none" else -1 :]:
-            path.unlink()
-    for _ in range(2):
-        with pytest.raises(MissingDataError, match=r"events/\d+\.json is missing"):
-            open_job(top / "job").state()
-        JobStore(top / "job").acquire().release()  # does not confirm that there are no more
-
-
-def test_an_event_cut_short_whose_writer_went_on(top):
-    """Its writer released the lease afterwards, so it was not killed while it wrote."""
-    last = sorted((top / "job" / "events").iterdir())[-1]
-    last.write_bytes(last.read_bytes()[:-9])
-    with pytest.raises(FormatError, match=f"{last.name}: damaged"):
-        open_job(top / "job").state()
-
-
 @pytest.mark.parametrize("how", ["series", "pointer", "attributes"])
 def test_the_spec_of_before_an_update(how, top):
     """An older one would give a fit of other rows, or another kernel."""

@@ -22,11 +22,8 @@ from partirvm.jobs.store import JobStore
 from partirvm.jobs.submission import create
 from partirvm.options import Request
 from partirvm.storage import lease, open_folder
-from partirvm.storage import process_identity as process
-from partirvm.storage.folder import to_json
-from partirvm.storage.lease import EXPIRY, TIMING, Timing, claims, holder, limits, valid
-from partirvm.storage.local_folder import LocalFolder
-from partirvm.storage.process_identity import Process, started
+from partirvm.storage.lease import Process, Timing, claims, holder, started, valid
+from partirvm.storage.records import to_json
 
 HOLD = """
 store = JobStore(sys.argv[1])
@@ -38,18 +35,19 @@ say("holds", lease.epoch)
 SLEEP = HOLD + "time.sleep(600)"
 
 
+def claim_of(folder, epoch, at, **other):
+    """Write the claim of another process at a time of its clock."""
+    name = f"lease/{epoch:06d}.json"
+    claim = {"epoch": epoch, "token": "", **Process.this().to_json(), "marks": {}, **other, "time": at}
+    folder.write(name, to_json(name, claim))
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """The clock of leases in this process; processes of their own have the real one."""
     made = Clock()
     monkeypatch.setattr(lease, "time", made)
     return made
-
-
-def test_the_numbers_are_those_of_the_promise():
-    """15 s, and several signs of life in them."""
-    assert TIMING.expiry == EXPIRY == 15
-    assert TIMING.beat * 4 < TIMING.expiry
 
 
 def test_two_processes_fight(tmp_path):
@@ -107,16 +105,12 @@ def test_a_dead_process_frees_it_at_once(tmp_path, clock):
 
 def test_a_number_that_was_given_to_another_process(tmp_path):
     """The start time tells."""
-    store = JobStore.create(tmp_path / "job", {})
+    store, folder = JobStore.create(tmp_path / "job", {}), open_folder(tmp_path / "job")
     store.acquire().release()
-    me = Process.this().to_json()
-    claim = {"epoch": 2, **me, "time": time.time(), "marks": {}}
-    folder = open_folder(str(tmp_path / "job"))
-    folder.create("lease/000002.json", to_json("lease/000002.json", claim))
+    claim_of(folder, 2, time.time())
     with pytest.raises(LeaseError):
         store.acquire()
-    claim["began"] = "12345"
-    folder.write("lease/000002.json", to_json("lease/000002.json", claim))
+    claim_of(folder, 2, time.time(), began="12345")
     with store.acquire() as lease:
         assert lease.epoch == 3
 
@@ -126,12 +120,8 @@ def test_a_number_that_was_given_to_another_process(tmp_path):
 def test_elsewhere_only_silence_tells(tmp_path, clock, change, ahead):
     """Another host, or this one before a reboot or in another container: after the expiry, not before, whatever its
     clock shows; who asks without patience waits too, and is told so."""
-    store = JobStore.create(tmp_path / "job", {})
-    folder = open_folder(str(tmp_path / "job"))
-    claim = {"epoch": 1, "token": "", **Process.this().to_json(), "pid": 1, "began": "1", "marks": {}}
-    claim["time"] = clock.now + ahead
-    folder.create("lease/000001.json", to_json("lease/000001.json", {**claim, change: "elsewhere"}))
-    began = clock.now
+    store, began = JobStore.create(tmp_path / "job", {}), clock.now
+    claim_of(open_folder(tmp_path / "job"), 1, began + ahead, **{"pid": 1, "began": "1", change: "elsewhere"})
     with pytest.warns(PartirvmWarning, match=r"waiting up to 1\.5 s.*process 1 on ") as said:
         mine = store.acquire(timing=QUICK)
     assert (mine.epoch, len(said)) == (2, 1)
@@ -139,71 +129,13 @@ def test_elsewhere_only_silence_tells(tmp_path, clock, change, ahead):
     assert QUICK.expiry <= clock.now - began < QUICK.expiry + QUICK.beat
 
 
-def test_a_living_holder_elsewhere_is_not_waited_for(tmp_path, monkeypatch):
-    """Its next sign of life tells, an hour ahead or not: who asks without patience is refused then."""
-    store = JobStore.create(tmp_path / "job", {})
-    folder = open_folder(str(tmp_path / "job"))
-
-    def live(now):
-        if now - began > 0.07:
-            name = "lease/000001.beat.json"
-            folder.write(name, to_json(name, {"beat": 1, "time": now + 3600}))
-
-    clock = Clock(on_nap=live)
-    monkeypatch.setattr(lease, "time", clock)
-    began = clock.now
-    claim = {
-        "epoch": 1,
-        "token": "",
-        **Process.this().to_json(),
-        "host": "elsewhere",
-        "time": began + 3600,
-        "marks": {},
-    }
-    folder.create("lease/000001.json", to_json("lease/000001.json", claim))
-    with pytest.warns(PartirvmWarning, match="waiting"), pytest.raises(LeaseError, match="in use by process"):
-        store.acquire(timing=QUICK)
-    assert clock.now - began <= QUICK.beat
-
-
-@pytest.mark.parametrize("alive", [True, False])
-def test_the_status_of_a_holder_whose_clock_is_ahead(tmp_path, monkeypatch, alive):
-    """Its heartbeats are watched: it runs if they go on, and is interrupted if they have stopped. A reader that looks
-    again need not watch again."""
-    store = JobStore.create(tmp_path / "job", {})
-    folder = open_folder(str(tmp_path / "job"))
-    with store.acquire():
-        store.record({"event": "queued"})
-        store.record({"event": "running", "history": 0})
-    folder.remove("lease/000001.over.json")
-
-    def live(now):
-        name = "lease/000001.beat.json"
-        folder.write(name, to_json(name, {"beat": 1 + alive * int(now - began), "time": now + 3600}))
-
-    clock = Clock(on_nap=live)
-    monkeypatch.setattr(lease, "time", clock)
-    began = clock.now
-    live(began)
-    stamps = {"object", "size", "check"}
-    claim = json.loads((tmp_path / "job" / "lease" / "000001.json").read_text())
-    claim = {key: value for key, value in claim.items() if key not in stamps} | {"host": "elsewhere"}
-    folder.write("lease/000001.json", to_json("lease/000001.json", claim))
-    watcher = JobStore(tmp_path / "job")
-    assert watcher.state().status is (Status.RUNNING if alive else Status.INTERRUPTED)
-    took = clock.now - began
-    assert took <= 2 if alive else EXPIRY <= took < EXPIRY + 1
-    assert watcher.state().status is (Status.RUNNING if alive else Status.INTERRUPTED)
-    assert clock.now - began == took
-
-
 @pytest.mark.filterwarnings("ignore:.*waiting up to")
-@pytest.mark.parametrize(("ahead", "silence"), [(-3600.0, 0.6), (3600.0, 1.0)])
-def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ahead, silence):
-    """Its signs of life are an hour old, or an hour ahead, but they go on. Silent for 1.5 beats where its clock says so
-    too, and for the expiry where it does not, it is gone."""
-    store = JobStore.create(tmp_path / "job", {})
-    folder = open_folder(str(tmp_path / "job"))
+@pytest.mark.parametrize("patience", [0.0, 60.0])
+@pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
+def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ahead, patience):
+    """Its signs of life are an hour old, or an hour ahead, but they go on: who asks without patience is refused at the
+    next one. Silent for the expiry, it is gone."""
+    store, folder = JobStore.create(tmp_path / "job", {}), open_folder(tmp_path / "job")
     timing, lives, beats = Timing(beat=0.4, expiry=1.0), 20 * 0.4, [0.0]
 
     def live(now):
@@ -214,29 +146,17 @@ def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ah
 
     clock = Clock(on_nap=live)
     monkeypatch.setattr(lease, "time", clock)
-    began = clock.now
-    claim = {"epoch": 1, **Process.this().to_json(), "host": "elsewhere", "time": clock.now + ahead, "marks": {}}
-    folder.create("lease/000001.json", to_json("lease/000001.json", claim))
-    with store.acquire(timing=timing, patience=60) as mine:
+    began, nap = clock.now, timing.beat / 10
+    claim_of(folder, 1, began + ahead, host="elsewhere")
+    if not patience:
+        with pytest.raises(LeaseError, match="in use by process"):
+            store.acquire(timing=timing)
+        assert clock.now - began <= timing.beat + nap + 1e-6
+        return
+    with store.acquire(timing=timing, patience=patience) as mine:
         assert mine.epoch == 2
     assert len(beats) > 15
-    nap = timing.beat / 10
-    assert silence - nap < clock.now - began - beats[-1] <= silence + nap + 1e-6
-
-
-def test_signs_of_life_keep_it(tmp_path, monkeypatch):
-    """Longer than the expiry: whoever looks right after the last of them finds it taken."""
-    store, timing = JobStore.create(tmp_path / "job", {}), Timing(beat=0.02, expiry=0.3)
-    with store.acquire(timing=timing) as mine:
-        wait_for(lambda: store.holder().beat > 2 * timing.expiry / timing.beat)
-        last = store.holder()
-        assert last.last_beat - last.since > timing.expiry
-        monkeypatch.setattr(lease, "time", Clock(last.last_beat))
-        assert last.alive(timing)
-        with pytest.raises(LeaseError, match="in use by"):
-            JobStore(tmp_path / "job").acquire(timing=timing)
-        mine.check()
-        assert not mine.lost
+    assert timing.expiry - nap < clock.now - began - beats[-1] <= timing.expiry + nap + 1e-6
 
 
 FROZEN = (
@@ -356,47 +276,6 @@ def test_what_is_valid():
     assert valid(5, (5, 1), marks)
 
 
-@pytest.mark.parametrize(
-    "torn", [b"", b"{", b'{\n "object": "lease/000002.json",\n "size": 99,\n "epoch": 2,\n "marks": {']
-)
-def test_a_claim_cut_short_never_took_effect(place, clock, torn):
-    """Its writer was killed where nothing can be linked: the next epoch is free at once, and its marks are none."""
-    store, folder = JobStore.create(place, {}), open_folder(place)
-    store.acquire().release()
-    store.record({"event": "note", "n": 1})
-    folder.write("lease/000002.json", torn)
-    assert holder(folder).gone
-    assert limits(folder, "events") == [(1, (0, 0))]
-    assert [event["n"] for event in store.events()] == [1]
-    with JobStore(place).acquire(patience=60) as mine:
-        assert mine.epoch == 3
-        assert clock.naps == 0, "nobody waits for it"
-        with pytest.raises(LeaseLostError):
-            store.record({"event": "note", "n": 2})
-    assert [event["n"] for event in store.events()] == [1]
-    folder.remove("lease")
-    assert holder(folder) is None
-
-
-@pytest.mark.parametrize(("look", "expected"), [(lambda it: limits(it, "events"), [(2, (0, 0))]), (holder, 2)])
-def test_a_claim_that_is_taken_away_while_it_is_read(tmp_path, monkeypatch, look, expected):
-    """Who overwrites a job removes its claims between a watcher's listing and its reading: what is there now counts."""
-    JobStore.create(tmp_path / "job", {}).acquire().release()
-    folder, read = open_folder(tmp_path / "job"), LocalFolder.read
-
-    def overwritten(self, name, most=None):
-        if name == "lease/000001.json" and self.exists(name):
-            stamps = {"object", "size", "check"}
-            claim = {key: value for key, value in json.loads(read(self, name)).items() if key not in stamps}
-            self.write("lease/000002.json", to_json("lease/000002.json", {**claim, "epoch": 2}))
-            self.remove(name)
-        return read(self, name, most)
-
-    monkeypatch.setattr(LocalFolder, "read", overwritten)
-    found = look(folder)
-    assert getattr(found, "epoch", found) == expected
-
-
 def test_a_folder_that_begins_anew_is_another_ones(place):
     """The number of an epoch comes again there: by its token an old holder finds that it is not its own."""
     store = JobStore.create(place, {})
@@ -413,58 +292,40 @@ def test_a_folder_that_begins_anew_is_another_ones(place):
 
 @pytest.mark.parametrize("linux", [True, False])
 def test_when_processes_started(linux, monkeypatch, tmp_path):
-    """Mine is what it was; one that is gone, or was killed and not waited for, has none; by psutil without /proc."""
+    """Mine is what it was; one that is gone has none. Without /proc only its end is known."""
     if not linux:
-        monkeypatch.setattr(process, "PROC", tmp_path)
-    mine = started(os.getpid())
-    assert mine
-    assert mine == started(os.getpid()) == Process.this().began
-    assert not Process.this().dead
+        monkeypatch.setattr(lease, "PROC", tmp_path)
+    assert started(os.getpid()) == started(os.getpid()) == Process.this().began
+    assert bool(started(os.getpid())) == linux
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     seen = Process(Process.this().host, child.pid, started(child.pid), Process.this().space)
     assert not seen.dead
     assert Process.from_json(json.loads(json.dumps(seen.to_json()))) == seen
     child.kill()
-    wait_for(lambda: seen.dead)
+    if linux:
+        wait_for(lambda: seen.dead)
     child.wait()
     assert seen.dead
     assert started(child.pid) is None
 
 
-def test_a_lost_lease_is_told_by_the_thread(tmp_path):
-    """Without a look at the store."""
-    store = JobStore.create(tmp_path / "job", {})
-    lease = store.acquire(timing=QUICK)
-    claim = {"epoch": 2, **Process.this().to_json(), "time": time.time(), "marks": {}}
-    open_folder(str(tmp_path / "job")).create("lease/000002.json", to_json("lease/000002.json", claim))
-    wait_for(lambda: lease.lost)
-    with pytest.raises(LeaseLostError, match="epoch 2"):
-        lease.check()
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("verb", ["resume", "fit", "abort", "wait"])
-def test_commands_take_over_from_the_dead_on_another_host(tmp_path, verb):
-    """Killed on a host whose clock is an hour ahead: each command watches its lease for 15 s, says so, and goes on."""
+@pytest.mark.parametrize(("verb", "code", "status"), [("resume", 0, Status.DONE), ("wait", 4, Status.INTERRUPTED)])
+def test_commands_take_over_from_the_dead_on_another_host(tmp_path, verb, code, status):
+    """Killed on a host whose clock is an hour ahead: each command watches its lease for 15 s, and goes on."""
     X = np.random.default_rng(0).normal(size=(200, 2))
     data, job = str(tmp_path / "d.zarr"), str(tmp_path / "job")
     ingest((X, X[:, 0]), data)
     create(data, job, Request(gamma=0.5, strategy="working-set", partition_size=20, max_rounds=1), None, False)
-    store = JobStore(job)
+    store, folder = JobStore(job), open_folder(job)
     with store.acquire():
         store.record({"event": "running", "history": 0})
-    folder = open_folder(job)
     folder.remove("lease/000001.over.json")
     folder.remove("lease/000001.beat.json")
-    claim = {**claims(folder)[1], "host": "elsewhere", "pid": 123, "time": time.time() + 3600}
-    folder.write("lease/000001.json", to_json("lease/000001.json", claim))
-    arguments = {"fit": ["fit", data, job, "--overwrite", "--gamma", "1", "--max-rounds", "1"]}.get(verb, [verb, job])
+    claim_of(folder, 1, time.time() + 3600, **{**claims(folder)[1], "host": "elsewhere", "pid": 123})
     said = subprocess.run(
-        [sys.executable, "-m", "partirvm", *arguments], capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, "-m", "partirvm", verb, job], capture_output=True, text=True, timeout=200, check=False
     )
-    assert said.returncode == (4 if verb == "wait" else 0), said.stderr
-    if verb in ("resume", "fit"):
-        assert "waiting up to 15 s for a heartbeat of process 123 on elsewhere" in said.stderr
-    expected = {"abort": Status.ABORTED, "wait": Status.INTERRUPTED}
-    assert JobStore(job).state().status is expected.get(verb, Status.DONE)
+    assert said.returncode == code, said.stderr
+    assert JobStore(job).state().status is status

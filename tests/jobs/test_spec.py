@@ -22,8 +22,8 @@ from partirvm.jobs.store import JobStore
 from partirvm.jobs.submission import create
 from partirvm.options import Request
 from partirvm.setup.resolve import resolve
-from partirvm.storage.folder import read_json, to_json
-from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage import Folder
+from partirvm.storage.records import read_json, to_json
 from partirvm.types import Columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
@@ -85,7 +85,7 @@ def test_a_resume_decides_nothing_again(tmp_path, monkeypatch):
     place, asked = data(tmp_path), replace(ASKED, strategy="auto", selection="auto")
     whole = jobs.fit(place, str(tmp_path / "whole"), replace(asked, max_rounds=4))
     jobs.fit(place, str(tmp_path / "job"), asked)
-    folder = LocalFolder(str(tmp_path / "job"), tmp_path / "job")
+    folder = Folder(str(tmp_path / "job"), tmp_path / "job")
     for name in folder.list("events"):
         event = read_json(folder, f"events/{name}")
         if event["event"] == "plan":

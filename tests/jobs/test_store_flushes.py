@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage import Folder
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def inode(path):
 @pytest.mark.parametrize("verb", ["write", "create"])
 def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(tmp_path, asked, verb):
     """A name that survives has its bytes, and when the call returns the name survives."""
-    getattr(LocalFolder("here", tmp_path), verb)("deep/object", b"1")
+    getattr(Folder("here", tmp_path), verb)("deep/object", b"1")
     file = tmp_path / "deep" / "object"
     assert file.read_bytes() == b"1"
     assert asked == [("flush", inode(file)), ("name", inode(file)), ("flush", inode(file.parent))]
@@ -55,7 +55,7 @@ def test_create_without_links_flushes_bytes_and_folder(tmp_path, asked, monkeypa
         raise OSError(errno.EPERM, "no links here")
 
     monkeypatch.setattr(os, "link", no_links)
-    LocalFolder("here", tmp_path).create("object", b"1")
+    Folder("here", tmp_path).create("object", b"1")
     assert (tmp_path / "object").read_bytes() == b"1"
     assert asked[-2:] == [("flush", inode(tmp_path / "object")), ("flush", inode(tmp_path))]
 
@@ -63,7 +63,7 @@ def test_create_without_links_flushes_bytes_and_folder(tmp_path, asked, monkeypa
 def test_flush_of_one_file_flushes_it_before_its_folder(tmp_path, asked):
     """The file, then its name."""
     (tmp_path / "file").write_bytes(b"1")
-    LocalFolder("here", tmp_path).flush("file")
+    Folder("here", tmp_path).flush("file")
     assert asked == [("flush", inode(tmp_path / "file")), ("flush", inode(tmp_path))]
 
 
@@ -73,7 +73,7 @@ def test_flush_of_a_tree_begins_at_its_leaves(tmp_path, asked):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"1")
-    LocalFolder("here", tmp_path).flush("group")
+    Folder("here", tmp_path).flush("group")
     below = [tmp_path / "group", *(tmp_path / "group").rglob("*")]
     flushed = [which for _, which in asked]
     assert sorted(flushed) == sorted(inode(path) for path in [tmp_path, *below])

@@ -7,7 +7,6 @@ time-out (30 s).
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from pathlib import Path
@@ -18,10 +17,8 @@ from reference import model
 
 from partirvm.cli import main
 from partirvm.errors import PartirvmError
-from partirvm.jobs import Job
 from partirvm.jobs.store import JobStore
-from partirvm.storage import lease
-from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage import Folder, lease
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -99,19 +96,12 @@ QUIET = {
     "a number with one zero more": copy("events/000002.json", "events/0000006.json"),
     "a pointer as a request to abort": copy("models/000002-000002.json", "control/abort-000001.json"),
     "a hidden file of NFS": write("events/.nfs00000000001", b"removed, but open elsewhere"),
-    "an event cut short": lambda job, other: cut_copy(job / "events" / "000005.json", job / "events" / "000006.json"),
-    "an empty event": write("events/000006.json", b""),
     "a heartbeat that is an event": copy("events/000002.json", "lease/000002.beat.json"),
 }
 
 
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
-
-
-def cut_copy(path: Path, target: Path) -> None:
-    """Write what a killed writer of ``target`` leaves: the first bytes of an object of that name."""
-    target.write_bytes(path.read_bytes().replace(path.name.encode(), target.name.encode())[:-20])
 
 
 @pytest.fixture(scope="module")
@@ -148,35 +138,12 @@ def test_nothing_changes(job, tmp_path, damage):
     assert repr(seen(JobStore(job.location))) == repr(before)
 
 
-def test_the_list_of_jobs_names_a_damaged_one(job, tmp_path, capsys):
-    """The others are listed."""
-    LOUD["an event far behind"](tmp_path / "job", tmp_path / "other")
-    assert main(["jobs", str(tmp_path), "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert ["000006.json is missing" in one.get("error", "") for one in listed] == [True, False]
-    assert listed[1]["status"] == "done"
-
-
 def test_writers_do_not_go_on_behind_a_gap(job, tmp_path):
     """A stray number would become the last number of the next writer, and the mark of its claim."""
     LOUD["an event far behind"](tmp_path / "job", tmp_path / "other")
     with pytest.raises(PartirvmError, match=r"000006\.json is missing"):
         job.acquire()
     assert lease.epochs(job._folder) == [1, 2]
-
-
-def test_two_writers_killed_in_a_row(job, tmp_path):
-    """Where nothing can be linked each leaves the beginning of an event: the third one skips both."""
-    folder = tmp_path / "job" / "events"
-    cut_copy(folder / "000005.json", folder / "000006.json")
-    cut_copy(folder / "000005.json", folder / "000007.json")
-    with JobStore(job.location).acquire():
-        pass
-    fresh = JobStore(job.location)
-    with fresh.acquire():
-        fresh.record({"event": "queued"})
-    assert [event["event"] for event in JobStore(job.location).events()][-2:] == ["done", "queued"]
-    assert Job(job.location).store.events()[-1]["skips"] == [6, 7]
 
 
 def test_a_file_that_a_network_disk_replaces_while_it_is_read(job, monkeypatch):
@@ -199,7 +166,7 @@ def test_a_file_that_a_network_disk_replaces_while_it_is_read(job, monkeypatch):
 
 def test_a_listing_that_lags_behind(job, monkeypatch):
     """A writer that is not shown the last event of another writer goes on behind it all the same, and readers wait."""
-    one, two, really = job, JobStore(job.location), LocalFolder.list
+    one, two, really = job, JobStore(job.location), Folder.list
     with one.acquire() as held:
         one.record({"event": "note", "n": 1})
         hidden = sorted((Path(job.location) / "events").iterdir())[-1].name
@@ -207,9 +174,9 @@ def test_a_listing_that_lags_behind(job, monkeypatch):
         def lagging(self, name=""):
             return [each for each in really(self, name) if each != hidden]
 
-        monkeypatch.setattr(LocalFolder, "list", lagging)
+        monkeypatch.setattr(Folder, "list", lagging)
         assert [event["event"] for event in two.events()][-1] == "done"
         two.lease = held
         two.record({"event": "note", "n": 2})
-        monkeypatch.setattr(LocalFolder, "list", really)
+        monkeypatch.setattr(Folder, "list", really)
         assert [event["n"] for event in two.events()[-2:]] == [1, 2]

@@ -16,8 +16,8 @@ from partirvm.jobs.driver import MemoryJournal, Watcher
 from partirvm.jobs.run import run
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
+from partirvm.setup.measuring import Timer
 from partirvm.setup.resolve import resolve
-from partirvm.setup.timer import Timer
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.in_order import FLOPS, STEPS, effort
 from partirvm.types import Columns

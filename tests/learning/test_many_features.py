@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
+from partirvm import RVMClassifier, RVMRegressor
 from partirvm.learning import evidence, folds, search
 
 
@@ -34,18 +34,3 @@ def test_all_learning_stays_within_a_bound(monkeypatch, kind, classes):
     single = 5 * 14
     assert len(spent) <= 14 * 150 / share**0.5 + single
     assert sum(spent) * 20 <= (14 * 150 / share**0.5 + single) * search.WORK
-
-
-def test_the_seconds_of_learning_are_announced_before_it(tmp_path):
-    """What ``plan`` hears of first: rows, centres, features and seconds; then it may still be stopped."""
-    X = np.random.default_rng(0).normal(size=(60, 3))
-    ingest((X, X[:, 0]), str(tmp_path / "data.zarr"))
-
-    class Heard(Exception):
-        pass
-
-    def announce(text):
-        raise Heard(text)
-
-    with pytest.raises(Heard, match=r"kernel learning \(60 rows × 24 centres × 3 features\): about .* of one thread"):
-        jobs.plan(str(tmp_path / "data.zarr"), RVMRegressor().parameters(), announce=announce)

@@ -93,18 +93,6 @@ def test_a_model_comes_back_bit_for_bit(tmp_path, likelihood, classes):
     )
 
 
-def test_labels_of_numpy_become_plain_ones(tmp_path):
-    """As they come from ``np.unique`` of a target."""
-    for classes, kind in [(np.array([2, 5]), int), (np.array(["a", "b"]), str), (np.array([False, True]), bool)]:
-        model = classifier("bernoulli", classes)
-        plain = classifier("bernoulli", classes.tolist())
-        assert model.digest() == plain.digest()
-        save_model(model, tmp_path / kind.__name__)
-        found = load_model(tmp_path / kind.__name__)
-        assert found.classes == tuple(classes.tolist())
-        assert {type(label) for label in found.classes} == {kind}
-
-
 @pytest.mark.parametrize("label", [None, float("nan"), float("inf"), b"a", ("a",), 1j])
 def test_labels_that_json_does_not_know_are_refused(tmp_path, label):
     with pytest.raises(DataError, match="class label"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ import pytest
 
 from partirvm import RVMRegressor, load_model
 from partirvm.core.left_out import Calibration
-from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError, StorageError
+from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
 from partirvm.kernels.bases import Basis, BasisPart
@@ -264,26 +263,6 @@ def job(request, tmp_path):
             fs.rm("/jobs", recursive=True)
 
 
-def test_a_job_keeps_spec_events_and_the_model_to_use(job):
-    """Events in order; the newest model is the one to use, and of older ones but one is left."""
-    store = JobStore.create(job, {"asked": {"gamma": 0.1}})
-    assert store.spec()["asked"] == {"gamma": 0.1}
-    assert store.events() == []
-    with pytest.raises(MissingDataError, match="no model yet"):
-        store.model()
-    for number in range(12):
-        store.save(made(seed=number))
-        store.record({"event": "fit", "number": number})
-    again = JobStore(job)
-    assert [event["number"] for event in again.events()] == list(range(12))
-    np.testing.assert_array_equal(again.model().mean, made(seed=11).mean)
-    fs, root = fsspec.core.url_to_fs(job)
-    names = [f"00000{n}" for n in ("0-000011", "0-000012")]
-    found = sorted(path.rsplit("/", 1)[-1] for path in fs.ls(f"{root}/models", detail=False))
-    assert found == sorted([*names, *(f"{name}.json" for name in names)])
-    assert not [path for path in fs.find(root) if path.endswith(".part")]
-
-
 def test_a_job_is_not_started_over_another_without_leave(job):
     """ExistsError; with ``overwrite`` nothing of the old job is left."""
     store = JobStore.create(job, {"run": 1})
@@ -332,28 +311,6 @@ for write in (lambda: store.save(model), lambda: store.record({{"event": "fit", 
     assert done.stdout.count("cannot be written") == 2
     assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "events"] == before
     np.testing.assert_array_equal(store.model().mean, made(m=1).mean)
-
-
-def test_a_pointer_that_cannot_be_written_keeps_the_model_before(job, monkeypatch):
-    """StorageError; the new model's folder goes."""
-    store = JobStore.create(job, {})
-    store.save(made(seed=0))
-
-    def full(name, data):
-        raise OSError(errno.ENOSPC, "no space left")
-
-    monkeypatch.setattr(store._folder, "create", full)
-    with pytest.raises(StorageError, match="disk is full"):
-        store.save(made(seed=1))
-    monkeypatch.undo()
-    fs, root = fsspec.core.url_to_fs(job)
-    assert sorted(path.rsplit("/", 1)[-1] for path in fs.ls(f"{root}/models", detail=False)) == [
-        "000000-000001",
-        "000000-000001.json",
-    ]
-    np.testing.assert_array_equal(store.model().mean, made(seed=0).mean)
-    store.save(made(seed=2))
-    np.testing.assert_array_equal(store.model().mean, made(seed=2).mean)
 
 
 def test_a_calibration_comes_back_and_counts_for_the_digest(tmp_path):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning.cost import RANDOM_SEARCH, CandidateSearch, Rates
-from partirvm.planning.make_plan import Method, affordable, make_plan
+from partirvm.planning.make_plan import affordable, make_plan
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
 from partirvm.planning.plan import Machine, Sparseness, choose
 from partirvm.planning.units import format_bytes, format_duration
@@ -32,8 +32,9 @@ def plan_of(**changes):
     request = Request(strategy="working-set", selection="error", fit_rows="full", partition_size=500, max_rounds=5)
     request = replace(request, **changes)
     schedule = STRATEGIES[request.strategy].schedule
-    method = Method(schedule, rows_used(request, shape.n_rows), candidate_search)
-    return make_plan(shape, machine, RATES, request, method, **rest)
+    return make_plan(
+        shape, machine, RATES, request, schedule, rows_used(request, shape.n_rows), candidate_search, **rest
+    )
 
 
 def test_a_plan_says_it_all():

@@ -16,14 +16,14 @@ import pytest
 from by_default import some
 from waiting import wait_for
 
-from partirvm import ingest, jobs
+from partirvm import ingest, jobs, storage
 from partirvm.errors import DataError, ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
 from partirvm.execution.dask import DaskExecutor
 from partirvm.options import Request
 from partirvm.predict import prediction
 from partirvm.predict.output import Column, open_output
-from partirvm.storage import destination, open_folder
-from partirvm.storage.folder import read_json, to_json
+from partirvm.storage import open_folder
+from partirvm.storage.records import read_json, to_json
 
 PARAMETERS = Request(
     gamma=0.3, partition_size=30, max_rounds=2, strategy="working-set", selection="error", noise="constant"
@@ -148,7 +148,7 @@ def test_a_full_disk_is_named(folder, tmp_path, monkeypatch):
     def full(path):
         raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr(destination, "flush", full)
+    monkeypatch.setattr(storage.folder, "flush", full)
     with pytest.raises(StorageError, match="the disk is full"):
         predict(folder, tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())
@@ -215,7 +215,7 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
     place = tmp_path / "p.csv"
     columns = (Column("label", LABELS), *(Column(f"p_{label}") for label in LABELS))
     n = len(LABELS)
-    with open_output(destination.destination(str(place)), tmp_path / "p", columns, n, lambda: None) as write:
+    with open_output(open_folder(str(place)), tmp_path / "part.csv", columns, n, lambda: None) as write:
         write(np.column_stack([np.arange(n), np.eye(n) / 3]))
     names = [column.name for column in columns]
     with place.open(newline="", encoding="utf-8") as file:
@@ -231,6 +231,6 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
 def test_integers_beyond_2_to_the_53_in_csv(tmp_path):
     labels, place = (2**53, 2**53 + 1, 2**63 - 1), tmp_path / "p.csv"
     columns = (Column("label", labels),)
-    with open_output(destination.destination(str(place)), tmp_path / "p", columns, 3, lambda: None) as write:
+    with open_output(open_folder(str(place)), tmp_path / "part.csv", columns, 3, lambda: None) as write:
         write(np.arange(3.0)[:, None])
     assert place.read_text().split() == ['"label"', *map(str, labels)]

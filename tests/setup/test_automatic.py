@@ -9,8 +9,9 @@ from partirvm import ingest
 from partirvm.core.termination import Termination
 from partirvm.errors import UsageError
 from partirvm.options import Request
-from partirvm.setup.automatic import resolve_fit_rows, resolve_partition_size, resolve_strategy
+from partirvm.setup.measuring import resolve_partition_size
 from partirvm.setup.parameters import check_parameters
+from partirvm.setup.resolve import resolve_fit_rows, resolve_strategy
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partirvm.core.reference import ReferenceErrors, by_near_rows, noise_of_near_rows
+from partirvm.jobs.reference import ReferenceErrors, by_near_rows, noise_of_near_rows
 
 
 def errors(scale, n=1000, seed=0):

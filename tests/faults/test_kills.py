@@ -1,0 +1,72 @@
+"""kill −9 of the process that carries a job out, at random moments, and aborts in the middle of its work."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import pytest
+from by_default import some
+from fault_cases import (
+    CASES,
+    aborted,
+    assert_one_round_repeated,
+    assert_same_end,
+    assert_usable,
+    begun_later,
+    carry,
+    carry_until_asked,
+    kills,
+    queued,
+)
+
+from partirvm.execution.local import POLL
+from partirvm.jobs.attempt import POLL_SECONDS
+
+KILLS = {"working-set": 4, "incremental": 3, "split-merge": 3, "classes": 2}
+"""Spread over the run: each job is killed so often on its way."""
+
+
+@pytest.mark.bits
+@pytest.mark.parametrize(("case", "number"), some(list(product(CASES, range(2))), {("working-set", 0), ("classes", 0)}))
+def test_kills_change_no_bits(breeder, data_of, undisturbed, tmp_path, case, number):
+    """Killed again and again and resumed at once: model, evidence and history of the undisturbed job, to the bit; at
+    most one round done again each time; nobody waits for a lease of the dead."""
+    rng = random.Random(f"kills of {case} {number}")
+    store = queued(data_of(case), tmp_path / "job", case)
+    kills(breeder, store, rng, KILLS[case], undisturbed[case].things)
+    breeder.call(carry, job=store.location, patience=0.0).end()
+    assert_same_end(store, undisturbed[case])
+    assert_one_round_repeated(store.events())
+
+
+def test_somebody_looks_every_second():
+    """Between tiles and dense iterations at most every ``POLL_SECONDS`` seconds; ``POLL`` seconds while one lasts."""
+    assert POLL_SECONDS <= 1
+    assert POLL <= 1
+
+
+@pytest.mark.parametrize(
+    ("case", "where", "after"),
+    [
+        ("working-set", "pass", 1),
+        ("working-set", "dense fit", 1),
+        ("classes", "newton", 1),
+        pytest.param("classes", "newton", 0, marks=pytest.mark.slow),
+    ],
+)
+def test_an_abort_here(breeder, data_of, tmp_path, case, where, after):
+    """The next look ends the work: no tile is begun but those of threads at work, no tile or step is heard of; the
+    model of the last round, if there is one, is usable."""
+    store = queued(data_of(case), tmp_path / "job", case)
+    asked = tmp_path / "asked"
+    asked.mkdir()
+    child = breeder.call(carry_until_asked, job=store.location, folder=str(asked), where=where, after=after)
+    aborted(store.location, "flat enough", asked, child)
+    assert child.end() == "aborted"
+    tiles, heard = begun_later(asked)
+    assert heard == 0
+    assert tiles <= 2 * breeder.threads
+    assert store.has_model() is bool(after)
+    if after:
+        assert_usable(store, "flat enough")
