@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +78,15 @@ class Fitted:
     history: list[Entry]
     outcome: Outcome
     plan: Plan | None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A fit that was planned before its job was created: its spec, and the executor and timer of the planning."""
+
+    spec: FitSpec
+    executor: Executor
+    timer: Timer
 
 
 class JobJournal(MemoryJournal):
@@ -170,59 +179,11 @@ def carry_out(
     if not _due(store, attempt):
         return None
     lease = store.acquire(patience=patience)
-    executor: Executor | None = None
     try:
         if not _due(store, attempt):
             return None
-        require_allowed(store, store.events(), allowed)
-        take_over(store)
-        with ending(store):
-            asked = store.asked()
-            fingerprint = latest(store.events(), asked["fingerprint"])
-
-            def resumable(about: dict[str, Any]) -> bool:
-                require(about, POINTER, f"{job}: the pointer of a checkpoint")
-                return not (about["final"] and about["rows"] >= fingerprint["n_rows"])
-
-            restored = store.restore(resumable, allow_code=allowed.code)
-            if restored is None and fingerprint is not asked["fingerprint"]:
-                raise MissingDataError(
-                    f"{job}: the checkpoint from which the update continues is missing: restore it in {job}/checkpoints"
-                )
-            rows = None if restored is None else int(restored.about["rows"])
-            begin(store, client, 0 if restored is None else int(restored.about["history"]))
-            events = store.events()
-            request = check_parameters(current_request(asked, changes(events)))
-            source, held_out = same_sources(events, asked)
-            compare_versions(asked["versions"])
-            executor, state = executor_for(client), fold(events)
-            requests, timer = Requests(store, state.attempt, aborted), timer_of(request)
-            try:
-                spec = decided(store, request, source, executor, held_out, timer.after(requests), rows, allowed.code)
-            except Stopped:
-                return _stopped(store, requests, history_of(state), timer)
-            checkpoint = None
-            if restored is not None:
-                checkpoint = attached(restored.value, spec.problem, spec.options)
-                if rows != source.n_rows:
-                    checkpoint = with_new_rows(checkpoint, spec)
-            return run_attempt(
-                store,
-                state,
-                spec,
-                source,
-                executor,
-                requests,
-                timer,
-                held_out=held_out,
-                checkpoint=checkpoint,
-                watcher=watcher,
-                on_plan=on_plan,
-                client=client,
-            )
+        return run_attempt(store, allowed, client=client, watcher=watcher, on_plan=on_plan, aborted=aborted)
     finally:
-        if executor is not None:
-            executor.close()
         with suppress(LeaseError, StorageError):
             lease.release()
 
@@ -234,7 +195,7 @@ def _due(store: JobStore, attempt: int | None) -> bool:
     return state.status in {Status.QUEUED, Status.INTERRUPTED, *ACTIVE} and attempt in (None, state.attempt)
 
 
-def decided(
+def _decided(
     store: JobStore,
     request: Request,
     source: Source,
@@ -264,68 +225,88 @@ def decided(
     return resume_spec(spec, request, source, executor)
 
 
-def begin(store: JobStore, client: Any, lines: int = 0, **time: float) -> None:
-    """Record ``running`` by this process, from now or from ``time`` on, after ``lines`` lines of history."""
-    cluster = "" if client is None else address_of(client)
-    store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster, **time})
-
-
 def run_attempt(
     store: JobStore,
-    state: JobState,
-    spec: FitSpec,
-    source: Source,
-    executor: Executor,
-    requests: Requests,
-    timer: Timer,
+    allowed: Allowed,
     *,
-    held_out: Source | None = None,
-    checkpoint: Any = None,
+    client: Any = None,
     watcher: Watcher | None = None,
     on_plan: Callable[[Plan], None] | None = None,
-    client: Any = None,
+    aborted: Callable[[], bool] | None = None,
+    planned: Planned | None = None,
 ) -> Fitted:
-    """Run the spec of a job that is ``running`` in this process, from ``checkpoint`` if it is given.
+    """Run the current attempt at a job whose lease the caller holds. Returns and raises as ``carry_out`` does.
 
-    The spec is stored before the first round, unless ``timer``, the timer of this attempt, has expired: the spec may
-    then lack learned values. The watcher first receives the earlier lines of history. The caller records exceptions
-    with ``ending``.
+    A fit that was ``planned`` before its job was created begins at the start of its timer. The spec is stored before
+    the first round, unless the time limit is over: the spec may then lack learned values. The watcher first receives
+    the earlier lines of history.
     """
-    watcher, history = watcher or Watcher(), history_of(state)
-    if timer() is None:
-        store.decide(spec)
-    journal = JobJournal(store, history, client)
-    store.record({"event": "plan", **spec.plan.to_json()})
-    if on_plan is not None:
-        on_plan(spec.plan)
-    for entry in history:
-        watcher.on_record(entry)
-    outcome = run(
-        spec,
-        source,
-        executor,
-        journal,
-        held_out=held_out,
-        watcher=watcher,
-        interrupted=timer.after(requests),
-        checkpoint=checkpoint,
-        usable=checkpoint is not None and store.has_model(),
-        elapsed=(history[-1]["seconds"] if history else 0.0) + timer.seconds,
-        beside=store.beside("kernel"),
-    )
-    model = journal.model or kept_model(store)
-    if outcome.reason is not Termination.ABORTED:
-        store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})
-    else:
-        model = _end_as_requested(store, requests, model, outcome.seconds)
-    return Fitted(model, _last_lines(store, journal.history), outcome, spec.plan)
+    require_allowed(store, store.events(), allowed)
+    take_over(store)
+    with ExitStack() as closed, ending(store):
+        asked, job = store.asked(), store.location
+        fingerprint = latest(store.events(), asked["fingerprint"])
 
+        def resumable(about: dict[str, Any]) -> bool:
+            require(about, POINTER, f"{job}: the pointer of a checkpoint")
+            return not (about["final"] and about["rows"] >= fingerprint["n_rows"])
 
-def _stopped(store: JobStore, requests: Requests, history: list[Entry], timer: Timer) -> Fitted:
-    """Record the end of a job that was aborted during planning and return its result."""
-    seconds = (float(history[-1]["seconds"]) if history else 0.0) + timer.seconds
-    model = _end_as_requested(store, requests, kept_model(store), seconds)
-    return Fitted(model, _last_lines(store, history), Outcome(Termination.ABORTED, None, seconds), None)
+        restored = store.restore(resumable, allow_code=allowed.code)
+        if restored is None and fingerprint is not asked["fingerprint"]:
+            raise MissingDataError(
+                f"{job}: the checkpoint from which the update continues is missing: restore it in {job}/checkpoints"
+            )
+        lines, rows = (0, None) if restored is None else (restored.about["history"], int(restored.about["rows"]))
+        cluster = "" if client is None else address_of(client)
+        running = {"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster}
+        store.record(running if planned is None else {**running, "time": planned.timer.since})
+        events = store.events()
+        source, held_out = same_sources(events, asked)
+        compare_versions(asked["versions"])
+        state = fold(events)
+        history, requests = history_of(state), Requests(store, state.attempt, aborted)
+        if planned is not None:
+            spec, executor, timer = planned.spec, planned.executor, planned.timer
+        else:
+            request = check_parameters(current_request(asked, changes(events)))
+            executor, timer = closed.enter_context(closing(executor_for(client))), timer_of(request)
+            try:
+                spec = _decided(store, request, source, executor, held_out, timer.after(requests), rows, allowed.code)
+            except Stopped:
+                seconds = (float(history[-1]["seconds"]) if history else 0.0) + timer.seconds
+                model = _end_as_requested(store, requests, _kept_model(store), seconds)
+                outcome = Outcome(Termination.ABORTED, None, seconds)
+                return Fitted(model, _last_lines(store, history), outcome, None)
+        checkpoint: Any = None if restored is None else attached(restored.value, spec.problem, spec.options)
+        if checkpoint is not None and rows != source.n_rows:
+            checkpoint = with_new_rows(checkpoint, spec)
+        if timer() is None:
+            store.decide(spec)
+        watcher, journal = watcher or Watcher(), JobJournal(store, history, client)
+        store.record({"event": "plan", **spec.plan.to_json()})
+        if on_plan is not None:
+            on_plan(spec.plan)
+        for entry in history:
+            watcher.on_record(entry)
+        outcome = run(
+            spec,
+            source,
+            executor,
+            journal,
+            held_out=held_out,
+            watcher=watcher,
+            interrupted=timer.after(requests),
+            checkpoint=checkpoint,
+            usable=checkpoint is not None and store.has_model(),
+            elapsed=(history[-1]["seconds"] if history else 0.0) + timer.seconds,
+            beside=store.beside("kernel"),
+        )
+        model = journal.model or _kept_model(store)
+        if outcome.reason is not Termination.ABORTED:
+            store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})
+        else:
+            model = _end_as_requested(store, requests, model, outcome.seconds)
+        return Fitted(model, _last_lines(store, journal.history), outcome, spec.plan)
 
 
 def take_over(store: JobStore) -> None:
@@ -382,6 +363,6 @@ def _last_lines(store: JobStore, history: list[Entry]) -> list[Entry]:
     return history or history_of(JobState(history=tuple(last)))
 
 
-def kept_model(store: JobStore) -> AnyModel | None:
+def _kept_model(store: JobStore) -> AnyModel | None:
     """Return the model of earlier rounds, if there is one. The caller was permitted to run the job's code."""
     return store.model(allow_code=True) if store.has_model() else None

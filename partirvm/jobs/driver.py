@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.termination import Termination
@@ -62,28 +62,13 @@ class Watcher:
         """Called with each line that is added to the history."""
 
 
-class Journal(Protocol):
-    """The store for the models, the history and the checkpoints of a run."""
-
-    def save(self, model: AnyModel) -> None:
-        """Store this model as the current model."""
-        ...
-
-    def record(self, entry: dict[str, Any]) -> None:
-        """Store a line of history, made of plain JSON values."""
-        ...
-
-    def checkpoint(self, state: Any) -> None:
-        """Store the state of the strategy to resume from. All earlier models and lines have already been stored.
-
-        A run resumes from a state after the last fit, whose ``end`` is not None, only with more rows.
-        """
-        ...
-
-
 @dataclass
 class MemoryJournal:
-    """A journal in memory of the last model and the history; if ``resumable``, of the ``last`` checkpoint, too."""
+    """The journal of a run, in memory: the last model and the history; if ``resumable``, the ``last`` state, too.
+
+    A run resumes from a state after the last fit, whose ``end`` is not None, only with more rows. All models and lines
+    are stored before the state to resume from.
+    """
 
     model: AnyModel | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -148,7 +133,7 @@ class Driver:
         strategy: AnyStrategy,
         problem: Problem,
         options: Options,
-        journal: Journal,
+        journal: MemoryJournal,
         *,
         resume: Any = None,
         usable: bool = False,

@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
 from partirvm.execution.cluster import address_of
 from partirvm.jobs.attempt import carry_out, take_over
-from partirvm.jobs.places import Allowed, Place, Places, absolute, changes, places_of
+from partirvm.jobs.events import FIELDS
+from partirvm.jobs.places import Allowed, Place, Places, absolute, changes, moved, places_of, require_shared
 from partirvm.jobs.resume import check_changes, requeue, requeue_grown
-from partirvm.jobs.schema import OWN
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel, ClassModel
@@ -36,19 +36,6 @@ The value must exceed the expiry time of a lease.
 
 TRIES = 25
 """Retries when ending a job that another process is starting."""
-
-
-def _moved(data: Place, validation: Place) -> dict[str, str]:
-    """Return the given new places by name, without those that are None."""
-    places = {"data": data, "validation": validation}
-    return {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
-
-
-def require_shared(*places: str) -> None:
-    """Raise ``UsageError`` for a place in the memory of this process, which a cluster cannot read."""
-    for place in places:
-        if place.startswith("memory:"):
-            raise UsageError(f"{place}: a cluster cannot read the memory of one process: use a folder or a URL")
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
@@ -92,7 +79,7 @@ class Job:
     def __init__(self, location: str, *, storage_options: dict[str, Any] | None = None) -> None:
         self.store = JobStore(location, storage_options=storage_options)
         self.location = self.store.location
-        self._runner: _Runner | None = None
+        self._thread: _AttemptThread | None = None
 
     def __repr__(self) -> str:
         return f"Job({self.location!r})"
@@ -115,7 +102,7 @@ class Job:
         """
         state = self.store.state()
         for event in (*state.history, *filter(None, [state.plan])):
-            require(event, OWN[event["event"]], f"{self.location}: the event {event['event']!r}")
+            require(event, FIELDS[event["event"]], f"{self.location}: the event {event['event']!r}")
         return state
 
     def status(self) -> Status:
@@ -145,7 +132,7 @@ class Job:
             "fits": sum(entry["kind"] not in ("heuristic", "kernel") for entry in state.history),
             **{key: last.get(key) for key in keys},
             "model": has_model,
-            "seconds": _seconds(state),
+            "seconds": state.computing_seconds(),
             "since": state.since,
         }
 
@@ -170,20 +157,20 @@ class Job:
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield the state now and after each change, until no process runs the job.
 
-        A job whose process has died is interrupted and counts as ended. On a cluster such a job counts as ended if no
-        other process takes over within ``GRACE`` seconds. Raises ``TimeoutError`` after ``timeout`` seconds. Raises
-        ``JobFailedError`` if the thread of this process that was to run the job ended before the job began.
+        A job whose process has died counts as ended, on a cluster if no other process takes over within ``GRACE``
+        seconds. Raises ``TimeoutError`` after ``timeout`` seconds, and ``JobFailedError`` if the thread of this process
+        that was to run the job ended before the job began.
         """
         end = None if timeout is None else time.monotonic() + timeout
         last, gone = None, None
         while True:
-            ended = self._runner is not None and self._runner.ended
+            ended = self._thread is not None and not self._thread.is_alive()
             state = self.state()
             assert state.status is not None
             if state != last:
                 yield state
-            if ended and self._runner is not None:
-                self._runner.require_begun(state)
+            if ended and self._thread is not None:
+                self._thread.require_begun(state)
             last, now = state, time.monotonic()
             lost = state.status is Status.INTERRUPTED and state.ended is None and bool(state.cluster)
             gone = (gone or now) if lost else None
@@ -233,16 +220,8 @@ class Job:
         ``LeaseError`` while another process runs the job. The job is not changed if an error is raised.
         """
         check_changes(changed)
-        moved, allowed = _moved(data, validation), Allowed.of(allow_code, allow_data, data, validation)
-        if client is None:
-            self.start_here(requeue(self.location, "", changed, moved, allowed), allowed)
-            return self
-        from partirvm.execution.detached import ask
-
-        require_shared(self.location)
-        arguments = absolute(self.location), address_of(client), changed, moved, allowed
-        self.start_there(client, ask(client, requeue, *arguments), allowed)
-        return self
+        allowed = Allowed.of(allow_code, allow_data, data, validation)
+        return self._again(client, allowed, requeue, changed, moved(data, validation), allowed)
 
     def update(
         self,
@@ -266,15 +245,19 @@ class Job:
         Raises ``UsageError`` if there are no new rows or no fit that new rows could join, ``ChangedDataError`` if the
         earlier rows have changed, and ``LeaseError`` while another process runs the job.
         """
-        moved, allowed = _moved(data, validation), Allowed.of(allow_code, allow_data, data, validation)
-        if client is None:
-            self.start_here(requeue_grown(self.location, "", max_rounds, moved, allowed), allowed)
-            return self
-        from partirvm.execution.detached import ask
+        allowed = Allowed.of(allow_code, allow_data, data, validation)
+        return self._again(client, allowed, requeue_grown, max_rounds, moved(data, validation), allowed)
 
-        require_shared(self.location)
-        arguments = absolute(self.location), address_of(client), max_rounds, moved, allowed
-        self.start_there(client, ask(client, requeue_grown, *arguments), allowed)
+    def _again(self, client: Any, allowed: Allowed, queue: Callable[..., JobState], *arguments: Any) -> Job:
+        """Queue the job by ``queue(location, cluster, *arguments)``, on a worker if there is a client, and start it."""
+        if client is None:
+            state = queue(self.location, "", *arguments)
+        else:
+            from partirvm.execution.detached import ask
+
+            require_shared(self.location)
+            state = ask(client, queue, absolute(self.location), address_of(client), *arguments)
+        self.start(state, allowed, client)
         return self
 
     def requeue_grown(
@@ -287,14 +270,14 @@ class Job:
     ) -> JobState:
         """Queue an update with the rows appended to the DATA; ``carry_out`` runs it. Raises as ``update`` does."""
         allowed = allowed or Allowed.of(False, (), data, validation)
-        return requeue_grown(self.location, "", max_rounds, _moved(data, validation), allowed)
+        return requeue_grown(self.location, "", max_rounds, moved(data, validation), allowed)
 
     def requeue(
         self, data: Place = None, validation: Place = None, *, allowed: Allowed | None = None, **changed: Any
     ) -> JobState:
         """Queue the job again; ``carry_out`` then runs it. Raises as ``resume`` does."""
         allowed = allowed or Allowed.of(False, (), data, validation)
-        return requeue(self.location, "", changed, _moved(data, validation), allowed)
+        return requeue(self.location, "", changed, moved(data, validation), allowed)
 
     def data(self) -> str:
         """Return the last known place of the DATA."""
@@ -318,43 +301,36 @@ class Job:
 
         Returns None if there is no model yet, or if its kernel has no per-feature widths. Raises as ``model`` does.
         """
-        stored = self.store.decided(allow_code=True)  # the stored spec is only inspected: no code is imported
-        if stored is None or not self.store.has_model():
+        model, spec = self._inspected(), self.store.decided(allow_code=True)
+        if model is None or spec is None:
             return None
-        model = self._described()
-        found = relevances(model.design.kernel, stored.input_variance)
+        found = relevances(model.design.kernel, spec.input_variance)
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
 
     def directions(self) -> list[dict[str, Any]]:
-        """Return ``share`` and ``loadings`` of the directions of the kernel as plain JSON (``setup.relevance``).
-
-        The list is empty without directions and before the first model. Raises as ``model`` does.
-        """
-        stored = self.store.decided(allow_code=True)  # the stored spec is only inspected: no code is imported
-        if stored is None or not self.store.has_model():
+        """Return ``share`` and ``loadings`` of the directions of the kernel, if any, as JSON (``setup.relevance``)."""
+        model, spec = self._inspected(), self.store.decided(allow_code=True)
+        if model is None or spec is None:
             return []
-        model = self._described()
-        return directions_json(model.design.kernel, stored.input_variance, model.columns.features)
+        return directions_json(model.design.kernel, spec.input_variance, model.columns.features)
 
     def bases(self) -> list[dict[str, Any]]:
-        """Return the relevance of the explicit basis functions as plain JSON (``setup.relevance``).
-
-        The list is empty without explicit basis functions and before the first model. Raises as ``model`` does.
-        """
-        return basis_functions_json(self._described()) if self.store.has_model() else []
+        """Return the relevance of the explicit basis functions, if any, as plain JSON (``setup.relevance``)."""
+        model = self._inspected()
+        return [] if model is None else basis_functions_json(model)
 
     def outputs(self) -> tuple[str, ...]:
         """Return the names of the targets, or the labels of the classes as text; empty without a model."""
-        if not self.store.has_model():
+        model = self._inspected()
+        if model is None:
             return ()
-        model = self._described()
         if isinstance(model, ClassModel):
             return tuple(map(str, model.classes))
         return model.columns.target_names(model.n_targets)
 
-    def _described(self) -> AnyModel:
-        """Return the model for inspection only: its named functions are not imported before it predicts."""
-        return self.store.model(allow_code=True)
+    def _inspected(self) -> AnyModel | None:
+        """Return the model, if there is one, for inspection: no code is imported before it predicts."""
+        return self.store.model(allow_code=True) if self.store.has_model() else None
 
     def _end(self, what: str, reason: str) -> Status:
         for attempt in range(TRIES):
@@ -393,63 +369,39 @@ class Job:
         finally:
             lease.release()
 
-    def start_here(self, state: JobState, allowed: Allowed) -> None:
-        """Run the queued attempt in a thread of this process."""
-        self._runner = _Runner(absolute(self.location), state.attempt, allowed)
-
-    def start_there(self, client: Any, state: JobState, allowed: Allowed) -> None:
-        """Run the queued attempt on the cluster of ``client``."""
+    def start(self, state: JobState, allowed: Allowed, client: Any = None) -> None:
+        """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
+        place = absolute(self.location)
+        if client is None:
+            self._thread = _AttemptThread(place, state.attempt, allowed)
+            self._thread.start()
+            return
         from partirvm.execution.detached import start
 
-        place = absolute(self.location)
         key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
         start(client, key, carry_out, place, attempt=state.attempt, allowed=allowed)
 
 
-def _seconds(state: JobState) -> float | None:
-    """Return the computing seconds without the time between an end and a resume; None if the job has not begun.
-
-    The event of an end holds the seconds. If the process died, the seconds up to the last line of history are returned.
-    """
-    if state.began is None:
-        return None
-    if state.status is not None and state.status.final and state.seconds is not None:
-        return round(state.seconds, 3)
-    before, at = 0.0, state.began
-    if state.history:
-        before, at = float(state.history[-1]["seconds"]), float(state.history[-1]["time"])
-        if state.status is Status.INTERRUPTED:
-            return round(before, 3)
-    if state.status is Status.RUNNING:
-        at = max(at, state.since)
-    return round(before + max((state.ended or time.time()) - at, 0.0), 3)
-
-
-class _Runner:
+class _AttemptThread(threading.Thread):
     """A thread that runs one attempt at a job. The job's events record how the attempt ends, including errors.
 
-    An error before the attempt has the lease cannot be recorded in the job, so ``_error`` keeps it.
+    An error before the attempt has the lease cannot be recorded in the job, so ``error`` keeps it.
     """
 
     def __init__(self, job: str, attempt: int, allowed: Allowed) -> None:
-        self._job, self._attempt, self._allowed = job, attempt, allowed
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=f"partirvm {job}", daemon=True)
-        self._thread.start()
+        super().__init__(name=f"partirvm {job}", daemon=True)
+        self.job, self.attempt, self.allowed = job, attempt, allowed
+        self.error: Exception | None = None
 
-    @property
-    def ended(self) -> bool:
-        """True if the thread has ended."""
-        return not self._thread.is_alive()
+    def run(self) -> None:
+        """Run the attempt."""
+        try:
+            carry_out(self.job, attempt=self.attempt, allowed=self.allowed)
+        except Exception as error:
+            self.error = error
 
     def require_begun(self, state: JobState) -> None:
         """Raise ``JobFailedError`` if the job is still queued; the caller read ``state`` after the thread ended."""
-        if state.status is Status.QUEUED and state.attempt == self._attempt:
-            why = self._error or "its thread has ended"
-            raise JobFailedError(f"{self._job} is queued and could not be started: {why}; resume the job to try again")
-
-    def _run(self) -> None:
-        try:
-            carry_out(self._job, attempt=self._attempt, allowed=self._allowed)
-        except Exception as error:
-            self._error = error
+        if state.status is Status.QUEUED and state.attempt == self.attempt:
+            why = self.error or "its thread has ended"
+            raise JobFailedError(f"{self.job} is queued and could not be started: {why}; resume the job to try again")

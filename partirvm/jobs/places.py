@@ -36,6 +36,19 @@ def absolute(place: str) -> str:
     return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - keeps symbolic links of the user
 
 
+def moved(data: Place, validation: Place) -> dict[str, str]:
+    """Return the given new places by name, without those that are None."""
+    places = {"data": data, "validation": validation}
+    return {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
+
+
+def require_shared(*places: str) -> None:
+    """Raise ``UsageError`` for a place in the memory of this process, which a cluster cannot read."""
+    for place in places:
+        if place.startswith("memory:"):
+            raise UsageError(f"{place}: a cluster cannot read the memory of one process: use a folder or a URL")
+
+
 def specification(
     source: ZarrSource, held_out: ZarrSource | None, validation: str | None, parameters: Request
 ) -> dict[str, Any]:

@@ -18,6 +18,7 @@ next process that takes the lease records ``interrupted``.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -109,6 +110,24 @@ class JobState:
     events: int = 0
     cluster: str = ""
 
+    def computing_seconds(self) -> float | None:
+        """Return the seconds without the time between an end and a resume; None if the job has not begun.
+
+        The event of an end holds them. If the process died, those up to the last line of history are returned.
+        """
+        if self.began is None:
+            return None
+        if self.status is not None and self.status.final and self.seconds is not None:
+            return round(self.seconds, 3)
+        before, at = 0.0, self.began
+        if self.history:
+            before, at = float(self.history[-1]["seconds"]), float(self.history[-1]["time"])
+            if self.status is Status.INTERRUPTED:
+                return round(before, 3)
+        if self.status is Status.RUNNING:
+            at = max(at, self.since)
+        return round(before + max((self.ended or time.time()) - at, 0.0), 3)
+
 
 def fold(events: Iterable[dict[str, Any]], state: JobState | None = None) -> JobState:
     """Return the state after these events, starting from ``state`` or from no event. Raises ``TransitionError``."""
@@ -132,17 +151,17 @@ def advance(state: JobState, event: dict[str, Any]) -> JobState:
         return replace(state, history=(*state.history, event))
     if kind not in Status._value2member_map_:
         return state
-    status, time = Status(kind), float(event["time"])
+    status, at = Status(kind), float(event["time"])
     if status not in TRANSITIONS[state.status]:
         raise _impossible(state, kind)
     cluster = str(event.get("cluster", state.cluster))
-    new = replace(state, status=status, since=time, reason=str(event.get("reason", "")), cluster=cluster)
+    new = replace(state, status=status, since=at, reason=str(event.get("reason", "")), cluster=cluster)
     if status is Status.QUEUED:
-        return replace(new, attempt=state.attempt + 1, queued=state.queued or time, ended=None)
+        return replace(new, attempt=state.attempt + 1, queued=state.queued or at, ended=None)
     if status is Status.RUNNING:
         history = state.history[: int(event.get("history", len(state.history)))]
-        return replace(new, began=state.began or time, ended=None, history=history)
-    return replace(new, ended=time, seconds=event.get("seconds")) if status.final else new
+        return replace(new, began=state.began or at, ended=None, history=history)
+    return replace(new, ended=at, seconds=event.get("seconds")) if status.final else new
 
 
 def observed(state: JobState, *, held: bool, aborting: bool = False, lost: bool = False) -> JobState:

@@ -44,8 +44,7 @@ from partirvm.errors import (
     StorageError,
 )
 from partirvm.jobs.checkpoint import load_checkpoint, load_spec, save_checkpoint, save_spec
-from partirvm.jobs.events import EventLog
-from partirvm.jobs.schema import SPEC
+from partirvm.jobs.events import SPEC, EventLog
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.setup.spec import FitSpec
@@ -94,7 +93,7 @@ OWN = ("events", "models", "specs", "checkpoints", "control")
 
 @dataclass(frozen=True)
 class Restored:
-    """A value loaded from a snapshot, the ``about`` of its pointer, and the newer snapshots that were ``damaged``."""
+    """A checkpoint, the ``about`` of its pointer, and the newer checkpoints that were ``damaged``."""
 
     value: Any
     about: dict[str, Any]
@@ -132,20 +131,22 @@ class JobStore:
     def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
         """Create the folder of a job and return its store. An overwritten job is removed.
 
-        Raises ``ExistsError`` if the folder holds something that may not be overwritten, ``LeaseError`` if a process
-        runs the job in the folder, and ``StorageError`` if the folder cannot hold a job.
-
-        The new job continues the epochs of the old job, so that a driver of the old job cannot damage the new job. The
-        returned store then holds a ``lease``, which the caller must release.
+        A job that overwrites another one continues its epochs; its store holds a ``lease``, which the caller must
+        release. Raises ``ExistsError`` if the folder holds something that may not be overwritten, ``LeaseError`` if a
+        process runs the job in the folder, and ``StorageError`` if the folder cannot hold a job.
         """
         store = cls(location)
         folder = store._folder
         with storing(store.location):
-            if store._require_creatable(overwrite):
-                store._take()
-            else:
+            if not store._require_creatable(overwrite):
                 folder.remove()
                 folder.require_exclusive()
+            else:
+                try:
+                    store.lease = acquire(folder, store._marks)
+                except LeaseError as error:
+                    by = "" if (last := holder(folder)) is None else f" by {last.process}"
+                    raise LeaseError(f"{store.location} is in use{by}: abort this job before overwriting it") from error
         job = _Objects(folder, 0 if store.lease is None else store.lease.epoch)
         try:
             with storing(f"{store.location}/{job.spec}"):
@@ -181,14 +182,13 @@ class JobStore:
         return bool(_runs(self._folder))
 
     def beside(self, name: str) -> Path | None:
-        """Return the path of a folder for temporary files inside the job, or None if the job is not a local folder."""
+        """Return the path of a temporary folder inside the job, or None if the job is not a local folder."""
         return None if self._folder.path is None else self._folder.path / name
 
     def spec(self) -> dict[str, Any]:
-        """Find the current job of the folder, and return its request.
+        """Find the current job of the folder, and return its request. Other methods read the job found last.
 
-        The other methods read the job that was found last. Raises ``MissingDataError`` if there is no job,
-        ``FormatError`` if the file is damaged, and ``NewerFormatError`` if a newer version of partirvm wrote the job.
+        Raises ``MissingDataError`` if there is no job, ``FormatError`` if it is damaged or of another version.
         """
         try:
             try:
@@ -223,11 +223,7 @@ class JobStore:
     # The lease
 
     def acquire(self, *, patience: float = 0.0, timing: Timing = TIMING) -> Lease:
-        """Take the lease. Everything that this store writes afterwards has the epoch of the lease.
-
-        Read the state after this call, because another process may write until the call returns. Raises ``LeaseError``
-        if another process holds the lease.
-        """
+        """Take the lease; raises ``LeaseError`` if another process holds it. Read the state after this call."""
         self.spec()
         self.lease = acquire(self._folder, self._marks, patience=patience, timing=timing, watch=self._watch)
         return self.lease
@@ -237,7 +233,7 @@ class JobStore:
         return holder(self._folder)
 
     def _check(self) -> None:
-        """Raise ``LeaseError`` if this process may not write. A job that never had a lease may be written without."""
+        """Raise ``LeaseError`` if this process may not write: a job that had a lease is written only with one."""
         if self.lease is not None:
             self.lease.check()
         elif epochs(self._folder):
@@ -251,21 +247,16 @@ class JobStore:
     # The events
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event of the kind ``entry["event"]``, with the time, and the ``model`` and the ``spec`` saved since
-        the last event.
+        """Append an event with the time, and the ``model`` and the ``spec`` saved since the last event.
 
-        Raises ``LeaseError`` if another process has taken the lease, and ``StorageError`` if the event cannot be
-        written.
+        Raises ``LeaseError`` if another process has taken the lease, and ``StorageError`` as all writers do.
         """
         self._check()
         self._job.log.append({**entry, **self._saved}, self.lease)
         self._saved = {}
 
     def events(self) -> list[dict[str, Any]]:
-        """Return all events in order.
-
-        Raises ``FormatError`` or ``MissingDataError`` if an event before the last is damaged or missing.
-        """
+        """Return all events in order. Raises as ``EventLog.read`` does."""
         return self._job.log.read()
 
     def state(self) -> JobState:
@@ -289,9 +280,8 @@ class JobStore:
     # Requests to end the job
 
     def request(self, what: str, attempt: int, reason: str = "") -> bool:
-        """Request that an attempt (``JobState.attempt``) ends, with ``what`` "abort" or "cancel".
+        """Request that an attempt (``JobState.attempt``) ends, with ``what`` "abort" or "cancel"; any process may.
 
-        Any process may make a request. A request never affects a resumed job, because a resume starts a new attempt.
         Returns False if the same request was made before.
         """
         assert what in REQUESTS
@@ -322,11 +312,7 @@ class JobStore:
     # Models, specs and checkpoints
 
     def save(self, model: AnyModel) -> None:
-        """Save this model and make it the current model.
-
-        Raises ``LeaseError`` if another process has taken the lease, and ``StorageError`` if the model cannot be
-        written. The previous model then stays current, and no part of the new model is left.
-        """
+        """Save this model and make it the current model. After an error the previous model stays current."""
         self._check()
         self._saved["model"] = self._job.models.publish(lambda place: save_model(model, place), lease=self.lease)
 
@@ -335,11 +321,7 @@ class JobStore:
         return self._job.models.current() is not None
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the current model.
-
-        Raises ``MissingDataError`` if the job has no model yet, or if the newest model named by an event is missing.
-        Other exceptions are those of ``load_model``.
-        """
+        """Return the current model. Raises ``MissingDataError`` without one, or as ``load_model`` does."""
         self.spec()
         load = partial(load_model, allow_code=allow_code, storage_options=self._storage_options)
         while True:
@@ -356,7 +338,7 @@ class JobStore:
     def _current(self, what: str, series: Snapshots, load: Callable[..., Found]) -> Found | None:
         """Return the newest group with a whole pointer, at least the newest one that an event names; None without any.
 
-        A newer group with a damaged pointer was never used, because the event that names it comes first.
+        A newer group with a damaged pointer was never used, since the event that names it comes first.
         """
         named = self._job.log.newest(what)
         wrong = "missing"
@@ -376,21 +358,16 @@ class JobStore:
         return None
 
     def decide(self, spec: FitSpec) -> None:
-        """Store this spec as the current spec of the fit. Raises as ``save`` does."""
+        """Store this spec as the current spec of the fit."""
         self._check()
         self._saved["spec"] = self._job.specs.publish(lambda place: save_spec(spec, place), {}, self.lease)
 
     def decided(self, *, allow_code: bool = False) -> FitSpec | None:
-        """Return the current spec of the fit, or None if no spec was stored. Raises ``MissingDataError`` if it is
-        missing or damaged; never returns an older one, which may be that of fewer rows.
-        """
+        """Return the current spec of the fit, never an older one, or None if no spec was stored."""
         return self._current("spec", self._job.specs, partial(load_spec, allow_code=allow_code))
 
     def checkpoint(self, value: Any, **about: Any) -> None:
-        """Store this checkpoint as the one to resume from. ``about`` is JSON that is stored in its pointer.
-
-        Raises as ``save`` does, and ``TypeError`` for a value that cannot be stored (``storage.codec``).
-        """
+        """Store this checkpoint as the one to resume from. ``about`` is JSON that is stored in its pointer."""
         self._check()
         self._job.checkpoints.publish(lambda place: save_checkpoint(value, place), about, self.lease)
 
@@ -401,11 +378,9 @@ class JobStore:
     def restore(
         self, wanted: Callable[[dict[str, Any]], bool] = lambda about: True, *, allow_code: bool = False
     ) -> Restored | None:
-        """Return the newest checkpoint that can be read, or None if no checkpoint was stored.
+        """Return the newest ``wanted`` checkpoint that can be read, or None if no checkpoint was stored.
 
-        Checkpoints are skipped if ``wanted`` returns False for the ``about`` of their pointer. Raises
-        ``MissingDataError`` if all checkpoints are damaged, ``NewerFormatError`` for a checkpoint of a newer version,
-        and ``UsageError`` for a named function without ``allow_code``.
+        ``wanted`` receives the ``about`` of the pointer. Raises ``MissingDataError`` if all checkpoints are damaged.
         """
         damaged: list[str] = []
         for snapshot in self._job.checkpoints.newest():
@@ -460,15 +435,6 @@ class JobStore:
         if not self.there():
             raise ExistsError(f"{self.location} exists and is not a job: it is not overwritten; choose another folder")
         return True
-
-    def _take(self) -> None:
-        """Take the lease of the existing job, so that it can be overwritten."""
-        try:
-            self.lease = acquire(self._folder, self._marks)
-        except LeaseError as error:
-            last = self.holder()
-            by = "" if last is None else f" by {last.process}"
-            raise LeaseError(f"{self.location} is in use{by}: abort this job before overwriting it") from error
 
 
 def _runs(folder: Folder) -> list[int]:

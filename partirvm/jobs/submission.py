@@ -10,10 +10,10 @@ from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, StorageError
 from partirvm.execution import executor_for
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.attempt import Fitted, Requests, begin, ending, run_attempt
+from partirvm.jobs.attempt import Fitted, Planned, run_attempt
 from partirvm.jobs.driver import Watcher
-from partirvm.jobs.job import Job, require_shared
-from partirvm.jobs.places import Allowed, absolute, sources, specification
+from partirvm.jobs.job import Job
+from partirvm.jobs.places import Allowed, absolute, require_shared, sources, specification
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
@@ -78,23 +78,10 @@ def fit(
         store = JobStore.create(job, spec, overwrite=overwrite)
         lease = store.lease or store.acquire()
         try:
-            with ending(store):
-                store.record({"event": "queued", "reason": "submitted", "time": timer.since})
-                begin(store, client, time=timer.since)
-                state = fold(store.events())
-                fitted = run_attempt(
-                    store,
-                    state,
-                    fit_spec,
-                    source,
-                    executor,
-                    Requests(store, state.attempt, aborted),
-                    timer,
-                    held_out=held_out,
-                    watcher=watcher,
-                    on_plan=on_plan,
-                    client=client,
-                )
+            store.record({"event": "queued", "reason": "submitted", "time": timer.since})
+            planned, allowed = Planned(fit_spec, executor, timer), Allowed.of(True, (), data, validation)
+            hooks: dict[str, Any] = {"watcher": watcher, "on_plan": on_plan, "aborted": aborted}
+            fitted = run_attempt(store, allowed, client=client, planned=planned, **hooks)
             cancelled = fold(store.events()).status is Status.CANCELLED
             if fitted.model is None and not (cancelled or store.has_checkpoint()):
                 first = fit_spec.plan.schedule.unit
@@ -166,7 +153,7 @@ def submit(
     made, allowed = Job(job), Allowed.of(True, (), data, validation)
     if client is None:
         state = create(data, job, parameters, validation, overwrite)
-        made.start_here(state, allowed)
+        made.start(state, allowed)
         return made
     from partirvm.execution.detached import ask
 
@@ -174,5 +161,5 @@ def submit(
     parameters = check_parameters(parameters)
     portable(parameters)
     state = ask(client, create, data, job, parameters, validation, overwrite, address_of(client))
-    made.start_there(client, state, allowed)
+    made.start(state, allowed, client)
     return made

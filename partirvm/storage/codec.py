@@ -92,116 +92,91 @@ class Codec:
 
     def encode(self, value: Any) -> tuple[dict[str, Any], list[Array]]:
         """Return the JSON, without the places of the arrays, and the arrays. Raises ``TypeError`` as ``write`` does."""
-        writer = _Encoder(self._classes, self._registries)
-        root = writer.encode(value, "value")
-        return {"value": root, "objects": writer.objects}, writer.arrays
+        objects, arrays, numbers = list[Any](), list[Array](), dict[int, tuple[int, Any]]()
+
+        def entry(value: Any, where: str) -> list[Any]:
+            parts = {each.name: encoded(getattr(value, each.name), f"{where}.{each.name}") for each in fields(value)}
+            return [type(value).__name__, parts]
+
+        def number(value: Any, where: str) -> int:
+            """Return the position of an array or an object; ``numbers`` keeps it alive, so that its id stays unique."""
+            if id(value) not in numbers:
+                entries: list[Any] = arrays if isinstance(value, np.ndarray) else objects
+                own = value if isinstance(value, np.ndarray) else entry(value, where)
+                entries.append(own)
+                numbers[id(value)] = len(entries) - 1, value
+            return numbers[id(value)][0]
+
+        def encoded(value: Any, where: str) -> Any:
+            kind = type(value)
+            if value is None or kind in (bool, float) or (kind is int and abs(value) < MOST):
+                return value
+            if isinstance(value, str):
+                return str(value)
+            if kind in (list, tuple):
+                parts = [encoded(each, f"{where}[{k}]") for k, each in enumerate(value)]
+                return parts if kind is list else {"tuple": parts}
+            if kind is dict:
+                return {"dict": [[encoded(k, where), encoded(v, f"{where}[{k!r}]")] for k, v in value.items()]}
+            if kind is np.ndarray and value.dtype.kind in KINDS:
+                return {"array": number(value, where)}
+            if isinstance(value, np.generic) and value.dtype.kind in KINDS:
+                return {"scalar": value.dtype.str, "bytes": value.tobytes().hex()}
+            if self._classes.get(kind.__name__) is kind:
+                if isinstance(value, Enum):
+                    return {"enum": kind.__name__, "member": value.name}
+                return {"object": number(value, where)}
+            name = getattr(value, "name", None)
+            for registry, members in self._registries.items():
+                if isinstance(name, str) and type(members.get(name)) is kind:
+                    return {"registry": registry, "name": name}
+            raise TypeError(f"{where} is a {kind.__module__}.{kind.__qualname__}, which cannot be stored")
+
+        return {"value": encoded(value, "value"), "objects": objects}, arrays
 
     def decode(self, tree: dict[str, Any], arrays: list[Array]) -> Any:
         """Return the value. Raises ``FormatError`` or a builtin error for JSON that was not encoded by this version."""
         objects: list[Any] = []
-        decoder = _Decoder(self._classes, self._registries, objects, arrays)
+
+        def decoded(tree: Any) -> Any:
+            if tree is None or type(tree) in (bool, float, str) or (type(tree) is int and abs(tree) < MOST):
+                return tree
+            if type(tree) is list:
+                return list(map(decoded, tree))
+            match tree:
+                case {"tuple": values}:
+                    return tuple(map(decoded, values))
+                case {"dict": pairs}:
+                    return {decoded(key): decoded(value) for key, value in pairs}
+                case {"array": int(number)}:
+                    return arrays[number]
+                case {"object": int(number)}:
+                    return objects[number]
+                case {"scalar": dtype, "bytes": text}:
+                    return np.frombuffer(bytes.fromhex(text), plain(dtype))[0]
+                case {"enum": name, "member": member}:
+                    return self._known(name)[member]
+                case {"registry": registry, "name": name}:
+                    return self._registries[registry][name]
+            raise FormatError(f"found {tree!r:.80} in place of a value")
+
         for name, values in tree["objects"]:
-            objects.append(decoder.instance(name, values))
-        return decoder.decode(tree["value"])
+            objects.append(self._instance(name, {field: decoded(value) for field, value in values.items()}))
+        return decoded(tree["value"])
 
-
-class _Encoder:
-    def __init__(self, classes: dict[str, type], registries: Mapping[str, Mapping[str, Any]]) -> None:
-        self._classes, self._registries = classes, registries
-        self.objects: list[Any] = []
-        self.arrays: list[Array] = []
-        self._numbers: dict[int, int] = {}
-        self._alive: list[Any] = []
-        """The values of ``_numbers``, so that their ids stay unique."""
-
-    def encode(self, value: Any, where: str) -> Any:
-        kind = type(value)
-        if value is None or kind in (bool, float):
-            return value
-        if isinstance(value, str):
-            return str(value)
-        if kind is int and abs(value) < MOST:
-            return value
-        if kind is list:
-            return [self.encode(each, f"{where}[{k}]") for k, each in enumerate(value)]
-        if kind is tuple:
-            return {"tuple": [self.encode(each, f"{where}[{k}]") for k, each in enumerate(value)]}
-        if kind is dict:
-            return {"dict": [[self.encode(k, where), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]}
-        if kind is np.ndarray and value.dtype.kind in KINDS:
-            return {"array": self._number(value, lambda: value, self.arrays)}
-        if isinstance(value, np.generic) and value.dtype.kind in KINDS:
-            return {"scalar": value.dtype.str, "bytes": value.tobytes().hex()}
-        if self._classes.get(kind.__name__) is kind:
-            if isinstance(value, Enum):
-                return {"enum": kind.__name__, "member": value.name}
-            return {"object": self._number(value, lambda: self._entry(value, where), self.objects)}
-        name = getattr(value, "name", None)
-        for registry, members in self._registries.items():
-            if isinstance(name, str) and type(members.get(name)) is kind:
-                return {"registry": registry, "name": name}
-        raise TypeError(f"{where} is a {kind.__module__}.{kind.__qualname__}, which cannot be stored")
-
-    def _entry(self, value: Any, where: str) -> list[Any]:
-        found = {each.name: self.encode(getattr(value, each.name), f"{where}.{each.name}") for each in fields(value)}
-        return [type(value).__name__, found]
-
-    def _number(self, value: Any, entry: Any, entries: list[Any]) -> int:
-        """Return the position of a value in the list, to which its entry is added when it occurs first."""
-        if id(value) not in self._numbers:
-            entries.append(entry())  # after its own parts
-            self._numbers[id(value)] = len(entries) - 1
-            self._alive.append(value)
-        return self._numbers[id(value)]
-
-
-class _Decoder:
-    def __init__(
-        self,
-        classes: dict[str, type],
-        registries: Mapping[str, Mapping[str, Any]],
-        objects: list[Any],
-        arrays: list[Array],
-    ) -> None:
-        self._classes, self._registries, self._objects, self._arrays = classes, registries, objects, arrays
-
-    def decode(self, tree: Any) -> Any:
-        if tree is None or type(tree) in (bool, float, str):
-            return tree
-        if type(tree) is int and abs(tree) < MOST:
-            return tree
-        if type(tree) is list:
-            return list(map(self.decode, tree))
-        match tree:
-            case {"tuple": values}:
-                return tuple(map(self.decode, values))
-            case {"dict": pairs}:
-                return {self.decode(key): self.decode(value) for key, value in pairs}
-            case {"array": int(number)}:
-                return self._arrays[number]
-            case {"object": int(number)}:
-                return self._objects[number]
-            case {"scalar": dtype, "bytes": text}:
-                return np.frombuffer(bytes.fromhex(text), plain(dtype))[0]
-            case {"enum": name, "member": member}:
-                return self._known(name)[member]
-            case {"registry": registry, "name": name}:
-                return self._registries[registry][name]
-        raise FormatError(f"found {tree!r:.80} in place of a value")
-
-    def instance(self, name: str, values: dict[str, Any]) -> Any:
+    def _instance(self, name: str, values: dict[str, Any]) -> Any:
+        """Return an instance of a class with these fields, which have the types of their annotations."""
         kind = self._known(name)
         known = {each.name for each in fields(kind)}
         for field in (*values, *known):
             if (field in known) != (field in values):
                 has = "lacks" if field in known else "has"
                 raise FormatError(f"{name} {has} the field {field!r}: use the version of partirvm that wrote it")
-        found = {field: self.decode(value) for field, value in values.items()}
         for field, hint in annotated(kind).items():
-            if field in found and not has_type(found[field], hint):
-                value = found[field]
+            if field in values and not has_type(values[field], hint):
+                value = values[field]
                 raise FormatError(f"{name}.{field} is {type(value).__name__} {value!r:.40}, expected {hint}")
-        return kind(**found)
+        return kind(**values)
 
     def _known(self, name: str) -> Any:
         if name not in self._classes:

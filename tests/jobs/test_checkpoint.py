@@ -105,19 +105,6 @@ def test_large_arrays_lie_alone_and_small_ones_together(place):
     assert len(names) == 7
 
 
-def test_chunks_are_of_bounded_size(tmp_path, monkeypatch):
-    """An array of many chunks comes back; one that is lost is an error, not zeros."""
-    monkeypatch.setattr(sealed, "CHUNK", 100_000)
-    value = np.random.default_rng(0).normal(size=(100, 1000))
-    save_checkpoint(value, str(tmp_path / "c"))
-    assert_same(value, load_checkpoint(str(tmp_path / "c")))
-    chunks = sorted((tmp_path / "c" / "a0" / "c").iterdir())
-    assert len(chunks) == 9
-    (chunks[4] / "0").unlink()
-    with pytest.raises(MissingDataError, match=r"'a0' of the checkpoint: chunk c.* is missing"):
-        load_checkpoint(str(tmp_path / "c"))
-
-
 def test_what_is_no_checkpoint(place):
     """Nothing there, another group, a newer format, a strange class: an error that names the place."""
     with pytest.raises(MissingDataError, match="no checkpoint here"):

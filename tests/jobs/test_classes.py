@@ -15,7 +15,7 @@ from by_default import some
 from scipy.special import expit
 from sklearn.metrics import log_loss, roc_auc_score
 
-from partirvm import ingest, load_model, predict
+from partirvm import ingest, predict
 from partirvm.cli import main
 from partirvm.errors import DataError
 from partirvm.jobs.store import JobStore
@@ -84,16 +84,6 @@ def read(path):
     return pyarrow.csv.read_csv(path, convert_options=plain).to_pydict()
 
 
-@pytest.mark.parametrize("kind", TYPES)
-def test_labels_survive_data_and_model(tmp_path, kind):
-    """Their values and their types; rows without a target know them too."""
-    X, _, _ = made(tmp_path, kind)
-    data = ingest((X, None), tmp_path / "new.zarr", like=tmp_path / "d.zarr")
-    for classes in (data.columns.classes, load_model(tmp_path / "job").classes):
-        assert classes == TYPES[kind]
-        assert [type(label) for label in classes] == [type(label) for label in TYPES[kind]]
-
-
 @pytest.mark.parametrize(
     ("kind", "ending"),
     some(
@@ -114,14 +104,6 @@ def test_every_row_has_its_label_and_probabilities(tmp_path, kind, ending):
     expected = model.predict(X).tolist()
     assert found["label"] == expected
     assert {type(label) for label in found["label"]} == {type(label) for label in expected}
-
-
-def test_classes_of_equal_text_have_no_columns_of_their_own(tmp_path):
-    data = ingest(table(("a", "b")), tmp_path / "d.zarr", classes=True)
-    JobStore.create(str(tmp_path / "job"), {}).save(model_of(data, (1, "1")))
-    with pytest.raises(DataError, match="classes 1 and '1'"):
-        predict.predict(str(tmp_path / "job"), str(tmp_path / "d.zarr"), str(tmp_path / "out.csv"))
-    assert not list(tmp_path.glob("*out*"))
 
 
 @pytest.mark.parametrize("moderate", [True, False])
@@ -174,10 +156,3 @@ def test_data_that_a_model_of_classes_cannot_be_measured_on(tmp_path):
     assert predict.predict(job, str(tmp_path / "none.zarr"), str(tmp_path / "out.csv")) == N
     with pytest.raises(DataError, match="nein"):
         ingest((X, np.where(y == "no", "nein", y)), tmp_path / "like.zarr", like=tmp_path / "d.zarr")
-
-
-def test_rows_that_are_far_have_the_probabilities_of_the_bias(tmp_path):
-    X, _, _ = made(tmp_path, "two")
-    ingest((X + 1e3, None), tmp_path / "far.zarr", like=tmp_path / "d.zarr")
-    with pytest.warns(match=f"{N} of {N} rows are far from every relevance vector: their probabilities"):
-        predict.predict(str(tmp_path / "job"), str(tmp_path / "far.zarr"), str(tmp_path / "out.csv"))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import fsspec
 import numpy as np
-import pandas as pd
 import pytest
 import zarr
 from by_default import some
@@ -15,11 +13,9 @@ from scipy.stats import norm
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs, load_model, predict
 from partirvm.core.termination import Termination
-from partirvm.data import as_source
 from partirvm.errors import (
     ChangedDataError,
     DataError,
-    DataWarning,
     ExistsError,
     JobFailedError,
     MemoryLimitError,
@@ -92,92 +88,6 @@ def test_evaluation_is_by_the_formulas(folder):
     assert found["coverage_95"] == pytest.approx(np.mean((low <= y) & (y <= high)))
     assert found["rmse"] < 1.6, "the noise has sd 1"
     assert 0.85 < found["coverage_95"] <= 1
-
-
-def read(path):
-    """Columns of a written output."""
-    if path.suffix == ".zarr":
-        group = zarr.open_group(str(path), mode="r")
-        return {name: group[name][:] for name in ("mean", "std")}
-    frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-    assert list(frame.columns) == ["mean", "std"]
-    return {name: frame[name].to_numpy() for name in frame}
-
-
-@pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
-@pytest.mark.parametrize("ending", [".zarr", ".parquet", ".csv"])
-def test_predictions_come_in_the_order_before_shuffling(folder, tmp_path, ending):
-    """Row i of the output belongs to row i of what was ingested."""
-    output = tmp_path / f"out{ending}"
-    assert predict.predict(str(folder / "job"), str(folder / "test.zarr"), str(output)) == 300
-    mean, std = load_model(folder / "job").predict(rows(300, seed=1)[0], return_std=True)
-    found = read(output)
-    np.testing.assert_allclose(found["mean"], mean, rtol=1e-12)
-    np.testing.assert_allclose(found["std"], std, rtol=1e-12)
-    assert [path.name for path in tmp_path.iterdir()] == [output.name], "something was left behind"
-    with pytest.raises(ExistsError, match="--overwrite"):
-        predict.predict(str(folder / "job"), str(folder / "train.zarr"), str(output))
-    predict.predict(str(folder / "job"), str(folder / "test.zarr"), str(output), overwrite=True)
-
-
-@pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
-def test_predictions_never_replace_what_is_no_prediction(folder, tmp_path):
-    """DATA, JOB, other folders and other people's Zarr stay whole, even with ``overwrite``."""
-    data = tmp_path / "d.zarr"
-    ingest(rows(50), data)
-    (tmp_path / "link.zarr").symlink_to(data)
-    job = str(folder / "job")
-    for output in (data, data / "inside.csv", tmp_path / "link.zarr", folder / "job" / "out.csv"):
-        for given in (str(data), f"file://{data}"):
-            with pytest.raises(UsageError, match="lies inside the input"):
-                predict.predict(job, given, str(output), overwrite=True)
-    (tmp_path / "folder.csv").mkdir()
-    (tmp_path / "folder.zarr").mkdir()
-    (tmp_path / "folder.zarr" / "thesis.txt").write_text("years of work")
-    ingest(rows(50, seed=3), tmp_path / "other.zarr")
-    for name in ("folder.csv", "folder.zarr", "other.zarr"):
-        with pytest.raises(ExistsError, match="does not contain predictions"):
-            predict.predict(job, str(data), str(tmp_path / name), overwrite=True)
-    assert (tmp_path / "folder.zarr" / "thesis.txt").exists()
-    assert as_source(str(tmp_path / "other.zarr")).n_rows == 50
-    assert predict.predict(job, str(data), str(tmp_path / "out.zarr")) == 50
-
-
-def test_predictions_are_written_to_urls(folder, tmp_path, monkeypatch):
-    """The bytes of a local file, and no folder called ``memory:``."""
-    monkeypatch.chdir(tmp_path)
-    job, data = str(folder / "job"), str(folder / "test.zarr")
-    predict.predict(job, data, "memory://out.csv")
-    assert not list(tmp_path.iterdir())
-    predict.predict(job, data, "out.csv")
-    assert fsspec.filesystem("memory").cat_file("/out.csv") == (tmp_path / "out.csv").read_bytes()
-
-
-def test_far_rows_are_counted(folder, tmp_path):
-    """A warning with their number."""
-    X, y = rows(50)
-    X[:7] += 1e3
-    ingest((X, y), tmp_path / "far.zarr")
-    with pytest.warns(DataWarning, match="7 of 50 rows are far"):
-        predict.predict(str(folder / "job"), str(tmp_path / "far.zarr"), str(tmp_path / "out.csv"))
-
-
-def test_an_unknown_ending_and_other_features(folder, tmp_path):
-    """Refused; nothing is written."""
-    with pytest.raises(UsageError, match=r"\.zarr, \.parquet or \.csv"):
-        predict.predict(str(folder / "job"), str(folder / "test.zarr"), str(tmp_path / "out.txt"))
-    ingest(rows(50, d=3), tmp_path / "wide.zarr")
-    for call in (
-        lambda: predict.predict(str(folder / "job"), str(tmp_path / "wide.zarr"), str(tmp_path / "out.csv")),
-        lambda: predict.evaluate(str(folder / "job"), str(tmp_path / "wide.zarr")),
-    ):
-        with pytest.raises(DataError, match=r"2 features.*have 3"):
-            call()
-    frame = pd.DataFrame(rows(50)[0], columns=["b", "a"]).assign(y=1.0 * np.arange(50))
-    ingest(frame, tmp_path / "named.zarr", target="y")
-    with pytest.raises(DataError, match=r"\['x0', 'x1'\].*\['b', 'a'\]"):
-        predict.evaluate(str(folder / "job"), str(tmp_path / "named.zarr"))
-    assert not (tmp_path / "out.csv").exists()
 
 
 @pytest.mark.parametrize(
@@ -351,23 +261,6 @@ def test_a_job_tells_how_its_partition_size_was_measured(folder, tmp_path, strat
     assert JobStore(str(tmp_path / "job")).model().n_vectors == found.history[-1]["vectors"]
 
 
-def test_dense_fits_side_by_side_are_counted(folder, tmp_path):
-    """on_solves hears of every fit of a level, up to their number."""
-
-    class Counting(Watcher):
-        def __init__(self):
-            self.heard = []
-
-        def on_solves(self, done, total):
-            self.heard.append((done, total))
-
-    counting = Counting()
-    asked = Request(gamma=0.3, partition_size=60, strategy="split-merge")
-    jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, watcher=counting)
-    assert {(10, 10), (5, 5), (2, 2)} <= {*counting.heard}
-    assert all(0 <= done <= total for done, total in counting.heard)
-
-
 def test_an_exception_in_mid_fit_leaves_no_half_job(folder, tmp_path):
     """Before the first model the folder goes; after it, it stays with the model so far."""
 
@@ -421,18 +314,6 @@ def test_a_time_limit_ends_with_an_early_model(folder, tmp_path):
     assert found.outcome.reason is Termination.TIME
     assert [entry["kind"] for entry in found.history] == ["early"]
     assert found.model.digest() == JobStore(str(tmp_path / "job")).model().digest()
-
-
-def test_weights_in_data_are_used(tmp_path):
-    """DATA with weights: the same fit as the estimator's with sample_weight."""
-    X, y = rows(150)
-    w = np.random.default_rng(5).uniform(0.1, 3, size=150)
-    ingest((X, y, w), tmp_path / "rows.zarr", shuffle=None)
-    asked = Request(gamma=0.3, strategy="basic")
-    found = jobs.fit(str(tmp_path / "rows.zarr"), str(tmp_path / "job"), asked).model
-    expected = RVMRegressor(gamma=0.3, strategy="basic", random_state=0).fit(X, y, sample_weight=w)
-    assert found.log_evidence == pytest.approx(expected.log_evidence_, abs=1e-2)
-    np.testing.assert_allclose(found.predict(X), expected.predict(X), atol=0.02)
 
 
 def test_classes_are_not_fitted_as_numbers(tmp_path):

@@ -10,7 +10,6 @@ import pytest
 import zarr
 
 from partirvm import RVMRegressor, ingest, jobs, open_job, submit
-from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DataError, UsageError
 from partirvm.jobs.driver import Watcher
@@ -95,19 +94,6 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_single_row_is_appended(tmp_path):
-    """Without a word of warning, though by itself it would be nothing to fit; arrays and tables."""
-    place, (X, y) = tmp_path / "d.zarr", rows(50, 0)
-    labels = np.where(y > 0, "up", "down")
-    before = contents(ingest((X, labels), place, classes=True))
-    grown = contents(ingest((X[:1], np.array(["up"])), place, append=True))
-    np.testing.assert_array_equal(grown, np.concatenate([before, [[*X[0], 1.0]]]))
-    (tmp_path / "one.csv").write_text("x0,x1,y\n1,2,down\n")
-    np.testing.assert_array_equal(contents(ingest(tmp_path / "one.csv", place, append=True))[-1], [1, 2, 0])
-    with pytest.raises(DataError, match=r"there are no rows\.$"):
-        ingest((X[:0], labels[:0]), place, append=True)
-
-
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_a_job_goes_on_with_new_rows(tmp_path):
     """Its model is then of all rows: the posterior is that of dense formulas; scaling stays; new ground is learned."""
@@ -166,24 +152,3 @@ def test_what_cannot_be_updated(tmp_path):
         ingest(rows(10, 1), place, append=True)
         with pytest.raises(UsageError, match=f"job cannot be updated: {why}.*; start a new job"):
             open_job(folder).update()
-
-
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_the_commands(tmp_path, capsys):
-    """``ingest --append`` and ``update``."""
-    for seed, n in enumerate((200, 120)):
-        X, y = rows(n, seed)
-        np.savez(tmp_path / f"{seed}.npz", X=X, y=y)
-    place, job = str(tmp_path / "d.zarr"), str(tmp_path / "job")
-    commands = [
-        ["ingest", str(tmp_path / "0.npz"), place, "--quiet"],
-        ["fit", place, job, "--gamma", "0.5", "--partition-size", "30", "--max-rounds", "2", "--quiet"],
-        ["ingest", str(tmp_path / "1.npz"), place, "--append", "--quiet"],
-        ["update", job, "--max-rounds", "1", "--quiet"],
-    ]
-    for command in commands:
-        assert main(command) == 0, command
-    assert open_job(job).model().n_rows == 320
-    assert len([entry for entry in open_job(job).state().history if entry["kind"] == "round"]) <= 3
-    assert main(["update", job]) == 2
-    assert "has no new rows" in capsys.readouterr().err

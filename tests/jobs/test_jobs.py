@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-import time
 import warnings
 from dataclasses import replace
 
@@ -34,7 +32,6 @@ from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.setup.measuring import Measuring
 from partirvm.storage import open_folder
 from partirvm.storage.records import read_json, to_json
 from partirvm.strategies import working_set
@@ -223,19 +220,6 @@ def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, wh
         assert job.resume().wait(timeout=120) is Status.DONE
 
 
-def test_who_ends_a_resume_while_it_is_planned_keeps_the_model(data, tmp_path):
-    """Aborted again, with the model and history that were there."""
-    before = jobs.fit(data, str(tmp_path / "job"), ASKED)
-    job = open_job(tmp_path / "job")
-    job.requeue(max_rounds=6)
-    found = jobs.carry_out(job.location, aborted=lambda: True)
-    assert found.plan is None
-    assert bits(found.model) == bits(before.model)
-    assert job.status() is Status.ABORTED
-    assert len(found.history) == len(job.state().history) == 2, "the last fit is done again"
-    assert len([event for event in job.store.events() if event["event"] == "plan"]) == 1
-
-
 def test_a_job_that_cannot_be_begun_keeps_nobody_waiting(data, tmp_path, monkeypatch):
     """Its thread ends before it has the lease, which leaves no event: JobFailedError from who waits, and why."""
 
@@ -307,21 +291,6 @@ def test_a_cancelled_job_is_over_for_good(data, tmp_path):
     assert job.state().reason == "wrong target"
 
 
-def test_a_cancel_outweighs_an_abort(data, tmp_path):
-    """Asked for both, the stronger one is done; a busy machine may end the job between the two, so three are tried."""
-    found = []
-    for number in range(3):
-        job = jobs.submit(data, str(tmp_path / f"job{number}"), LONG)
-        wait_for(lambda job=job: len(job.state().history) >= 1)
-        job.abort()
-        job.cancel()
-        found.append(job.wait(timeout=120))
-        if found[-1] is Status.CANCELLED:
-            break
-    assert found[-1] is Status.CANCELLED
-    assert {*found[:-1]} <= {Status.ABORTED}
-
-
 @pytest.mark.filterwarnings("ignore::partirvm.errors.NoiseFloorWarning")
 def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
     """UsageError that says what would have to change."""
@@ -376,24 +345,6 @@ print("submitted", flush=True)
 if sys.argv[3] == "wait":
     job.wait()
 """
-
-
-def test_a_killed_process_leaves_a_job_to_resume(data, tmp_path):
-    """kill -9 in the middle: interrupted at once for whoever looks, and resumed here to the same bits."""
-    place = str(tmp_path / "job")
-    process = subprocess.Popen([sys.executable, "-c", CHILD, data, place, "wait"], stdout=subprocess.PIPE)
-    try:
-        assert process.stdout.readline() == b"submitted\n"
-        job = open_job(place)
-        wait_for(lambda: len(job.state().history) >= 2)
-    finally:
-        process.kill()
-        process.communicate()
-    assert job.status() is Status.INTERRUPTED
-    reached = len(job.state().history)
-    assert job.resume(max_rounds=reached + 1).wait(timeout=120) is Status.DONE
-    whole = jobs.fit(data, str(tmp_path / "whole"), Request(**{**vars(LONG), "max_rounds": reached + 1}))
-    assert bits(job.model()) == bits(whole.model)
 
 
 def test_a_process_that_ends_takes_its_job_along(data, tmp_path):
@@ -493,68 +444,6 @@ def test_who_was_fenced_off_removes_nothing(data, tmp_path):
     assert (tmp_path / "job" / "spec.json").exists()
 
 
-def test_a_folder_of_jobs(data, tmp_path):
-    """All jobs by name, damaged ones too; what is no job is left out."""
-    jobs.fit(data, str(tmp_path / "b"), ASKED)
-    broken_off(data, str(tmp_path / "a"))
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "spec.json").write_text("{")
-    (tmp_path / "d").mkdir()
-    found = jobs.jobs_in(str(tmp_path))
-    assert [job.location.rpartition("/")[2] for job in found] == ["a", "b", "c"]
-    assert [job.status() for job in found[:2]] == [Status.INTERRUPTED, Status.DONE]
-    with pytest.raises(MissingDataError, match="no such folder"):
-        jobs.jobs_in(str(tmp_path / "nothing"))
-
-
-@pytest.mark.slow
-def test_many_at_once_tear_nothing(data, tmp_path):
-    """Two who resume, three who watch, one who aborts: one driver at a time, and a history that adds up."""
-    job = broken_off(data, str(tmp_path / "job"), LONG)
-    over, errors = threading.Event(), []
-
-    def guarded(work):
-        try:
-            while not over.is_set():
-                work()
-        except Exception as error:
-            errors.append(error)
-
-    def drive():
-        mine = open_job(tmp_path / "job")
-        try:
-            mine.requeue()
-            jobs.carry_out(mine.location, patience=0.0)
-        except LeaseError:
-            time.sleep(0.05)
-
-    def watch():
-        state = open_job(tmp_path / "job").state()
-        numbers = [entry["number"] for entry in state.history]
-        assert numbers == list(range(1, len(numbers) + 1))
-
-    def abort():
-        state = open_job(tmp_path / "job").state()
-        if state.status is Status.RUNNING and len(state.history) > asked[-1]:
-            asked.append(len(state.history))
-            open_job(tmp_path / "job").abort()
-
-    asked = [1]
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in (drive, drive, watch, watch, watch, abort)]
-    for thread in threads:
-        thread.start()
-    wait_for(lambda: errors or kinds(job).count("aborted") >= 2, "the second abort", pause=0.05)
-    over.set()
-    # one who resumes may have begun another attempt since the last abort
-    wait_for(lambda: job.abort() and not any(thread.is_alive() for thread in threads), "the end of all", pause=0.05)
-    assert not errors
-    assert job.abort() is Status.ABORTED
-    reached = len(job.state().history)
-    assert job.resume(max_rounds=reached + 1).wait(timeout=120) is Status.DONE
-    whole = jobs.fit(data, str(tmp_path / "whole"), Request(**{**vars(LONG), "max_rounds": reached + 1}))
-    assert bits(job.model()) == bits(whole.model)
-
-
 def moved_job(tmp_path):
     """A job that broke off, and where its DATA were and are now."""
     rng = np.random.default_rng(0)
@@ -587,32 +476,6 @@ def test_data_that_moved_are_given_again(tmp_path):
     assert job.data() == str(before)
 
 
-def test_held_out_data_that_moved_are_given_again(tmp_path):
-    """By the same means, and held to their own fingerprint; an update reads them at the place last given."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, size=(800, 2))
-    t = np.sin(X[:, 0]) + 0.1 * rng.normal(size=800)
-    data = ingest((X[:600], t[:600]), tmp_path / "rows.zarr", tile_rows=128, shuffle=None).url
-    before, now = tmp_path / "held.zarr", tmp_path / "moved.zarr"
-    ingest((X[600:], t[600:]), before, tile_rows=128, shuffle=None)
-    job = broken_off(data, str(tmp_path / "job"), validation=str(before))
-    before.rename(now)
-    events = len(job.store.events())
-    with pytest.raises(MissingDataError, match=r"held\.zarr.*--validation"):
-        job.resume()
-    with pytest.raises(ChangedDataError, match=r"rows\.zarr.*--validation"):
-        job.resume(validation=data)
-    assert len(job.store.events()) == events, "the job is as it was"
-    assert job.resume(validation=now).wait(timeout=60) is Status.DONE
-    assert job.asked()["validation"] == str(now)
-    assert job.state().history[-1]["held_out_rmse"] > 0
-    ingest((X[:50] + 0.1, t[:50]), data, append=True)
-    now.rename(before)
-    with pytest.raises(MissingDataError, match=r"moved\.zarr.*--validation"):
-        job.update(max_rounds=1)
-    assert job.update(validation=before, max_rounds=1).wait(timeout=60) is Status.DONE
-
-
 def test_held_out_data_cannot_be_given_later(tmp_path):
     """A job that began without is another fit with them."""
     job, _, _, now = moved_job(tmp_path)
@@ -631,28 +494,3 @@ def test_data_that_are_gone_when_the_job_begins_do_not_fail_it(tmp_path):
     assert job.status() is Status.INTERRUPTED
     assert "rows.zarr" in job.state().reason
     assert job.resume(data=now).wait(timeout=60) is Status.DONE
-
-
-def test_what_learning_took_counts(data, tmp_path, monkeypatch):
-    """Begin and seconds of a job, of its lines and of its outcome hold the time in which the kernel was learned."""
-    learn, moments = Measuring.kernel, []
-
-    def learned(self, *arguments, **options):
-        moments.append((time.time(), time.perf_counter()))
-        found = learn(self, *arguments, **options)
-        time.sleep(0.2)
-        moments.append((time.time(), time.perf_counter()))
-        return found
-
-    monkeypatch.setattr(Measuring, "kernel", learned)
-    asked = replace(ASKED, kernel="gaussian", gamma="learn", max_rounds=1, reference="none")
-    found = jobs.fit(data, str(tmp_path / "job"), asked)
-    job = open_job(tmp_path / "job")
-    state, spent = job.state(), moments[1][1] - moments[0][1]
-    assert state.queued <= state.began <= moments[0][0]
-    assert state.ended >= moments[1][0]
-    assert found.outcome.seconds >= spent >= 0.2
-    assert job.progress()["seconds"] == round(state.seconds, 3) == round(found.outcome.seconds, 3)
-    kernel, last = found.history[0], found.history[-1]
-    assert kernel["kind"] == "kernel"
-    assert kernel["seconds"] + 0.2 <= last["seconds"] <= found.outcome.seconds

@@ -12,18 +12,15 @@ import pytest
 
 from partirvm import jobs
 from partirvm.data import ArraySource, ingest
-from partirvm.errors import UsageError
 from partirvm.execution import LocalExecutor
 from partirvm.execution.process import resident_memory
 from partirvm.jobs.driver import MemoryJournal
-from partirvm.jobs.places import current_request
 from partirvm.jobs.run import run
 from partirvm.jobs.state import Status
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.memory import ALLOWANCE
 from partirvm.planning.plan import choose
-from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import resolve
 from partirvm.types import Columns
 
@@ -105,17 +102,6 @@ def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch
     assert auto.machine.limit == pytest.approx(limit, abs=1)
     assert auto.kernel_store.bytes <= limit / 4 < given.kernel_store.bytes
     assert given.peak <= limit
-
-
-def test_another_store_is_refused():
-    """UsageError that names the option and what it may be."""
-    with pytest.raises(UsageError, match="kernel_store is 'tape'; known: auto, memory, zarr, none"):
-        check_parameters(replace(ASKED, kernel_store="tape"))
-
-
-def test_a_spec_of_before_has_the_default():
-    """Jobs whose spec knows nothing of it."""
-    assert current_request({"parameters": {"gamma": 0.5}}, {}).kernel_store == "auto"
 
 
 @pytest.mark.parametrize("standardize", [True, pytest.param(False, marks=pytest.mark.slow)])

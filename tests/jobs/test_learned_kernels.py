@@ -179,20 +179,6 @@ def test_what_cannot_be_learned(gamma):
     assert "known: auto, scale, learn, learn-per-feature" in refused(gamma="learnt")
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_what_has_no_effect_is_said():
-    """A prior where no gamma per feature is learned; learning where the target is constant."""
-    X, y = rows(60)
-    for gamma in ("scale", "learn"):
-        plan = RVMRegressor(kernel=Gaussian(gamma, prior="half-normal")).fit(X, y).plan_
-        assert any("gamma_prior" in note for note in plan.notes)
-    assert not any("effect" in note for note in _fit(X, y, gamma_prior="half-normal").plan_.notes)
-    constant = _fit(X, np.ones(60))
-    assert "no kernel was learned: the target is constant" in constant.plan_.notes
-    assert constant.n_relevance_vectors_ == 0
-    assert [entry["kind"] for entry in constant.history_] == ["final"]
-
-
 def _fit(X, y, **asked):
     return RVMRegressor(**grouped({"gamma": "learn-per-feature", "random_state": 0, **asked})).fit(X, y)
 
@@ -228,28 +214,6 @@ def test_a_kernel_that_is_learned_again(monkeypatch):
     assert model.kernel_ == kernel_from_spec(taken[-1]["kernel"])
 
 
-def test_a_constant_feature_does_not_count():
-    """Whatever its gamma."""
-    X, y = rows(200)
-    X[:, 0] = 7.0
-    with pytest.warns(UserWarning, match="constant features"):
-        model = _fit(X, y)
-    assert model.feature_relevance_[0] == 0.0
-
-
-def test_kernels_that_tell_no_relevances():
-    """No attribute, and an error that says why; a shared width makes all features count alike."""
-    X, y = rows(80)
-    model = RVMRegressor(kernel="linear", random_state=0).fit(X, y)
-    assert not hasattr(model, "feature_relevance_")
-    assert not hasattr(model, "gamma_")
-    with pytest.raises(UsageError, match="linear kernel has no per-feature widths"):
-        model.get_support()
-    shared = model.set_params(kernel="gaussian", gamma=0.2).fit(X, y)
-    np.testing.assert_allclose(shared.feature_relevance_, np.ones(3))
-    assert shared.gamma_ == 0.2
-
-
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize(
     ("kernel", "gamma", "count"),
@@ -268,11 +232,3 @@ def test_kernels_by_name_and_by_value(kernel, gamma, count):
     assert len(model.kernel_.logs) == count
     assert model.kernel_ != kernel
     assert model.score(X, y) > 0.9
-
-
-def test_a_classifier_learns():
-    """Classes by the wave's sign: the noise is switched off."""
-    X, y = rows(500)
-    model = RVMClassifier(gamma="learn-per-feature", random_state=0).fit(X, y - X[:, 1] > 5)
-    assert model.get_support().tolist() == [False, False, True]
-    assert model.score(X, y - X[:, 1] > 5) > 0.9

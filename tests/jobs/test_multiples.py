@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.estimator_parameters import grouped
-from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, load_model, open_job
+from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Laplacian, Several, kernel_from_spec
 from partirvm.model import save_model
@@ -54,20 +54,6 @@ def test_every_strategy_offers_both_widths(strategy):
     np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-5)
 
 
-def test_two_widths_beat_one():
-    """As many candidates, test rows: the hills are wide but one."""
-    X, y = rows(600)
-    X_test, y_test = rows(600, seed=1)
-
-    def rmse(**asked):
-        model = RVMRegressor(**grouped({**ASKED, "max_rounds": 3, **asked})).fit(X, y)
-        return np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))
-
-    both = rmse()
-    assert both < 0.9 * rmse(gamma_multiples=(1,))
-    assert both < 0.9 * rmse(gamma_multiples=(80,))
-
-
 @pytest.mark.parametrize("selection", ["error", "random", "gain"])
 def test_a_list_is_the_same(selection):
     """To the bit; names in it take gamma; of a list of one nothing is new."""
@@ -83,13 +69,6 @@ def test_a_list_is_the_same(selection):
     np.testing.assert_array_equal(one.weights_, mixed.weights_)
     alone = RVMRegressor(**listed, kernel=[Gaussian(0.5)]).fit(X, y)
     assert alone.kernel_ == Gaussian(0.5)
-
-
-def test_classes_and_samples():
-    """A classifier; a partition's own rows as its posterior's."""
-    X, y = rows(300)
-    model = RVMClassifier(**grouped({**ASKED, "max_rounds": 2})).fit(X, y > 0.5)
-    assert model.score(X, y > 0.5) > 0.9
 
 
 def test_learned_files_and_resumes(tmp_path):

@@ -14,7 +14,6 @@ from by_default import some
 from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, predict, submit
 from partirvm.cli import main
 from partirvm.data import ZarrSource
-from partirvm.data.layout import FORMAT
 from partirvm.errors import DataError, DataWarning, FormatError, UsageError
 from partirvm.jobs.state import Status
 from partirvm.options import Request
@@ -60,55 +59,6 @@ def folder(tmp_path_factory):
     fit = ["fit", train, str(folder / "job"), "--multi-output", "shared", "--validation", test, *OPTIONS, "--json"]
     assert main(fit) == 0
     return folder
-
-
-def test_data(folder):
-    """y is (N, T) under the names, which the attributes have in a format of its own; moments are of each."""
-    data, (X, Y) = ZarrSource(folder / "train.zarr"), rows(500, 0)
-    assert (data.n_targets, data.columns.targets, data.columns.features) == (2, NAMES, ("a", "b"))
-    assert data.columns.target == "warmth, wind/speed"
-    found = contents(data)
-    np.testing.assert_array_equal(found[0], X)
-    np.testing.assert_array_equal(found[1], Y)
-    np.testing.assert_allclose(data.moments.targets.mean, Y.mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(data.moments.targets.variance, Y.var(axis=0), rtol=1e-12)
-    data.verify()
-    group = zarr.open_group(str(folder / "train.zarr"), mode="r")
-    assert group["y"].shape == (500, 2)
-    assert group["y"].chunks == (data.tile_rows, 2)
-    assert (group.attrs["format"], group.attrs["targets"]) == (FORMAT, list(NAMES))
-    assert "2 targets" in repr(data)
-
-
-def test_one_target_is_stored_without_others(folder, tmp_path):
-    """Without targets' names, whatever its own; a comma in it separates only where it has to."""
-    X, Y = rows(60, 0)
-    table = pd.DataFrame({"a": X[:, 0], "fare, usd": Y[:, 0]})
-    table.to_csv(tmp_path / "t.csv", index=False)
-    data = ingest(tmp_path / "t.csv", tmp_path / "one.zarr", target="fare, usd")
-    assert zarr.open_group(str(tmp_path / "one.zarr"), mode="r").attrs["targets"] == []
-    assert data.columns.targets == ()
-    assert zarr.open_group(str(tmp_path / "one.zarr"), mode="r")["y"].shape == (60,)
-    alone = ingest(folder / "train.csv", tmp_path / "alone.zarr", target=[NAMES[0]], features=["a", "b"])
-    assert (alone.n_targets, alone.columns.target) == (1, "warmth")
-
-
-@pytest.mark.parametrize("kind", ["npz", "fortran", "arrays", "frames", "array beside a frame"])
-def test_two_columns_of_y(kind, tmp_path):
-    """A y of two dimensions has its columns' names, or y0 and y1, and any of them can be named alone."""
-    X, Y = rows(150, 3)
-    frame, source = pd.DataFrame(X, columns=["a", "b"]), (X, Y)
-    if kind in ("npz", "fortran"):
-        source = tmp_path / "a.npz"
-        np.savez(source, X=X, y=np.asfortranarray(Y) if kind == "fortran" else Y)
-    elif kind != "arrays":
-        source = (frame, pd.DataFrame(Y, columns=NAMES) if kind == "frames" else Y)
-    data = ingest(source, tmp_path / "d.zarr", tile_rows=64)
-    np.testing.assert_array_equal(contents(data)[1], Y)
-    names = NAMES if kind == "frames" else ("y0", "y1")
-    assert data.columns.targets == names
-    second = ingest(source, tmp_path / "e.zarr", target=names[1], features=data.columns.features)
-    np.testing.assert_array_equal(contents(second)[1], Y[:, 1:])
 
 
 @pytest.mark.parametrize("strategy", some(["basic", "working-set", "split-merge", "incremental"], {"working-set"}))
@@ -162,39 +112,6 @@ def test_predictions_and_scores_are_of_each_target(folder, capsys):
     assert main(["predict", job, test, output.replace("csv", "zarr"), "--quiet"]) == 0
     arrays = zarr.open_group(output.replace("csv", "zarr"), mode="r")
     np.testing.assert_allclose(arrays["mean_wind%2Fspeed"][:], table["mean_wind/speed"], rtol=1e-14)
-
-
-def test_what_is_told(folder, tmp_path, capsys):
-    """Of ingest and fit, as text and as JSON; the report is written."""
-    arguments = ["ingest", str(folder / "train.csv"), str(tmp_path / "d.zarr"), "--target", ",".join(NAMES)]
-    assert main([*arguments, "--json", "--quiet"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["target"], told["targets"]) == (", ".join(NAMES), list(NAMES))
-    fit = ["fit", str(tmp_path / "d.zarr"), str(tmp_path / "job"), *OPTIONS]
-    assert main(fit) == 0
-    text = capsys.readouterr().out
-    assert "root mean square over warmth, wind/speed" in text
-    assert main([*fit, "--overwrite", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["targets"]
-    noise = np.sqrt(load_model(tmp_path / "job").noise_variance)
-    assert [told[name]["noise_sd"] for name in NAMES] == noise.tolist()
-    np.testing.assert_allclose(noise, SD, rtol=0.25)
-    assert main(["report", str(tmp_path / "job"), str(tmp_path / "r.html")]) == 0
-
-
-def test_rows_without_targets(folder, tmp_path):
-    """Are predicted, and have the names that a prediction has; one of two targets is none of both."""
-    for number, columns in enumerate((("a", "b"), ("b", "a", NAMES[1]))):
-        new = ingest(
-            write(tmp_path / f"{number}.csv", 40, 5, columns), tmp_path / f"{number}.zarr", like=folder / "train.zarr"
-        )
-        assert (new.n_targets, new.columns.targets, new.tile(0).t.shape) == (0, NAMES, (40, 0))
-        predict.predict(str(folder / "job"), new.url, str(tmp_path / f"{number}.csv.csv"))
-        table = pd.read_csv(tmp_path / f"{number}.csv.csv").to_numpy()
-        expected = load_model(folder / "job").predict(rows(40, 5)[0], return_std=True)
-        np.testing.assert_allclose(table, np.column_stack(expected), rtol=1e-12)
-        with pytest.raises(DataError, match=r"have no target.*'warmth, wind/speed'"):
-            predict.evaluate(str(folder / "job"), new.url)
 
 
 def test_rows_that_are_appended(folder, tmp_path):

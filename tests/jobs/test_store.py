@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import fsspec
 import numpy as np
 import pytest
-import reference
-from reference import ReferenceStore, model
+from reference import model
 
-from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
+from partirvm.errors import ExistsError, LeaseLostError, MissingDataError, StorageError
 from partirvm.jobs import Job, events
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import FORMAT, JobStore
@@ -19,178 +17,9 @@ from partirvm.storage import address, open_folder
 from partirvm.storage.records import read_json, to_json
 
 
-@pytest.fixture(params=["folder", "memory", "reference"])
-def kind(request, tmp_path):
-    """A class of stores and a place for one of its jobs."""
-    if request.param == "folder":
-        yield JobStore, str(tmp_path / "job")
-    elif request.param == "memory":
-        yield JobStore, "memory://conformance/job"
-        fs = fsspec.filesystem("memory")
-        if fs.exists("/conformance"):
-            fs.rm("/conformance", recursive=True)
-    else:
-        yield ReferenceStore, "job"
-        reference.WORLD.clear()
-
-
 def kinds(events):
     """What happened, in a word each."""
     return [event["event"] for event in events]
-
-
-class TestEveryStore:
-    """Conformance."""
-
-    def test_no_job(self, kind):
-        """MissingDataError from whatever reads."""
-        store = kind[0](kind[1])
-        for ask in (store.spec, store.model, store.state):
-            with pytest.raises(MissingDataError, match="no job here"):
-                ask()
-
-    def test_a_new_job(self, kind):
-        """It holds what was asked and nothing else."""
-        store = kind[0].create(kind[1], {"asked": [1, None, "ü"]})
-        again = kind[0](kind[1])
-        assert again.spec()["asked"] == [1, None, "ü"]
-        assert store.events() == again.events() == []
-        assert not again.has_model()
-        assert again.restore() is None
-        assert again.requested(1) is None
-
-    def test_a_job_is_not_started_twice(self, kind):
-        """ExistsError; with ``overwrite`` a new one begins, unless somebody is at work on it."""
-        store = kind[0].create(kind[1], {"run": 1})
-        with pytest.raises(ExistsError, match="--overwrite"):
-            kind[0].create(kind[1], {"run": 2})
-        lease = store.acquire()
-        with pytest.raises(LeaseError, match="in use"):
-            kind[0].create(kind[1], {"run": 2}, overwrite=True)
-        assert store.spec()["run"] == 1
-        lease.release()
-        store.save(model())
-        store.record({"event": "queued"})
-        fresh = kind[0].create(kind[1], {"run": 2}, overwrite=True)
-        assert (fresh.spec()["run"], fresh.events(), fresh.has_model()) == (2, [], False)
-
-    def test_events_stay_in_order_whoever_writes(self, kind):
-        """Two stores of one job: each sees the events of both."""
-        one = kind[0].create(kind[1], {})
-        two = kind[0](kind[1])
-        for number in range(6):
-            (one, two)[number % 2].record({"event": "note", "n": number, "nested": {"inf": [0.1, None]}})
-        for store in (one, two, kind[0](kind[1])):
-            assert [event["n"] for event in store.events()] == list(range(6))
-        assert one.events()[0]["nested"] == {"inf": [0.1, None]}
-        assert all(event["time"] <= time.time() and event["epoch"] == 0 for event in one.events())
-
-    def test_the_model_saved_last_is_the_one_to_use(self, kind):
-        """For every reader."""
-        store = kind[0].create(kind[1], {})
-        with pytest.raises(MissingDataError, match="no model yet"):
-            store.model()
-        for seed in range(4):
-            store.save(model(seed))
-            np.testing.assert_array_equal(kind[0](kind[1]).model().mean, model(seed).mean)
-
-    def test_the_last_checkpoint_is_the_one_to_go_on_from(self, kind):
-        """With what was said about it."""
-        store = kind[0].create(kind[1], {})
-        for number in range(4):
-            store.checkpoint({"a": np.arange(number), "b": (number, None, 0.1)}, history=number)
-            found = kind[0](kind[1]).restore()
-            assert found.about["history"] == number
-            assert found.damaged == ()
-            np.testing.assert_array_equal(found.value["a"], np.arange(number))
-            assert found.value["b"] == (number, None, 0.1)
-
-    def test_one_at_a_time(self, kind):
-        """The lease is refused while it is held, and the next one has the next epoch."""
-        one = kind[0].create(kind[1], {})
-        two = kind[0](kind[1])
-        lease = one.acquire()
-        with pytest.raises(LeaseError, match="in use by"):
-            two.acquire()
-        lease.release()
-        lease.release()
-        second = two.acquire()
-        assert (lease.epoch, second.epoch) == (1, 2)
-        second.release()
-
-    def test_who_lost_the_lease_cannot_publish(self, kind):
-        """Neither events nor models nor checkpoints; what it had published stays."""
-        one = kind[0].create(kind[1], {})
-        two = kind[0](kind[1])
-        lease = one.acquire()
-        one.record({"event": "note", "n": 1})
-        one.save(model(1))
-        one.checkpoint({"n": 1})
-        lease.release()  # it does not know: as if it had been silent
-        second = two.acquire()
-        for publish in (lambda: one.record({"event": "note"}), lambda: one.save(model(9)), lambda: one.checkpoint(9)):
-            with pytest.raises(LeaseLostError):
-                publish()
-        assert [event["n"] for event in two.events()] == [1]
-        assert two.restore().value == {"n": 1}
-        np.testing.assert_array_equal(two.model().mean, model(1).mean)
-        two.record({"event": "note", "n": 2})
-        two.save(model(2))
-        two.checkpoint({"n": 2})
-        assert [(event["n"], event["epoch"]) for event in two.events()] == [(1, 1), (2, 2)]
-        assert two.restore().value == {"n": 2}
-        np.testing.assert_array_equal(two.model().mean, model(2).mean)
-        second.release()
-
-    def test_requests_are_for_one_attempt(self, kind):
-        """Anybody may ask, once; a cancel is stronger than an abort."""
-        store = kind[0].create(kind[1], {})
-        assert store.request("abort", 1, "flat curve")
-        assert not kind[0](kind[1]).request("abort", 1)
-        assert (store.requested(1), store.requested(2)) == ("abort", None)
-        assert store.request("cancel", 1)
-        assert store.requested(1) == "cancel"
-
-    def test_the_state_is_of_events_lease_and_flags(self, kind):
-        """Queued, running while the lease is held, aborting once asked, interrupted once it is gone."""
-        store = kind[0].create(kind[1], {})
-        store.record({"event": "queued", "reason": "submitted"})
-        assert store.state().status is Status.QUEUED
-        lease = store.acquire()
-        store.record({"event": "running", "history": 0})
-        store.record({"event": "fit", "number": 1})
-        state = store.state()
-        assert (state.status, state.attempt, [line["number"] for line in state.history]) == (Status.RUNNING, 1, [1])
-        store.request("abort", state.attempt)
-        assert store.state().status is Status.ABORTING
-        lease.release()
-        assert store.state().status is Status.INTERRUPTED
-
-    def test_without_the_lease_nobody_writes_once_there_was_one(self, kind):
-        """LeaseError: it would not count."""
-        store = kind[0].create(kind[1], {})
-        store.record({"event": "note"})
-        store.acquire().release()
-        other = kind[0](kind[1])
-        for publish in (
-            lambda: other.record({"event": "note"}),
-            lambda: other.save(model()),
-            lambda: other.checkpoint(1),
-        ):
-            with pytest.raises(LeaseError, match="only the holder of the lease"):
-                publish()
-        assert len(store.events()) == 1
-
-    def test_discard(self, kind):
-        """Nothing is left."""
-        store = kind[0].create(kind[1], {})
-        store.save(model())
-        store.acquire()
-        store.record({"event": "queued"})
-        store.discard()
-        with pytest.raises(MissingDataError, match="no job here"):
-            kind[0](kind[1]).spec()
-        kind[0].create(kind[1], {})
 
 
 def test_many_threads_never_get_the_same_number(place):

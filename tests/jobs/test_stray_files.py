@@ -7,7 +7,6 @@ time-out (30 s).
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from pathlib import Path
@@ -137,15 +136,6 @@ def test_nothing_changes(job, tmp_path, damage):
     before = seen(job)
     QUIET[damage](tmp_path / "job", tmp_path / "other")
     assert repr(seen(JobStore(job.location))) == repr(before)
-
-
-def test_the_list_of_jobs_names_a_damaged_one(job, tmp_path, capsys):
-    """The others are listed."""
-    LOUD["an event far behind"](tmp_path / "job", tmp_path / "other")
-    assert main(["jobs", str(tmp_path), "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert ["000006.json is missing" in one.get("error", "") for one in listed] == [True, False]
-    assert listed[1]["status"] == "done"
 
 
 def test_writers_do_not_go_on_behind_a_gap(job, tmp_path):
