@@ -69,7 +69,7 @@ def predict(
 
     OUTPUT is a .zarr, .parquet or .csv file, at a path or an fsspec URL, with the rows of DATA in their order before
     shuffling. Regression has the columns ``mean`` and ``std``. Classification has ``label``, the most probable class
-    with the type of the labels (``output.written_labels``), and ``p_<class>`` in the order of the classes (``value_names``).
+    (``output.written_labels``), and ``p_<class>`` in the order of the classes (``value_names``).
     With an ``interval``, a level such as 0.95, columns for the ends of the prediction interval follow, ``lower`` and
     ``upper``; classification gives the credible bands of the probabilities. Intervals are those of ``predict_interval``
     of the estimators.
