@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from partirvm import ingest, jobs, open_job
-from partirvm.cli import main
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
@@ -227,32 +225,6 @@ def test_an_update_that_reached_its_rounds_is_resumed(tmp_path):
     beta = model.design.scaling.t_scale[0] ** 2 / model.evidence_noise
     np.testing.assert_allclose(Phi @ model.mean, Phi @ naive.posterior(Phi, t, model.alpha, beta)[0], atol=1e-6)
     assert job.state().history[-1]["number"] == 8, "rounds of the last update are as many as it was given before"
-
-
-def test_what_is_refused_by_the_command_line(tmp_path, capsys):
-    """An unseen class; a job that somebody is at work on; no new rows, before an update and after it."""
-    case = Grown(tmp_path, 2, strategy="basic").fit()
-    (tmp_path / "other.csv").write_text("x0,x1,y\n1,2,yes\n2,1,perhaps\n")
-    lease = JobStore(case.job).acquire()
-    for command, why in (
-        (
-            ["ingest", str(tmp_path / "other.csv"), case.place, "--append", "--quiet"],
-            r"`--append` do not have: 'perhaps'",
-        ),
-        (["update", case.job], r"job is in use by process \d+ .*: wait until this process ends, or abort the job"),
-        (
-            ["update", case.job],
-            r"d\.zarr has no new rows since the last fit of the job: append rows first \(`ingest --append`\)",
-        ),
-    ):
-        assert main(command) == 2
-        assert re.search(why, capsys.readouterr().err)
-        if command[0] == "update":
-            lease.release()
-    assert case.append().update().state().reason == "converged"
-    capsys.readouterr()
-    assert main(["update", case.job]) == 2
-    assert "no new rows" in capsys.readouterr().err
 
 
 def test_an_update_that_is_left_before_its_first_line_tells_of_the_model_that_stands(tmp_path):
