@@ -1,25 +1,33 @@
-"""Conversion of columns to rows of float64. Numeric values are unchanged; categories and classes become codes."""
+"""The role of every column of a table that is ingested, and the conversion of columns to rows of float64.
+
+Numeric values are unchanged; categories and classes become codes.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
 
 from partirvm.core.exact import LARGEST, require_exact
-from partirvm.data.labels import plain_label
-from partirvm.data.roles import LONGEST_LABEL, Roles
+from partirvm.data.checks import unknown_column
+from partirvm.data.labels import plain_label, weights_of_noise
 from partirvm.data.source import Columns, Float
-from partirvm.data.tables import Batch, Reader, numbers, text_column
-from partirvm.data.weights import weights_of_noise
-from partirvm.errors import DataError
-from partirvm.quoting import listed_values, named, quoted
+from partirvm.data.tables import Batch, Reader, numbers, require_distinct, text_column
+from partirvm.errors import DataError, UsageError
+from partirvm.quoting import listed, listed_values, named, quoted
 from partirvm.types import label_bytes
+
+UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
+
+LONGEST_LABEL = 1000
+"""Maximum number of characters of a label or of the name of a column."""
+
 
 LABELS = 16 << 20
 """Maximum number of bytes of all labels, because every process that opens DATA reads all labels."""
@@ -28,9 +36,133 @@ MOST_CLASSES = np.iinfo(np.int16).max
 """Maximum number of classes of a target. Codes are stored in two bytes."""
 
 
+@dataclass(frozen=True)
+class Roles:
+    """The role of every column.
+
+    Rows for prediction have no ``targets``. ``classes`` is true for one class target, and false for no target or
+    several targets. If ``noisy`` is true, the weights column contains relative noise r, and the weights are 1/r².
+    """
+
+    features: tuple[str, ...]
+    targets: tuple[str, ...]
+    weights: str | None
+    categorical: tuple[str, ...]
+    classes: bool
+    noisy: bool = False
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Return the names of all columns to read: features, targets, weights."""
+        return (*self.features, *self.targets, *filter(None, [self.weights]))
+
+    @property
+    def levels(self) -> frozenset[str]:
+        """Return the columns of labels: categorical features and a class target."""
+        return frozenset([*self.categorical, *(self.targets if self.classes else ())])
+
+
+def assign_roles(
+    reader: Reader,
+    *,
+    target: str | Sequence[str] | None,
+    features: Sequence[str] | None,
+    categorical: Sequence[str],
+    weights: str | None,
+    noise: str | None,
+    classes: bool,
+    like: Columns | None,
+) -> Roles:
+    """Assign a role to every column. A target is required, except for data ``like`` others.
+
+    Raises ``DataError`` for an unknown name, and ``UsageError`` for conflicting roles.
+    """
+    targets, categorical = _named(target, reader), tuple(map(str, categorical))
+    features = None if features is None else tuple(map(str, features))
+    weights, noise = (None if name is None else str(name) for name in (weights, noise))
+    require_distinct(reader.columns, reader.name)
+    if like is not None:
+        features = like.features if features is None else features
+        categorical = tuple(like.categories)
+        learned = like.targets or (like.target,)
+        targets = targets or (learned if set(learned) <= set(reader.columns) else ())
+        classes = like.classes is not None
+    targets, weights = targets or reader.targets, weights or reader.weights
+    classes = classes and bool(targets)
+    if noise is not None and (weights is not None or classes):
+        beside = "the target is a class" if weights is None else f"the weights {quoted(weights)} are given"
+        raise UsageError(
+            f"{reader.name}: the column {quoted(noise)} cannot be the noise (`--noise`), because {beside}: noise "
+            "applies to regression and gives the weights 1/noise²; combine noise and weights in one column of weights."
+        )
+    if classes and len(targets) > 1:
+        raise UsageError(
+            f"{reader.name}: a classification has one target, but {listed(targets)} are {len(targets)}: ingest each "
+            "target separately, and leave the others out with --features."
+        )
+    if not targets and like is None:
+        if reader.features is not None:
+            raise DataError(f"{reader.name}: there is no array y: pass target=… (`--target`). {UNLABELLED}")
+        raise UsageError(
+            f"{reader.name}: no target is named: pass target=… (`--target`). "
+            f"Its columns: {listed(reader.columns)}. {UNLABELLED}"
+        )
+    for role, name in [*(("target", name) for name in targets), ("weights", weights), ("noise", noise)]:
+        if name is not None and name not in reader.columns:
+            error = unknown_column(name, role, reader.columns, reader.name)
+            raise DataError(f"{error} {UNLABELLED}") if role == "target" else error
+    weights, noisy = weights or noise, noise is not None
+    if features is None:
+        features = [name for name in reader.features or reader.columns if name not in (*targets, weights)]
+    if like is None:
+        found = (name for name in reader.categorical if name in features and name not in categorical)
+        categorical = (*categorical, *found)
+    roles = Roles(tuple(features), targets, weights, tuple(categorical), classes, noisy)
+    _check_roles(roles, reader)
+    return roles
+
+
+def _named(target: Any, reader: Reader) -> tuple[str, ...]:
+    """Return the names of the targets. A string that is not a column name may list several names, separated by commas.
+
+    Data frames whose column names are integers also accept integers.
+    """
+    if isinstance(target, str) and target:
+        return (target,) if target in reader.columns else tuple(name.strip() for name in target.split(","))
+    return tuple(map(str, target or ())) if np.iterable(target) or target is None else (str(target),)
+
+
+def _check_roles(roles: Roles, reader: Reader) -> None:
+    where, columns = reader.name, set(reader.columns)
+    for name in roles.wanted:
+        if len(name) > LONGEST_LABEL:
+            raise DataError(
+                f"{where}: a column name has {len(name):,} characters, but names have at most "
+                f"{LONGEST_LABEL:,}: rename the column {quoted(name)}."
+            )
+    for name in roles.features:
+        if name not in columns:
+            raise unknown_column(name, "feature", reader.columns, where)
+        if name in (*roles.targets, roles.weights):
+            role = "target" if name in roles.targets else "weights"
+            raise UsageError(f"{where}: the column {quoted(name)} cannot be both a feature and the {role}.")
+    for role, names in (("feature", roles.features), ("target", roles.targets)):
+        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        if twice is not None:
+            raise UsageError(f"the {role} {quoted(twice)} is named twice.")
+    if roles.weights in roles.targets:
+        raise UsageError(f"{where}: the column {quoted(roles.weights)} cannot be both the target and the weights.")
+    if not roles.features:
+        raise DataError(f"{where}: there is no feature column besides {listed(roles.wanted)}.")
+    for name in roles.categorical:
+        if name in roles.targets:
+            raise UsageError(f"{where}: the target {quoted(name)} cannot be categorical: pass --classes for classes.")
+        if name not in roles.features:
+            raise unknown_column(name, "categorical", roles.features, f"{where} (features)")
+
+
 class Levels:
-    """The labels of a column, with provisional codes in the order of their first occurrence and sorted codes at the
-    end.
+    """The labels of a column, with provisional codes in the order of occurrence and sorted codes at the end.
 
     ``known`` labels keep their codes from the start, and any other label has the code ``len(known)``. Labels of an
     ``untyped`` source (CSV) are converted to numbers if every label is a number.
@@ -112,9 +244,7 @@ def _number(text: str) -> Any:
 
 
 def _numbers_if_all(labels: list[str]) -> list[Any]:
-    """Convert the labels to numbers if every label is a plain number, because CSV does not distinguish numbers and
-    text.
-    """
+    """Convert the labels to numbers if every label is a plain number: CSV does not distinguish numbers and text."""
     if not all(re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", label) for label in labels):
         return labels
     found = [_number(label) for label in labels]
@@ -122,11 +252,7 @@ def _numbers_if_all(labels: list[str]) -> list[Any]:
 
 
 class Encoder:
-    """An encoder of batches as records of float64: features in order, then targets, then weights if there are any.
-
-    The encoder counts missing and non-finite values and records the first position. ``check`` raises an error if there
-    are any.
-    """
+    """An encoder of batches as records of float64: features in order, then targets, then weights if there are any."""
 
     def __init__(self, roles: Roles, reader: Reader, like: Columns | None = None) -> None:
         self.roles, self._name, self._like = roles, reader.name, like

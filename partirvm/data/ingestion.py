@@ -12,27 +12,47 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from partirvm.data.budget import ALLOWANCE, Budget
 from partirvm.data.checks import check_row_count
-from partirvm.data.encode import Encoder
+from partirvm.data.convert import open_reader
+from partirvm.data.encode import Encoder, Roles, assign_roles
 from partirvm.data.external_sort import ExternalSorter, RowHashes
 from partirvm.data.layout import DataAttributes
 from partirvm.data.publish import Publication, publication, storing
-from partirvm.data.readers import open_reader
-from partirvm.data.roles import Roles, assign_roles
 from partirvm.data.source import Columns, tile_rows_for
 from partirvm.data.tables import Reader
 from partirvm.data.writer import Extended, Progress, TileWriter, tile_width
 from partirvm.data.zarr_source import ZarrSource
-from partirvm.errors import DataError, DataWarning, UsageError
+from partirvm.errors import DataError, DataWarning, MemoryLimitError, UsageError
 from partirvm.quoting import listed, quoted
 
 UNKNOWN_ROWS = 1 << 40
 """The number of rows assumed for the tile size if the number is unknown before reading."""
+
+
+ALLOWANCE = 28 << 20
+"""Bytes that the formula does not contain: libraries loaded at first use, uncollected Python objects, fragmentation."""
+
+BATCHES = 6
+"""Number of copies of a batch: raw, as records, records ordered by spill file, masks, and buffers of the reader."""
+
+LEAST_BATCH = 1 << 20
+LEAST_ROWS = 64
+LEAST_SORT = 4 << 20
+
+TILES = 20
+"""Number of copies of a tile: 4 being filled or queued, 3 for hashing rows, and 6 in each of two writer threads."""
+
+HASHES = 8 << 20
+"""Number of bytes of the hashes of rows that find duplicates."""
+
+USUAL_LIMIT = 512 << 20
+USUAL_ROOM = 256 << 20
+"""The default limit is the larger of 512 MiB and the current memory of the process plus 256 MiB."""
 
 
 def ingest(
@@ -163,7 +183,7 @@ def written(
 ) -> tuple[DataAttributes, RowHashes]:
     """Write DATA as ``ingest`` does, or the group of an append. Returns the attributes and the hashes of the new rows.
 
-    ``roles`` are the arguments of ``data.roles.assign_roles``. Raises the errors of ``ingest``, and issues no warnings.
+    ``roles`` are the arguments of ``data.encode.assign_roles``. Raises the errors of ``ingest``; warns of nothing.
     """
     import zarr.codecs  # noqa: F401  (imported here, so that the budget counts the memory of this import)
 
@@ -273,3 +293,60 @@ def _remarks(attributes: DataAttributes, hashes: RowHashes) -> Iterator[str]:
         about = "" if hashes.exact else "about "
         total = f"{attributes.n_rows:,}"
         yield f"{about}{found:,} of {total} rows are duplicates of another row (equal inputs, target and weight)."
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The memory limit of a process, the bytes that the process already uses (``base``), and a function that returns
+    the current number of resident bytes.
+    """
+
+    limit: int
+    base: int
+    resident: Callable[[], int]
+
+    @classmethod
+    def of(cls, limit: int | None, resident: Callable[[], int]) -> Budget:
+        """Return the budget for the given limit, or for the default limit if ``limit`` is None. Call this method after
+        the libraries are imported.
+
+        >>> Budget.of(None, lambda: 100 << 20).limit >> 20, Budget.of(None, lambda: 900 << 20).limit >> 20
+        (512, 1156)
+        """
+        base = resident()
+        return cls(max(USUAL_LIMIT, base + USUAL_ROOM) if limit is None else limit, base, resident)
+
+    def batch_bytes(self, source: str, width: int, tile_rows: int, held: int, most: int, advice: str) -> int:
+        """Return the bytes of float64 per batch for records of ``width`` values; ``most`` if there is enough memory.
+
+        Raises ``MemoryLimitError`` if the limit is too small for reading or writing. The error states the bytes needed,
+        the bytes available and ``advice``.
+
+        >>> budget = Budget.of(192 << 20, lambda: 110 << 20)
+        >>> budget.batch_bytes("t.parquet", 17, 8192, held=40 << 20, most=4 << 20, advice="")  # (82 − 28 − 40) / 6 MiB
+        2446677
+        """
+        least = max(LEAST_BATCH, LEAST_ROWS * 8 * width)
+        reading = ALLOWANCE + held + BATCHES * least
+        writing = ALLOWANCE + tile_bytes(width, tile_rows) + 2 * LEAST_SORT
+        need = self.base + max(reading, writing)
+        if need > self.limit:
+            needs, base, limit = (f"{-(-number >> 20):,} MiB" for number in (need, self.base, self.limit))
+            raise MemoryLimitError(
+                f"{source}: ingesting {width - 2} columns needs {needs} ({base} of it are used by the process "
+                f"already), but the memory limit is {limit}: raise memory_limit{advice}."
+            )
+        return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(most, least))
+
+    def sort_bytes(self, width: int, tile_rows: int) -> int:
+        """Return the number of bytes of records to sort at a time; call this method after all rows are read."""
+        return max((self.limit - self.resident() - ALLOWANCE - tile_bytes(width, tile_rows)) // 2, LEAST_SORT)
+
+
+def tile_bytes(width: int, tile_rows: int) -> int:
+    """Return the bytes of the tiles being written, for records of ``width`` values.
+
+    >>> tile_bytes(18, 8192) >> 20
+    30
+    """
+    return HASHES + TILES * 8 * tile_rows * width

@@ -13,11 +13,10 @@ import numpy as np
 
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.core.reduction import TreeSum
-from partirvm.data.encode import Encoder
+from partirvm.data.encode import Encoder, Roles
 from partirvm.data.external_sort import RowHashes
 from partirvm.data.layout import DataAttributes, array_widths, create_arrays, require_small
 from partirvm.data.publish import Publication, storing
-from partirvm.data.roles import Roles
 from partirvm.data.source import Float, tile_rows_for
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError

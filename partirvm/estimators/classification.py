@@ -13,8 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import probabilities
-from partirvm.data.labels import coded, find_classes
-from partirvm.data.weights import text_of_label
+from partirvm.data.labels import coded, find_classes, text_of_label
 from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
 from partirvm.estimators.inputs import Labels, array_of, data_errors, labels_of, source_of, training_source
 from partirvm.estimators.sklearn_bases import ClassifierMixin

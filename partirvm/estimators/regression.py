@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
-from partirvm.data.weights import noise_weights
+from partirvm.data.labels import noise_weights
 from partirvm.errors import DataError, UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
 from partirvm.estimators.inputs import (

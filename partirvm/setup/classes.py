@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.data import Source
-from partirvm.data.weights import class_weights
+from partirvm.data.labels import class_weights
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import Executor
 from partirvm.execution.tasks import Progress

@@ -25,7 +25,6 @@ from partirvm.strategies.selection import (
     partition_count,
     partition_rows,
     random_rows,
-    stratified_length,
     stratified_partition,
     stratified_rows,
 )
@@ -141,28 +140,19 @@ def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | N
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
-    """Return the rows of partition ``number`` of the ⌈N/P⌉ partitions, in increasing order.
+    """Return the rows of partition ``number`` of the ⌈N/P⌉ partitions, in increasing order; none beyond the last one.
 
     In classification every partition has the same fraction of each class. After an append, the partitions of each
     batch follow the partitions of the previous batch.
     """
     start, batch, number = _batch(problem, options, number)
     n_rows, count, seed = batch.stop - start, batch.partitions, options.seed
+    if number >= count:
+        return np.zeros(0, np.int64)
     if problem.codes is None:
         return start + partition_rows(n_rows, count, number, seed=seed, shuffled=batch.shuffled)
     codes = problem.codes[start : batch.stop]
     return start + stratified_partition(codes, problem.n_classes, count, number, seed=seed, shuffled=batch.shuffled)
-
-
-def partition_length(problem: Problem, options: Options, number: int) -> int:
-    """Return the number of rows of partition ``number``, or 0 if ``number`` is beyond the last partition."""
-    start, batch, number = _batch(problem, options, number)
-    n_rows, count = batch.stop - start, batch.partitions
-    if number >= count:
-        return 0
-    if problem.codes is None:
-        return (number + 1) * n_rows // count - number * n_rows // count
-    return stratified_length(n_rows, count, number)
 
 
 def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
 from partirvm.planning.cost import Schedule
-from partirvm.strategies.fit_rows import partition, partition_length, posterior_rows
+from partirvm.strategies.fit_rows import partition, posterior_rows
 from partirvm.strategies.instructions import Steps
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rounds import Rounds
@@ -57,7 +57,7 @@ class IncrementalRounds(Rounds[RoundsState]):
 
     def unused(self, state: RoundsState) -> int:
         """Return the number of rows of the next partition."""
-        return partition_length(state.problem, state.options, state.round)
+        return len(partition(state.problem, state.options, state.round))
 
     def propose(self, state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
         """Return the columns of the next partition."""

@@ -189,11 +189,6 @@ def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, 
     return np.sort(np.concatenate(parts))
 
 
-def stratified_length(n_rows: int, count: int, number: int) -> int:
-    """Return the number of rows of partition ``number`` of ``count``."""
-    return n_rows // count + int(number < n_rows % count)
-
-
 def partition_count(n_rows: int, partition_size: int) -> int:
     """Return ⌈N/P⌉, the number of partitions of N rows, P rows each."""
     return -(-n_rows // partition_size)

@@ -176,12 +176,6 @@ def test_deletions_end_at_the_vectors_of_the_rule():
         grow(begun, RULE, leave)
 
 
-def test_no_candidate_no_column():
-    """A fit that has none to choose from ends with none."""
-    fit, reason = grow(nothing_of(GramStatistics.empty("b")), RULE)
-    assert (reason, fit.n_columns) == (Termination.CONVERGED, 0)
-
-
 @pytest.mark.parametrize("beta", [1e-3, 10.0, 1e6])
 @pytest.mark.parametrize("least", [0.0, 1e-4])
 def test_a_fit_rests_once_a_refresh_changes_the_evidence_by_rounding_alone(beta, least):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import naive
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from partirvm.core.laplace import entry_factors, init, settled, update
+from partirvm.core.laplace import entry_factors, init, update
 from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.updates import FADED
 from partirvm.types import BIAS
@@ -183,21 +181,6 @@ def test_a_column_that_goes_leaves_the_quadratic_of_the_others_where_it_is_zero(
     np.testing.assert_allclose(after.block.log_likelihood, [value], rtol=1e-12)
     np.testing.assert_allclose(after.block.gradient[:, 0], (g - G @ step)[:1], rtol=1e-10)
     np.testing.assert_array_equal(after.weights, mean[:1])
-
-
-def test_a_state_taken_apart(rng):
-    """take is the state of these columns; settled at the same place is the same state."""
-    Phi, codes = rng.normal(size=(50, 4)), rng.integers(3, size=50).astype(float)
-    mean = rng.normal(size=(4, 3))
-    mean[[0, 2]] = 0
-    state = state_of("multinomial", Phi, codes, np.ones((4, 3)), mean)
-    some = state.take(np.array([1, 3]))
-    alone = state_of("multinomial", Phi[:, [1, 3]], codes, np.ones((2, 3)), mean[[1, 3]])
-    np.testing.assert_array_equal(some.labels, [1, 3])
-    np.testing.assert_allclose(some.mean, alone.mean, rtol=1e-10)
-    np.testing.assert_allclose(some.log_evidence, alone.log_evidence, rtol=1e-12)
-    again = settled(replace(state, passes=7), state.alpha, state.weights, state.block)
-    assert (again.log_evidence, again.iteration) == (state.log_evidence, 7)
 
 
 @pytest.mark.parametrize("likelihood", LINKS)

@@ -1,7 +1,10 @@
-"""Class probabilities from linear predictors: against the formulas, in extended range, and by integration."""
+"""Class probabilities and the statistic of a pass: formulas, extended range, integration, any split of the rows."""
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+import naive
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from partirvm.core.link import LINKS, moderated, probabilities, variances
+from partirvm.core.link import LINKS, LogisticBlock, guesses, moderated, probabilities, targets
 
 
 def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.ndarray]:
@@ -52,11 +55,6 @@ def test_an_unknown_likelihood_is_refused():
         probabilities("probit", np.zeros((1, 1)))
 
 
-def test_no_variance_moderates_nothing():
-    f = np.array([[-3.0, 0.0, 7.5]])
-    np.testing.assert_array_equal(moderated(f, np.zeros((1, 3))), f)
-
-
 @pytest.mark.parametrize("f", [-8.0, -2.0, -0.5, 0.0, 1.0, 4.0])
 @pytest.mark.parametrize("variance", [0.0, 0.1, 1.0, 4.0, 25.0, 100.0])
 def test_moderation_is_near_the_mean_of_the_sigmoid_over_the_normal(f, variance):
@@ -68,7 +66,98 @@ def test_moderation_is_near_the_mean_of_the_sigmoid_over_the_normal(f, variance)
     assert abs(found - exact) < 0.02
 
 
-def test_variances_are_quadratic_forms(rng):
-    block, roots = rng.normal(size=(7, 4)), rng.normal(size=(3, 4, 4))
-    expected = [[phi @ root @ root.T @ phi for root in roots] for phi in block]
-    np.testing.assert_allclose(variances(block, roots), expected, rtol=1e-12)
+seeds = st.integers(0, 2**32 - 1)
+likelihoods = st.sampled_from(list(LINKS))
+
+
+@st.composite
+def problems(draw):
+    """A likelihood, a design, codes, weights W and weights of rows, of which some may be zero."""
+    likelihood, rng = draw(likelihoods), np.random.default_rng(draw(seeds))
+    N, M, K = draw(st.integers(1, 30)), draw(st.integers(1, 5)), draw(st.integers(2, 5))
+    K = 2 if likelihood == "bernoulli" else K
+    Phi, codes = rng.normal(size=(N, M)), rng.integers(K, size=N).astype(float)
+    mean = draw(st.sampled_from([0.0, 1.0, 10.0])) * rng.normal(size=(M, (1 if likelihood == "bernoulli" else K)))
+    w = draw(st.sampled_from([None, rng.choice([0.0, 0.5, 2.0], N)]))
+    return likelihood, Phi, codes, mean, w
+
+
+def same(block, other, rtol=1e-9, atol=1e-9):
+    """All fields agree."""
+    for field in fields(LogisticBlock):
+        np.testing.assert_allclose(getattr(block, field.name), getattr(other, field.name), rtol=rtol, atol=atol)
+
+
+@given(problems())
+def test_the_statistic_is_the_dense_formula(problem):
+    """Log likelihood, gradient, and for each output its own block of minus the Hessian."""
+    likelihood, Phi, codes, mean, w = problem
+    block = LogisticBlock.of(likelihood, Phi, codes, mean, w)
+    value, gradient, curvature = naive.logistic(likelihood, Phi, codes, mean, w)
+    np.testing.assert_allclose(block.log_likelihood, value, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(block.gradient, gradient, rtol=1e-9, atol=1e-9)
+    for k in range(mean.shape[1]):
+        np.testing.assert_allclose(block.curvature[k], curvature[:, k, :, k], rtol=1e-9, atol=1e-9)
+    assert block.log_likelihood.shape == (mean.shape[1] if likelihood == "ovr" else 1,)
+    f, w = Phi @ mean, naive.ones(Phi, w)
+    guess = f[:, 0] > 0 if likelihood == "bernoulli" else f.argmax(axis=1)
+    assert (block.wrong, block.n) == (((guess != codes) & (w > 0)).sum(), (w > 0).sum())
+
+
+@given(problems(), st.data())
+def test_parts_add_up_to_the_whole_for_any_split(problem, data):
+    """By + and by accumulate, empty parts among them."""
+    likelihood, Phi, codes, mean, w = problem
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(Phi)), max_size=4)))
+    parts = [
+        LogisticBlock.of(likelihood, Phi[rows], codes[rows], mean, None if w is None else w[rows])
+        for rows in np.split(np.arange(len(Phi)), cuts)
+    ]
+    whole = LogisticBlock.of(likelihood, Phi, codes, mean, w)
+    same(sum(parts[1:], parts[0]), whole)
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.accumulate(part)
+    same(total, whole)
+
+
+@given(problems())
+def test_a_row_of_weight_zero_is_absent(problem):
+    """Whatever its columns hold that is finite."""
+    likelihood, Phi, codes, mean, _ = problem
+    w = np.where(np.arange(len(Phi)) % 2, 0.0, 1.5)
+    block = LogisticBlock.of(likelihood, Phi, codes, mean, w)
+    same(block, LogisticBlock.of(likelihood, Phi[w > 0], codes[w > 0], mean, w[w > 0]))
+
+
+@given(problems(), st.data())
+def test_columns_taken_are_those_of_their_own_statistic(problem, data):
+    """Where the others have no weight."""
+    likelihood, Phi, codes, mean, w = problem
+    columns = np.array(sorted(data.draw(st.sets(st.integers(0, len(mean) - 1)))), dtype=np.int64)
+    alone = np.zeros(mean.shape)
+    alone[columns] = mean[columns]
+    block = LogisticBlock.of(likelihood, Phi, codes, alone, w).take(columns)
+    same(block, LogisticBlock.of(likelihood, Phi[:, columns], codes, mean[columns], w))
+
+
+@pytest.mark.parametrize("likelihood", LINKS)
+@pytest.mark.parametrize("size", [1e3, 1e8, 1e300])
+def test_predictors_of_any_size_stay_finite(likelihood, size):
+    """log p is −size or 0 and never nan, though p itself has vanished."""
+    C = 1 if likelihood == "bernoulli" else 3
+    Phi, mean = np.array([[1.0], [-1.0]]), size * np.arange(1.0, C + 1)[None, :]
+    with np.errstate(all="raise", under="ignore"):
+        block = LogisticBlock.of(likelihood, Phi, np.array([0.0, 0.0]), mean)
+    assert np.isfinite(block.log_likelihood).all()
+    assert block.log_likelihood.sum() <= -size / 2
+    assert np.isfinite(block.gradient).all()
+    assert np.isfinite(block.curvature).all()
+
+
+def test_targets_and_guesses():
+    """Code 1 of two is the positive class, a tie of several goes to the first."""
+    np.testing.assert_array_equal(targets(np.array([0.0, 1.0]), 1), [[0], [1]])
+    np.testing.assert_array_equal(targets(np.array([2.0, 0.0]), 3), [[0, 0, 1], [1, 0, 0]])
+    np.testing.assert_array_equal(guesses(np.array([[-1.0], [0.0], [1.0]])), [0, 0, 1])
+    np.testing.assert_array_equal(guesses(np.array([[0.0, 0.0, -1.0], [0.0, 1.0, 2.0]])), [0, 2])

@@ -9,13 +9,11 @@ from scipy.stats import kstest, norm
 
 from partirvm.core.log_variance import (
     FOLDS,
-    LEAST_ALPHA,
     _likelihood,
     _mode,
     cross_fitted,
     dependence,
     fit,
-    negative_log_density,
     overall_level,
 )
 
@@ -90,22 +88,6 @@ def test_the_evidence_compares_kernels_and_units(rng):
     assert scaled == pytest.approx(right - 1000 * np.log(10), abs=1e-6)
 
 
-def test_far_rows_have_the_overall_level(rng):
-    """Columns vanish far away, and g with them."""
-    x, squares = drawn(rng, 500, np.sin)
-    found = fit(bumps(x), squares, np.zeros(500))
-    assert np.exp(bumps(np.array([50.0])) @ found.weights)[0] == 1.0
-
-
-def test_no_deviation_is_extreme(rng):
-    """Errors of zero at some rows: the prior of α keeps the stated variance there above nothing."""
-    x, squares = drawn(rng, 300, np.sin)
-    squares[x < 0] = 0.0
-    found = fit(bumps(x), squares, np.zeros(300))
-    assert np.isfinite(found.log_evidence)
-    assert np.abs(found.weights).max() < 10 / np.sqrt(LEAST_ALPHA)
-
-
 def test_a_row_is_not_seen_by_its_own_prediction(rng):
     """An error changed in one row leaves the variance of the rows of its fold."""
     x, squares = drawn(rng, 200, np.sin)
@@ -116,11 +98,6 @@ def test_a_row_is_not_seen_by_its_own_prediction(rng):
     np.testing.assert_array_equal(before[own], after[own])
     np.testing.assert_array_equal(level[own], changed[own])
     assert (before[~own] != after[~own]).all()
-
-
-def test_densities_are_those_of_the_normal_distribution(rng):
-    errors, variance = rng.normal(size=5), rng.uniform(0.5, 2, 5)
-    np.testing.assert_allclose(negative_log_density(errors**2, variance), -norm.logpdf(errors, scale=np.sqrt(variance)))
 
 
 def test_p_values_are_uniform_without_dependence_and_small_with_it(rng):

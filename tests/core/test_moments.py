@@ -54,14 +54,6 @@ def test_weights_are_those_of_a_weighted_mean(seed, n, cuts):
     np.testing.assert_array_equal(total.minimum, values[w > 0].min(axis=0))
 
 
-def test_whole_weights_are_repetitions_of_rows(rng):
-    """A row of weight 3 moves mean and variance as three rows do."""
-    values, w = rng.normal(size=(20, 2)), rng.integers(1, 5, size=20)
-    weighted, repeated = ColumnMoments.of(values, w.astype(float)), ColumnMoments.of(np.repeat(values, w, axis=0))
-    np.testing.assert_allclose(weighted.mean, repeated.mean, rtol=1e-13)
-    np.testing.assert_allclose(weighted.variance, repeated.variance, rtol=1e-13)
-
-
 def test_a_constant_column_has_variance_zero_exactly():
     """0.1 is not a sum of powers of two: its mean is rounded, its variance must not be."""
     moments = reduce(add, [ColumnMoments.of(np.full((n, 1), 0.1)) for n in (3, 7, 1000)])

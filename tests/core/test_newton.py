@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
 
-from partirvm.core import laplace
 from partirvm.core.gains import HOPE, entry_precision
 from partirvm.core.laplace import enter, entry_factors, init, update
 from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.newton import begin, receive, settle
-from partirvm.core.posterior import Posterior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.types import BIAS
 
@@ -245,58 +242,6 @@ def test_hard_data_end_finite(rng, likelihood, kind):
         np.testing.assert_allclose(p, 1 / K, atol=1e-6)
     if kind == "both labels" and likelihood == "bernoulli":
         np.testing.assert_allclose(p, 0.5, atol=1e-6)
-
-
-@pytest.mark.parametrize("likelihood", ["multinomial", pytest.param("ovr", marks=pytest.mark.slow)])
-def test_a_hundred_classes_of_few_rows(rng, likelihood):
-    """Two rows of each, far from the others: finite, and better than chance."""
-    centres = 10 * rng.random((100, 2))
-    codes = np.repeat(np.arange(100.0), 2)
-    X = centres[codes.astype(int)] + 0.05 * rng.normal(size=(200, 2))
-    Phi = design(X, 1.0, X[::33])
-    state, _ = fit(likelihood, Phi, codes, 100)
-    assert (probabilities(state, Phi).argmax(axis=1) == codes).mean() > 0.05
-
-
-def test_outputs_that_have_converged_get_no_new_posterior(monkeypatch):
-    """50 classes of 3 rows, one class against the rest: after the first passes only a few outputs change. A fit
-    computes fewer than 400 posteriors per output on average, though up to 50 updates of α follow each pass."""
-    rng = np.random.default_rng(7)
-    centres = 3 * rng.normal(size=(50, 5))
-    codes = np.repeat(np.arange(50.0), 3)
-    X = centres[codes.astype(int)] + rng.normal(size=(150, 5))
-    made = []
-
-    def counted(*values):
-        made.append(1)
-        return Posterior(*values)
-
-    monkeypatch.setattr(laplace, "Posterior", counted)
-    state, reason = fit("ovr", design(X, 0.02, X[::2]), codes, 50)
-    assert reason is Termination.CONVERGED
-    assert len(made) < 400 * 50
-    assert state.block.wrong < 15
-
-
-def test_a_rare_class_is_found(rng):
-    """3 rows of 10,000, apart from the others: their own probability is above a half."""
-    X = np.vstack([rng.normal(size=(9997, 2)), [6, 6] + 0.2 * rng.normal(size=(3, 2))])
-    codes = np.r_[np.zeros(9997), np.ones(3)]
-    Phi = design(X, 0.3, np.vstack([X[:20], X[-1:]]))
-    state, _ = fit("bernoulli", Phi, codes, 2)
-    p = probabilities(state, Phi)[:, 1]
-    assert (p[-3:] > 0.5).all()
-    assert (p[:-3] < 0.5).all()
-
-
-@pytest.mark.parametrize("likelihood", ["multinomial", "ovr"])
-def test_digits_of_raw_pixels_do_not_diverge(likelihood):
-    """10 classes, pixels of 0 to 16, a narrow kernel: all finite, and few of the rows wrong."""
-    X, codes = load_digits(return_X_y=True)
-    X, codes = X[:600], codes[:600].astype(float)
-    Phi = design(X, 1e-3, X[:80])
-    state, _ = fit(likelihood, Phi, codes, 10)
-    assert state.block.wrong < 30
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])

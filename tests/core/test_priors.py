@@ -9,9 +9,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from partirvm.core import laplace
-from partirvm.core.gains import HOPE, entry_precision, evidence_gain
+from partirvm.core.gains import evidence_gain
 from partirvm.core.link import LogisticBlock
-from partirvm.core.priors import FLAT, GammaDensity, Prior
+from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import init, maximise, step
@@ -92,31 +92,6 @@ def test_the_gain_of_a_column_is_the_largest_of_all_precisions(log_s, log_r, log
     if gain > 0:
         there = 0.5 * (np.log(alpha / (alpha + s)) + q**2 / (alpha + s)) + naive.log_prior(alpha, a, b)
         np.testing.assert_allclose(there, gain, rtol=1e-6, atol=1e-9)
-
-
-@given(st.floats(-6, 6), st.floats(-2, 5), st.floats(-4, 2))
-def test_a_shape_without_a_rate_drives_columns_out(log_s, log_r, log_a):
-    """dℓ/d log α = 0 at the peak, falling; there is none unless q²/s ≥ 1 + 4a + √(8a(1 + 2a))."""
-    s, r, a = 10.0**log_s, 10.0**log_r, 10.0**log_a
-    least = 1 + 4 * a + np.sqrt(8 * a * (1 + 2 * a))
-    assume(abs(r / least - 1) > 1e-6)
-    alpha = GammaDensity(a).peak(np.array([s]), np.array([s * r]))[0]
-    assert np.isfinite(alpha) == (r > least)
-    if np.isfinite(alpha):
-
-        def slope(x):
-            return 0.5 * (s / (x + s) - x * s * r / (x + s) ** 2) + a
-
-        assert abs(slope(alpha)) < 1e-6 * (1 + a)
-        assert slope(0.9 * alpha) > 0
-
-
-def test_a_column_that_joins_starts_below_its_peak():
-    """HOPE × the peak that the prior allows; of a worthless one HOPE × s."""
-    s, q, density = np.array([10.0, 10.0]), np.array([30.0, 0.1]), GammaDensity(0.0, 2.0)
-    peak = density.peak(s, q**2)
-    np.testing.assert_allclose(entry_precision(s, q, s, density), HOPE * np.array([peak[0], 10.0]))
-    assert peak[0] < FLAT.alpha.peak(s, q**2)[0]
 
 
 @pytest.mark.parametrize("numbers", [(0.0, 1e-3, 0.0, 0.0)])

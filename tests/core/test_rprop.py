@@ -73,22 +73,6 @@ def test_whatever_it_is_told_the_best_is_the_best_and_bounds_hold(seed):
         assert ((point >= start + LOWEST) & (point <= start + HIGHEST)).all()
 
 
-def test_an_endless_slope_ends_at_the_bound():
-    """A parameter that wants to nothing gets as far as it may, and the search ends as it stands still."""
-    search, reason, points = climb(lambda x: -x[0], lambda x: -np.ones(1), begin(np.array([2.0])))
-    np.testing.assert_allclose(points[-1], 2.0 + LOWEST)
-    assert reason is Termination.CONVERGED
-    assert search.improved
-
-
-def test_one_that_rises_for_ever_is_stopped():
-    """At ``MOST_ROUNDS``."""
-    count = iter(range(10**6))
-    search, reason, _ = climb(lambda x: 10.0 * next(count), lambda x: np.zeros(1), begin(np.zeros(1)))
-    assert reason is Termination.ITERATIONS
-    assert len(search.values) == MOST_ROUNDS
-
-
 def test_steps_grow_with_one_sign_and_halve_with_a_change():
     """iRprop⁻: ×1.2; ×½ and a round of rest; the size of a slope does not count."""
     search = begin(np.zeros(2), step=0.2)
@@ -116,13 +100,6 @@ def test_features_off_come_back_where_they_are_given_another_chance():
     worse, _ = advance(later, 0.5, np.zeros(5), ROWS)
     assert not worse.improved
     np.testing.assert_array_equal(worse.best, logs)
-
-
-@pytest.mark.parametrize("names", [[], ["gamma"], ["weights[0]", "parts[0].gamma"]])
-def test_without_a_gamma_per_feature_nothing_is_off(names):
-    """One width can only be too wide."""
-    assert rprop.groups(names) == []
-    assert not len(off(np.zeros(len(names)), []))
 
 
 def density(logs):

@@ -1,4 +1,4 @@
-"""Scores of class probabilities: against scikit-learn's, a naive loop and the definition, in any tree."""
+"""Scores of numbers and classes: against scipy, scikit-learn, a naive loop and the definition, in any tree."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, softmax
+from scipy.stats import norm
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
 
 from partirvm.core import scores as module
-from partirvm.core.scores import ClassScores, Ranking
+from partirvm.core.sampling import LargestErrors
+from partirvm.core.scores import LEVELS, NORMAL, ClassScores, Ranking, Scores
+from partirvm.core.statistics import ResidualStatistics
 
 
 def drawn(seed, n, k, *, ties=False, scale=2.0):
@@ -122,17 +125,59 @@ def test_a_thinned_ranking_is_within_its_bound(seed, n, limit, scale):
     assert abs(found.auc - roc_auc_score(positive, scores)) <= found.auc_error + 1e-12
 
 
-def test_many_distinct_scores_take_bounded_memory_and_hardly_any_accuracy(rng):
-    positive = rng.random(400_000) < 0.3
-    scores = 2 * rng.normal(size=400_000) + positive
-    found = reduce(add, map(Ranking.of, np.array_split(scores, 7), np.array_split(positive, 7)))
-    assert module.LIMIT / 4 < len(found.keys) <= module.LIMIT
-    assert 0 < found.auc_error < 1e-5
-    assert abs(found.auc - roc_auc_score(positive, scores)) <= found.auc_error
-
-
 def test_scores_are_in_the_order_of_their_numbers():
     """Negative ones, both zeros as one, subnormal ones."""
     scores = np.array([-1e300, -2.0, -1.0, -5e-324, -0.0, 0.0, 5e-324, 1e-3, 1.0, 1e300])
     found = Ranking.of(scores, np.ones(10, bool))
     np.testing.assert_array_equal(found.positive, [1, 1, 1, 1, 2, 1, 1, 1, 1])
+
+
+def test_residual_statistics_add_up(rng):
+    """Every field of the sum is the sum of the fields."""
+
+    def part(seed):
+        r = np.random.default_rng(seed).normal(size=(4, 2))
+        largest = LargestErrors.of(np.abs(r[:, 0]), np.arange(4) + 4 * seed, r, 3)
+        return ResidualStatistics(4, (r**2).sum(axis=0), r[:3], largest)
+
+    a, b = part(1), part(2)
+    total = a + b
+    assert total.n == 8
+    np.testing.assert_allclose(total.sum_squares, a.sum_squares + b.sum_squares)
+    np.testing.assert_allclose(total.projection, a.projection + b.projection)
+    errors = np.concatenate([a.largest.errors, b.largest.errors])
+    np.testing.assert_allclose(total.largest.errors, np.sort(errors)[::-1][:3])
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(0, 50))
+def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
+    """rmse, mean −log N(t | mean, variance), CRPS by its integral, interval score and coverage, by scipy.stats.norm."""
+    rng = np.random.default_rng(seed)
+    t, mean, variance = 5 + rng.normal(size=n), 5 + rng.normal(size=n), rng.uniform(0.1, 3.0, size=n)
+    cut = min(cut, n)
+    scores = Scores.of(t[:cut], mean[:cut], variance[:cut]) + Scores.of(t[cut:], mean[cut:], variance[cut:])
+    predictive = norm(mean, np.sqrt(variance))
+    low, high = predictive.interval(0.95)
+    assert scores.n == n
+    np.testing.assert_allclose(scores.rmse, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-12)
+    np.testing.assert_allclose(scores.absolute, np.abs(t - mean).sum(), rtol=1e-12)
+    np.testing.assert_allclose(scores.nlpd, -predictive.logpdf(t).mean(), rtol=1e-12)
+    found = scores.figures()
+    for level in LEVELS:
+        ends = predictive.interval(level)
+        assert found[f"coverage_{100 * level:.0f}"] == pytest.approx(np.mean((ends[0] <= t) & (t <= ends[1])))
+    outside = np.maximum(low - t, 0) + np.maximum(t - high, 0)
+    np.testing.assert_allclose(found["interval_score_95"], np.mean(high - low + 2 / 0.05 * outside), rtol=1e-9)
+    grid = np.linspace(-20, 30, 20001)
+    step = (norm.cdf(grid, mean[:, None], np.sqrt(variance)[:, None]) - (grid >= t[:, None])) ** 2
+    np.testing.assert_allclose(found["crps"], np.mean(step.sum(axis=1)) * (grid[1] - grid[0]), atol=2e-3)
+
+
+def test_intervals_may_have_other_multiples(rng):
+    """Wider intervals cover more, and cost their width; the density stays the Gaussian's."""
+    t, zero, one = rng.normal(size=200), np.zeros(200), np.ones(200)
+    normal, wide = Scores.of(t, zero, one), Scores.of(t, zero, one, 1.0, [2 * each for each in NORMAL])
+    assert wide.coverage == tuple(np.mean(np.abs(t) <= 2 * each) for each in NORMAL)
+    assert wide.nlpd == normal.nlpd
+    outside = np.maximum(np.abs(t) - 2 * NORMAL[3], 0)
+    np.testing.assert_allclose(wide.interval_score / 200, np.mean(4 * NORMAL[3] + 2 / 0.05 * outside))

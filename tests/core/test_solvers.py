@@ -83,18 +83,6 @@ def test_columns_that_gain_only_together_come_back():
     np.testing.assert_allclose(found.log_evidence, naive.log_evidence(Phi, t, found.alpha, beta), rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_a_revived_fit_is_never_worse(seed):
-    """Whatever comes back, the evidence does not fall, and it is that of the fit's own α and β."""
-    Phi, t = bumps(seed)
-    start = start_of(Phi, t)
-    fit, _ = maximise(start, RULE)
-    found = revive(fit, start, RULE)
-    assert found.log_evidence >= fit.log_evidence
-    dense = naive.log_evidence(Phi[:, found.labels], t, found.alpha, found.beta)
-    np.testing.assert_allclose(found.log_evidence, dense, atol=1e-4)
-
-
 def test_fits_that_end_early_are_left_to_the_fixed_point():
     """Half of the candidates are what pruning comes down to."""
     start, rule = start_of(*bumps(0)), replace(RULE, vectors=40)

@@ -195,8 +195,8 @@ def test_neither_memory_nor_batches_change_the_result(
 ) -> None:
     X, y = rows(n, d, seed)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("partirvm.data.budget.Budget.sort_bytes", lambda *_: memory)
-        patch.setattr("partirvm.data.readers.rows_per_batch", lambda batch_bytes, columns: batch)
+        patch.setattr("partirvm.data.ingestion.Budget.sort_bytes", lambda *_: memory)
+        patch.setattr("partirvm.data.convert.rows_per_batch", lambda batch_bytes, columns: batch)
         data = ingest((X, y), f"{folder}/d.zarr", shuffle=seed, tile_rows=tile_rows)
         assert_holds(data, X, y, seed)
         data.verify()

@@ -18,8 +18,8 @@ from by_default import some
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm.data.budget import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Budget, tile_bytes
-from partirvm.data.readers import open_reader
+from partirvm.data.convert import open_reader
+from partirvm.data.ingestion import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Budget, tile_bytes
 from partirvm.data.tables import LEAST_BUFFER
 from partirvm.errors import MemoryLimitError
 from partirvm.setup.ingest import ingest

@@ -11,8 +11,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from partirvm.core.moments import Moments
 from partirvm.data import as_source, ingest
 from partirvm.data.arrays import ClassWeighted
-from partirvm.data.labels import coded, find_classes, plain_labels
-from partirvm.data.weights import class_weights
+from partirvm.data.labels import class_weights, coded, find_classes, plain_labels
 from partirvm.errors import DataError, MissingDataError, UsageError
 from partirvm.execution import executor_for
 from partirvm.model import label_array

@@ -8,7 +8,7 @@ import zarr
 
 from partirvm import ingest
 from partirvm.data import as_source
-from partirvm.data.weights import noise_weights
+from partirvm.data.labels import noise_weights
 from partirvm.errors import DataError, UsageError
 
 X, Y = np.arange(10.0)[:, None], np.arange(10.0)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from fnmatch import fnmatch
 from pathlib import Path
 
 import psutil
 import pytest
 import yaml
 from dask.utils import parse_bytes
-from deployment import DEPLOY, ROOT, commands, environment, free_port, processes, replaced, run, split, table, until
+from deployment import DEPLOY, commands, environment, free_port, processes, replaced, run, split, table, until
 from distributed.cli.dask_worker import main as dask_worker
 
 import partirvm
@@ -20,9 +18,6 @@ COMPOSE = yaml.safe_load(DEPLOY.joinpath("compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
 TLS = yaml.safe_load(DEPLOY.joinpath("compose.tls.yaml").read_text())["services"]
 SERVERS = ("scheduler", "worker")
-DOCKERFILE = [
-    line.split(maxsplit=1) for line in DEPLOY.joinpath("Dockerfile").read_text().splitlines() if line[:1].isalpha()
-]
 
 
 class Machine:
@@ -134,33 +129,6 @@ def test_every_service_is_bounded(name):
         assert service["restart"] == "unless-stopped"
         assert {"interval", "timeout", "retries", "start_period"} <= set(service["healthcheck"])
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
-
-
-def test_the_image_is_pinned_and_its_user_is_not_root():
-    verbs = [verb for verb, _ in DOCKERFILE]
-    (base,) = (rest for verb, rest in DOCKERFILE if verb == "FROM")
-    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", base)
-    (user,) = (rest for verb, rest in DOCKERFILE if verb == "USER")
-    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
-    assert verbs.index("USER") > max(place for place, verb in enumerate(verbs) if verb in ("RUN", "COPY"))
-    python = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]["requires-python"]
-    assert tuple(map(int, base[7:].split("-")[0].split("."))) >= tuple(map(int, python.removeprefix(">=").split(".")))
-
-
-def test_the_image_gets_what_the_build_needs_and_no_more():
-    """Files that pyproject.toml names are copied, exist, and pass the ignore file, which lets nothing else in."""
-    project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())
-    needed = {
-        *project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"],
-        *project["project"]["license-files"],
-        *(part["path"] for part in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]),
-        "pyproject.toml",
-    }
-    copied = {name for verb, rest in DOCKERFILE if verb == "COPY" for name in rest.split()[:-1]}
-    ignored, *lines = DEPLOY.joinpath("Dockerfile.dockerignore").read_text().split()
-    assert needed == copied == {line[1:] for line in lines if line.startswith("!")}
-    assert fnmatch("anything", ignored)
-    assert all(ROOT.joinpath(name).exists() for name in copied)
 
 
 def test_compose_with_tls_finds_its_certificates():

@@ -124,18 +124,6 @@ def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
     assert partirvm.load_model(slurm.folder / "jobs" / "run1").predict([[0.0, 1.0]]).shape == (1,)
 
 
-@pytest.mark.slow
-def test_a_run_over_tls(slurm):
-    """DASK_CONFIG is all that the launcher and, by the environment of its jobs, the workers need."""
-    assert slurm("python deploy/certificates.py certificates").returncode == 0
-    slurm.env["DASK_CONFIG"] = str(slurm.folder / "certificates" / "scheduler" / "tls.yaml")
-    done = slurm("python deploy/slurm.py --workers 1 -- fit trips.zarr job --max-rounds 1")
-    assert done.returncode == 0, done.stderr
-    assert "Registered to:" in slurm.logs()
-    assert "tls://" in slurm.logs()
-    assert "tcp://" not in slurm.logs()
-
-
 def test_the_script_of_a_worker_is_what_was_asked_for(slurm):
     """Directives and the worker's command, read as Slurm and `dask worker` read them; needs no sbatch."""
     slurm.env["PATH"] = environment()["PATH"]
@@ -156,18 +144,3 @@ def test_the_script_of_a_worker_is_what_was_asked_for(slurm):
     assert worker["scheduler"].startswith("tcp://")
     assert (worker["nthreads"], worker["nanny"], worker["death_timeout"]) == (8, True, "60")
     assert 0.85 * 2**34 < parse_bytes(worker["memory_limit"]) <= 0.9 * 2**34
-
-
-def test_refusals(slurm):
-    """sbatch's own message at once, and a worker that never starts is not waited for beyond the patience."""
-    slurm.command("sbatch", "#!/bin/sh\necho 'sbatch: error: invalid partition specified: x' >&2\nexit 1\n")
-    done = slurm("python deploy/slurm.py --partition x -- fit trips.zarr job")
-    assert done.returncode == 2
-    assert "invalid partition specified: x\nslurm: sbatch refuses the workers' jobs" in done.stderr
-    slurm.command("sbatch", "#!/bin/sh\necho Submitted batch job 1000000000\n")
-    slurm.command("scancel", "#!/bin/sh\necho $1 >> cancelled\n")
-    done = slurm("python deploy/slurm.py --workers 1 --patience 2s -- fit trips.zarr job")
-    assert done.returncode == 4
-    assert "slurm: no worker started within 2 s" in done.stderr
-    assert slurm.folder.joinpath("cancelled").read_text() == "1000000000\n"
-    assert not slurm.folder.joinpath("job").exists()

@@ -69,20 +69,20 @@ def test_the_commands_of_the_readme(cluster):
 
 
 @pytest.mark.parametrize(
-    ("config", "scheme", "said"),
+    ("config", "scheme"),
     some(
         [
-            (None, "tls", "no client certificate for the Dask scheduler"),
-            (None, "tcp", "closed the connection"),
-            ("certificates/client", "tcp", "encryption required by Dask configuration"),
-            ("other/client", "tls", "do not accept each other's certificates"),
-            ("mixed", "tls", "do not accept each other's certificates"),
-            ("nowhere", "tls", "cannot read the certificates"),
+            (None, "tls"),
+            (None, "tcp"),
+            ("certificates/client", "tcp"),
+            ("other/client", "tls"),
+            ("mixed", "tls"),
+            ("nowhere", "tls"),
         ],
-        {(None, "tcp", "closed the connection"), ("other/client", "tls", "do not accept each other's certificates")},
+        {(None, "tcp"), ("other/client", "tls")},
     ),
 )
-def test_a_client_without_the_certificates_is_refused(cluster, config, scheme, said):
+def test_a_client_without_the_certificates_is_refused(cluster, config, scheme):
     """With what to do, and nothing written; ``run`` bounds how long that may take."""
     environ = environment()
     if config == "nowhere":
@@ -94,22 +94,9 @@ def test_a_client_without_the_certificates_is_refused(cluster, config, scheme, s
     done = run(["partirvm", "fit", "trips.zarr", "refused", "--scheduler", address], cluster.folder, environ)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert said in done.stderr
-    assert "tls://" in done.stderr or "DASK_CONFIG" in done.stderr
+    assert f"no Dask scheduler responds at '{address}'" in done.stderr
+    assert "give its tls:// address, and name the tls.yaml" in done.stderr
     assert not cluster.folder.joinpath("refused").exists()
-
-
-def test_tls_to_a_scheduler_without_is_refused(cluster, tmp_path):
-    port = free_port()
-    with processes(tmp_path) as servers:
-        servers.start(
-            ["dask", "scheduler", "--host", "127.0.0.1", "--port", port, "--dashboard-address", ":0"], environment()
-        )
-        until(lambda: "Scheduler at:" in servers.logs(), "a scheduler")
-        command = ["partirvm", "fit", "trips.zarr", "refused", "--scheduler", f"tls://127.0.0.1:{port}"]
-        done = run(command, cluster.folder, environment(DASK_CONFIG="certificates/client/tls.yaml"))
-    assert done.returncode == 2
-    assert "a scheduler without TLS has a tcp:// address" in done.stderr
 
 
 @pytest.mark.parametrize("shown", [None, "other/client", "certificates/client"])
@@ -126,24 +113,6 @@ def test_the_scheduler_itself_asks_for_a_certificate(cluster, shown):
         except (ssl.SSLError, ConnectionError):
             greeting = b""
     assert bool(greeting) is (shown == "certificates/client")
-
-
-def test_a_worker_of_another_authority_does_not_join(cluster):
-    """It gives up by itself, and the scheduler never had it."""
-    command = [
-        "dask",
-        "worker",
-        f"127.0.0.1:{cluster.port}",
-        "--nthreads",
-        "1",
-        "--death-timeout",
-        "8",
-        "--name",
-        "stranger",
-    ]
-    done = run(command, cluster.folder, environment(DASK_CONFIG="mixed/tls.yaml"))
-    assert done.returncode != 0
-    assert "stranger" not in cluster.servers.logs()
 
 
 @pytest.fixture(scope="module")
@@ -194,15 +163,3 @@ def test_nothing_is_overwritten_unasked(made, tmp_path):
     assert run([*script, str(tmp_path), "--overwrite"], tmp_path, environment()).returncode == 0
     assert "PRIVATE KEY" in one.read_text()
     assert one.stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.parametrize("days", ["0", "x", "4000", "-1"])
-def test_days_out_of_range_are_a_usage_error(tmp_path, days):
-    done = run(
-        [sys.executable, str(DEPLOY / "certificates.py"), str(tmp_path / "c"), f"--days={days}"],
-        tmp_path,
-        environment(),
-    )
-    assert done.returncode == 2
-    assert "whole number of days from 1 to 3650" in done.stderr
-    assert not tmp_path.joinpath("c").exists()

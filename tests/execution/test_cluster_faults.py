@@ -11,7 +11,7 @@ import sys
 import warnings
 
 import pytest
-from backend_cases import PASSES, TILE, HeldSource, bits, first_row, fit, long_fit, rows
+from backend_cases import PASSES, TILE, HeldSource, bits, first_row, long_fit, rows
 from clusters import cluster
 from waiting import Clock, wait_for
 
@@ -205,23 +205,6 @@ def test_a_scheduler_that_dies_is_named(processes, kill, data, tmp_path, work):
     assert killed == [True]
     with pytest.raises(ClusterError, match=address):
         runner.run([PASSES["gram"]], data)
-    runner.close()
-    client.close()
-
-
-def test_a_scheduler_that_is_gone_before_the_work_is_named(processes, kill, data):
-    """Nothing under way when it dies: the next pass, the next fit and the question about the machine all say so."""
-    scheduler, address = processes
-    client = connect(address)
-    runner = DaskExecutor(client)
-    kill(scheduler)
-    for call in (
-        lambda: runner.run([PASSES["gram"]], data),
-        lambda: runner.solve([fit(20, 1)]),
-        lambda: runner.machine(None),
-    ):
-        with pytest.raises(ClusterError, match=address):
-            call()
     runner.close()
     client.close()
 

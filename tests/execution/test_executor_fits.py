@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from backend_cases import TILE, D, N, bits, rows
-from threadpoolctl import threadpool_info, threadpool_limits
 
-from partirvm import RVMRegressor, WorkingSet, ingest, jobs, predict
+from partirvm import RVMRegressor, ingest, jobs, predict
 from partirvm.execution import LocalExecutor
 from partirvm.jobs import submission
 from partirvm.options import Request
@@ -88,63 +85,6 @@ def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three
         mean, std = estimator.predict(X[:100], return_std=True)
         found.append((fitted_bits(estimator.model_), bits(mean), bits(std), estimator.log_evidence_.hex()))
     assert found[0] == found[1] == found[2]
-
-
-@pytest.mark.parametrize("selection", ["error", "gain"])
-def test_bits_do_not_depend_on_the_threads_that_blas_was_given(selection):
-    """The same fit with BLAS set to one thread and to two outside it; the setting is there again afterwards."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, size=(3000, 3))
-    y = np.sin(3 * X).sum(axis=1) + 0.1 * rng.normal(size=3000)
-    models = []
-    for threads in (1, 2):
-        with threadpool_limits(threads, user_api="blas"):
-            model = RVMRegressor(
-                gamma=1.0, partition_size=150, max_rounds=3, strategy=WorkingSet(selection=selection), random_state=0
-            ).fit(X, y)
-            assert {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"} == {threads}
-        models.append(model)
-    one, two = models
-    assert one.log_evidence_ == two.log_evidence_
-    np.testing.assert_array_equal(one.weights_, two.weights_)
-    np.testing.assert_array_equal(one.predict(X, return_std=True)[1], two.predict(X, return_std=True)[1])
-
-
-def test_fits_at_the_same_time_leave_blas_as_it_was():
-    """Four fits in threads: each has the bits of a fit alone, and the threads of BLAS are what they were before."""
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(800, 2))
-    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=800)
-
-    def fit(_=None):
-        return RVMRegressor(gamma=0.5, partition_size=60, max_rounds=3, random_state=0).fit(X, y).log_evidence_
-
-    fit()
-    with threadpool_limits(2, user_api="blas"):
-        with ThreadPoolExecutor(4) as pool:
-            together = list(pool.map(fit, range(4)))
-        assert {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"} == {2}
-    assert set(together) == {fit()}
-
-
-@pytest.fixture(scope="module")
-def augmented(data, tmp_path_factory):
-    """A job, rows to predict, and what one process writes of them with a column more for each."""
-    folder = tmp_path_factory.mktemp("augmented")
-    jobs.fit(data.url, str(folder / "job"), Request(**{**vars(PARAMETERS), "max_rounds": 1}))
-    X, y, w = rows()
-    ingest((X[:700] * 1.5, y[:700], w[:700]), folder / "test.zarr", tile_rows=400)
-    predict.predict(str(folder / "job"), str(folder / "test.zarr"), str(folder / "here.csv"), augment=data.url)
-    return folder
-
-
-@pytest.mark.parametrize("where", ["one_worker", "three_workers"])
-def test_augmented_predictions_have_the_same_bytes_everywhere(request, data, augmented, tmp_path, where):
-    """Passes over DATA on workers, however many."""
-    job, tested, there = augmented / "job", augmented / "test.zarr", tmp_path / "there.csv"
-    client = request.getfixturevalue(where)
-    predict.predict(str(job), str(tested), str(there), augment=data.url, client=client)
-    assert there.read_bytes() == (augmented / "here.csv").read_bytes()
 
 
 def test_augmented_predictions_of_arrays_have_the_same_bits_on_a_cluster(three_workers):

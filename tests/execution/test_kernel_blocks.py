@@ -72,11 +72,6 @@ def test_a_column_has_the_bits_that_it_has_among_others(data, columns, height):
     assert part.tobytes("F") == whole[:, some].tobytes("F")
 
 
-def test_columns_are_independent_on_this_machine():
-    """Full panels of the usual kinds are kept: the store is of use."""
-    assert all(independent(Gaussian((0.3,)), d, n) for d in (1, 2, 8, 54, 256) for n in (PANEL_ROWS, 1000))
-
-
 REQUESTS = st.lists(
     st.tuples(
         st.integers(0, 2),  # tile
@@ -128,16 +123,6 @@ def test_every_executor_and_store_gives_the_same_bits(executor, data, memory, ke
     assert not blocks.fetched.failures
     executor.forget(blocks.keeping.token)
     single.close()
-
-
-@pytest.mark.parametrize("where", STORES)
-def test_panels_of_which_nothing_is_kept_take_no_memory(keep, where):
-    """Without room for a single column the store holds nothing about a panel, however many there are."""
-    blocks, X = keep(where, budget=100), rows()[0][:500]
-    for tile in range(50):
-        out = np.empty((MANY.n_columns, len(X))).T
-        fill_block(blocks.keeping, tile, "", 0, MANY, X, out)
-    assert store_of(blocks.keeping).n_panels == 0
 
 
 def counts(executor, data, blocks, pass_):
@@ -232,14 +217,4 @@ def test_a_disk_that_cannot_be_written_costs_time_alone(data, keep, tmp_path):
     assert bits(found) == bits(executor.run([pass_], data)[0])
     assert (fetched.kept, fetched.failures) == (0, 1)
     assert not (tmp_path / "nowhere").exists()
-    executor.close()
-
-
-def test_what_an_older_fit_left_off_is_not_kept(data, keep):
-    """A design without an origin: every pass evaluates."""
-    executor, blocks = LocalExecutor(1), keep("memory")
-    pass_ = ResidualPass(design([5, 900]), np.ones((2, 1)))
-    for _ in range(2):
-        _, fetched = counts(executor, data, blocks, pass_)
-        assert (fetched.evaluated, fetched.kept) == (2 * N, 0)
     executor.close()

@@ -4,11 +4,12 @@ cluster, in parallel, and wherever kernel values are kept."""
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from backend_cases import bits
-from clusters import cluster
+from by_default import some
 
 from partirvm import jobs
 from partirvm.core import rprop
@@ -19,21 +20,11 @@ from partirvm.options import Request
 
 pytestmark = pytest.mark.bits
 
-TWICE = [
-    ("split-merge", "full"),
-    ("working-set", "sample"),
-    ("incremental", "sample"),
-    ("incremental", "full"),
-    ("working-set", "full"),
-]
-"""Cases of which each half is in another one."""
 
-CASES = [
-    pytest.param(strategy, likelihood, marks=[pytest.mark.slow] if (strategy, likelihood) in TWICE else [])
-    for strategy in ("split-merge", "incremental", "working-set")
-    for likelihood in ("full", "sample")
-]
-CASES.append(pytest.param("working-set", "growing"))
+CASES = some(
+    [*product(("split-merge", "incremental", "working-set"), ("full", "sample")), ("working-set", "growing")],
+    {("split-merge", "sample"), ("working-set", "growing")},
+)
 
 
 @pytest.fixture(scope="module")
@@ -138,26 +129,6 @@ def test_classes_have_the_same_bits_everywhere(
         if "kernel_store" in way:
             assert (fitted.history[-1].get("kernel_kept", 0) > 0) == (way["kernel_store"] != "none"), name
     assert [name for name in found if found[name] != found["inline"]] == []
-
-
-@pytest.mark.slow
-def test_the_first_level_runs_in_parallel_on_four_workers(waves, tmp_path):
-    """Dense fits of the first level overlap in time on 4 workers of one thread; the bits are those of the inline run.
-
-    The sum of their own times over the time from the first to the last is 1 where they take turns.
-    """
-    asked = parameters("split-merge", "full", 500)
-    here = jobs.fit(waves.url, str(tmp_path / "here"), asked)
-    with cluster(4) as client:
-        there = jobs.fit(waves.url, str(tmp_path / "there"), asked, client=client)
-    assert left(here) == left(there)
-    first = [line for line in there.history if line["level"] == 0]
-    assert len(first) == 8
-    spans = sorted((line["solve_began"], line["solve_began"] + line["solve_seconds"]) for line in first)
-    length = max(end for _, end in spans) - spans[0][0]
-    together = [sum(begin <= at < end for begin, end in spans) for at, _ in spans]
-    assert max(together) >= 3
-    assert sum(end - begin for begin, end in spans) / length > 1.3
 
 
 @pytest.mark.parametrize("K", [0, pytest.param(2, marks=pytest.mark.slow)])

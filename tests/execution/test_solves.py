@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from backend_cases import PASSES, bits, fit, long_fit
-from clusters import cluster
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.updates import maximise
 from partirvm.errors import NumericalError
 from partirvm.execution import LocalExecutor, dask, local
-from partirvm.execution.dask import DaskExecutor
 from partirvm.execution.tasks import run_solve
 
 
@@ -138,41 +134,3 @@ def test_fits_in_this_process_are_left_at_their_next_step(monkeypatch):
     before = len(steps)
     runner.close()
     assert len(steps) - before <= runner.threads
-
-
-@pytest.mark.slow
-def test_fits_run_at_the_same_time_on_several_workers():
-    """Eight fits on four processes of one thread: each has some, and at some moment more than two run at once."""
-    from distributed import get_task_stream
-
-    work = [long_fit(seed, steps=100) for seed in range(8)]
-    with cluster(4) as client:
-        runner = DaskExecutor(client)
-        with get_task_stream(client) as stream:
-            found = runner.solve(work)
-        at_once = [sum(one.began <= at.began < one.ended for one in found) for at in found]
-        assert max(at_once) > 2
-        workers = {task["worker"] for task in stream.data if "run_solve" in task["key"]}
-        assert len(workers) == 4
-        runner.close()
-
-
-@pytest.mark.slow
-def test_a_worker_killed_in_the_middle_of_fits_changes_no_bits():
-    """kill -9 of one of two workers with fits on both: those that it had are done again, with the same bits."""
-    work = [long_fit(seed, steps=15) for seed in range(6)]
-    with one_blas_thread():
-        expected = [bits(maximise(solve.start, solve.rule)) for solve in work]
-    with cluster(2) as client:
-        runner = DaskExecutor(client)
-        victim = next(iter(client.run(os.getpid).values()))
-        killed = []
-
-        def progress(done, total):
-            if done and not killed:
-                killed.append(done)
-                os.kill(victim, signal.SIGKILL)
-
-        assert ends(runner.solve(work, progress)) == expected
-        assert killed[0] < len(work), "no more than two for each worker are under way"
-        runner.close()

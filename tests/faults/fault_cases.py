@@ -630,34 +630,6 @@ def predict_there(job, data, output):
     predict.predict(job, data, output)
 
 
-def evaluate_there(job, data, output):
-    """Score a job with DATA; the scores are written to a file."""
-    from partirvm import predict
-
-    Path(output).write_text(json.dumps(predict.evaluate(job, data)))
-
-
-def act(what, data, job, seed, gate, others=2):
-    """Do one thing to DATA or to a job, at the same moment as others: append, ingest, fit, resume, update, predict."""
-    from partirvm import jobs
-
-    options = Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=2)
-    meet(gate, others)
-    if what == "append":
-        ingest(rows(150, seed), data, append=True)
-    elif what == "ingest":
-        ingest(rows(500, seed), data, overwrite=True, tile_rows=TILE)
-    elif what == "fit":
-        jobs.fit(data, job, options, overwrite=True)
-    elif what == "resume":
-        open_job(job).resume(max_rounds=8).wait()
-    elif what == "update":
-        open_job(job).update().wait()
-    elif what == "predict":
-        predict_there(job, data, f"{gate}.csv")
-    return what
-
-
 def open_slowly(data, number):
     """Open DATA, with SIGSTOP before the n-th file or folder that is read; the number of rows."""
     from partirvm.data import ZarrSource

@@ -9,7 +9,6 @@ rename, a link, a removal or a new folder, below the folder of the job.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from fault_cases import (
@@ -17,7 +16,6 @@ from fault_cases import (
     carry,
     carry_learning_again,
     crash,
-    evaluate_there,
     predict_there,
     queued,
     rows,
@@ -100,29 +98,3 @@ def test_a_prediction_killed_at_every_file_operation(breeder, small, tmp_path, c
     assert killed > 0.9 * len(points)
     with capsys.disabled():
         print(f"\npredict: {killed} kills among {total} file operations, same bytes after each")
-
-
-def test_an_evaluation_killed_whenever_it_opens_a_file(breeder, small, tmp_path, capsys):
-    """Neither the job nor DATA change, and the same command then gives the same scores."""
-    job = queued(small, tmp_path / "job", KINDS["incremental"][1]).location
-    breeder.call(carry, job=job).end()
-
-    def files():
-        folders = Path(job), Path(small[1])
-        return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
-
-    arguments, before = {"job": job, "data": small[1], "reads": True}, files()
-    whole = tmp_path / "whole.json"
-    total = breeder.call(crash, work="evaluate_there", folder=job, point=0, output=str(whole), **arguments).end()
-    killed, points = 0, range(1, total + 1, EVERY)
-    for point in points:
-        again = tmp_path / "again.json"
-        killed += killed_at(breeder, point, evaluate_there, job, output=str(again), **arguments)
-        assert not again.exists()
-        breeder.call(evaluate_there, job=job, data=small[1], output=str(again)).end()
-        assert again.read_text() == whole.read_text()
-        assert files() == before
-        again.unlink()
-    assert killed == len(points)
-    with capsys.disabled():
-        print(f"\nevaluate: {killed} kills among {total} openings, same scores after each")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 
 import fsspec
@@ -91,19 +90,6 @@ def test_a_repeated_append_is_refused(data):
     np.testing.assert_array_equal(contents(data), expected((OLD, 0), (150, 1)))
     ingest((X, y), data, append=True, again=True)
     np.testing.assert_array_equal(contents(data), expected((OLD, 0), (150, 1), (150, 1)))
-
-
-def test_an_ingest_that_appears_late_is_refused(data, monkeypatch):
-    """Without ``overwrite`` nothing is replaced that came while the rows were read."""
-    late = data.with_name("late.zarr")
-
-    def appear(phase, done, total):
-        if phase == "write" and not late.exists():
-            shutil.copytree(data, late)
-
-    with pytest.raises(ExistsError, match="exists already"):
-        ingest(rows(100, 3), late, progress=appear)
-    np.testing.assert_array_equal(contents(late), expected((OLD, 0)))
 
 
 CHANGES = 80

@@ -15,7 +15,6 @@ import zipfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 
 from partirvm.storage import Folder
@@ -101,13 +100,6 @@ def forged_value(tree, arrays, rng):
     array = np.atleast_1d(arrays[k])
     other = rng.choice([array[:-1], array[None], array.reshape(-1), np.concatenate([array, array]), array[:0]])
     return tree, [*arrays[:k], other, *arrays[k + 1 :]]
-
-
-def bomb_of_blosc(path):
-    """A chunk that states 2 GiB, with a checksum that agrees."""
-    body = bytearray(path.read_bytes()[:-4])
-    struct.pack_into("<I", body, 4, (1 << 31) - 1)
-    path.write_bytes(bytes(body) + struct.pack("<I", google_crc32c.value(bytes(body))))
 
 
 def npz(path, **arrays):

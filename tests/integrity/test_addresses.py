@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -176,28 +174,6 @@ def test_plain_paths_and_listed_protocols(made, tmp_path):
     assert ZarrSource("memory://listed/d.zarr").n_rows == 120
 
 
-@pytest.mark.slow
-def test_a_protocol_that_is_named_is_opened(made, canary, tmp_path):
-    """By the option of the command line and by the function, in the process that names it."""
-    code = f"""
-import sys
-from fsspec.registry import known_implementations
-sys.path.insert(0, {str(canary.parent)!r})
-known_implementations["canary"] = {{"class": "canary_protocol.Canary"}}
-import partirvm
-from partirvm.cli import main
-table, out = sys.argv[1:]
-print(main(["ingest", f"canary://{{table}}", out, "--target", "y", "--quiet"]))
-print(main(["ingest", f"canary://{{table}}", out, "--target", "y", "--quiet", "--allow-protocol", "canary"]))
-partirvm.allow_protocols("canary")
-print(partirvm.ingest(f"canary://{{table}}", out, overwrite=True).n_rows)
-"""
-    words = [sys.executable, "-c", code, made["table"], str(tmp_path / "d.zarr")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    canary.unlink()  # the trace of that process, which named the protocol
-    assert [line for line in done.stdout.splitlines() if line.isdigit()] == ["2", "0", "120"], done.stderr
-
-
 def lie(job, name, **told):
     """Change an object of a job, with a valid checksum."""
     folder = Folder(str(job), job)
@@ -242,16 +218,3 @@ def test_an_attempt_checks_again(made, tmp_path):
         jobs.carry_out(str(job), attempt=attempt)
     assert open_job(job).state() == before
     assert jobs.carry_out(str(job), attempt=attempt, allowed=jobs.Allowed.of(False, elsewhere)) is not None
-
-
-@pytest.mark.parametrize("address", some([each for each in ADDRESSES if "::" in each or "canary" in each], 9))
-def test_a_job_that_names_a_hostile_address(address, made, canary, tmp_path):
-    """The option does not open it: the protocol is refused all the same."""
-    job, place = tmp_path / "job", address.format(*[made["data"]] * 2)
-    shutil.copytree(made["job"], job)
-    lie(job, "spec.json", data=place)
-    for call in (jobs.Job(str(job)).resume, jobs.Job(str(job)).update):
-        for allowed in ((), place):
-            with pytest.raises(UsageError, match=r"allow-protocol|'::'"):
-                call(allow_data=allowed)
-    assert not canary.exists()

@@ -9,7 +9,6 @@ quick; 200 cases, a table of their outcomes and the largest peak are
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import shutil
@@ -46,22 +45,6 @@ def kind(count):
         return make
 
     return add
-
-
-ADDRESSES = [
-    "reference://d.zarr", "reference::file://d.zarr", "REFERENCE://x", "canary://d.zarr", "file://x::canary://y",
-    "simplecache::http://127.0.0.1:9/x", "http://127.0.0.1:9/x", "python://os", "zip://x::file://y", "data:,x",
-    "s3://a::reference://b", "sftp://127.0.0.1/x", "dir::canary://x", "memory://x/d.zarr", "s3://elsewhere/d.zarr",
-]  # fmt: skip
-
-
-@kind(30)
-def addresses(case, rng, number):
-    """In the spec or the last event of a job."""
-    address, place = ADDRESSES[number % len(ADDRESSES)], rng.choice(["data", "validation"])
-    path = rng.choice([case / "job/spec.json", sorted((case / "job/events").iterdir())[-1]])
-    h.rewrite(path, lambda value: {**value, place: address})
-    return rng.choice([*READ, *GO_ON])
 
 
 @kind(40)
@@ -157,35 +140,6 @@ def metadata(case, rng, number):
     return words
 
 
-@kind(6)
-def groups_of_format_2(case, rng, number):
-    """With a codec that runs code."""
-    place, words = (
-        ("model", "load model"), ("d.zarr", ON_DATA[0]), ("out.zarr", "predict job d.zarr out.zarr --overwrite"),
-        ("job", "status job"), ("targets", "load targets"), ("out.zarr", "evaluate job out.zarr"),
-    )[number]  # fmt: skip
-    shutil.rmtree(case / place, ignore_errors=True)
-    (case / place / "X").mkdir(parents=True)
-    (case / place / ".zgroup").write_text('{"zarr_format": 2}')
-    (case / place / ".zattrs").write_text('{"kind": "partirvm-prediction"}')
-    about = {"zarr_format": 2, "shape": [9], "chunks": [9], "dtype": "|O", "filters": [{"id": "pickle"}]}
-    (case / place / "X/.zarray").write_text(json.dumps({**about, "compressor": None, "fill_value": 0, "order": "C"}))
-    (case / place / "X/0").write_bytes(h.pickled()[128:])
-    return words
-
-
-@kind(5)
-def chunks(case, rng, number):
-    """Blocks that state more than they are, and links."""
-    path = h.choice(rng, (path for path in (case / "d.zarr").glob("[Xy]/c/**/*") if path.is_file()))
-    if number < 3:
-        h.bomb_of_blosc(path)
-    else:
-        path.unlink()
-        path.symlink_to(("/dev/zero", "/etc/passwd")[number % 2])
-    return ("evaluate job d.zarr", ON_DATA[0], "predict job d.zarr out.csv")[number % 3]
-
-
 HEADERS = [
     "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 2)}\n",
     "{'descr': '<f8', 'fortran_order': True, 'shape': (1000000000000, 2)}\n",
@@ -221,7 +175,6 @@ def archives(case, rng, number):
 
 
 QUICK = [
-    ("addresses", 0),
     ("objects_of_a_job", 29),
     ("objects_of_a_job", 30),
     ("models", 12),
@@ -230,7 +183,6 @@ QUICK = [
     ("metadata", 13),
     ("data", 24),
     ("archives", 4),
-    ("groups_of_format_2", 2),
 ]
 
 

@@ -14,12 +14,11 @@ from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_mode
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.data.layout import DataAttributes
-from partirvm.errors import ChangedDataError, ExistsError, FormatError, MissingDataError, PartirvmError
+from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmError
 from partirvm.execution.process import peak_memory
 from partirvm.jobs.checkpoint import CODEC, FORMAT, KIND, attached, load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.predict.output import check_output
 from partirvm.storage import sealed
 from partirvm.storage.codec import read_encoded
 from partirvm.storage.records import digest
@@ -48,20 +47,6 @@ def edit(path, change):
     found = json.loads(path.read_text())
     change(found)
     path.write_text(json.dumps(found))
-
-
-def test_a_changed_mean_is_damage(data, tmp_path, capsys):
-    """A fit, with --verify or without, ends with status 2 and names the file."""
-
-    def shift(head):
-        head["attributes"]["moments"]["inputs"]["mean"][0] += 0.5
-
-    edit(data / "zarr.json", shift)
-    for flag in ([], ["--verify"]):
-        assert main(["fit", str(data), str(tmp_path / "new"), "--quiet", *flag]) == 2
-        assert "the attributes in zarr.json are damaged" in capsys.readouterr().err
-    with pytest.raises(FormatError, match="attributes in zarr"):
-        ZarrSource(data)
 
 
 @pytest.mark.parametrize("change", ["moments", "features"])
@@ -173,27 +158,6 @@ def test_a_claim_that_is_gone(job):
     (job / "lease" / "000001.json").unlink()
     with pytest.raises(MissingDataError, match="claim of epoch 1 is missing"):
         open_job(job).state()
-
-
-def test_an_update_does_not_begin_anew(data, job):
-    """Its checkpoints are gone: MissingDataError, not a fit of all rows from the first round on."""
-    X = np.random.default_rng(1).normal(size=(100, 2))
-    ingest((X, np.sin(X[:, 0]) + 0.1), data, append=True)
-    attempt = open_job(job).requeue_grown().attempt
-    for path in (job / "checkpoints").glob("*.json"):
-        path.unlink()
-    with pytest.raises(MissingDataError, match="the checkpoint from which the update continues is missing"):
-        jobs.carry_out(str(job), attempt=attempt, patience=0.0)
-
-
-def test_an_output_of_another_zarr_format_is_not_opened(tmp_path):
-    """Format 2 has codecs that run code, and its metadata are no predictions: it is neither read nor replaced."""
-    output = tmp_path / "p.zarr"
-    output.mkdir()
-    (output / ".zgroup").write_text(json.dumps({"zarr_format": 2}))
-    (output / ".zattrs").write_text(json.dumps({"kind": "partirvm-prediction"}))
-    with pytest.raises(ExistsError, match="does not contain predictions"):
-        check_output(str(output), overwrite=True)
 
 
 def test_a_checkpoint_without_a_field(job):

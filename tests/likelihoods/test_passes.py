@@ -1,4 +1,4 @@
-"""What every pass states of itself: a name, its designs, which rows; workers find its class by name."""
+"""What every pass states of itself: a name, its designs, which rows; and starts of two fits together."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from partirvm.core.gains import HOPE
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import init
 from partirvm.execution.tasks import MomentsPass
 from partirvm.likelihoods import class_passes, passes
 from partirvm.likelihoods.base import Panel, Pass, between, eligible
+from partirvm.likelihoods.classes import Start
 
 PASSES = [
     value
@@ -74,3 +76,13 @@ def test_again_counts_iterations_from_zero():
     """The last fit has the whole limit of iterations, whatever the rounds before it took."""
     fit = init(GramStatistics.empty("basis"), np.zeros(0), 1.0, target_variance=1.0)
     assert replace(fit, iteration=7).again().iteration == 0
+
+
+def test_two_fits_together_begin_with_half_their_weights():
+    """Both explain the same data: f = ½f₁ + ½f₂ on columns of either; α is HOPE × that of its fit."""
+    left = Start(np.array([5, 1]), np.array([2.0, 3.0]), np.array([[1.0, 4.0], [2.0, 6.0]]))
+    right = Start(np.array([7, 3]), np.array([0.5, 8.0]), np.array([[-1.0, 0.5], [10.0, 1.0]]))
+    merged = left.merge(right, np.array([1, 5, 7]))
+    assert merged.labels.tolist() == [1, 5, 7]
+    np.testing.assert_array_equal(merged.alpha, HOPE * np.array([3.0, 2.0, 0.5]))
+    np.testing.assert_array_equal(merged.weights, [[1.0, 3.0], [0.5, 2.0], [-0.5, 0.25]])

@@ -1,4 +1,4 @@
-"""Several classes by default: the vectors of one against the rest, and a softmax whose one α maximises the evidence."""
+"""Several classes by default: vectors of one against the rest, and a softmax whose one α maximises the evidence."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import naive
 import numpy as np
 import pytest
 from by_default import some
+from hypothesis import given
+from hypothesis import strategies as st
 
 from partirvm import AlphaPrior, FixedPoint, RVMClassifier
 from partirvm.core.termination import Termination
 from partirvm.errors import LimitWarning
+from partirvm.likelihoods.pooled import STEPS, Peak
 from partirvm.model import load_model, save_model
 
 GAMMA = 0.5
@@ -103,3 +106,28 @@ def test_few_passes_end_the_fit(rows):
         fit = RVMClassifier(gamma=GAMMA, strategy="basic", solver=FixedPoint(max_iterations=3)).fit(X, y)
     assert fit.termination_ is Termination.ITERATIONS
     assert fit.model_.likelihood == "ovr"
+
+
+def found(function, step):
+    """The last point, and all points of the search."""
+    peak, points = Peak(step), []
+    while not peak.last:
+        points.append(peak.x)
+        peak = peak.after(function(peak.x))
+    return peak.x, points
+
+
+@given(top=st.floats(-5, 5), bend=st.floats(0.1, 10), step=st.floats(0.5, 2))
+def test_the_vertex_of_a_parabola(top, bend, step):
+    """−b(x − x₀)² has its maximum at x₀; no point is evaluated twice."""
+    x, points = found(lambda x: -bend * (x - top) ** 2, step)
+    assert x == pytest.approx(top, abs=1e-6)
+    assert len(set(points)) == len(points) <= abs(top) / step + 4
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_a_function_that_rises_without_end(sign):
+    """The search ends after ``STEPS`` steps, at the best point."""
+    x, points = found(lambda x: sign * x, 0.5)
+    assert x == sign * 0.5 * STEPS
+    assert len(points) <= STEPS + 2

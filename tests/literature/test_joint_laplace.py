@@ -108,16 +108,6 @@ def test_a_grid_over_the_width_agrees():
     assert np.abs(np.log(ours / brute)).mean() < 0.5 * np.abs(np.log(plain / brute)).mean()
 
 
-def test_the_width_widens_credible_intervals():
-    """At every row they are at least as wide as with uncertain weights alone; far from the data much wider."""
-    X, y = waves()
-    joint = joint_of(fitted(X, y), X, y)
-    new = np.linspace(-4, 4, 33)[:, None]
-    wide, plain = (joint.predict(new, noise=False, parameters=each)[1] for each in (True, False))
-    assert np.all(wide >= plain)
-    assert wide[0] > 2 * plain[0]
-
-
 def test_given_noise_stays():
     """A known noise variance is no parameter."""
     X, y = waves()

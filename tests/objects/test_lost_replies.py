@@ -10,7 +10,6 @@ import itertools
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,8 +36,7 @@ from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.jobs.submission import create
 from partirvm.options import Request as Options
-from partirvm.predict import predict
-from partirvm.storage import Folder, open_filesystem, open_folder, storing
+from partirvm.storage import Folder, open_filesystem, open_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -166,55 +163,6 @@ def test_the_first_reply_at_every_object_goes_wrong(between, local, table, kind)
     assert [name.partition("-")[0] for name in open_folder(job).list()] == ["lease", "run", "spec"]
 
 
-@pytest.fixture(scope="module")
-def writes(between, local) -> Counter[str]:
-    """Start a job, overwrite it, and return how many requests of the overwriting changed each kind of object."""
-    for overwrite in (False, True):
-        between.begin()
-        jobs.fit(local.data, f"{BUCKET}/one", OPTIONS, overwrite=overwrite)
-    return Counter(map(object_of, between.writes))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [*KINDS, "throttled"])
-@pytest.mark.parametrize("what", [name for name in OBJECTS if name != "request"])
-def test_one_reply_goes_wrong(between, local, table, writes, kind, what) -> None:
-    """At the middle one of the objects of a kind, in a fit that overwrites another one. Clients without retries get
-    500 from a failed request, so that only a creation, which is read back, survives it.
-    """
-    number = itertools.count()
-    between.begin(lambda made: kind if object_of(made) == what and next(number) == writes[what] // 2 else None)
-    came = outcome(
-        lambda: jobs.fit(local.data, f"{BUCKET}/one", OPTIONS, overwrite=True), f"{BUCKET}/one", local.after[0]
-    )
-    table.update((kind, object_of(request), came) for request in between.hits)
-    assert came == SAME or (
-        kind == "failed" and not between.hits[0].creates and came.startswith("refused: StorageError")
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["lost", "repeated", "throttled"])
-def test_data_and_predictions_have_the_bytes_of_a_disk(between, local, table, kind, tmp_path) -> None:
-    """An ingest, its overwriting, a fit, its resume and a prediction; the first reply at every object goes wrong."""
-    data, job = f"{BUCKET}/{kind}.zarr", f"{BUCKET}/of-{kind}"
-    X = np.random.default_rng(0).uniform(-2, 2, (300, 2))
-    rows = X, np.sin(2 * X[:, 0]) * X[:, 1]
-    between.begin(lambda request: kind if request.first and wrong(kind, request) else None)
-    ingest((X, X[:, 0]), data, tile_rows=128)
-    ingest(rows, data, tile_rows=128, overwrite=True)
-    jobs.fit(data, job, OPTIONS)
-    go_on(job, data)
-    predict(job, data, f"{BUCKET}/{kind}.csv")
-    hits = list(between.hits)
-    between.begin()
-    assert seen(job) == local.after[1]
-    predict(job, local.data, str(tmp_path / "p.csv"))
-    assert open_folder(BUCKET).read(f"{kind}.csv") == (tmp_path / "p.csv").read_bytes()
-    table.update((kind, object_of(request), SAME) for request in hits)
-    assert len(hits) > 100
-
-
 @pytest.mark.parametrize("kind", some(["lost", "repeated"], {"lost"}))
 def test_the_lease_is_taken_released_and_taken_again(between, table, kind) -> None:
     """The holder never finds its own claim, and the next one never finds it alive after its release. A request to abort
@@ -242,38 +190,6 @@ def test_an_object_of_another_writer_is_still_one_that_exists(between) -> None:
     assert folder.read("one") == b"mine"
 
 
-def test_two_processes_that_start_equal_jobs_at_once_do_not_both_start(tmp_path: Path) -> None:
-    """Their requests differ by a token, so that neither takes the other's for its own."""
-    specs = []
-    for name in ("one", "two"):
-        JobStore.create(tmp_path / name, {"asked": 1})
-        specs.append((tmp_path / name / "spec.json").read_bytes())
-    assert specs[0] != specs[1]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*waiting up to")
-@pytest.mark.parametrize(
-    ("kind", "said"), [("throttled", "reduce your request rate|Service Unavailable"), ("lost", "closed|disconnected")]
-)
-def test_a_store_that_answers_no_more(between, local, kind, said) -> None:
-    """StorageError with the place, after a limited number of tries; when it answers again, the job is resumed. The
-    lease could not be released, so that the resume may wait for a heartbeat, with a warning.
-    """
-    job = f"{BUCKET}/silent-{kind}"
-    between.begin(lambda request: kind if len(between.writes) > 30 else None)
-    with pytest.raises(StorageError, match=f"(?i){re.escape(job)}.*({said})"):
-        jobs.fit(local.data, job, OPTIONS)
-    print(f"{kind}: {len(between.hits)} requests until the end")
-    between.begin()
-    wait_for(lambda: open_job(job).status() is not Status.RUNNING, "the end of its lease")
-    assert open_job(job).status() is Status.INTERRUPTED
-    allowed = Allowed.of(False, local.data)
-    open_job(job).requeue(allowed=allowed)
-    assert jobs.carry_out(job, allowed=allowed) is not None
-    assert seen(job)[0] == local.after[0][0]
-
-
 DRIVER = """
 import sys
 from partirvm import jobs
@@ -287,18 +203,6 @@ try:
 except LeaseError as error:
     print(type(error).__name__, error, flush=True)
 """
-
-
-def test_a_server_that_accepts_requests_and_never_replies(s3_server, monkeypatch) -> None:
-    """The limit of a write holds where the client waits for ever for the reply to ``Expect: 100-continue``."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr("partirvm.storage.folder.REPLY_SECONDS", 1.0)
-        quick = {"read_timeout": 0.1, "retries": {"max_attempts": 0}}
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        folder = open_folder("s3://silent/job", {"endpoint_url": address, "config_kwargs": quick})
-        for change in (folder.write, folder.create):
-            with pytest.raises(StorageError, match="s3://silent/job"), storing(folder.location):
-                change("one", b"1")
 
 
 class ReadsOnly(BaseHTTPRequestHandler):

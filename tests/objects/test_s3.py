@@ -27,7 +27,7 @@ pytest.importorskip("s3fs")
 
 from partirvm import ingest, load_model, open_job, save_model
 from partirvm.cli.commands import partirvm
-from partirvm.errors import ExistsError, LeaseError, UsageError
+from partirvm.errors import ExistsError, LeaseError
 from partirvm.jobs import carry_out
 from partirvm.predict import predict
 from partirvm.storage.folder import write_text
@@ -125,12 +125,6 @@ def test_report_and_model_are_written_to_a_bucket(places):
     model = load_model(f"{folder}/job")
     save_model(model, f"{bucket}/model.rvm")
     assert load_model(f"{bucket}/model.rvm").digest() == model.digest()
-
-
-def test_an_output_inside_data_of_a_bucket_is_refused(places):
-    folder, bucket = places
-    with pytest.raises(UsageError, match="lies inside the input"):
-        predict(f"{folder}/job", f"{bucket}/table.zarr", f"{bucket}/table.zarr/p.csv")
 
 
 def test_overwriting_ingest_deletes_nothing_but_data(places, tmp_path):

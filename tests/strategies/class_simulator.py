@@ -18,6 +18,7 @@ from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticSc
 from partirvm.likelihoods.classes import Newton
 from partirvm.strategies.instructions import Gather, Solved
 from partirvm.strategies.problem import Problem
+from partirvm.types import BIAS
 
 
 @dataclass
@@ -149,3 +150,18 @@ def groups(n: int = 120, K: int = 2, seed: int = 0, spread: float = 0.8) -> tupl
     codes = np.r_[np.arange(K), rng.choice(K, size=max(n - K, 0), p=np.arange(1, K + 1) / (K * (K + 1) / 2))][:n]
     angle = 2 * np.pi * (codes / K + rng.integers(2, size=n)) / 2
     return 1.5 * np.column_stack([np.cos(angle), np.sin(angle)]) + spread * rng.normal(size=(n, 2)), codes.astype(float)
+
+
+def usable(save, simulator):
+    """A model that predicts: all finite, its vectors distinct rows of weight, each output's covariance there."""
+    fit, labels = save.fit, save.fit.labels
+    C = simulator.problem.n_outputs
+    np.testing.assert_array_equal(labels[labels != BIAS], save.design.labels)
+    assert ((labels == BIAS).any()) == save.design.bias
+    np.testing.assert_array_equal(save.design.centres, simulator.X[save.design.labels])
+    assert len(np.unique(save.design.centres, axis=0)) == save.record.vectors
+    assert (simulator.weight(save.design.labels) > 0).all()
+    assert fit.mean.shape == fit.alpha.shape == (len(labels), C)
+    assert fit.roots().shape == (C, len(labels), len(labels))
+    for value in (fit.mean, fit.roots(), fit.log_evidence, save.record.train_log_loss):
+        assert np.isfinite(value).all()

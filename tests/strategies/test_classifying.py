@@ -4,125 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from class_simulator import ClassSimulator, groups
-from drawing import NAMES, SELECTIONS
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from class_simulator import ClassSimulator, groups, usable
+from drawing import NAMES
 
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.class_passes import GainPass, LogisticScorePass, MisclassificationPass
 from partirvm.likelihoods.classes import Newton
 from partirvm.strategies.fit_rows import LEAST
-from partirvm.strategies.instructions import Gather, Save, Solved
+from partirvm.strategies.instructions import Gather, Solved
 from partirvm.strategies.problem import Options
-from partirvm.strategies.working_set import FLAT, FLAT_ROUNDS, PATIENCE
-from partirvm.types import BIAS
+from partirvm.strategies.working_set import PATIENCE
 
 FIT_ROWS = ("full", "sample", "growing")
 KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "ovr"))
-
-
-@st.composite
-def runs(draw, names=NAMES):
-    """Any small problem of classes with any options, for one of the strategies."""
-    K, likelihood = draw(st.sampled_from(KINDS))
-    n = draw(st.integers(K + 1, 50))
-    X, codes = groups(n, K, seed=draw(st.integers(0, 50)), spread=draw(st.sampled_from([0.1, 0.8, 3.0])))
-    if draw(st.booleans()):
-        X = np.round(X)
-    w = None
-    if draw(st.booleans()):
-        w = np.random.default_rng(n).choice([0.0, 1.0, 3.0], size=n, p=[0.2, 0.4, 0.4])
-        w[:2] = 1.0  # two classes at least have a row
-    simulator = ClassSimulator(
-        X,
-        codes,
-        gamma=draw(st.sampled_from([0.05, 0.5, 5.0])),
-        w=w,
-        held_out=draw(st.sampled_from([None, groups(30, K, seed=99)])),
-        bias=draw(st.booleans()),
-        shuffled=draw(st.booleans()),
-        n_classes=K,
-        likelihood=likelihood,
-    )
-    options = Options(
-        partition_size=draw(st.integers(3, 30)),
-        selection=draw(st.sampled_from(SELECTIONS)),
-        stop_fraction=draw(st.sampled_from([0.0, 0.5, 0.9])),
-        max_rounds=draw(st.sampled_from([None, 1, 3])),
-        max_vectors=draw(st.sampled_from([None, 2, 10])),
-        max_columns=draw(st.sampled_from([None, 60])),
-        fit_rows=draw(st.sampled_from(FIT_ROWS)),
-        sample_rows=draw(st.integers(5, 60)),
-        batch=draw(st.sampled_from([1, 1000, 1_000_000])),
-        tol=1e-5,
-        max_passes=30,
-        moderate=draw(st.booleans()),
-        seed=draw(st.integers(0, 5)),
-    )
-    return draw(st.sampled_from(names)), simulator, options
-
-
-def usable(save, simulator):
-    """A model that predicts: all finite, its vectors distinct rows of weight, each output's covariance there."""
-    fit, labels = save.fit, save.fit.labels
-    C = simulator.problem.n_outputs
-    np.testing.assert_array_equal(labels[labels != BIAS], save.design.labels)
-    assert ((labels == BIAS).any()) == save.design.bias
-    np.testing.assert_array_equal(save.design.centres, simulator.X[save.design.labels])
-    assert len(np.unique(save.design.centres, axis=0)) == save.record.vectors
-    assert (simulator.weight(save.design.labels) > 0).all()
-    assert fit.mean.shape == fit.alpha.shape == (len(labels), C)
-    assert fit.roots().shape == (C, len(labels), len(labels))
-    for value in (fit.mean, fit.roots(), fit.log_evidence, save.record.train_log_loss):
-        assert np.isfinite(value).all()
-
-
-@given(runs())
-@settings(max_examples=40)
-def test_the_rules_that_every_run_keeps(run):
-    """Rows are candidates at most once, vectors never come back, every model is usable."""
-    name, simulator, options = run
-    simulator.keeps_the_rules(name, simulator.run(name, options))
-    for save in simulator.saves:
-        usable(save, simulator)
-        assert save.moderate == options.moderate
-        assert save.record.iterations <= options.max_passes
-        assert (save.record.noise_variance, save.record.train_rmse) == (None, None)
-        assert (save.record.held_out_log_loss is None) == (simulator.held_out is None)
-    last = simulator.saves[-1].record
-    assert last.rows == (simulator.weight(None) > 0).sum()
-    if options.max_rounds is not None and name in ("incremental", "working-set"):
-        assert max(save.record.number for save in simulator.saves) <= options.max_rounds
-    if options.max_vectors is not None and name in ("incremental", "working-set"):
-        assert max(save.record.vectors for save in simulator.saves) <= options.max_vectors
-    if options.max_columns is not None and name in ("incremental", "working-set"):
-        assert max(task.design.n_columns for task in simulator.passes(Newton)) <= options.max_columns
-
-
-@given(runs(), st.data())
-@settings(max_examples=20)
-def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
-    """No instruction follows; what was saved before is usable."""
-    name, simulator, options = run
-    simulator.run(name, options)
-    turns = len(simulator.turns)
-    saved = [k for k, turn in enumerate(simulator.turns) for one in turn if isinstance(one, Save)]
-    at = data.draw(st.integers(0, turns - 1))
-    assert simulator.run(name, options, stop_at=at) is Termination.ABORTED
-    assert len(simulator.turns) == at + 1
-    assert len(simulator.saves) == sum(k <= at for k in saved)
-    for save in simulator.saves:
-        usable(save, simulator)
-
-
-@given(runs())
-@settings(max_examples=12)
-def test_a_run_is_a_function_of_its_state(run):
-    """It goes on from the state after any line of history as if nothing had been."""
-    name, simulator, options = run
-    simulator.run(name, options)
-    simulator.resumes(name, options)
 
 
 @pytest.mark.parametrize(("K", "likelihood"), KINDS)
@@ -175,37 +69,6 @@ def test_first_candidates_without_weight(name, bias, max_rounds):
     else:
         assert reason is Termination.ROUNDS
         assert last.record.log_evidence == pytest.approx(-20 * np.log(2), abs=2.0)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("K", "likelihood"), KINDS)
-def test_absent_rows_are_no_rows(name, K, likelihood):
-    """Where every row joins at once the fit is that without them, to the last digits; elsewhere none is a vector."""
-    X, codes = groups(60, K, seed=5)
-    w = np.where(np.arange(60) % 4 == 3, 0.0, 1.0)
-    simulator = ClassSimulator(X, codes, w=w, n_classes=K, likelihood=likelihood)
-    simulator.run(name, Options(60, "order", max_passes=40))
-    alone = ClassSimulator(X[w > 0], codes[w > 0], n_classes=K, likelihood=likelihood)
-    alone.run(name, Options(60, "order", max_passes=40))
-    one, other = simulator.saves[-1], alone.saves[-1]
-    np.testing.assert_allclose(one.design.centres, other.design.centres)
-    np.testing.assert_allclose(one.fit.mean, other.fit.mean, atol=1e-6)
-    assert one.record.train_error == other.record.train_error
-    assert one.record.rows == other.record.rows == 45
-
-
-@pytest.mark.parametrize("selection", SELECTIONS)
-def test_two_flat_rounds_end_a_working_set_the_second_of_them_random(selection):
-    """No rise of the evidence above FLAT·tol·N, in fits that converged."""
-    simulator = ClassSimulator(*groups(300, 2, spread=0.6), gamma=0.2)
-    options = Options(25, selection, tol=1e-5)
-    assert simulator.run("working-set", options) is Termination.CONVERGED
-    rounds = [save.record for save in simulator.saves if save.record.kind == "round"]
-    highest = np.maximum.accumulate([record.log_evidence for record in rounds])
-    assert (np.diff(highest)[-FLAT_ROUNDS:] < FLAT * options.tol * 300).all()
-    assert rounds[-1].selection == "random"
-    assert rounds[-1].termination is rounds[-2].termination is Termination.CONVERGED
-    assert len(simulator.proposed()) < 300, "it ended before the rows did"
 
 
 def test_a_held_out_log_loss_that_stops_falling_brings_the_best_round_back():
@@ -275,25 +138,26 @@ def test_a_fit_begins_where_the_last_one_stood():
         np.testing.assert_allclose(answer.fit.weights.sum(axis=1), 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["incremental", "working-set"])
-def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges(name):
-    """stop_fraction × the candidates, unless rounds look flat; the last fit has no such rule, and all rows."""
-    simulator = ClassSimulator(*groups(120, 2, spread=1.5), gamma=2.0)
-    simulator.run(name, Options(30, "random", max_rounds=4))
-    tasks, answers = simulator.passes(Newton), simulator.heard_of(Solved)
-    assert tasks[0].rule.vectors == 15
-    for task, answer in zip(tasks, answers, strict=True):
-        if answer.reason is Termination.HALVED:
-            assert answer.fit.n_vectors <= task.rule.vectors
-    assert tasks[-1].rule.vectors is None
-    assert tasks[-1].rule.max_iterations == Options(1, "").max_passes
-    assert answers[0].reason is Termination.HALVED
-    assert answers[-1].reason is Termination.CONVERGED
-
-
 def test_max_passes_ends_a_fit_with_a_reason():
     """The last fit still moved: ITERATIONS, in its record and at the end of the run."""
     simulator = ClassSimulator(*groups(100, 2))
     assert simulator.run("basic", Options(100, "all", max_passes=4)) is Termination.ITERATIONS
     assert simulator.saves[-1].record.termination is Termination.ITERATIONS
     assert simulator.saves[-1].record.iterations == len(simulator.logistic) == 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("K", "likelihood"), KINDS)
+def test_absent_rows_are_no_rows(name, K, likelihood):
+    """Where every row joins at once the fit is that without them, to the last digits; elsewhere none is a vector."""
+    X, codes = groups(60, K, seed=5)
+    w = np.where(np.arange(60) % 4 == 3, 0.0, 1.0)
+    simulator = ClassSimulator(X, codes, w=w, n_classes=K, likelihood=likelihood)
+    simulator.run(name, Options(60, "order", max_passes=40))
+    alone = ClassSimulator(X[w > 0], codes[w > 0], n_classes=K, likelihood=likelihood)
+    alone.run(name, Options(60, "order", max_passes=40))
+    one, other = simulator.saves[-1], alone.saves[-1]
+    np.testing.assert_allclose(one.design.centres, other.design.centres)
+    np.testing.assert_allclose(one.fit.mean, other.fit.mean, atol=1e-6)
+    assert one.record.train_error == other.record.train_error
+    assert one.record.rows == other.record.rows == 45

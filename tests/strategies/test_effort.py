@@ -76,16 +76,6 @@ def test_a_run_ends_after_the_second_slow_round_in_a_row(classes):
     assert not any(pairs[:-1])
 
 
-@pytest.mark.usefixtures("no_work_is_free")
-def test_more_effort_takes_more_rounds():
-    X, y = rough()
-    found = {}
-    for effort in LEAST:
-        model = RVMRegressor(gamma=2.0, partition_size=PARTITION, random_state=0, effort=effort)
-        found[effort] = len(rounds_of(model, X, y)[0])
-    assert found["quick"] <= found["balanced"] < found["thorough"]
-
-
 def test_a_second_of_work_is_not_saved():
     """A fit of little work is as thorough as it can be, whatever its effort."""
     X, y = rough()

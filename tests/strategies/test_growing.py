@@ -8,8 +8,6 @@ import naive
 import numpy as np
 import pytest
 from class_simulator import ClassSimulator, groups
-from drawing import runs
-from hypothesis import given
 from scipy.stats import multivariate_normal
 from simulator import Simulator, wave
 
@@ -154,11 +152,3 @@ def test_the_best_round_of_a_held_out_error_is_fitted_to_all_rows():
     assert reason is Termination.VALIDATION
     assert simulator.passes(Solve)[-1].start.statistics.n == 600
     assert simulator.saves[-1].fit.statistics.n == 600
-
-
-@given(runs(names=("incremental", "working-set"), likelihoods=("growing", "full")))
-def test_every_run_keeps_the_rules(run):
-    """Of the strategies with rounds, with any options."""
-    name, simulator, options = run
-    reason = simulator.run(name, options)
-    simulator.keeps_the_rules(name, reason)

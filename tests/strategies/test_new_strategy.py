@@ -100,18 +100,3 @@ def test_the_command_line_plans_fits_resumes_and_reports_it(rows, tmp_path, caps
     assert main(["report", job, page]) == 0
     assert "3 partitions of 50 candidates in order" in (tmp_path / "page.html").read_text()
     assert np.sqrt(np.mean((load_model(job).predict(X) - y) ** 2)) < 0.13
-
-
-def test_a_report_of_a_strategy_that_is_gone(rows, tmp_path, capsys, monkeypatch):
-    """A version without it shows its job as plain rounds."""
-    X, y = rows
-    data, job, page = (str(tmp_path / name) for name in ("data", "job", "page.html"))
-    ingest((X, y), data, tile_rows=64)
-    asked = ["--strategy", "backwards", "--gamma", "1", "--partition-size", "50"]
-    assert main(["fit", data, job, *asked, "--quiet"]) == 0
-    monkeypatch.delitem(partirvm.strategies.STRATEGIES, Backwards.name)
-    assert main(["report", job, page]) == 0
-    assert "50 candidates per round, up to 3 rounds" in (tmp_path / "page.html").read_text()
-    capsys.readouterr()
-    assert main(["fit", data, str(tmp_path / "other"), *asked]) != 0
-    assert "strategy is 'backwards'; known: auto, basic" in "".join(capsys.readouterr())

@@ -153,13 +153,3 @@ def test_incremental_takes_the_partitions_in_order(shuffled):
     assert [record.kind for record in records] == ["round"] * 4 + ["final"]
     for before, record in pairwise(records):
         assert record.candidates == before.vectors + 22
-
-
-def test_what_the_stop_fraction_is_a_fraction_of():
-    """A fit's own candidates."""
-    simulator = Simulator(*wave(120, noise=0.3))
-    simulator.run("incremental", Options(20, "order"))
-    solves = simulator.passes(Solve)
-    for solve in solves[:-1]:
-        assert solve.rule.vectors == solve.candidates // 2
-    assert solves[-1].rule.vectors is None

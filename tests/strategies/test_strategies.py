@@ -7,6 +7,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from class_simulator import ClassSimulator, usable
 from drawing import SELECTIONS, runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,8 @@ from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import init
 from partirvm.learning.basic_fits import partition_size
+from partirvm.likelihoods.base import Pass
+from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES
@@ -38,12 +41,15 @@ def test_the_rules_that_every_run_keeps(run):
     dense = {Termination.CONVERGED, Termination.HALVED, Termination.ITERATIONS}
     assert all(save.record.termination in dense for save in simulator.saves) or reason is Termination.CONSTANT
     for save in simulator.saves:
-        labels = save.fit.statistics.labels
+        labels = save.fit.labels
         np.testing.assert_array_equal(labels[labels != BIAS], save.design.labels)
         assert ((labels == BIAS).any()) == save.design.bias
         assert (labels[1:] != BIAS).all(), "the bias is the first column"
         np.testing.assert_array_equal(save.design.centres, simulator.X[save.design.labels])
         assert len(np.unique(save.design.centres, axis=0)) == save.record.vectors
+        if isinstance(simulator, ClassSimulator):
+            usable(save, simulator)
+            assert save.record.iterations <= options.max_passes
 
 
 @given(runs(names=("incremental", "split-merge", "working-set")))
@@ -58,8 +64,9 @@ def test_limits_are_never_exceeded(run):
     if options.max_vectors is not None:
         assert max(save.record.vectors for save in simulator.saves) <= options.max_vectors
     if options.max_columns is not None:
-        solves = simulator.passes(Solve)
-        assert max((solve.start.statistics.n_columns for solve in solves), default=0) <= options.max_columns
+        columns = [solve.start.statistics.n_columns for solve in simulator.passes(Solve)]
+        columns += [fit.design.n_columns for fit in simulator.passes(Newton)]
+        assert max(columns, default=0) <= options.max_columns
     if options.max_rounds is not None and name != "split-merge":
         assert max(save.record.number for save in simulator.saves) <= options.max_rounds
 
@@ -73,9 +80,9 @@ def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
     at = data.draw(st.integers(0, len(simulator.turns) - 1))
     assert simulator.run(name, options, stop_at=at) is Termination.ABORTED
     assert len(simulator.turns) == at + 1
-    steps = [turn for turn in simulator.turns[:at] if isinstance(turn[0], Solve)]
+    steps = [turn for turn in simulator.turns[:at] if isinstance(turn[0], Solve | Newton)]
     if name == "incremental":
-        asked = isinstance(simulator.turns[at][0], Save | ScorePass | ResidualPass)
+        asked = isinstance(simulator.turns[at][0], Save | Pass)
         assert len(simulator.saves) >= len(steps) - 1 or asked, "each step but the one under way left a model"
 
 
@@ -137,21 +144,6 @@ def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
     assert solves[-1].rule.vectors is None
     assert any(answer.reason is Termination.HALVED for answer in answers)
     assert answers[-1].reason is Termination.CONVERGED
-
-
-def test_selection_by_error_asks_for_the_worst_rows_among_the_unused():
-    """The residual pass of a round is of the model so far, and excludes every row that was a candidate."""
-    simulator = Simulator(*wave(100))
-    simulator.run("working-set", Options(10, "error", max_rounds=3))
-    choosing = [p for p in simulator.passes(ResidualPass) if p.select]
-    assert [p.select for p in choosing] == [10, 10]
-    rows = simulator.candidates()
-    for number, pass_ in enumerate(choosing, start=1):
-        assert pass_.exclude.tolist() == sorted(rows[: 10 * number])
-        errors = np.abs(simulator.t - simulator.phi(pass_.design) @ pass_.mean)[:, 0]
-        errors[pass_.exclude] = -1
-        errors[~simulator.sampled(pass_)] = -1
-        assert set(rows[10 * number : 10 * number + 10]) == set(np.argsort(-errors)[:10].tolist())
 
 
 def test_selection_by_gain_takes_the_columns_that_raise_the_evidence_most():
@@ -364,14 +356,6 @@ def test_a_pruned_bias_is_offered_again():
     assert (True, False) in offered, "in no example did the bias stay"
 
 
-def test_without_an_intercept_there_is_never_a_bias():
-    """fit_intercept=False: no design has the constant column."""
-    simulator = Simulator(*wave(80), bias=False)
-    simulator.run("working-set", Options(15, "random", max_rounds=3))
-    assert not any(p.new.bias for p in simulator.passes(GramPass))
-    assert not any(save.design.bias for save in simulator.saves)
-
-
 @pytest.mark.parametrize("name", GROWING)
 def test_cancellation_asks_for_a_residual_pass_and_solves_again(name):
     """A target in the span: Solve → CANCELLED → ResidualPass of that mean → Solve from statistics with that offset."""
@@ -451,11 +435,3 @@ def test_distinct_points(points, present):
 def test_the_partition_size_has_the_papers_values(n, d, rho, expected):
     """⌈f·√(N·d)⌉: √(6144·8) and √(6144·32) with f = 0.2, 0.6 and 1 (Ben-Shimon & Shmilovici 2006, §3.1)."""
     assert partition_size(n, d, rho) == expected
-
-
-def test_options_of_a_run_are_values():
-    """Frozen: a strategy cannot change what it was asked."""
-    options = Options(5, "error")
-    with pytest.raises(AttributeError):
-        options.partition_size = 6
-    assert replace(options, partition_size=6).partition_size == 6

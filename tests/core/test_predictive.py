@@ -1,4 +1,4 @@
-"""Wider predictions: Fisher's information, the movement of the mean, degrees of freedom, against dense definitions."""
+"""Wider predictions and RVM*: information, movement of the mean, degrees of freedom, one column more, densely."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import pytest
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from partirvm.core import posterior as core
-from partirvm.core.predictive import REACH, information, quantile, widened
-from partirvm.core.statistics import GramStatistics
+from partirvm.core.predictive import REACH, ExtraColumns, augmentation, information, quantile, widened
 from partirvm.errors import UsageError
 
 
@@ -44,30 +42,6 @@ def test_information_is_that_of_the_targets_distribution(rng):
         Phi, t, alpha, beta = problem(rng, M=M)
         root = np.linalg.cholesky(naive.posterior(Phi, t, alpha, beta)[1])
         np.testing.assert_allclose(information(alpha, root, len(t)), dense_information(Phi, alpha, beta), atol=1e-10)
-
-
-def test_information_is_the_evidences_mean_curvature(rng):
-    """Second differences of the log evidence, averaged over targets of the model itself, to four standard errors."""
-    Phi, _, alpha, beta = problem(rng, N=12, M=1)
-    theta, step, M = np.log([*alpha, beta]), 1e-3, 1
-
-    def evidence(t, theta):
-        G, b, sum_squares = naive.gram(Phi, t[:, None])
-        statistics = GramStatistics("b", np.arange(M), G, b, sum_squares, np.zeros((M, 1)), len(t))
-        return core.posterior(statistics, np.exp(theta[:M]), float(np.exp(theta[M]))).log_evidence
-
-    def curvature(t):
-        found = np.empty((M + 1, M + 1))
-        for i, one in enumerate(step * np.eye(M + 1)):
-            for j, other in enumerate(step * np.eye(M + 1)):
-                corners = [evidence(t, theta + p * one + q * other) for p in (1, -1) for q in (1, -1)]
-                found[i, j] = (corners[0] - corners[1] - corners[2] + corners[3]) / (4 * step**2)
-        return -found
-
-    L = np.linalg.cholesky(naive.covariance(Phi, alpha, beta))
-    drawn = np.array([curvature(L @ rng.normal(size=12)) for _ in range(200)])
-    error = drawn.std(axis=0) / np.sqrt(len(drawn))
-    assert (np.abs(drawn.mean(axis=0) - dense_information(Phi, alpha, beta)) < 4 * error + 1e-6).all()
 
 
 @pytest.mark.parametrize("known_noise", [False, True])
@@ -109,13 +83,6 @@ def test_freedom_of_determined_weights_is_that_of_linear_regression(rng):
     assert freedom == 1.0
 
 
-def test_no_columns_at_all():
-    """A model that is the mean: nothing to widen, N degrees of freedom."""
-    root, freedom = widened(np.zeros(0), np.zeros(0), np.zeros((0, 0)), 20, known_noise=False)
-    assert root.shape == (0, 0)
-    assert freedom == pytest.approx(20 + 2 / REACH**2)
-
-
 def test_quantiles():
     """Of a normal, and of Student's t; a level outside (0, 1) is refused."""
     for level in (0.5, 0.95, 0.999):
@@ -124,3 +91,65 @@ def test_quantiles():
     for level in (0, 1, -0.5, 95):
         with pytest.raises(UsageError, match="between 0 and 1"):
             quantile(level)
+
+
+class Problem:
+    """N rows of a narrow Gaussian kernel, M centres among them, G test rows among and beyond them."""
+
+    def __init__(self, rng, *, weighted=False, height=1.0):
+        X = rng.uniform(-3, 3, size=(60, 2))
+        self.t = 2 * np.sin(X[:, 0]) + 0.2 * rng.normal(size=60)
+        tested = np.vstack([rng.uniform(-3, 3, size=(20, 2)), X[:3], [[9.0, 9.0], [3.5, 0.0]]])
+        self.Phi, self.rows = naive.gaussian(X, X[:12], 0.8), naive.gaussian(tested, X[:12], 0.8)
+        self.extra, self.heights = height * naive.gaussian(X, tested, 0.8), np.full(len(tested), height)
+        self.alpha, self.beta = rng.uniform(0.1, 3, size=12), 20.0
+        self.w = rng.choice([0.0, 0.5, 2.0], size=60) if weighted else None
+        self.variance = float(np.var(self.t))
+        self.mean, self.Sigma = naive.posterior(self.Phi, self.t, self.alpha, self.beta, self.w)
+
+    def statistics(self, some=slice(None)):
+        """Of some of the rows, their columns in two runs."""
+        w = None if self.w is None else self.w[some]
+        weights = np.ones(len(self.t))[some] if w is None else w
+        residual = weights * (self.t - self.Phi @ self.mean)[some]
+        found = ExtraColumns.none(self.extra.shape[1], self.Phi.shape[1])
+        for columns in (slice(0, 7), slice(7, None)):
+            found.add_rows(columns, self.extra[some, columns], self.Phi[some] * weights[:, None], residual, w)
+        return found
+
+    def added(self, extra):
+        root = np.linalg.cholesky(self.Sigma)
+        return augmentation(extra, self.rows, self.heights, root, self.beta, self.variance)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_an_augmented_prediction_is_that_of_a_dense_rvm_with_one_column_more(rng, weighted):
+    """Mean and variance, of each test row by its own RVM with α† = 1/var(t)."""
+    p = Problem(rng, weighted=weighted)
+    precision = np.full(len(p.heights), 1 / p.variance)
+    mean, variance = naive.predict_augmented(p.rows, p.heights, p.extra, p.Phi, p.t, p.alpha, p.beta, precision, p.w)
+    plain, spread = naive.predict(p.rows, p.Phi, p.t, p.alpha, p.beta, p.w)
+    shift, beyond = p.added(p.statistics())
+    np.testing.assert_allclose(plain + shift, mean, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(spread + beyond, variance, rtol=1e-10)
+    assert (beyond >= 0).all()
+
+
+def test_statistics_add_up(rng):
+    """Those of all rows are the sum of those of some and of the others."""
+    p = Problem(rng, weighted=True)
+    both, whole = p.statistics(slice(0, 25)) + p.statistics(slice(25, None)), p.statistics()
+    for name in ("sum_squares", "cross", "projection"):
+        np.testing.assert_allclose(getattr(both, name), getattr(whole, name), rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(getattr(whole[3:5], name), getattr(whole, name)[3:5])
+
+
+def test_nothing_is_added_where_nothing_can_be(rng):
+    """A target without variance; a column of zeros, as a linear kernel has at the origin."""
+    p = Problem(rng)
+    p.variance = 0.0
+    assert not np.any(p.added(p.statistics()))
+    p.variance, p.heights[0], p.extra[:, 0] = 1.0, 0.0, 0.0
+    shift, beyond = p.added(p.statistics())
+    assert shift[0] == beyond[0] == 0
+    assert (beyond[1:] > 0).all()

@@ -1,14 +1,19 @@
-"""Draws follow their chances, and know nothing of tiles."""
+"""Draws follow their chances in any tiles; a random order in parts; rows of largest error in any sums."""
 
 from __future__ import annotations
 
+import itertools
+import json
+from functools import reduce
+from operator import add
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chisquare, kstest
 
-from partirvm.core.sampling import drawn, uniform
+from partirvm.core.sampling import LargestErrors, drawn, random_order, uniform
 
 DRAWS = 4_000
 
@@ -61,13 +66,6 @@ def test_uniform(draw):
     assert abs(np.corrcoef(u[1:], u[:-1])[0, 1]) < 5 / np.sqrt(50_000)
 
 
-def test_draws_and_seeds_are_independent():
-    """The same rows, another draw or seed: no correlation beyond five standard errors."""
-    rows = np.arange(50_000)
-    each = [uniform(rows, draw) for draw in ((0, 0), (0, 1), (1, 0), (1, 1))]
-    assert np.abs(np.corrcoef(each) - np.eye(4)).max() < 5 / np.sqrt(50_000)
-
-
 def test_rows_without_a_chance_come_last():
     """Behind all that have one, however small; and no number is lost on the way."""
     chances = np.array([0.0, 1e-300, 1.0, 0.0, 1e-3])
@@ -75,3 +73,53 @@ def test_rows_without_a_chance_come_last():
         keys = drawn(chances, np.arange(5), (0, draw))
         assert not np.isnan(keys).any()
         assert set(np.argsort(-keys)[:3].tolist()) == {1, 2, 4}
+
+
+@given(st.integers(1, 2000), st.integers(0, 2**32 - 1))
+def test_every_row_has_one_place(n, seed):
+    """All places together hold every row once, and a part is the same part of the whole."""
+    whole = random_order(n, np.random.default_rng(seed), np.arange(n))
+    assert sorted(whole.tolist()) == list(range(n))
+    np.testing.assert_array_equal(
+        random_order(n, np.random.default_rng(seed), np.arange(n // 3, n // 2)), whole[n // 3 : n // 2]
+    )
+
+
+@pytest.mark.parametrize("n", [1000, 1024, 1025, 10**9])
+def test_a_part_is_spread_evenly(n):
+    """The first rows fall into equal intervals as independent draws would; neighbours in the order are unrelated."""
+    k = min(n // 2, 20_000)
+    rows = random_order(n, np.random.default_rng(5), np.arange(k))
+    counts = np.histogram(rows, bins=10, range=(0, n))[0]
+    assert chisquare(counts).pvalue > 1e-3
+    assert abs(np.corrcoef(rows[:-1], rows[1:])[0, 1]) < 4 / np.sqrt(k)
+    assert len(np.unique(rows)) == k
+
+
+def test_few_rows_and_the_way_through_json():
+    found = LargestErrors.of(np.array([1.0, 2.0]), np.array([7, 8]), np.array([[0.5, 3.0], [0.25, 4.0]]))
+    assert found.to_json() == [[8, 0.25, 4.0], [7, 0.5, 3.0]]
+    again = LargestErrors.from_json(json.loads(json.dumps(found.to_json())))
+    np.testing.assert_array_equal(again.rows, [8, 7])
+    np.testing.assert_array_equal(again.values, found.values)
+    assert LargestErrors.from_json([]).to_json() == []
+    assert not len(LargestErrors.of(np.zeros(0), np.zeros(0, dtype=int), np.zeros((0, 1))).rows)
+
+
+@given(
+    st.lists(st.integers(0, 2), max_size=40), st.integers(0, 12), st.lists(st.integers(0, 40), max_size=4), st.randoms()
+)
+@settings(max_examples=300)
+def test_the_largest_errors_with_ties_by_row(errors, limit, cuts, random):
+    """The first ``limit`` by (−error, row), for any split of the rows, any order of the parts, many equal errors."""
+    n = len(errors)
+    values, rows = np.array(errors, dtype=float), np.arange(n) + 100
+    points = np.column_stack([rows, values])
+    edges = [0, *sorted(min(cut, n) for cut in cuts), n]
+    parts = [LargestErrors.of(values[a:b], rows[a:b], points[a:b], limit) for a, b in itertools.pairwise(edges)]
+    random.shuffle(parts)
+    found = reduce(add, parts)
+    expected = sorted(range(n), key=lambda row: (-errors[row], row))[:limit]
+    assert found.rows.tolist() == [row + 100 for row in expected]
+    assert found.errors.tolist() == [errors[row] for row in expected]
+    np.testing.assert_array_equal(found.values, points[expected])
