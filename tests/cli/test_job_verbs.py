@@ -213,13 +213,13 @@ def test_ctrl_c_while_a_resume_is_planned(tour, stopped, cli, tmp_path, monkeypa
     job = stopped if usable else str(tmp_path / "queued")
     if not usable:
         create(tour.train, job, Request(gamma=1.0, max_rounds=1), None, False)
-    carry_out = jobs.carry_out
+    run_job = jobs.run_job
 
     def pressed(*arguments, **hooks):
         signal.raise_signal(signal.SIGINT)
-        return carry_out(*arguments, **hooks)
+        return run_job(*arguments, **hooks)
 
-    monkeypatch.setattr(jobs, "carry_out", pressed)
+    monkeypatch.setattr(jobs, "run_job", pressed)
     status, out, err = cli("resume", job)
     assert open_job(job).status() is JobStatus.ABORTED
     assert f"partirvm resume {job}" in out + err
@@ -233,13 +233,13 @@ def test_ctrl_c_while_a_resume_is_planned(tour, stopped, cli, tmp_path, monkeypa
 
 def test_of_two_resumes_at_once_one_finds_it_done(tour, stopped, cli, monkeypatch):
     """It says so, how the job stands, and exits with that."""
-    carry_out = jobs.carry_out
+    run_job = jobs.run_job
 
     def late(*arguments, **hooks):
-        carry_out(*arguments, attempt=hooks["attempt"])
-        return carry_out(*arguments, **hooks)
+        run_job(*arguments, attempt=hooks["attempt"])
+        return run_job(*arguments, **hooks)
 
-    monkeypatch.setattr(jobs, "carry_out", late)
+    monkeypatch.setattr(jobs, "run_job", late)
     reached = len(open_job(stopped).state().history)
     status, out, err = cli("resume", stopped, "--max-rounds", str(reached + 1))
     assert status == 0, err
@@ -248,13 +248,13 @@ def test_of_two_resumes_at_once_one_finds_it_done(tour, stopped, cli, monkeypatc
 
 
 def test_a_resume_that_is_cancelled_cannot_go_on(stopped, cli, monkeypatch):
-    carry_out = jobs.carry_out
+    run_job = jobs.run_job
 
     def cancelled(job, **hooks):
         open_job(job).store.request("cancel", hooks["attempt"], "wrong target")
-        return carry_out(job, **hooks)
+        return run_job(job, **hooks)
 
-    monkeypatch.setattr(jobs, "carry_out", cancelled)
+    monkeypatch.setattr(jobs, "run_job", cancelled)
     status, out, err = cli("resume", stopped)
     assert (status, out) == (4, "")
     assert "was cancelled: its model was discarded" in err

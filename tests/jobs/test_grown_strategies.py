@@ -196,10 +196,10 @@ def test_an_update_that_breaks_off_is_resumed(tmp_path, classes, options, after)
         lines = 0 if not broken else after + int(JobStore(case.job).restore().about["history"])
         if broken:
             with pytest.raises(KeyboardInterrupt):
-                jobs.carry_out(case.job, attempt=attempt, watcher=Broken(lines))
+                jobs.run_job(case.job, attempt=attempt, watcher=Broken(lines))
             assert job.resume().wait(60) is Status.DONE
         else:
-            jobs.carry_out(case.job, attempt=attempt)
+            jobs.run_job(case.job, attempt=attempt)
         found.append(bits(job.model()))
     assert found[0] == found[1]
 
@@ -233,7 +233,7 @@ def test_an_update_that_is_left_before_its_first_line_tells_of_the_model_that_st
     job = open_job(case.job)
     vectors = job.model().n_vectors
     job.requeue_grown(None)
-    left = jobs.carry_out(case.job, aborted=lambda: True)
+    left = jobs.run_job(case.job, aborted=lambda: True)
     assert [(line["kind"], line["vectors"]) for line in left.history] == [("final", vectors)]
     assert job.resume().wait(60) is Status.DONE
     assert [line["kind"] for line in job.state().history] == ["round", "final"]

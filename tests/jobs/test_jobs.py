@@ -166,7 +166,7 @@ def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
     assert job.progress()["seconds"] is None
     assert job.abort() is Status.ABORTED
     assert "before it had a model" in job.progress()["advice"]
-    assert jobs.carry_out(str(tmp_path / "job")) is None, "whoever comes late finds it ended"
+    assert jobs.run_job(str(tmp_path / "job")) is None, "whoever comes late finds it ended"
     with pytest.raises(MissingDataError, match="no model yet"):
         job.model()
     assert job.resume().wait(timeout=120) is Status.DONE
@@ -190,7 +190,7 @@ def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, wh
 
     with monkeypatch.context() as patched:
         patched.setattr(measuring, "sparseness", overheard)
-        found = jobs.carry_out(job.location)
+        found = jobs.run_job(job.location)
     assert (found.model, found.plan, found.outcome.reason) == (None, None, Termination.ABORTED)
     end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
     assert kinds(job) == ["queued", "running", "aborting", end.value]
@@ -223,8 +223,8 @@ def test_a_queued_job_keeps_what_a_resume_changes(data, tmp_path):
     job = open_job(tmp_path / "job")
     state = job.requeue(max_rounds=2)
     assert state.attempt == 2
-    assert jobs.carry_out(str(tmp_path / "job"), attempt=1) is None
-    assert len(jobs.carry_out(str(tmp_path / "job"), attempt=2).history) == 2
+    assert jobs.run_job(str(tmp_path / "job"), attempt=1) is None
+    assert len(jobs.run_job(str(tmp_path / "job"), attempt=2).history) == 2
     assert kinds(job) == ["queued", "interrupted", "queued", "running", "done"]
 
 
@@ -341,7 +341,7 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
     ingest((X, y), tmp_path / "rows.zarr", tile_rows=128, shuffle=None, overwrite=True)
     expected = "1 of its 5 tiles.*tile 2" if what == "values" else "600 × 2 values at the start, 599 × 2 now"
     with pytest.raises(ChangedDataError, match=expected):
-        jobs.carry_out(job.location)
+        jobs.run_job(job.location)
     assert job.status() is Status.INTERRUPTED
     with pytest.raises(ChangedDataError, match=expected):
         job.resume()
@@ -358,7 +358,7 @@ def test_other_packages_are_a_warning(data, tmp_path, monkeypatch):
     monkeypatch.setattr(places, "package_versions", lambda: {**now, "numpy": "9.9"})
     job.requeue()
     with pytest.warns(PartirvmWarning, match=rf"numpy {now['numpy']}, now 9\.9"):
-        jobs.carry_out(job.location)
+        jobs.run_job(job.location)
 
 
 def moved_job(tmp_path):
@@ -407,7 +407,7 @@ def test_data_that_are_gone_when_the_job_begins_do_not_fail_it(tmp_path):
     job.requeue()
     before.rename(now)
     with pytest.raises(MissingDataError):
-        jobs.carry_out(job.location)
+        jobs.run_job(job.location)
     assert job.status() is Status.INTERRUPTED
     assert "rows.zarr" in job.state().reason
     assert job.resume(data=now).wait(timeout=60) is Status.DONE
