@@ -50,12 +50,9 @@ def partirvm() -> None:
 
     The first step turns a table into DATA, a Zarr folder of checked and shuffled rows. The second step trains a model
     tile by tile, under the memory limit, and saves it in the folder JOB. The third step writes a mean and a standard
-    deviation for every row, or the probability of every class if DATA were made with --classes. `plan` prints what a
-    fit would cost, and `evaluate` scores a model on rows that the fit did not use. `partirvm demo` runs all steps in
-    about a minute.
-
-    A fit can be stopped early, its model used, and the fit resumed later, even after a crash. On a Dask cluster the fit
-    continues when this process ends, and any machine that can read the folder JOB can show its progress.
+    deviation for every row, or the probability of every class if DATA were made with --classes. A fit can be stopped
+    early, its model used, and the fit resumed later, even after a crash. `partirvm demo` runs all steps in about a
+    minute.
     """
 
 
@@ -150,18 +147,11 @@ def ingest(
     DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
     glob of them, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger than memory.
     Values that cannot be used are refused, and the error names their place: missing values, text instead of a number,
-    or whole numbers beyond 2^53, which double precision would round. Labels of classes and categories may be any text
-    or integer. CSV files must be UTF-8 with commas and a header. Predictions have the order of the rows in SOURCE.
+    or whole numbers beyond 2^53. CSV files must be UTF-8 with commas and a header. Several targets share one set of
+    relevance vectors.
 
-    Several targets share one set of relevance vectors; each target has its own weights and noise. The targets are
-    columns of a table, or the columns y0, y1, … of a two-dimensional y.
-
-    With --append the new rows are written after the existing rows of DATA; the same rows are refused the second time,
-    without --again. `update` then continues a job that was
-    fitted to DATA.
-
-    Rows for prediction need no target: with --like and the training DATA, a SOURCE without the target makes unlabelled
-    DATA. `predict` accepts unlabelled DATA; `fit` and `evaluate` refuse them.
+    With --append the new rows are written after the existing rows of DATA; `update` then continues a job that was
+    fitted to DATA. Rows for prediction need no target: give --like and the training DATA.
 
     \b
     Examples:
@@ -169,7 +159,6 @@ def ingest(
       partirvm ingest tomorrow.csv new.zarr --like trips.zarr
       partirvm ingest 'logs/*.csv' logs.zarr --target seconds --categorical host,method
       partirvm ingest mails.csv mails.zarr --target kind --classes
-      partirvm ingest weather.csv weather.zarr --target temperature,humidity
     """
     from partirvm.planning.units import counted
     from partirvm.report.progress import progress_for
@@ -314,28 +303,22 @@ def predict(
     """Predict every row of DATA with the model of JOB, into OUTPUT.
 
     The ending of OUTPUT decides its format: .zarr, .parquet or .csv. For a regression the columns are mean, the
-    expected target, and std, the standard deviation of a new measurement with its noise; for several targets they are
-    mean_TARGET for each target, then std_TARGET for each. For a classification the columns are label, the most
-    probable class, and p_CLASS, the probability of each class. --interval adds the columns lower and upper: a new
-    measurement lies between them with the given probability. For a classification it adds lower_CLASS and
-    upper_CLASS, the ends of a credible interval for the probability of each class. Row i of OUTPUT belongs to row i
-    of the table from which DATA were made. DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr`
-    makes DATA from new rows, where trips.zarr are the training DATA.
-
-    CSV files have labels between quotation marks. Spreadsheets calculate a label such as =1+1: import its column as
-    text, or write .parquet.
+    expected target, and std, the standard deviation of a new measurement with its noise (mean_TARGET and std_TARGET
+    for several targets). For a classification they are label, the most probable class, and p_CLASS, the probability of
+    each class. --interval adds lower and upper: a new measurement lies between them with the given probability
+    (lower_CLASS and upper_CLASS: a credible interval for the probability of each class). Row i of OUTPUT belongs to
+    row i of the table from which DATA were made. DATA need no target: see --like of `partirvm ingest`.
 
     OUTPUT gets its name when all rows are predicted. Until then the predictions are in a hidden folder beside OUTPUT,
     such as .predictions.csv.partial, which a killed command leaves and the next one with this OUTPUT removes.
 
     Far from all relevance vectors, std falls back to the standard deviation of the noise. With --augment TRAIN_DATA it
-    grows there instead, up to the standard deviation of the target. TRAIN_DATA must be the DATA that JOB was fitted to.
-    Each 1,920 rows, or fewer if memory is short, take a pass over TRAIN_DATA. Only regressions support --augment.
+    grows there instead, up to the standard deviation of the target. TRAIN_DATA must be the DATA that JOB was fitted to,
+    and are read again and again. Only regressions support --augment.
 
     \b
     Examples:
       partirvm predict jobs/run1 new.zarr predictions.csv
-      partirvm predict jobs/run1 new.zarr predictions.csv --augment trips.zarr
       partirvm predict jobs/run1 new.zarr predictions.csv --interval 0.95
       partirvm predict jobs/run1 new.zarr predictions.parquet --scheduler tcp://10.0.0.5:8786
     """

@@ -135,7 +135,7 @@ def draw(terrain: Terrain, job: str, prediction: str, scores: dict[str, Any], pa
     ]
     x, y = terrain.longitude, terrain.latitude
     with styled():
-        figure = Figure(figsize=(9.0, 7.8), dpi=150, layout="constrained")
+        figure = Figure(figsize=(9.0, 7.8), dpi=110, layout="constrained")
         figure.suptitle(
             f"The Jacksboro fault, Tennessee: {model.n_rows:,} training cells; on {scores['n_rows']:,} test cells RMSE "
             f"{scores['rmse']:.1f} m, {100 * scores['coverage_95']:.1f} % inside the 95 % interval",
@@ -147,5 +147,6 @@ def draw(terrain: Terrain, job: str, prediction: str, scores: dict[str, Any], pa
             image = axis.imshow(values, aspect=1 / np.cos(np.radians(y.mean())), interpolation="bilinear", **shown)
             figure.colorbar(image, ax=axis, extend="both", fraction=0.05, pad=0.02)
             axis.set_title(title)
+        axes[0].locator_params(axis="x", nbins=4)  # shared by all maps
         axes[0].scatter(*model.design.centres.T, s=4, c="#bf4f2c", edgecolors="white", linewidths=0.2)
         figure.savefig(path)

@@ -238,11 +238,10 @@ def _run_again(
 def report(job: str, output: str, overwrite: bool) -> None:
     """Write a report of a job as an HTML page, JSON or CSV.
 
-    The ending of OUTPUT decides. The page (.html) shows the plan, the curves of error, vectors and evidence, the
-    predictions beside the targets, the table of rounds, the parameters and advice, for a job in any state. It is one
-    file and needs no network. A .json file holds all values of the page; a .csv file holds the table of fits. OUTPUT
-    may be a URL. If a part of the job is damaged, the rest is written, OUTPUT and the error name what is missing, and
-    the exit status is 2.
+    The ending of OUTPUT decides. The page (.html) shows the curves of error, vectors and evidence, the predictions
+    beside the targets, the rounds, the plan and the parameters, for a job in any state. It is one file and needs no
+    network. A .json file holds all values of the page; a .csv file holds the table of fits. OUTPUT may be a URL. Parts
+    of the job that are damaged are named in OUTPUT and in the error; the exit status is then 2.
 
     \b
     Examples:

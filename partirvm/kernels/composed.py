@@ -280,19 +280,17 @@ class PreparedColumns(PreparedKernel):
 class Several(Kernel):
     """Several kernels for the same centres: each centre gives one basis function per kernel.
 
-    A target with structure at several scales needs wide and narrow basis functions. The fit keeps those that raise the
-    evidence. A sum of kernels is different, because its parts share one weight per centre. With K kernels, column m of
-    a design belongs to kernel ``labels[m] % K`` and to the centre in row ``labels[m] // K`` (``kernels.design``).
-    Several kernels have no values of their own, and cannot be a part of a kernel.
+    A target with structure at several scales needs wide and narrow basis functions, of which a fit keeps those that
+    raise the evidence. The parts of a sum share one weight per centre instead. With K kernels, column m of a design
+    belongs to kernel ``labels[m] % K`` and to the centre in row ``labels[m] // K``. Several kernels have no common
+    values, and cannot be a part of a kernel.
 
     Parameters
     ----------
     kernels : tuple of kernels, or their specs
-        Their parameters are learned together, as ``kernels[k].name``.
     weights : tuple of float
-        Positive factors of the kernels; default: 1 each. The weights have no effect on fits with one α per column.
-        Kernel learning uses one α for all columns, so weights let the amplitudes of the kernels differ. All weights
-        except the first are learned as ``weights[k]``, and precede the parameters of the kernels.
+        Positive factors of the kernels; default: 1 each. They have no effect on fits with one α per column. Kernel
+        learning uses one α for all columns, so weights let the amplitudes of the kernels differ. The first is fixed.
 
     Examples
     --------
@@ -407,15 +405,15 @@ def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]
     return make(kernel, columns)
 
 
-def simple_kernels(kernel: Kernel, columns: Int) -> list[tuple[Kernel, Int]]:
-    """Return the simple kernels inside a kernel, each with the positions of its features among ``columns``."""
+def _simple(kernel: Kernel, n_features: int) -> list[tuple[Kernel, Int]]:
+    """Return the simple kernels inside a kernel, each with the positions of its features."""
     found: list[tuple[Kernel, Int]] = []
 
-    def add(each: Kernel, positions: Int) -> Kernel:
-        found.append((each, positions))
+    def add(each: Kernel, columns: Int) -> Kernel:
+        found.append((each, columns))
         return each
 
-    replaced(kernel, columns, add)
+    replaced(kernel, np.arange(n_features), add)
     return found
 
 
@@ -436,28 +434,10 @@ def with_radial(kernel: Kernel, columns: Int, make: Callable[[RadialKernel, Int]
 
 def radials(kernel: Kernel, n_features: int) -> list[tuple[RadialKernel, Int]]:
     """Return the radial kernels inside a kernel, also along directions, each with the positions of its features."""
-    simple = simple_kernels(kernel, np.arange(n_features))
-    found = ((each.kernel if isinstance(each, Directions) else each, columns) for each, columns in simple)
+    found = ((each.kernel if isinstance(each, Directions) else each, own) for each, own in _simple(kernel, n_features))
     return [(each, columns) for each, columns in found if isinstance(each, RadialKernel)]
 
 
-def directions_of(kernel: Kernel, columns: Int) -> list[tuple[Directions, Int]]:
-    """Return the kernels of directions inside a kernel, each with the positions of its features among ``columns``."""
-    return [(each, own) for each, own in simple_kernels(kernel, columns) if isinstance(each, Directions)]
-
-
-def multiples(kernel: Kernel, factors: tuple[float, ...]) -> Kernel:
-    """Return copies of the kernel with every gamma multiplied by each factor; for one factor, a single kernel.
-
-    Raises ``UsageError`` for a kernel without gamma.
-
-    >>> from partirvm.kernels import Gaussian
-    >>> multiples(Gaussian((0.5, 0.25)), (1.0, 4.0)).relevances(2).round(3)
-    array([2., 1.])
-    """
-    if not any("gamma" in name for name in kernel.parameters):
-        raise UsageError(
-            f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: omit gamma_multiples"
-        )
-    made = tuple(kernel.rescaled(factor) for factor in factors)
-    return made[0] if len(made) == 1 else Several(made)
+def directions_of(kernel: Kernel, n_features: int) -> list[tuple[Directions, Int]]:
+    """Return the kernels of directions inside a kernel, each with the positions of its features."""
+    return [(each, columns) for each, columns in _simple(kernel, n_features) if isinstance(each, Directions)]

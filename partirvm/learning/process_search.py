@@ -212,7 +212,7 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
     A direction v has the gamma vᵀGv of the metric G of ``current``.
     """
     outer, d = rows.outer_product(current), rows.X.shape[1]
-    before = {tuple(columns.tolist()): each for each, columns in directions_of(current.kernel, np.arange(d))}
+    before = {tuple(columns.tolist()): each for each, columns in directions_of(current.kernel, d)}
 
     def make(old: RadialKernel, columns: Int) -> RadialKernel | Directions:
         if len(columns) == 1:

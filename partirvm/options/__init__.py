@@ -2,8 +2,8 @@
 
 ``table``
     The table: name, type, default, check, help and group of every option, once; ``Request`` is a row of values.
-``values``, ``value``
-    What strategies, kernels, solvers, noise and priors take, as values that an estimator is given; what these share.
+``values``
+    Strategies, solvers, noise and priors as values that an estimator is given, and the base of all values.
 ``names``, ``constraints``, ``option``
     The words that options take, the checks of single options, and what a row of the table is.
 """

@@ -84,8 +84,8 @@ class DiagnosticsDisplay:
     For numbers: actual against predicted values, the fraction of rows inside intervals of each stated level,
     standardised residuals against predictions, and the probability integral transform (uniform if the stated normal
     distributions are right). If the stated standard deviations vary: errors against them. For classes: observed
-    frequencies against stated probabilities, the confusion matrix, the ROC and the precision-recall curve of two
-    classes, and the distribution of the largest probability. Error bars are 95 % intervals.
+    frequencies against stated probabilities, the confusion matrix, and the ROC and precision-recall curves of two
+    classes. Error bars are 95 % intervals.
 
     Parameters
     ----------

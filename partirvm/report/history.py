@@ -9,9 +9,6 @@ from typing import NamedTuple
 from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.report.quantities import MEASURED, MISSING, Entry, Kind, Quantity, format_error, format_evidence, kind_of
 
-FIRST, PAUSE = 10, 1.0
-"""Number of rounds at the start that are always printed, and minimum seconds of the fit between later lines."""
-
 
 def format_rate(rows: float | None) -> str:
     """Format a number of rows per second.
@@ -139,18 +136,12 @@ def stages(history: Iterable[Entry]) -> list[Stage]:
 
 
 class Lines:
-    """Converter of history entries to lines of text, one for each round or level.
-
-    Of many quick rounds only some are printed. The last entry of a fit and of a level is always printed: a level when
-    the next one begins, or by ``rest`` at the end.
-    """
+    """Converter of history entries to lines: one for each round, and one for a level when the next one begins."""
 
     def __init__(self) -> None:
         self._level: Stage | None = None
-        self._level_began = self._printed = 0.0
+        self._level_began = 0.0
         self._columns: list[Column] = []
-        self._rounds = 0
-        self._unprinted: Entry | None = None
 
     def of(self, entry: Entry) -> list[str]:
         """Return the lines to print for a history entry."""
@@ -160,19 +151,15 @@ class Lines:
             again = " again" if entry.get("taken") is not None else ""
             return [f"learned{again}: {entry['text']}"]
         if entry["kind"] != "part":
-            return [*self._end_level(), *self._round(entry)]
+            return [*self.rest(), *self._round(entry)]
         if self._level is not None and self._level.x == entry["level"]:
             self._level.entries.append(entry)
             return []
-        ended, self._level = self._end_level(), Stage(entry["level"], [entry])
+        ended, self._level = self.rest(), Stage(entry["level"], [entry])
         return ended
 
     def rest(self) -> list[str]:
-        """Return the lines that were not printed yet, at the end of a fit."""
-        entry, self._unprinted = self._unprinted, None
-        return [*self._end_level(), *([self._row(entry)] if entry else [])]
-
-    def _end_level(self) -> list[str]:
+        """Return the line of a level that was not printed yet, at the end of a fit."""
         level, self._level = self._level, None
         if level is None:
             return []
@@ -180,16 +167,6 @@ class Lines:
         return [line]
 
     def _round(self, entry: Entry) -> list[str]:
-        self._rounds += 1
-        late = entry["seconds"] - self._printed >= PAUSE
-        if not (late or self._rounds <= FIRST or entry["kind"] == "final"):
-            self._unprinted = entry
-            return []
-        self._printed, self._unprinted = entry["seconds"], None
-        if self._columns:
-            return [self._row(entry)]
-        self._columns = short_columns([entry])
-        return ["  ".join(f"{column.title:>{column.width}}" for column in self._columns), self._row(entry)]
-
-    def _row(self, entry: Entry) -> str:
-        return "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns)
+        header = [] if self._columns else ["  ".join(f"{each.title:>{each.width}}" for each in short_columns([entry]))]
+        self._columns = self._columns or short_columns([entry])
+        return [*header, "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns)]

@@ -30,15 +30,12 @@ from partirvm.report.quantities import (
     last_model,
     leaves_model,
 )
-from partirvm.report.text import as_csv, figure, first_names, plan_line, ranked_functions, size_text
+from partirvm.report.text import as_csv, first_names, plan_line, ranked_functions, size_text
 from partirvm.storage.folder import write_text
 from partirvm.types import OFF
 
-ENDS, BARS, ROWS, FEATURES = 6, 20, 50, 6
-"""Numbers of first and last rounds, of features with a bar, of functions, and of features of one direction shown."""
-
-LEAST_SHARE, LEAST_LOADING = 0.005, 0.05
-"""Directions of smaller share, and features of smaller loading, are only counted."""
+ENDS, BARS, NAMES, FEATURES = 6, 20, 50, 6
+"""Numbers of first and last rounds, of features with a bar, of names in a note, and of features of a direction."""
 
 
 @dataclass(frozen=True)
@@ -234,13 +231,9 @@ def _predictions(job: Report) -> list[Section]:
     """Return the predictions of the current model beside the targets, a section for each target."""
     last = last_model(job.history) or {}
     note = (
-        "Vertical bars are 95 % intervals, dashed lines what the model states or, in curves, chance. Rows are numbered "
-        "from 0, in the order of the table before it was ingested."
+        "Bars are 95 % intervals, dashed lines what the model states or chance. Rows are numbered as before the ingest."
     )
-    left_out = (
-        "There are no held-out rows: each training row is predicted as if the fit had not had it. These rows also "
-        "calibrate the intervals, so that their coverage is not shown."
-    )
+    left_out = "Each training row is predicted as if the fit had not had it. These rows also calibrate the intervals."
     return [
         Section(
             f"Predictions of {'rows left out' if group.left_out else 'held-out rows'}"
@@ -261,42 +254,38 @@ def _features(relevance: Mapping[str, float]) -> Section:
     if not differ:
         return Section("Features")
     notes = [f"{len(on) - BARS:,} more of less relevance"] if len(on) > BARS else []
-    notes += [f"{counted(len(off), 'feature')} switched off: {first_names(off, ROWS)}"] if off else []
+    notes += [f"{counted(len(off), 'feature')} switched off: {first_names(off, NAMES)}"] if off else []
     return Section("Features", notes, [relevance_chart(dict(on[:BARS]))])
 
 
 def _directions(directions: Sequence[Mapping[str, Any]]) -> Section:
     """Return the directions of a kernel by their share of the squared distances."""
     ordered = sorted(directions, key=lambda each: -each["share"])
-    shown = [each for each in ordered if each["share"] >= LEAST_SHARE] or ordered[:1]
-    rows = [(f"{100 * each['share']:.3g} %", combination(each["loadings"])) for each in shown]
+    rows = [(f"{100 * each['share']:.3g} %", combination(each["loadings"])) for each in ordered]
     header = ("share of the squared distances", "combination of the standardised features")
-    less = len(directions) - len(shown)
-    notes = [f"{counted(less, 'direction')} of less share"] if less else []
-    return Section("Directions", notes, tables=[Table("Directions of the kernel", header, rows)] if rows else [])
+    return Section("Directions", tables=[Table("Directions of the kernel", header, rows)] if rows else [])
 
 
 def combination(loadings: Mapping[str, float]) -> str:
-    """Return a direction as a sum of features, the largest loading first and positive.
+    """Return a direction as a sum of its main features, the largest loading first.
 
-    >>> combination({"a": -0.6, "b": -0.8, "c": 0.01})
-    '0.80 b + 0.60 a'
+    >>> combination({"a": 0.6, "b": -0.8})
+    '-0.80 b +0.60 a'
     """
     ordered = sorted(loadings.items(), key=lambda pair: -abs(pair[1]))
-    sign = -1.0 if ordered[0][1] < 0 else 1.0
-    large = [(name, sign * value) for name, value in ordered if abs(value) >= LEAST_LOADING]
-    named = large[:FEATURES] or [(ordered[0][0], abs(ordered[0][1]))]
-    text = "".join(f" {'+' if value >= 0 else '−'} {abs(value):.2f} {name}" for name, value in named)
-    more = len(large) - FEATURES
-    return text.removeprefix(" + ") + (f" and {more:,} more" if more > 0 else "")
+    text = " ".join(f"{value:+.2f} {name}" for name, value in ordered[:FEATURES])
+    more = len(ordered) - FEATURES
+    return text + (f" and {more:,} more" if more > 0 else "")
 
 
 def _basis(functions: Sequence[Mapping[str, Any]]) -> Section:
     """Return the basis functions by relevance, and the names of the pruned ones."""
     kept, pruned = ranked_functions(functions)
-    rows = [(each["name"], ", ".join(map(figure, each["weights"])), figure(each["relevance"])) for each in kept[:ROWS]]
-    notes = [f"{len(kept) - ROWS:,} more of less relevance"] if len(kept) > ROWS else []
-    notes += [f"pruned: {first_names(pruned, ROWS)}"] if pruned else []
+    rows = [
+        (each["name"], ", ".join(f"{weight:.3g}" for weight in each["weights"]), f"{each['relevance']:.3g}")
+        for each in kept
+    ]
+    notes = [f"pruned: {first_names(pruned, NAMES)}"] if pruned else []
     header = ("function", "weights", "relevance, nats of evidence")
     return Section("Basis", notes, tables=[Table("Basis functions", header, rows)] if rows else [])
 
@@ -326,7 +315,7 @@ def _table(title: str, shown: Sequence[Any], entries: Sequence[Any], *, folded: 
 
 def _plan(job: Report) -> Section:
     """Return the data and the course of the fit, and what was expected beside what was measured."""
-    facts = [("Data", job.data), ("Held-out data", job.validation or ""), *_phases(job)]
+    facts = [("Data", job.data), ("Held-out data", job.validation or "")]
     plan = job.plan
     if plan is None:
         return Section("Plan", tables=[Table("Plan", (), [*facts, ("Plan", "none yet: the fit has not begun")])])
@@ -350,17 +339,6 @@ def _plan(job: Report) -> Section:
     ]
     beside = Table("Expected and measured", ("quantity", "expected", "measured, with planning"), rows)
     return Section("Plan", tables=[Table("Plan", (), [pair for pair in facts if pair[1]]), beside])
-
-
-def _phases(job: Report) -> list[tuple[str, str]]:
-    """Return the seconds of each phase. Fits that ran in parallel count with the time of each."""
-    sums = dict.fromkeys(("kernel learning", "partition size", "passes", "dense fits"), 0.0)
-    for entry in job.history:
-        before = {"kernel": "kernel learning", "heuristic": "partition size"}.get(entry["kind"])
-        sums[before or "passes"] += entry.get("pass_seconds") or 0.0
-        sums[before or "dense fits"] += entry.get("solve_seconds") or 0.0
-    text = ", ".join(f"{name} {format_duration(value)}" for name, value in sums.items() if value)
-    return [("Time by phase", text)] if text else []
 
 
 def _parameters(job: Report) -> Section:

@@ -1,4 +1,4 @@
-"""Charts, drawn by matplotlib into axes of a figure, or as SVG for the page of a job.
+"""Charts as plain values, drawn by matplotlib into axes of a figure, or as SVG for the page of a job.
 
 What was observed is blue or orange, what the model states is a dashed line, and what chance alone explains is a grey
 band.
@@ -10,14 +10,14 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import (
     PIT_BINS,
-    PROBABILITY_BINS,
     STATED_LEVELS,
     ClassDiagnostics,
     NumberDiagnostics,
@@ -29,6 +29,8 @@ from partirvm.report.history import Stage
 from partirvm.report.quantities import SIDES, Kind, Measure, Quantity
 
 Float = NDArray[np.float64]
+Points: TypeAlias = Sequence[tuple[float, float]]
+Ends: TypeAlias = tuple[float, float]
 
 INK, OBSERVED, CONTRAST, VECTORS, EVIDENCE = "#222222", "#2c66a8", "#bf4f2c", "#357a5b", "#7451a8"
 
@@ -37,11 +39,9 @@ STYLES = {
     "held-out": ("s--", CONTRAST),
     "vectors": ("o-", VECTORS),
     "evidence": ("o-", EVIDENCE),
+    "observed": ("-", OBSERVED),
 }
-"""Form and colour of the lines of a history."""
-
-Lines: TypeAlias = Mapping[str, Sequence[tuple[int, float]]]
-"""Type of the lines of a chart: points by name."""
+"""Form and colour of lines by name."""
 
 Z = 1.959964
 """Half width of a 95 % interval, in standard errors."""
@@ -58,14 +58,73 @@ VARIES = 1.1
 LARGEST = 1e100
 """Values that are drawn are smaller, because their squares must not overflow."""
 
+UNIT = {"xlim": (0, 1), "ylim": (0, 1)}
+"""Limits of axes that are fractions."""
 
-class Chart(NamedTuple):
-    """A chart: its title, a remark on how to read it, the function that draws it into axes, and its size in inches."""
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart: its title, a remark on how to read it, the labels of its axes, and what is drawn.
+
+    ``dots`` are rows as points (n,), (n,). ``stated`` are lines, from one end to the other, of what the model states,
+    or of chance. ``estimates`` are places, values, and ends of their 95 % intervals (n,). ``lines`` are points by a
+    name of ``STYLES``, and ``bars`` heights (n,) of bars of equal width in 0 … 1. ``band`` is a grey range of y.
+    ``percent`` names the axes that are fractions, such as "xy", ``limits`` are further properties of the axes, and
+    ``draw_more`` draws what else there is. ``size`` is in inches.
+    """
 
     title: str
     remark: str
-    draw: Callable[[Any], None]
+    labels: tuple[str, str] = ("", "")
+    dots: tuple[Float, Float] | None = None
+    stated: Sequence[tuple[Ends, Ends]] = ()
+    estimates: tuple[Float, Float, Float, Float] | None = None
+    lines: Mapping[str, Points] = field(default_factory=dict)
+    bars: Float | None = None
+    band: Ends | None = None
+    percent: str = ""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    draw_more: Callable[[Any], None] | None = None
     size: tuple[float, float] = (4.2, 2.5)
+
+    def draw(self, axis: Any) -> None:
+        """Draw the chart without its title into matplotlib axes."""
+        if self.band is not None:
+            axis.axhspan(*self.band, color="#777777", alpha=0.25, linewidth=0, zorder=0)
+        if self.dots is not None:
+            axis.plot(*self.dots, ".", color=OBSERVED, alpha=0.4, markersize=4, markeredgewidth=0)
+        for ends in self.stated:
+            axis.plot(*ends, marker=None, color=INK, linewidth=1.0, linestyle=(0, (5, 4)), zorder=3)
+        if self.estimates is not None:
+            x, y, low, high = self.estimates
+            style: dict[str, Any] = {"fmt": "o", "color": CONTRAST, "markersize": 4, "linewidth": 1.2}
+            axis.errorbar(x, y, np.maximum([y - low, high - y], 0.0), zorder=4, clip_on=False, **style)
+        for name, points in self.lines.items():
+            form, colour = STYLES[name]
+            axis.plot(*zip(*points, strict=True), form, color=colour, linewidth=1.4, markersize=4, label=name)
+        if self.bars is not None:
+            width = 1 / len(self.bars)
+            axis.bar(
+                width * np.arange(len(self.bars)), self.bars, 0.96 * width, align="edge", color=OBSERVED, alpha=0.75
+            )
+        self._label(axis)
+        if self.draw_more is not None:
+            self.draw_more(axis)
+
+    def _label(self, axis: Any) -> None:
+        from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+        axis.set(xlabel=printable(self.labels[0]), ylabel=printable(self.labels[1]), **self.limits)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(color="#e4e4e4", linewidth=0.6)
+        axis.set_axisbelow(True)
+        for name, side in (("x", axis.xaxis), ("y", axis.yaxis)):
+            if side.get_scale() == "linear":
+                side.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+            if name in self.percent:
+                side.set_major_formatter(PercentFormatter(1.0, decimals=None, symbol=" %"))
+        if len(self.lines) > 1:
+            axis.legend()
 
     def svg(self) -> bytes:
         """Return the chart without its title as an SVG file. Raises ``ImportError`` without matplotlib."""
@@ -88,38 +147,6 @@ def styled() -> AbstractContextManager[None]:
     style |= {"axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left", "text.parse_math": False}
     style |= {"svg.fonttype": "none", "svg.hashsalt": "partirvm", "font.sans-serif": ["DejaVu Sans"]}
     return rc_context(style)
-
-
-def _dress(axis: Any, x_label: str, y_label: str, *, percent: str = "") -> None:
-    """Label axes and draw a grid; ``percent`` names the axes ("x", "y", "xy") that are fractions."""
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
-
-    axis.set(xlabel=printable(x_label), ylabel=printable(y_label))
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(color="#e4e4e4", linewidth=0.6)
-    axis.set_axisbelow(True)
-    for name, side in (("x", axis.xaxis), ("y", axis.yaxis)):
-        if side.get_scale() == "linear":
-            side.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-        if name in percent:
-            side.set_major_formatter(PercentFormatter(1.0, decimals=None, symbol=" %"))
-
-
-def _dots(axis: Any, x: Float, y: Float) -> None:
-    """Draw rows as points (n,), (n,)."""
-    axis.plot(x, y, ".", color=OBSERVED, alpha=0.4, markersize=4, markeredgewidth=0)
-
-
-def _stated(axis: Any, x: Any, y: Any, name: str = "") -> None:
-    """Draw the line that the model states, or chance, through points (n,), (n,)."""
-    axis.plot(x, y, marker=None, color=INK, linewidth=1.0, linestyle=(0, (5, 4)), label=name or None, zorder=3)
-
-
-def _estimates(axis: Any, x: Float, y: Float, low: Float, high: Float, name: str = "") -> None:
-    """Draw estimates (n,) with intervals from ``low`` to ``high`` (n,)."""
-    ends = np.maximum([y - low, high - y], 0.0)
-    style: dict[str, Any] = {"fmt": "o", "color": CONTRAST, "markersize": 4, "linewidth": 1.2}
-    axis.errorbar(x, y, ends, label=name or None, zorder=4, clip_on=False, **style)
 
 
 def shortened(name: str) -> str:
@@ -179,69 +206,56 @@ def _tenths(order: Float, *values: Float) -> list[tuple[Float, Float]]:
 def _predictions(found: NumberDiagnostics, target: str) -> Chart:
     actual, predicted, _ = found.points.T
     ends, rows = span(actual, predicted), len(found.points)
-
-    def draw(axis: Any) -> None:
-        _dots(axis, predicted, actual)
-        _stated(axis, ends, ends, "equal")
-        axis.set(xlim=ends, ylim=ends)
-        _dress(axis, f"predicted {target}", f"actual {target}")
-        axis.legend()
-
     remark = counted(rows, "row") if rows == found.n else f"{rows:,} random rows of {found.n:,}"
-    return Chart("Predictions", remark, draw)
+    labels, limits = (f"predicted {target}", f"actual {target}"), {"xlim": ends, "ylim": ends}
+    return Chart("Predictions", remark, labels, dots=(predicted, actual), stated=[(ends, ends)], limits=limits)
 
 
 def _coverage(found: NumberDiagnostics) -> list[Chart]:
     if not len(found.covered):
         return []
-    levels, covered = np.array(STATED_LEVELS), found.covered.astype(np.float64)
-    low, high = binomial_interval(covered, np.full(len(levels), float(found.n)))
-    share = covered / found.n
-
-    def draw(axis: Any) -> None:
-        _stated(axis, (0, 1), (0, 1), "as stated")
-        _estimates(axis, levels, share, low, high)
-        axis.set(xlim=(0, 1), ylim=(0, 1))
-        _dress(axis, "stated level of the interval", "rows inside the interval", percent="xy")
-        axis.legend()
-
-    return [Chart("Coverage of intervals", f"{counted(found.n, 'row')}; below the line: too narrow", draw)]
+    covered, rows = found.covered.astype(np.float64), np.full(len(STATED_LEVELS), float(found.n))
+    shares = (np.array(STATED_LEVELS), covered / rows, *binomial_interval(covered, rows))
+    remark, labels = (
+        f"{counted(found.n, 'row')}; below the line: too narrow",
+        ("stated level", "rows inside the interval"),
+    )
+    stated = [((0.0, 1.0), (0.0, 1.0))]
+    return [Chart("Coverage of intervals", remark, labels, stated=stated, estimates=shares, percent="xy", limits=UNIT)]
 
 
 def _residuals(found: NumberDiagnostics, target: str) -> Chart:
     actual, predicted, std = found.points.T
     z = (actual - predicted) / std
-    x = span(predicted)
-
-    def draw(axis: Any) -> None:
-        _dots(axis, predicted, z)
-        for level in (0.0, -Z, Z):
-            _stated(axis, x, (level, level))
-        if len(z) >= FEWEST:
-            (middle, _), (mean, half) = _tenths(predicted, predicted, z)
-            _estimates(axis, middle, mean, mean - half, mean + half)
-        axis.set(xlim=x, ylim=span(z, np.array([-2.5, 2.5])))
-        _dress(axis, f"predicted {target}", "residual / stated deviation")
-
-    return Chart("Standardised residuals", "95 % between the outer lines if right; bars: means of tenths", draw)
+    x, means = span(predicted), None
+    if len(z) >= FEWEST:
+        (middle, _), (mean, half) = _tenths(predicted, predicted, z)
+        means = middle, mean, mean - half, mean + half
+    return Chart(
+        "Standardised residuals",
+        "95 % between the outer lines if right; bars: means of tenths",
+        (f"predicted {target}", "residual / stated deviation"),
+        dots=(predicted, z),
+        stated=[(x, (level, level)) for level in (0.0, -Z, Z)],
+        estimates=means,
+        limits={"xlim": x, "ylim": span(z, np.array([-2.5, 2.5]))},
+    )
 
 
 def _transform(found: NumberDiagnostics) -> Chart:
     bins = PIT_BINS if found.n >= MANY else PIT_BINS // 2
-    share = found.pit.reshape(bins, -1).sum(axis=1) / found.n
+    heights = bins * found.pit.reshape(bins, -1).sum(axis=1) / found.n
     half = Z * np.sqrt((bins - 1) / found.n)
-    edges = np.linspace(0.0, 1.0, bins + 1)
-
-    def draw(axis: Any) -> None:
-        axis.axhspan(max(1 - half, 0.0), 1 + half, color="#777777", alpha=0.25, linewidth=0, zorder=0)
-        axis.bar(edges[:-1], bins * share, 0.96 / bins, align="edge", color=OBSERVED, alpha=0.75)
-        _stated(axis, (0, 1), (1, 1), "as stated")
-        axis.set(xlim=(0, 1), ylim=(0, 1.2 * max(float(bins * share.max()), 1 + half)))
-        _dress(axis, "stated probability of a smaller value", "rows / expected rows", percent="x")
-        axis.legend(loc="upper right")
-
-    remark = "a hill: stated deviations are too large; a valley: too small"
-    return Chart("Position in the predicted distribution", remark, draw)
+    return Chart(
+        "Position in the predicted distribution",
+        "a hill: stated deviations are too large; a valley: too small",
+        ("stated probability of a smaller value", "rows / expected rows"),
+        stated=[((0.0, 1.0), (1.0, 1.0))],
+        bars=heights,
+        band=(max(1 - half, 0.0), 1 + half),
+        percent="x",
+        limits={"xlim": (0, 1), "ylim": (0, 1.1 * max(float(heights.max()), 1 + half))},
+    )
 
 
 def _deviations(found: NumberDiagnostics, target: str) -> Chart:
@@ -250,15 +264,14 @@ def _deviations(found: NumberDiagnostics, target: str) -> Chart:
     (mean, half), (variance, _) = _tenths(std, (actual - predicted) ** 2, std**2)
     x, y, low, high = (np.sqrt(np.maximum(each, 0.0)) for each in (variance, mean, mean - half, mean + half))
     ends = (0.0, 1.05 * float(max(x.max(), high.max())))
-
-    def draw(axis: Any) -> None:
-        _stated(axis, ends, ends, "as stated")
-        _estimates(axis, x, y, low, high)
-        axis.set(xlim=ends, ylim=ends)
-        _dress(axis, f"stated deviation of {target}", "root mean square error")
-        axis.legend()
-
-    return Chart("Errors against stated deviations", "each point: a tenth of the rows", draw)
+    return Chart(
+        "Errors against stated deviations",
+        "each point: a tenth of the rows",
+        (f"stated deviation of {target}", "root mean square error"),
+        stated=[(ends, ends)],
+        estimates=(x, y, low, high),
+        limits={"xlim": ends, "ylim": ends},
+    )
 
 
 def class_charts(found: ClassDiagnostics, classes: Sequence[str] = ()) -> list[Chart]:
@@ -269,8 +282,8 @@ def class_charts(found: ClassDiagnostics, classes: Sequence[str] = ()) -> list[C
     others = len(names) - len(found.rows)
     if others:  # the last counted class is the union of several
         names = [*names[: len(found.rows) - 1], f"{others + 1:,} others"]
-    curves = _curves(found.thresholds, names[1]) if found.thresholds else []
-    return [_reliability(found, names), _confusion(found, names), *curves, _largest(found)]
+    curves = _curves(found.thresholds, shortened(names[1])) if found.thresholds else []
+    return [_reliability(found, names), _confusion(found, names), *curves]
 
 
 def _reliability(found: ClassDiagnostics, names: Sequence[str]) -> Chart:
@@ -281,75 +294,56 @@ def _reliability(found: ClassDiagnostics, names: Sequence[str]) -> Chart:
         for each in (found.stated, found.rows, found.hits)
     )
     shown = rows >= FEWEST_IN_BIN
-    x, y = sums[shown] / rows[shown], hits[shown] / rows[shown]
-    low, high = binomial_interval(hits[shown], rows[shown])
-
-    def draw(axis: Any) -> None:
-        _stated(axis, (0, 1), (0, 1), "as stated")
-        _estimates(axis, x, y, low, high)
-        axis.set(xlim=(0, 1), ylim=(0, 1))
-        which = f"of {shortened(names[1])}" if two else "of a class"
-        _dress(axis, f"stated probability {which}", "observed frequency", percent="xy")
-        axis.legend(loc="upper left")
-
-    return Chart("Reliability of probabilities", counted(found.n, "row"), draw)
+    sums, rows, hits = sums[shown], rows[shown], hits[shown]
+    return Chart(
+        "Reliability of probabilities",
+        counted(found.n, "row"),
+        (f"stated probability of {shortened(names[1]) if two else 'a class'}", "observed frequency"),
+        stated=[((0.0, 1.0), (0.0, 1.0))],
+        estimates=(sums / rows, hits / rows, *binomial_interval(hits, rows)),
+        percent="xy",
+        limits=UNIT,
+    )
 
 
 def _confusion(found: ClassDiagnostics, names: Sequence[str]) -> Chart:
     """Return the matrix of fractions, first row at the top; up to ten classes have percentages in the cells."""
     shares = found.confusion / np.maximum(found.confusion.sum(axis=1, keepdims=True), 1)
-    K = len(names)
+    K, short = len(names), [shortened(name) for name in names]
 
     def draw(axis: Any) -> None:
+        axis.grid(visible=False)
         axis.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.5, aspect="auto")
         for (row, column), share in np.ndenumerate(shares):
             if K <= 10 and f"{100 * share:.0f}" != "0":
                 axis.text(column, row, f"{100 * share:.0f}", ha="center", va="center")
-        short = [shortened(name) for name in names]
         axis.set_xticks(range(K), short, rotation=90 if K * max(map(len, short)) > 36 else 0)
         axis.set_yticks(range(K), short)
-        axis.set(xlabel="predicted class", ylabel="true class")
-        axis.tick_params(length=0)
 
-    return Chart("Confusion", "% of the rows of each true class", draw, (4.2, max(2.5, 1.6 + 0.2 * K)))
+    remark, labels = "% of the rows of each true class", ("predicted class", "true class")
+    return Chart("Confusion", remark, labels, draw_more=draw, size=(4.2, max(2.5, 1.6 + 0.2 * K)))
 
 
 def _curves(found: ThresholdCurve, name: str) -> list[Chart]:
     """Return the ROC curve and the precision-recall curve of the second of two classes."""
     false, recall = found.rates
     share = float(found.positive[-1] / (found.positive[-1] + found.negative[-1]))
-
-    def curve(x: Any, y: Any, chance: tuple[float, float], x_label: str, y_label: str) -> Any:
-        def draw(axis: Any) -> None:
-            _stated(axis, (0, 1), chance, "by chance")
-            axis.plot(x, y, color=OBSERVED, linewidth=1.6)
-            axis.set(xlim=(0, 1), ylim=(0, 1.02))
-            _dress(axis, x_label, y_label, percent="xy")
-            axis.legend(loc="lower right")
-
-        return draw
-
-    of = shortened(name)
-    roc = curve(false, recall, (0.0, 1.0), "false positive rate", f"true positive rate of {of}")
-    precise = curve(recall[1:], found.precision, (share, share), f"recall of {of}", f"precision of {of}")
-    average = f"average precision {found.average_precision:.4f}"
-    return [Chart("ROC curve", f"area {found.auc:.4f}", roc), Chart("Precision and recall", average, precise)]
-
-
-def _largest(found: ClassDiagnostics) -> Chart:
-    """Return the distribution of the largest probability, of correct and of wrong rows."""
-    rows, hits = found.top_rows / found.n, found.top_hits / found.n
-    edges, first = np.linspace(0.0, 1.0, PROBABILITY_BINS + 1), int(np.flatnonzero(found.top_rows)[0])
-
-    def draw(axis: Any) -> None:
-        style: dict[str, Any] = {"width": 0.96 / PROBABILITY_BINS, "align": "edge", "alpha": 0.75}
-        axis.bar(edges[:-1], hits, label="correct", color=OBSERVED, **style)
-        axis.bar(edges[:-1], rows - hits, bottom=hits, label="wrong", color=CONTRAST, **style)
-        axis.set(xlim=(edges[first], 1.0), ylim=(0, 1.08 * float(rows.max())))
-        _dress(axis, "largest probability", "share of rows", percent="xy")
-        axis.legend(loc="upper left")
-
-    return Chart("Largest probability", "correct rows, and wrong rows on top", draw)
+    roc = list(zip(false.tolist(), recall.tolist(), strict=True))
+    precise = list(zip(recall[1:].tolist(), found.precision.tolist(), strict=True))
+    both: dict[str, Any] = {"percent": "xy", "limits": {"xlim": (0, 1), "ylim": (0, 1.02)}}
+    area, labels = f"area {found.auc:.4f}", ("false positive rate", f"true positive rate of {name}")
+    average, axes = f"average precision {found.average_precision:.4f}", (f"recall of {name}", f"precision of {name}")
+    return [
+        Chart("ROC curve", area, labels, stated=[((0.0, 1.0), (0.0, 1.0))], lines={"observed": roc}, **both),
+        Chart(
+            "Precision and recall",
+            average,
+            axes,
+            stated=[((0.0, 1.0), (share, share))],
+            lines={"observed": precise},
+            **both,
+        ),
+    ]
 
 
 def history_charts(found: Sequence[Stage], kind: Kind) -> list[Chart]:
@@ -358,41 +352,31 @@ def history_charts(found: Sequence[Stage], kind: Kind) -> list[Chart]:
         return []
     rows = found[0].entries[0]["rows"]
     comparable = [stage for stage in found if stage.entries[0]["rows"] == rows]
-    charts = [
-        *(_errors(found, measure) for measure in kind.curves),
-        ("Relevance vectors", "", {"vectors": [(stage.x, float(stage.total("vectors"))) for stage in found]}),
-        ("Log evidence", f"nats, over {rows:,} rows", {"evidence": _points(comparable, "log_evidence")}),
-    ]
     step = "level" if any(stage.level for stage in found) else "round"
-    return [_over_stages(*chart, step) for chart in charts if any(len(line) > 1 for line in chart[2].values())]
+    vectors = [(stage.x, stage.total("vectors")) for stage in found]
+    evidence = {"evidence": _points(comparable, "log_evidence")}
+    charts = [
+        *(_errors(found, measure, step) for _, measure in kind.alone),
+        Chart(f"Relevance vectors over {step}s", "", (step, ""), lines={"vectors": vectors}),
+        Chart(f"Log evidence over {step}s", f"nats, over {rows:,} rows", (step, ""), lines=evidence),
+    ]
+    return [chart for chart in charts if any(len(line) > 1 for line in chart.lines.values())]
 
 
-def _points(found: Sequence[Stage], key: str, scale: float = 1.0) -> list[tuple[int, float]]:
+def _points(found: Sequence[Stage], key: str, scale: float = 1.0) -> Points:
     """Return place and median of the stages that have a finite value."""
     pairs = [(stage.x, stage.median(key)) for stage in found]
     return [(x, scale * value) for x, value in pairs if value is not None and math.isfinite(value)]
 
 
-def _errors(found: Sequence[Stage], measure: Measure) -> tuple[str, str, Lines]:
-    lines = {rows: _points(found, Quantity(rows, measure).key, measure.scale) for rows in SIDES}
-    return measure.title, measure.unit, {name: line for name, line in lines.items() if line}
-
-
-def _over_stages(title: str, unit: str, lines: Lines, step: str) -> Chart:
-    def draw(axis: Any) -> None:
-        for name, line in lines.items():
-            form, colour = STYLES[name]
-            axis.plot(*zip(*line, strict=True), form, color=colour, linewidth=1.4, markersize=4, label=name)
-        values = [value for line in lines.values() for _, value in line]
-        if "training" in lines and 0 < 20 * min(values) < max(values):
-            axis.set_yscale("log")
-        elif "training" in lines:
-            axis.set_ylim(bottom=max(axis.get_ylim()[0], 0.0))
-        _dress(axis, step, "")
-        if len(lines) > 1:
-            axis.legend()
-
-    return Chart(f"{title} over {step}s", unit, draw)
+def _errors(found: Sequence[Stage], measure: Measure, step: str) -> Chart:
+    lines = {str(rows): _points(found, Quantity(rows, measure).key, measure.scale) for rows in SIDES}
+    values = [value for line in lines.values() for _, value in line]
+    limits: dict[str, Any] = {"yscale": "log"} if values and 0 < 20 * min(values) < max(values) else {}
+    if values and min(values) == 0.0:
+        limits = {"ylim": (0.0, 1.05 * max(values) or 1.0)}
+    shown = {name: line for name, line in lines.items() if line}
+    return Chart(f"{measure.title} over {step}s", measure.unit, (step, ""), lines=shown, limits=limits)
 
 
 def relevance_chart(relevance: Mapping[str, float]) -> Chart:
@@ -401,9 +385,10 @@ def relevance_chart(relevance: Mapping[str, float]) -> Chart:
     def draw(axis: Any) -> None:
         bars = axis.barh(range(len(relevance)), list(relevance.values()), color=VECTORS, height=0.66)
         axis.bar_label(bars, fmt="%.2g", padding=4, fontsize=8)
-        axis.set_yticks(range(len(relevance)), [shortened(name) for name in relevance])
+        axis.grid(visible=False)
         axis.set(xlim=(0, 1.15), ylim=(len(relevance) - 0.4, -0.6), xticks=[])
-        axis.tick_params(length=0)
+        axis.set_yticks(range(len(relevance)), [shortened(name) for name in relevance])
         axis.spines[:].set_visible(False)
 
-    return Chart("Relevance", "gamma × variance, the largest = 1", draw, (4.2, 0.3 + 0.24 * max(len(relevance), 3)))
+    size = (4.2, 0.3 + 0.24 * max(len(relevance), 3))
+    return Chart("Relevance", "gamma × variance, the largest = 1", draw_more=draw, size=size)

@@ -190,7 +190,6 @@ class Progress(Watcher):
         self.note(plan_line(planned))
 
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
-        """Receive that ``done`` of ``total`` tiles of a pass over ``rows`` rows are finished."""
         self._set_phase(name, done, total, rows, "tile")
 
     def on_step(self, info: StepInfo, candidates: int) -> None:
@@ -203,11 +202,9 @@ class Progress(Watcher):
             self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, 0, "")
 
     def on_solves(self, done: int, total: int) -> None:
-        """Receive that ``done`` of ``total`` parallel dense fits are finished."""
         self._set_phase("solve", done, total, 0, "fit")
 
     def on_record(self, entry: dict[str, Any]) -> None:
-        """Receive the history entry of a finished fit."""
         self.steps = 0
         if entry["kind"] not in MEASURED:
             self.fit = entry["candidates"], entry["vectors"]

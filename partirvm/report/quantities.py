@@ -119,9 +119,8 @@ class Kind:
     """The kind of target of a fit: regression or classification.
 
     A sentence has the measure ``head`` first and ``beside`` second. ``every`` holds all quantities. A short table shows
-    the quantities ``validated`` if there are held-out rows, and otherwise ``alone``. ``curves`` are the measures with a
-    chart. ``noise`` is true if there is a noise variance. ``steps`` is the name of the iterations of a fit, and
-    ``evidence`` is the unit of the log evidence.
+    the quantities ``validated`` if there are held-out rows, and otherwise ``alone``. ``noise`` is true if there is a
+    noise variance. ``steps`` is the name of the iterations of a fit, and ``evidence`` is the unit of the log evidence.
     """
 
     head: Measure
@@ -129,7 +128,6 @@ class Kind:
     alone: tuple[Quantity, ...]
     validated: tuple[Quantity, ...]
     every: tuple[Quantity, ...]
-    curves: tuple[Measure, ...]
     noise: bool
     steps: str
     evidence: str
@@ -168,7 +166,6 @@ REGRESSION = Kind(
     alone=_both(RMSE)[:1],
     validated=_both(RMSE),
     every=(*_both(RMSE), Quantity("held-out", NLPD)),
-    curves=(RMSE,),
     noise=True,
     steps="iterations",
     evidence="nats",
@@ -179,7 +176,6 @@ CLASSIFICATION = Kind(
     alone=(Quantity("training", LOG_LOSS), Quantity("training", ERROR)),
     validated=(*_both(LOG_LOSS), Quantity("held-out", ERROR)),
     every=(*_both(LOG_LOSS), *_both(ERROR)),
-    curves=(LOG_LOSS, ERROR),
     noise=False,
     steps="Newton passes",
     evidence="nats (Laplace)",

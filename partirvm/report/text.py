@@ -34,7 +34,10 @@ from partirvm.strategies import schedule_of
 from partirvm.strategies.fit_rows import rows_text
 
 NAMED = 6
-"""Maximum number of basis functions, or of features in one direction, that a text names; others are counted."""
+"""Maximum number of basis functions that a line names; others are counted."""
+
+CALCULATED = {"=", "+", "-", "@"}
+"""First characters of texts that a spreadsheet calculates."""
 
 
 def facts_text(pairs: Sequence[tuple[str, str | None]]) -> str:
@@ -166,9 +169,9 @@ def functions_line(functions: Sequence[Mapping[str, Any]]) -> str:
     if not functions:
         return ""
     kept, pruned = ranked_functions(functions)
-    shown = first_names([f"{each['name']} ({figure(each['relevance'])} nats)" for each in kept], NAMED)
-    gone = f"; pruned: {first_names(pruned, NAMED)}" if pruned else ""
-    return f"{len(kept):,} of {counted(len(functions), 'function')}" + (f": {shown}" if kept else "") + gone
+    shown = [f"{each['name']} ({each['relevance']:.3g} nats)" for each in kept]
+    parts = [f": {first_names(shown, NAMED)}" * bool(kept), f"; pruned: {first_names(pruned, NAMED)}" * bool(pruned)]
+    return f"{len(kept):,} of {counted(len(functions), 'function')}" + "".join(parts)
 
 
 def first_names(names: Sequence[str], most: int) -> str:
@@ -176,20 +179,9 @@ def first_names(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
-def figure(value: float) -> str:
-    """Format a number with three significant digits.
-
-    >>> figure(0.01234), figure(41.26), figure(1234.5)
-    ('0.0123', '41.3', '1,234')
-    """
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
 def moment(seconds: float) -> str:
-    """Format a point in time in local time, with the date unless it is today."""
-    then = time.localtime(seconds)
-    today = time.localtime()[:3] == then[:3]
-    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
+    """Format a point in time in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def status_text(progress: dict[str, Any]) -> str:
@@ -325,14 +317,14 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     "job,rmse\\na,0.5\\n'=b,\\n"
     """
     flat = [{name: value for name, value in row.items() if not isinstance(value, dict | list)} for row in rows]
-    names = list(dict.fromkeys(name for row in flat for name in row))
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(names)
+    writer = csv.DictWriter(file, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
+    writer.writeheader()
     for row in flat:
-        writer.writerow([_cell(row.get(name)) for name in names])
+        writer.writerow(
+            {
+                name: f"'{value}" if str(value)[:1] in CALCULATED and isinstance(value, str) else value
+                for name, value in row.items()
+            }
+        )
     return file.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@"} else value

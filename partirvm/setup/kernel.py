@@ -41,7 +41,6 @@ from partirvm.kernels import (
     Several,
     kernel_from_spec,
 )
-from partirvm.kernels.composed import multiples
 from partirvm.options import Request
 from partirvm.types import Columns
 
@@ -150,7 +149,12 @@ def resolve_kernel(parameters: Request, moments: Moments, columns: Columns) -> K
         raise UsageError(
             "gamma_multiples cannot be combined with a list of kernels: add a kernel to the list for each multiple"
         )
-    return multiples(kernel, factors)
+    if not any("gamma" in name for name in kernel.parameters):
+        raise UsageError(
+            f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: omit gamma_multiples"
+        )
+    made = tuple(kernel.rescaled(factor) for factor in factors)
+    return made[0] if len(made) == 1 else Several(made)
 
 
 def _resolved(given: Any, parameters: Request, moments: Moments, columns: Columns) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
-from partirvm.kernels import Kernel, Several
+from partirvm.kernels import Kernel
 from partirvm.kernels.composed import directions_of
 from partirvm.model import AnyModel, Model, bases_of
 from partirvm.setup.kernel import kinds, variance_of
@@ -29,7 +29,7 @@ def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Floa
     return variance
 
 
-def relevances(kernel: Kernel | Several, variance: Float) -> Float | None:
+def relevances(kernel: Kernel, variance: Float) -> Float | None:
     """Compute gamma_j·var_j of each feature (d,) as a fraction of the largest value.
 
     ``variance`` (d,) is the variance of the scaled inputs. Returns None for a kernel without per-feature widths, and
@@ -68,16 +68,14 @@ def basis_functions_json(model: AnyModel) -> list[dict[str, Any]]:
     return [{"name": name, "weights": each, "relevance": relevance} for name, each, relevance in parts]
 
 
-def directions_json(kernel: Kernel | Several, variance: Float, features: Sequence[str]) -> list[dict[str, Any]]:
+def directions_json(kernel: Kernel, variance: Float, features: Sequence[str]) -> list[dict[str, Any]]:
     """Return ``share`` and ``loadings`` by feature of each direction of the kernel, as plain JSON; empty without them.
 
     The share of a direction is gamma times its variance, as a fraction of the sum over all directions, for uncorrelated
     inputs of ``variance`` (d,). The squares of the loadings add up to 1.
     """
-    if isinstance(kernel, Several):
-        return []
     found: list[tuple[float, dict[str, float]]] = []
-    for part, columns in directions_of(kernel, np.arange(len(features))):
+    for part, columns in directions_of(kernel, len(features)):
         matrix = part.matrix
         weights = part.kernel.widths(len(matrix)) * (matrix**2 @ variance[columns])
         names = [features[j] for j in columns.tolist()]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from by_default import some
 from commandline import start
@@ -18,7 +17,6 @@ from test_process import read_until
 
 from partirvm import load_model, open_job
 from partirvm.cli import main
-from partirvm.options import Request
 
 LABELS = {2: ("ham", "spam"), 3: ("bronze", "gold", "silver")}
 CUTS = {2: (0.0,), 3: (-0.5, 0.6)}
@@ -111,21 +109,6 @@ def test_bands_of_probabilities_are_written_beside_them(made, cli, tmp_path):
     np.testing.assert_allclose(found[:, len(made.names) :], bands, rtol=1e-9)
 
 
-def test_parquet_holds_the_same_and_rows_need_no_label(made, cli, tmp_path):
-    label, p = predictions(cli, made, tmp_path / "p.csv")
-    rows = [line.split(",")[:2] for line in Path(made.at("test.csv")).read_text().split()]
-    (tmp_path / "new.csv").write_text("\n".join(map(",".join, rows)))
-    new, out = str(tmp_path / "new.zarr"), str(tmp_path / "p.parquet")
-    status, said, err = cli("ingest", str(tmp_path / "new.csv"), new, "--like", made.at("train.zarr"), "--quiet")
-    assert (status, err) == (0, "")
-    assert f"partirvm predict JOB {new} " in said
-    assert cli("predict", made.at("job"), new, out, "--quiet")[::2] == (0, "")
-    table = pq.read_table(out)
-    assert table.column_names == ["label", *(f"p_{name}" for name in made.names)]
-    assert table["label"].to_pylist() == label.tolist()
-    np.testing.assert_array_equal(np.column_stack([table[f"p_{name}"] for name in made.names]), p)
-
-
 def test_every_verb_speaks_of_classes(made, cli, cli_json, tmp_path):
     """Log loss and error instead of RMSE, no noise, no NaN; the names of the classes where data are described."""
     job, page = made.at("job"), tmp_path / "job.html"
@@ -156,13 +139,6 @@ def test_a_fit_by_actions_is_for_regression(made, cli, tmp_path):
     assert "solver 'fast' does not support classification" in err
 
 
-@pytest.mark.parametrize("arguments", [("--multi-class", "ovr"), ("--moderate",), ("--class-weight", "balanced")])
-def test_what_resume_refuses(made, cli, arguments):
-    status, out, err = cli("resume", made.at("job"), *arguments)
-    assert (status, out) == (2, "")
-    assert re.search(f"No such option:? '?{arguments[0]}", err)
-
-
 @pytest.mark.parametrize("made", some([2, 3], {3}), ids=["two classes", "three classes"], indirect=True)
 def test_a_stopped_fit_goes_on_to_the_same_model(made, cli, tmp_path):
     """Ctrl-C after a round: exit 3 with a usable model; resumed, the bits of a fit that nobody stopped."""
@@ -182,48 +158,24 @@ def test_a_stopped_fit_goes_on_to_the_same_model(made, cli, tmp_path):
     assert (one.mean.tobytes(), one.root.tobytes()) == (other.mean.tobytes(), other.root.tobytes())
 
 
-def test_options_of_classes_reach_the_parameters():
-    from partirvm.cli import options
-    from partirvm.cli.commands import partirvm as group
-
-    given = "d j --classify --multi-class ovr --moderate --class-weight a=2,b=c=0.5 --kernel-store none"
-    context = group.commands["fit"].make_context("fit", given.split())
-    names = {name for name in context.params if hasattr(Request(), name)}
-    assert options.parameters({name: context.params[name] for name in names}) == Request(
-        classify=True, multi_class="ovr", moderate=True, class_weight={"a": 2.0, "b=c": 0.5}, kernel_store="none"
-    )
-
-
 WRONG = {
     "classify a number": ("fit number.zarr new --classify", r"number\.zarr: the target 'score' is a number.*--classes"),
-    "plan of it": ("plan number.zarr --classify", r"number\.zarr: the target 'score' is a number.*--classes"),
     "a continuous target": (
         "ingest {csv} new --target score --features a,b --classes",
         r"train\.csv: the target 'score' holds continuous values such as .* without --classes",
     ),
-    "text without --classes": ("ingest {csv} new --target kind --features a,b", r"'kind' holds text.*`--classes`"),
     "an unseen label": ("ingest other.csv new --like {train}", r"other\.csv: .*--like.* do not have: 'tin'\. Leave"),
     "evaluation of one": (
         "evaluate {job} other.zarr",
         r"other\.zarr: the class 'tin' of the data is not in the training data",
     ),
-    "validation of one": ("fit {train} new --validation other.zarr", r"one of the classes .*tin.*`--like`"),
     "evaluation of a number": ("evaluate {job} number.zarr", r"number\.zarr: the model .*is numeric.*`--classes`"),
-    "validation of a number": ("fit {train} new --validation number.zarr", r"is a number.*`--like`"),
     "weight of an unknown label": (
         "fit {train} new --class-weight tin=2",
         r"names 'tin', but the classes of the data are .*'",
     ),
-    "weight that is none": ("fit {train} new --class-weight lots", r"'lots' is not LABEL=WEIGHT"),
     "two weights": ("fit {train} new --class-weight {name}=1,{name}=2", r"has two weights"),
-    "negative weight": ("fit {train} new --class-weight {name}=-1", r"is -1: it must be a number ≥ 0"),
-    "weights of a number": ("fit number.zarr new --class-weight balanced", r"number\.zarr: --class-weight .* classes"),
     "weights all zero": ("ingest w0.csv new --target kind --weights w --classes", r"w0\.csv: the weights.*all zero"),
-    "one class of weight": ("fit one.zarr new", r"one class, 'x' in all rows of positive weight"),
-    "unknown multi_class": (
-        "fit {train} new --multi-class one",
-        r"'one'; known: auto, pooled, multinomial, ovr",
-    ),
     "missing labels": ("ingest missing.csv new --target kind --classes", r"missing\.csv: 1 values are missing.*'kind'"),
 }
 

@@ -183,16 +183,6 @@ def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.slow
-def test_nobody_answers(data, tmp_path):
-    address = f"tcp://127.0.0.1:{free_port()}"
-    status, _, err = call(
-        *("fit", str(data / "rough.zarr"), "job", "--scheduler", address, "--detach"), cwd=tmp_path, timeout=60
-    )
-    assert status == 2
-    assert f"no Dask scheduler responds at '{address}'" in err
-
-
 def tour_commands() -> list[str]:
     """The lines of the guide on a detached job."""
     block = re.search(r"## On a cluster.*?```sh\n(.*?)```", CHAPTER.read_text(), re.DOTALL)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partirvm import RVMRegressor
 from partirvm.cli.options import as_flags
-from partirvm.errors import UsageError
 from partirvm.options import TABLE
 
 
@@ -36,12 +34,3 @@ def test_options_become_flags(message, expected):
 @pytest.mark.parametrize("name", [name for name in TABLE if "_" in name])
 def test_every_option_has_its_flag(name):
     assert as_flags(f"raise {name}, or else") == f"raise {TABLE[name].flag}, or else"
-
-
-def test_one_error_in_both_forms(cli, tour):
-    """The same check speaks of a parameter in Python, of a flag on the command line."""
-    with pytest.raises(UsageError, match=r"max_rounds is 3, but split-merge has no rounds: limit max_vectors"):
-        RVMRegressor(strategy="split-merge", max_rounds=3).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
-    status, _, err = cli("fit", tour.train, "nowhere", "--strategy", "split-merge", "--max-rounds", "3")
-    assert status == 2
-    assert "--max-rounds is 3, but split-merge has no rounds: limit --max-vectors" in err

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from pathlib import Path
 
 import pytest
+from commandline import Tour
+
+from partirvm.jobs.submission import create
+from partirvm.options import Request
 
 RED, QUIET = "\x1b[31m", "--quiet"
 
@@ -57,44 +60,6 @@ def test_names_on_the_command_line(arguments, desk, cli):
     assert "partirvm: error: " in err
 
 
-DAMAGES = {
-    "cut": lambda data, rng: data[: rng.randrange(len(data))],
-    "flip": lambda data, rng: _flipped(data, rng.randrange(8 * len(data))),
-    "deep": lambda data, rng: b"[" * 100_000,
-    "empty": lambda data, rng: b"",
-}
-
-
-def _flipped(data: bytes, bit: int) -> bytes:
-    changed = bytearray(data)
-    changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("verb", ["status", "report", "evaluate", "predict"])
-@pytest.mark.parametrize("name", ["events/000001.json", "events/000003.json", "models/*/zarr.json", "spec.json"])
-def test_a_damaged_job_is_an_error_of_the_input(name, verb, damage, tour, desk, cli):
-    """Status 2 and the place where the damage matters, 0 where it does not; never a fault of the program."""
-    shutil.copytree(tour.job, desk / "job")
-    (place,) = sorted((desk / "job").glob(name))[-1:]
-    rng = random.Random(f"{name} {verb} {damage}")
-    whole = place.read_bytes()
-    for _ in range(5 if damage in ("cut", "flip") else 1):
-        place.write_bytes(DAMAGES[damage](whole, rng))
-        rest = {
-            "status": (),
-            "report": ("r.html", "--overwrite"),
-            "evaluate": (tour.test,),
-            "predict": (tour.test, "p.csv", "--overwrite"),
-        }
-        status, _, err = cli(verb, "job", *rest[verb])
-        assert status in (0, 2), err
-        assert "fault of the program" not in err
-        if status == 2:
-            assert "job" in err.rpartition("partirvm: error: ")[2]
-
-
 @pytest.mark.parametrize("name", ["time", "epoch", "event", "seconds", "number"])
 @pytest.mark.parametrize("value", [None, "x", {}, 1e400])
 def test_an_event_that_was_changed_is_named(name, value, tour, desk, cli):
@@ -107,3 +72,31 @@ def test_an_event_that_was_changed_is_named(name, value, tour, desk, cli):
         status, _, err = cli(*verb)
         assert status == 2, err
         assert "events/000004.json: damaged" in err
+
+
+HOSTILE = "\x1b]0;title\x07\x1b[2Jgone\r\x9b1m\u202e"
+ESCAPED = r"\x1b]0;title\x07\x1b[2Jgone\r\x9b1m\u202e"
+
+
+@pytest.fixture
+def job(tour: Tour, tmp_path, cli) -> str:
+    """A job that was aborted for a hostile reason."""
+    place = str(tmp_path / "jobs" / "one")
+    create(tour.train, place, Request(gamma=1.0), None, False)
+    assert cli("abort", place, "--reason", HOSTILE)[0] == 0
+    return place
+
+
+@pytest.mark.parametrize("verb", ["status", "jobs", "wait", "follow"])
+def test_reasons_are_shown_escaped(job, cli, verb):
+    arguments = {"jobs": ("jobs", job.rpartition("/")[0]), "follow": ("status", job, "--follow")}
+    _, out, err = cli(*arguments.get(verb, (verb, job)))
+    assert ESCAPED in out
+    assert not set("\x1b\x07\r\x9b\u202e") & set(out + err)
+
+
+def test_a_page_has_them_escaped_too(job, cli, tmp_path):
+    assert cli("report", job, str(tmp_path / "page.html"))[0] == 0
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert ESCAPED in text
+    assert not set("\x1b\x07\x9b\u202e") & set(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import pty
@@ -126,7 +125,7 @@ def test_memory_limit_holds(tmp_path):
 
 @pytest.mark.parametrize(
     ("verb", "values"),
-    some(itertools.product(("fit", "predict"), ("labels", "lists")), {("fit", "labels"), ("predict", "lists")}),
+    [("fit", "labels"), ("predict", "lists")],
 )
 def test_large_attributes_are_refused_within_the_limit(tour, tmp_path, verb, values):
     """DATA with 60,000 labels of 1,000 characters, or 8 million empty lists, which no ingest writes: VmHWM of fit and

@@ -17,7 +17,6 @@ from partirvm import load_model
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
 from partirvm.jobs import plan
-from partirvm.jobs.store import JobStore
 from partirvm.kernels import NAMES
 from partirvm.options import TABLE, Request
 
@@ -68,13 +67,6 @@ def test_rows_come_back_in_the_order_of_the_table(tour, cli, tmp_path):
     assert np.std(mean - tour.train_table[:, 2]) < 1.2 * NOISE
 
 
-@pytest.mark.parametrize("ending", ["zarr", "parquet"])
-def test_every_kind_of_output_holds_the_same(tour, cli, tmp_path, ending):
-    expected = predictions(cli, tour, tmp_path, tour.test)
-    found = predictions(cli, tour, tmp_path, tour.test, ending)
-    np.testing.assert_array_equal(found, expected)
-
-
 @pytest.mark.bits
 @pytest.mark.parametrize("order", [("--shuffle", "5"), ("--no-shuffle",)])
 def test_rows_without_a_target_are_predicted_as_those_with_one(tour, cli, tmp_path, order):
@@ -111,19 +103,6 @@ def test_ends_of_the_interval_are_written_beside_mean_and_std(tour, cli, tmp_pat
     status, out, err = cli("predict", tour.job, tour.test, str(tmp_path / "x.csv"), "--interval", "95")
     assert (status, out) == (2, "")
     assert "--interval" in err
-
-
-@pytest.mark.bits
-def test_a_single_row_is_predicted(tour, cli, cli_json, tmp_path):
-    a, b, _ = tour.test_table[3]
-    (tmp_path / "one.csv").write_text(f"a,b\n{a:.17g},{b:.17g}\n")
-    data, output = str(tmp_path / "one.zarr"), str(tmp_path / "p.csv")
-    facts = cli_json("ingest", str(tmp_path / "one.csv"), data, "--like", tour.train, "--quiet", "--json")
-    assert (facts["n_rows"], facts["target"]) == (1, None)
-    assert cli("predict", tour.job, data, output, "--quiet")[::2] == (0, "")
-    found = np.loadtxt(output, delimiter=",", skiprows=1)
-    expected = np.column_stack(predictions(cli, tour, tmp_path, tour.test))[3]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_ingest_says_what_it_made(tour, cli_json, tmp_path):
@@ -204,15 +183,6 @@ def test_fit_says_where_the_model_is_and_what_to_do_next(tour, cli, tmp_path):
     assert len({line.rstrip() for line in out.splitlines()}) > 5
 
 
-def test_overwrite_replaces_and_verify_reads(tour, cli, tmp_path):
-    job = str(tmp_path / "job")
-    choices = ("--gamma", "1", "--partition-size", "50", "--max-rounds", "1", "--quiet", "--verify")
-    assert cli("fit", tour.train, job, *choices)[0] == 0
-    first = JobStore(job).events()
-    assert cli("fit", tour.train, job, *choices, "--overwrite")[0] == 0
-    assert JobStore(job).events()[0]["time"] > first[-1]["time"]
-
-
 def test_defaults_are_those_of_the_library():
     """Options that nobody gave ask for what ``Request()`` asks for."""
     context = group.commands["fit"].make_context("fit", ["d", "j"])
@@ -227,19 +197,6 @@ def test_the_help_names_every_kernel():
     kernel = next(option for option in group.commands["fit"].params if option.name == "kernel")
     told = set(re.findall(r"\b[a-z]+(?:[0-9]+|-[a-z]+)?\b", kernel.help))
     assert set(NAMES) | {"auto", "none"} <= told
-
-
-@pytest.mark.parametrize("kernel", ["matern32", "sklearn.metrics.pairwise:laplacian_kernel"])
-def test_another_kernel(tour, cli, tmp_path, kernel):
-    """By name or as a function, from fit to predictions of the model on disk."""
-    job, output = str(tmp_path / "job"), tmp_path / "predicted.csv"
-    choices = ("--kernel", kernel, "--partition-size", "60", "--max-rounds", "3", "--quiet")
-    assert cli("fit", tour.train, job, *choices)[0] == 0
-    allowed = ["--allow-code"] * (":" in kernel)
-    assert cli("predict", job, tour.test, str(output), "--quiet", *allowed)[0] == 0
-    status, out, _ = cli("evaluate", job, tour.test, *allowed)
-    assert status == 0
-    assert json.loads(out)["rmse"] < 1.0
 
 
 def test_every_option_reaches_the_parameters():

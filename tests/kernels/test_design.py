@@ -1,58 +1,112 @@
-"""The design made of kernels: bias, scaling, columns taken and joined, its identity."""
+"""The design: leading columns and kernels, labels, names, its identity, specs of basis functions, what is refused."""
 
 from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
 
 import naive
 import numpy as np
 import pytest
 
-from partirvm.kernels import Gaussian
+from partirvm.errors import UsageError
+from partirvm.kernels import Gaussian, NoKernel
+from partirvm.kernels.bases import Basis, BasisPart, labels_by_name
 from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods.base import labels_of
+from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS, Scaling
 
 D = 3
+LINEAR = BasisPart("linear", D)
+BASIS = Basis((LINEAR, BasisPart("numpy:tanh", D), BasisPart(lambda X: X[:, :1] ** 2, 1)))
 
 
-def design(rng, *, gamma=0.4, bias=True, m=5):
-    """A design with a scaling that is not trivial."""
+def design(rng, basis=BASIS, m=4):
+    """The bias, functions 1, 4 and 6, and some centres, under a scaling that is not trivial."""
     scaling = Scaling(rng.normal(size=D), rng.uniform(0.5, 2, D), np.zeros(1), np.ones(1))
-    return Design(Gaussian((gamma,)), scaling, rng.normal(size=(m, D)), np.arange(m) * 10, bias)
+    centres, active = rng.normal(size=(m, D)), np.array([1, 4, 6])
+    return Design(Gaussian(0.4), scaling, centres, 10 * np.arange(m), True, functions=basis, active=active)
 
 
-def phi(design, X):
-    """The design matrix by definition."""
-    s = design.scaling
-    kernels = naive.gaussian((X - s.x_shift) / s.x_scale, (design.centres - s.x_shift) / s.x_scale, 0.4)
-    return np.hstack([np.ones((len(X), int(design.bias))), kernels])
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("m", [0, 5])
-def test_a_design_is_bias_then_kernels_of_scaled_inputs(rng, bias, m):
-    """Φ[n, 0] = 1 and Φ[n, m] = k((x_n − shift)/scale, (z_m − shift)/scale), for raw x and z."""
-    made, X = design(rng, bias=bias, m=m), rng.normal(size=(20, D))
-    before = X.copy()
-    np.testing.assert_allclose(made.block(X), phi(made, X), rtol=1e-12)
-    np.testing.assert_array_equal(X, before)
-    assert made.n_columns == m + bias
-
-
-def test_take_and_join_are_columns(rng):
-    """Columns of parts are parts of columns; the bias stays, or does as it is told."""
+def test_leading_columns_come_first(rng):
+    """[1 | φ(x) | k(x, Z)] of the standardised inputs, of the functions that are in."""
     made, X = design(rng), rng.normal(size=(20, D))
-    whole = made.block(X)
-    np.testing.assert_allclose(made.take(np.array([3, 1])).block(X), whole[:, [0, 4, 2]], rtol=1e-12)
-    np.testing.assert_allclose(made.take(np.array([2]), leading=NONE).block(X), whole[:, [3]], rtol=1e-12)
-    parts = made.take(np.array([0, 1]), leading=NONE), made.take(np.array([2, 3, 4]), leading=np.array([BIAS]))
-    joined = parts[0].join(parts[1])
-    assert joined.bias
-    np.testing.assert_allclose(joined.block(X), whole, rtol=1e-12)
-    np.testing.assert_array_equal(joined.labels, made.labels)
+    Z, x = ((points - made.scaling.x_shift) / made.scaling.x_scale for points in (made.centres, X))
+    functions = np.column_stack([x, np.tanh(x), x[:, 0] ** 2])[:, [1, 4, 6]]
+    whole, before = np.hstack([np.ones((20, 1)), functions, naive.gaussian(x, Z, 0.4)]), X.copy()
+    np.testing.assert_allclose(made.block(X), whole, rtol=1e-12)
+    np.testing.assert_array_equal(X, before)
+    np.testing.assert_allclose(made.take(NONE).block(X), whole[:, :4], rtol=1e-12)
+    np.testing.assert_allclose(made.led_by(NONE).block(X), whole[:, 4:], rtol=1e-12)
+    np.testing.assert_array_equal(labels_of(made), [-1, -3, -6, -8, 0, 10, 20, 30])
+    other = made.take(np.array([2]), leading=np.array([-8, -2]))
+    np.testing.assert_allclose(other.block(X), np.column_stack([x[:, 0], x[:, 0] ** 2, whole[:, 6]]), rtol=1e-12)
+    joined = made.take(np.array([0]), leading=np.array([-3])).join(other)
+    np.testing.assert_array_equal(labels_of(joined), [-2, -3, -8, 0, 20])
+    assert made.with_centres(X, np.arange(20)).n_leading == 0
+
+
+def test_a_basis_tells_designs_apart():
+    """Statistics of other functions are never joined; a design without functions is what it was."""
+    rng = np.random.default_rng(0)
+    one, two, none = (design(np.random.default_rng(0), basis) for basis in (Basis((LINEAR,)), BASIS, None))
+    assert len({one.basis, two.basis, none.basis}) == 3
+    assert one.led_by(np.array([BIAS])).basis == one.basis
+    alone = Design(
+        NoKernel(), one.scaling, np.zeros((0, D)), NONE, True, functions=Basis((LINEAR,)), active=np.arange(D)
+    )
+    assert alone.kernels == ()
+    np.testing.assert_allclose(alone.block(rng.normal(size=(5, D))).shape, (5, 1 + D))
+    np.testing.assert_array_equal(alone.peaks(), np.zeros(0))
+
+
+def test_what_was_pruned_is_offered_again(rng):
+    """The next fit is offered the leading columns that are not in: the bias, functions, none where all are."""
+    made = design(rng)
+    problem = Problem(9, made.led_by(NONE), True, 1.0, None, 1.0, True, False)
+    np.testing.assert_array_equal(problem.leading, -1 - np.arange(8))
+    assert set(problem.lacking(made)) == {-2, -4, -5, -7}
+    assert set(problem.lacking(made.led_by(np.array([-8])))) == {-1, -2, -3, -4, -5, -6, -7}
+    assert not len(problem.lacking(made.led_by(problem.leading)))
+
+
+def test_specs_and_pickles():
+    """JSON there and back; a named function is the same function elsewhere."""
+    named = Basis((BasisPart("linear", 2), BasisPart("numpy:tanh", 2)))
+    assert json.loads(json.dumps(named.spec())) == named.spec()
+    points = np.array([[0.5, -1.0]])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(named))(points), [[0.5, -1.0, *np.tanh([0.5, -1.0])]])
+    with pytest.raises(UsageError, match=r"<lambda>.*'module:function'"):
+        BASIS.spec()
+    assert labels_by_name(BASIS, "abc") == {
+        "bias": -1, "a": -2, "b": -3, "c": -4, "tanh[0]": -5, "tanh[1]": -6, "tanh[2]": -7, "f[0]": -8,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda X: X[:, 0], r"returned the shape \(128,\)"),
+        (lambda X: X / 0.0, "128 values of 128 that are NaN or infinite"),
+        (lambda X: X @ np.ones(5), "failed for points"),
+        (lambda X: np.hstack([X, X]), "returned 2 columns, but 1 in the first call"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_what_is_no_basis(function, message):
+    """Other shapes, values that are no numbers, errors of its own."""
+    with pytest.raises(UsageError, match=message):
+        BasisPart(function, 1)(np.ones((2, 1)))
+    with pytest.raises(UsageError, match="basis numpy:no_such: 'numpy' has no 'no_such'"):
+        BasisPart("numpy:no_such", 1)(np.ones((2, 1)))
 
 
 def test_the_basis_is_kernel_and_scaling_not_centres(rng):
     """Equal for other centres and without the bias, different for another gamma or another scaling of the inputs."""
-    made = design(rng)
+    made = design(rng, None, 5)
+    made = replace(made, active=NONE)
     scaling = made.scaling
     same = [
         made.take(np.array([1])),

@@ -8,8 +8,7 @@ import pytest
 from sklearn.metrics.pairwise import laplacian_kernel
 
 from partirvm.errors import UsageError
-from partirvm.kernels import Gaussian, Laplacian, Linear, OnColumns, Product, Several, Sum, kernel_from_spec
-from partirvm.kernels.composed import multiples
+from partirvm.kernels import Gaussian, Laplacian, Linear, OnColumns, Several, kernel_from_spec
 from partirvm.kernels.design import NONE, Design
 from partirvm.strategies.selection import fresh
 from partirvm.types import Scaling
@@ -89,27 +88,6 @@ def test_spec_and_parameters():
         THREE.with_logs(np.zeros(5))
     with pytest.raises(UsageError, match=r"\[1.0, 0.0\]: they must be 2 positive numbers"):
         Several(THREE.kernels[:2], (1.0, 0.0))
-
-
-def test_multiples_of_gamma():
-    """Every gamma of a kernel by each factor; a factor of 1 is the kernel itself; a single one makes one kernel."""
-    kernel = Product((OnColumns(Gaussian((0.5, 0.0)), (0, 1)), OnColumns(Laplacian(3.0), (2,))))
-    assert multiples(kernel, (1.0,)) == kernel
-    several = multiples(kernel, (1.0, 4.0))
-    assert several.kernels[0] == kernel
-    np.testing.assert_allclose(several.kernels[1].relevances(3), [2.0, 0.0, 12.0])
-    np.testing.assert_allclose(multiples(kernel, (4.0,)).relevances(3), [2.0, 0.0, 12.0])
-    with pytest.raises(UsageError, match="'linear' has no gamma"):
-        multiples(Linear(), (1.0, 4.0))
-
-
-def test_what_several_kernels_cannot_be():
-    """No kernel, twice the same, a part of a kernel."""
-    for wrong in ((), (3.0,), (Gaussian(1.0), Gaussian(1.0)), (THREE,)):
-        with pytest.raises(UsageError):
-            Several(wrong)
-    with pytest.raises(UsageError, match="not a kernel"):
-        Sum((THREE, Gaussian(1.0)))
 
 
 def test_functions_that_are_the_same(rng):

@@ -4,61 +4,23 @@ from __future__ import annotations
 
 import re
 
-import class_fits
+import histories
 import pytest
+from histories import round_of
 
-from partirvm.report.history import FIRST, Lines, format_rate, heuristic_line, rows_per_second, stages
+from partirvm.report.history import Lines, format_rate, heuristic_line, rows_per_second, stages
 from partirvm.report.quantities import CLASSIFICATION, QUANTITIES, REGRESSION, format_error, format_share, kind_of
 from partirvm.strategies.instructions import Record
 
 
-def entry(number=1, seconds=1.0, **changes):
-    """A round such as the driver records."""
-    return {
-        "kind": "round",
-        "number": number,
-        "level": None,
-        "rows": 1000,
-        "candidates": 50,
-        "vectors": 25,
-        "train_rmse": 0.5,
-        "held_out_rmse": None,
-        "log_evidence": -10.0,
-        "seconds": seconds,
-        "pass_rows": 1000,
-        "pass_seconds": 0.5,
-        "peak_memory": 1 << 28,
-        **changes,
-    }
-
-
 def part(level, number, seconds, candidates=10, vectors=7):
-    return entry(number, seconds, kind="part", level=level, candidates=candidates, vectors=vectors)
+    return round_of(number, seconds, kind="part", level=level, candidates=candidates, vectors=vectors)
 
 
 def printed(history, lines=None):
     """The lines of a history."""
     lines = lines or Lines()
     return [line for one in history for line in lines.of(one)]
-
-
-def test_many_quick_rounds_get_few_lines():
-    """The first ten in any case, then one a second, and the last; slow rounds have a line each."""
-    history = [entry(number, seconds=0.25 * number) for number in range(1, 31)]
-    history.append(entry(30, kind="final", seconds=7.6))
-    found = [line.split()[0] for line in printed(history)]
-    assert found == ["round", *map(str, [*range(1, FIRST + 1), 14, 18, 22, 26, 30]), "last"]
-    slow = printed([entry(number, seconds=2.0 * number) for number in range(1, 31)])
-    assert [line.split()[0] for line in slow[1:]] == [str(number) for number in range(1, 31)]
-
-
-def test_a_round_that_was_not_printed_is_printed_if_nothing_follows():
-    """Where a limit or a user ends the fit the last model has its line, once."""
-    lines = Lines()
-    printed([entry(number, seconds=0.01 * number) for number in range(1, 15)], lines)
-    (line,) = lines.rest()
-    assert line.split()[0] == "14"
-    assert lines.rest() == []
 
 
 def test_a_level_has_one_line():
@@ -88,17 +50,17 @@ def test_the_heuristic_in_a_line():
 
 def test_rate_counts_the_rows_of_every_pass():
     """Two passes over 36,000 rows in half a second are 144,000 rows a second."""
-    assert rows_per_second(entry(pass_rows=72_000)) == 144_000
-    assert rows_per_second(entry(pass_seconds=0.0, pass_rows=0)) is None
+    assert rows_per_second(round_of(pass_rows=72_000)) == 144_000
+    assert rows_per_second(round_of(pass_seconds=0.0, pass_rows=0)) is None
     assert format_rate(144_000) == "144 k"
 
 
 @pytest.mark.parametrize("held_out", [None, 0.2])
 def test_columns_are_aligned(held_out):
     history = [
-        entry(held_out_rmse=held_out, train_rmse=0.1234567, seconds=75.2, log_evidence=-12_345.6),
-        entry(20, seconds=80.0, candidates=12_000, vectors=9_876, train_rmse=1e-7, log_evidence=-1.23e8),
-        entry(kind="final", seconds=86_400.0, pass_rows=0, pass_seconds=0.0, log_evidence=0.5),
+        round_of(held_out_rmse=held_out, train_rmse=0.1234567, seconds=75.2, log_evidence=-12_345.6),
+        round_of(20, seconds=80.0, candidates=12_000, vectors=9_876, train_rmse=1e-7, log_evidence=-1.23e8),
+        round_of(kind="final", seconds=86_400.0, pass_rows=0, pass_seconds=0.0, log_evidence=0.5),
     ]
     lines = printed(history)
     assert len({len(line) for line in lines}) == 1
@@ -109,7 +71,7 @@ def test_columns_are_aligned(held_out):
 
 @pytest.mark.parametrize("held_out", [False, True])
 def test_the_table_of_rounds_of_classes(held_out):
-    history = class_fits.history("working-set", held_out=held_out)
+    history = histories.history("working-set", held_out=held_out)
     header, *rows = printed(history)
     errors = ["held-out log loss", "held-out error"] if held_out else ["training error"]
     titles = re.split(" {2,}", header.strip())
@@ -125,7 +87,7 @@ def test_the_table_of_rounds_of_classes(held_out):
 def test_stages_are_rounds_and_levels_in_order():
     """The last fit comes after all others; a level has the median of its fits, and the sum of their vectors."""
     measured = {"kind": "heuristic"}
-    history = [measured, part(0, 1, 1.0), part(0, 2, 2.0), part(1, 1, 3.0), entry(1, 4.0, kind="final")]
+    history = [measured, part(0, 1, 1.0), part(0, 2, 2.0), part(1, 1, 3.0), round_of(1, 4.0, kind="final")]
     history[1]["train_rmse"], history[2]["train_rmse"] = 1.0, 2.0
     found = stages(history)
     assert [(stage.x, stage.level, len(stage.entries)) for stage in found] == [
@@ -134,17 +96,17 @@ def test_stages_are_rounds_and_levels_in_order():
         (2, False, 1),
     ]
     assert (found[0].median("train_rmse"), found[0].total("vectors")) == (1.5, 14)
-    rounds = stages([entry(1), entry(2), entry(2, kind="final")])
+    rounds = stages([round_of(1), round_of(2), round_of(2, kind="final")])
     assert [stage.x for stage in rounds] == [1, 2, 3]
-    assert [stage.x for stage in stages([entry(1), entry(2, kind="final")])] == [1, 2]
+    assert [stage.x for stage in stages([round_of(1), round_of(2, kind="final")])] == [1, 2]
 
 
 def test_the_kind_of_a_line():
     """By what it holds; before there is a line, by the plan. Keys are those that strategies write."""
-    line = class_fits.entry(1.0)
+    line = histories.entry(1.0)
     assert kind_of(line) is CLASSIFICATION
-    assert kind_of(class_fits.regression(line)) is REGRESSION
-    assert kind_of(class_fits.regression(line), {"outputs": 3}) is REGRESSION
+    assert kind_of(histories.regression(line)) is REGRESSION
+    assert kind_of(histories.regression(line), {"outputs": 3}) is REGRESSION
     assert kind_of({}) is REGRESSION
     assert kind_of({}, {"outputs": 1}) is CLASSIFICATION
     assert {quantity.key for quantity in QUANTITIES} <= set(Record.__dataclass_fields__)

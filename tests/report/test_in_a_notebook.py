@@ -39,7 +39,7 @@ def test_a_notebook_shows_progress_plan_model_job_and_report(tmp_path):
     assert "log evidence" in progress
     assert "<caption>Plan</caption>" in outputs[1][0]
     assert "<td>400 rows × 1 feature, 1 tile of " in outputs[1][0]
-    assert "<caption>Model of a regression</caption>" in outputs[2][0]
+    assert "<caption>Model</caption>" in outputs[2][0]
     assert '<th scope="row">status</th><td>done</td>' in outputs[3][-1]
     assert outputs[4][0].startswith('<iframe title="Report of a job" sandbox srcdoc="&lt;!')
     assert not [output for cell in notebook.cells[1:] for output in cell.outputs if output.output_type == "stream"]

@@ -10,6 +10,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from histories import plan, round_of
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
@@ -31,38 +32,10 @@ class SomePlan:
     max_rounds, strategy, rounds, batch_elements = None, "working-set", (), 0
 
     def to_json(self):
-        return {
-            "rows": 1000,
-            "features": 2,
-            "tiles": 4,
-            "strategy": "working-set",
-            "fit_rows": "full",
-            "partition_size": 50,
-            "max_rounds": None,
-            "notes": [],
-            "workers": 1,
-            "threads": 1,
-            "memory_peak": 1 << 28,
-            "memory_limit": 1 << 29,
-            "seconds": 10.0,
-        }
+        return plan(self.strategy, max_rounds=None)
 
 
-ENTRY = {
-    "kind": "round",
-    "number": 1,
-    "rows": 1000,
-    "candidates": 50,
-    "vectors": 25,
-    "train_rmse": 0.5,
-    "held_out_rmse": None,
-    "log_evidence": -10.0,
-    "seconds": 1.0,
-    "level": None,
-    "pass_rows": 1000,
-    "pass_seconds": 0.5,
-    "peak_memory": 1 << 28,
-}
+ENTRY = round_of()
 
 
 def play(progress: Progress) -> None:
@@ -112,7 +85,7 @@ def test_plain_lines():
         play(progress)
     lines = stream.getvalue().splitlines()
     assert [line.split()[0] for line in lines] == [
-        *("1,000", "1", "round", "1"),
+        *("400", "2", "round", "1"),
         *("reading", "writing", "predicting", "a"),
     ]
     assert "\x1b" not in stream.getvalue()
@@ -182,9 +155,6 @@ class Merging(SomePlan):
         SimpleNamespace(kept=1, candidates=250, passes=fits, fits=fits, pass_seconds=1.0, solve_seconds=1.0)
         for fits in (4, 2, 1)
     )
-
-    def to_json(self):
-        return {**super().to_json(), "strategy": "split-merge", "partitions": 4, "partition_size": 250, "rounds": 3}
 
 
 def merge(progress: Progress) -> None:

@@ -7,11 +7,12 @@ import json
 import re
 from types import SimpleNamespace
 
-import class_fits
+import histories
 import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from histories import plan, round_of
 
 import partirvm
 from partirvm.cli.commands import partirvm as group
@@ -35,52 +36,9 @@ OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
 """What no text about classes may say."""
 
 
-def entry(**changes):
-    """A line of history such as the driver records."""
-    return {
-        "kind": "round",
-        "number": 1,
-        "rows": 36_000,
-        "candidates": 500,
-        "vectors": 250,
-        "train_rmse": 0.1234567,
-        "held_out_rmse": None,
-        "log_evidence": -12_345.6,
-        "seconds": 75.2,
-        "level": None,
-        "pass_rows": 72_000,
-        "pass_seconds": 0.5,
-        "peak_memory": 320 << 20,
-        **changes,
-    }
-
-
-def plan(**changes):
-    return {
-        "rows": 36_000,
-        "features": 8,
-        "tiles": 18,
-        "strategy": "working-set",
-        "fit_rows": "full",
-        "sample_rows": None,
-        "partition_size": 500,
-        "partitions": 72,
-        "rounds": 9,
-        "max_rounds": 9,
-        "rho": None,
-        "notes": [],
-        "workers": 1,
-        "threads": 2,
-        "memory_peak": 300 << 20,
-        "memory_limit": 512 << 20,
-        "seconds": 80.0,
-        **changes,
-    }
-
-
 def test_a_plan_in_two_lines():
     assert plan_line(plan()) == (
-        "36,000 rows × 8 features in 18 tiles; working-set, 500 candidates per round, up to 9 rounds\n"
+        "400 rows × 2 features in 4 tiles; working-set, 50 candidates per round, up to 9 rounds\n"
         "2 threads, about 300 MiB of 512 MiB memory, about 1 min 20 s"
     )
     assert "until the evidence stops rising" in plan_line(plan(max_rounds=None))
@@ -92,17 +50,17 @@ def test_a_plan_in_two_lines():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"strategy": "incremental", "max_rounds": None}, "incremental, 72 partitions of 500 candidates in order"),
-        ({"strategy": "incremental"}, "72 partitions of 500 candidates in order, at most 9 of them"),
+        ({"strategy": "incremental", "max_rounds": None}, "incremental, 8 partitions of 50 candidates in order"),
+        ({"strategy": "incremental"}, "8 partitions of 50 candidates in order, at most 9 of them"),
         (
             {"strategy": "split-merge", "rounds": 8, "max_rounds": None},
-            "72 partitions of 500 candidates, merged on 7 levels",
+            "8 partitions of 50 candidates, merged on 7 levels",
         ),
         (
             {"strategy": "split-merge", "rounds": 2, "partitions": 2},
-            "2 partitions of 500 candidates, merged on 1 level",
+            "2 partitions of 50 candidates, merged on 1 level",
         ),
-        ({"strategy": "split-merge", "rounds": 1, "partitions": 1}, "split-merge, 1 partition of 500 candidates"),
+        ({"strategy": "split-merge", "rounds": 1, "partitions": 1}, "split-merge, 1 partition of 50 candidates"),
         ({"fit_rows": "sample", "sample_rows": 10_000}, "9 rounds, likelihood of a sample of 10,000 rows"),
     ],
 )
@@ -169,17 +127,17 @@ HEURISTIC = {"kind": "heuristic", "number": 1, "level": None}
 
 
 def part(level):
-    return entry(kind="part", level=level)
+    return round_of(kind="part", level=level)
 
 
 @pytest.mark.parametrize(
     ("strategy", "history", "rounds", "fits"),
     [
-        ("basic", [entry(kind="final")], 1, 1),
-        ("working-set", [HEURISTIC, entry(), entry(number=2), entry(number=2, kind="final")], 2, 3),
-        ("incremental", [entry(), entry(number=2, kind="final")], 2, 2),
-        ("split-merge", [HEURISTIC, *map(part, (0, 0, 0, 1)), entry(kind="final")], 3, 5),
-        ("split-merge", [entry(kind="final")], 1, 1),
+        ("basic", [round_of(kind="final")], 1, 1),
+        ("working-set", [HEURISTIC, round_of(), round_of(number=2), round_of(number=2, kind="final")], 2, 3),
+        ("incremental", [round_of(), round_of(number=2, kind="final")], 2, 2),
+        ("split-merge", [HEURISTIC, *map(part, (0, 0, 0, 1)), round_of(kind="final")], 3, 5),
+        ("split-merge", [round_of(kind="final")], 1, 1),
     ],
 )
 def test_facts_of_every_strategy(strategy, history, rounds, fits):
@@ -187,8 +145,8 @@ def test_facts_of_every_strategy(strategy, history, rounds, fits):
     history[-1] |= {"rows": 10_000, "held_out_nlpd": None, "noise_variance": 0.25, "noise_sd": 0.5}
     outcome = SimpleNamespace(reason=Termination.CONVERGED, seconds=1.5, remarks=())
     found = fit_facts("job", "fare", history, outcome, plan(strategy=strategy, fit_rows="sample", rho=0.12))
-    assert (found["rounds"], found["fits"], found["n_rows"]) == (rounds, fits, 36_000)
-    assert (found["strategy"], found["fit_rows"], found["partition_size"]) == (strategy, "sample", 500)
+    assert (found["rounds"], found["fits"], found["n_rows"]) == (rounds, fits, 400)
+    assert (found["strategy"], found["fit_rows"], found["partition_size"]) == (strategy, "sample", 50)
     assert (found["rho"], found["noise_sd"], found["reason"]) == (0.12, 0.5, "converged")
     assert ("random candidates" in found["advice"]) == (strategy == "working-set")
     assert summary(found)
@@ -196,7 +154,7 @@ def test_facts_of_every_strategy(strategy, history, rounds, fits):
 
 def test_what_came_of_a_fit_of_classes():
     """Log loss, error in per cent, vectors, and the passes of all fits, the heuristic's among them."""
-    history = [class_fits.entry(0.1, kind="heuristic", passes=9), *class_fits.history("working-set")]
+    history = [histories.entry(0.1, kind="heuristic", passes=9), *histories.history("working-set")]
     outcome = SimpleNamespace(reason=Termination.CONVERGED, seconds=5.5, remarks=())
     found = fit_facts("jobs/flowers", "species", history, outcome, plan())
     assert found["passes"] == 9 + 5 * 17 + 12
@@ -207,16 +165,16 @@ def test_what_came_of_a_fit_of_classes():
     text = summary(found)
     assert not OF_NUMBERS.search(text)
     lines = dict(re.split(" {2,}", line, maxsplit=1) for line in text.splitlines())
-    assert lines["vectors"] == "14 relevance vectors of 36,000 rows"
+    assert lines["vectors"] == "14 relevance vectors of 400 rows"
     assert lines["training error"] == "9.5 % (log loss 0.1758)"
     assert lines["held-out error"] == "11 % (log loss 0.1934)"
     assert lines["passes"] == "106 over the rows, in all fits"
-    alone = fit_facts("j", "species", class_fits.history("basic", held_out=False), outcome, plan())
+    alone = fit_facts("j", "species", histories.history("basic", held_out=False), outcome, plan())
     assert "held-out" not in summary(alone)
 
 
 def test_the_plan_names_the_classes():
-    assert plan_line(plan(outputs=3)).startswith("36,000 rows × 8 features, 3 classes, 3 outputs in 18 tiles; ")
+    assert plan_line(plan(outputs=3)).startswith("400 rows × 2 features, 3 classes, 3 outputs in 4 tiles; ")
     assert "2 classes, 1 output in" in plan_line(plan(outputs=1))
 
 
@@ -239,7 +197,7 @@ def folder(tmp_path_factory):
 
 
 def test_histories_of_these_tests_are_as_drivers_write_them(folder):
-    assert set(open_job(str(folder / "classes")).state().history[-1]) >= set(class_fits.entry(1.0))
+    assert set(open_job(str(folder / "classes")).state().history[-1]) >= set(histories.entry(1.0))
 
 
 def test_jobs_of_both_kinds_in_one_table(folder):
@@ -301,7 +259,7 @@ def test_a_report_is_written_as_json_and_csv(folder, tmp_path):
 
 def test_a_follower_prints_each_change_once():
     """A resume repeats a round after the checkpoint: its line is not printed again."""
-    rounds = tuple(entry(number=number, seconds=number) for number in range(1, 4))
+    rounds = tuple(round_of(number=number, seconds=number) for number in range(1, 4))
     first = JobState(Status.RUNNING, reason="here", attempt=1, plan=plan(), history=rounds[:2])
     follower = Follower()
     begun, _, _, _, *shown = follower.of(first)

@@ -1,12 +1,16 @@
-"""Every strategy by the command line: what is planned, said while it runs, and told at the end."""
+"""Strategies, learned kernels and priors by the command line: what is planned, printed, and summed up at the end."""
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import product
+from pathlib import Path
 
 import pytest
 from by_default import some
+
+from partirvm import load_model
 
 CHOICES = ("--gamma", "1", "--partition-size", "300")
 COURSE = {
@@ -70,3 +74,50 @@ def test_the_partition_size_is_explained(strategy, tour, cli, cli_json, tmp_path
     assert facts["partition_size"] == max(P, 32)
     assert (facts["strategy"], facts["fit_rows"]) == (strategy, "full")
     assert facts["fits"] >= facts["rounds"] > 1
+
+
+LEARNED = re.compile(
+    r"gaussian, gamma of \S+ \S+, gamma of \S+ \S+: from 3,000 rows × [0-9,]+ centres, \d+ evaluations, evidence \+\S+ "
+    "nats"
+)
+
+
+def test_a_kernel_is_learned(tour, cli, cli_json, tmp_path):
+    """A line while it runs, one of the plan; a model that predicts better than that of the start; a report."""
+    asked = ("--kernel", "gaussian", "--gamma", "learn-per-feature", "--partition-size", "60", "--max-rounds", "1")
+    status, out, _ = cli("plan", tour.train, *asked)
+    assert status == 0
+    assert re.search(rf"^learned     {LEARNED.pattern}$", out, re.M)
+    job, plain = str(tmp_path / "job"), str(tmp_path / "plain")
+    status, _, err = cli("fit", tour.train, job, *asked)
+    assert status == 0, err
+    lines = [line for line in err.splitlines() if line.startswith("learned: ")]
+    assert len(lines) >= 1
+    assert all(LEARNED.search(line) for line in lines)
+    assert cli("fit", tour.train, plain, "--gamma", "scale", *asked[4:])[0] == 0
+    learned, start = (cli_json("evaluate", each, tour.test, "--quiet")["rmse"] for each in (job, plain))
+    assert learned < start
+    assert cli("report", job, str(tmp_path / "report.html"))[0] == 0
+
+
+PRIORS = ("--alpha-prior", "1,0.1", "--fixed-alpha", "bias=1e-6")
+FIT = ("--gamma", "1", "--partition-size", "30", "--max-rounds", "1")
+
+
+def test_priors_go_into_the_job_and_act(tour, cli, tmp_path):
+    """The model has the fixed α, and a prior of 10⁷ rows decides the noise; resume keeps them."""
+    job = str(tmp_path / "job")
+    status, _, err = cli("fit", tour.train, job, *FIT, *PRIORS, "--noise-prior", "5e6,1e5", "--quiet")
+    assert status == 0, err
+    spec = json.loads((Path(job) / "spec.json").read_text())["parameters"]
+    assert spec["alpha_prior"] == [1.0, 0.1]
+    assert spec["noise_prior"] == [5e6, 1e5]
+    assert spec["fixed_alpha"] == {"bias": 1e-6}
+    model = load_model(job)
+    assert model.alpha[0] == 1e-6
+    assert model.noise_variance == pytest.approx(1e5 / 5e6, rel=0.02)
+    status, _, err = cli("resume", job, "--fixed-alpha", "bias=1")
+    assert status == 2
+    assert re.search("No such option:? '?--fixed-alpha", err)
+    status, _, err = cli("resume", job, "--max-rounds", "2", "--quiet")
+    assert status == 0, err

@@ -1,4 +1,4 @@
-"""Histories of classification fits, made of the records that strategies leave and of what the driver adds to them."""
+"""Plans and histories of fits: rounds of a regression, and whole classification fits as drivers record them."""
 
 from __future__ import annotations
 
@@ -63,6 +63,22 @@ def history(strategy, *, held_out=True):
 
 
 def regression(line):
-    """The same line as one of a fit of numbers, before there were classes: without the keys of those."""
+    """The same line as one of a fit of numbers: without the keys of classes."""
     old = {key: value for key, value in line.items() if not key.endswith(("_log_loss", "_error"))}
     return {**old, "noise_variance": 0.25, "noise_sd": 0.5, "train_rmse": 0.5}
+
+
+def round_of(number=1, seconds=1.0, **changes):
+    """A round of a regression such as the driver records."""
+    facts = {"kind": "round", "level": None, "rows": 1000, "candidates": 50, "vectors": 25, "train_rmse": 0.5}
+    facts |= {"held_out_rmse": None, "log_evidence": -10.0, "pass_rows": 1000, "pass_seconds": 0.5}
+    return {"number": number, "seconds": seconds, **facts, "peak_memory": 1 << 28, **changes}
+
+
+def plan(strategy="working-set", **changes):
+    """The JSON of a plan."""
+    facts = {"rows": 400, "features": 2, "tile_rows": 100, "tiles": 4, "rows_per_task": 100, "selection": "gain"}
+    facts |= {"fit_rows": "full", "sample_rows": None, "notes": [], "partition_size": 50, "partitions": 8, "rho": None}
+    facts |= {"rounds": 9, "max_rounds": 9, "max_vectors": None, "max_columns": 900, "passes": 120, "threads": 2}
+    facts |= {"workers": 1, "seconds": 80.0, "memory_limit": 512 << 20, "memory_peak": 300 << 20}
+    return {**facts, "strategy": strategy, **changes}
