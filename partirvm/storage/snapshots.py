@@ -90,8 +90,8 @@ class Snapshots:
     def newest(self) -> Iterator[Snapshot]:
         """Yield all complete groups, newest first, including groups with damaged pointers."""
         positions = self._positions()
-        held = claims(self._folder) if positions else {}
-        tokens = {0: "", **{epoch: claim["token"] for epoch, claim in held.items()}}
+        known = claims(self._folder) if positions else {}
+        tokens = {0: "", **{epoch: claim["token"] for epoch, claim in known.items()}}
         for position in reversed(positions):
             name, about = self._name(position), None
             try:
