@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -74,15 +73,19 @@ class ChunkedSource(Source):
     def _set_readers(self) -> None:
         self._readers = {name: self._reader(name) for name in self._arrays}
 
-    def _reader(self, name: str) -> _CachedChunks:
-        array, first = self._arrays[name], self._first[name]
+    def _reader(self, name: str) -> Callable[[int, int], NDArray[Any]]:
+        """Return a function that reads rows of an array by the numbers of the first row and of the row after the last.
+
+        Two large chunks are cached, so that two threads can read on both sides of a chunk boundary.
+        """
+        array, first, lock = self._arrays[name], self._first[name], threading.Lock()
         if hasattr(array, "dask"):
-            edges = np.cumsum([0, *array.chunks[0]])
+            edges = np.cumsum([first, *array.chunks[0]])
         else:
             step = (getattr(array, "shards", None) or getattr(array, "chunks", None) or array.shape)[0]
-            edges = np.array([*range(0, array.shape[0], step), array.shape[0]])
+            edges = first + np.array([*range(0, array.shape[0], step), array.shape[0]])
 
-        def load(start: int, stop: int) -> np.ndarray[Any, Any]:
+        def load(start: int, stop: int) -> NDArray[Any]:
             rows = slice(start - first, stop - first)
             if hasattr(array, "dask"):
                 return np.asarray(computed(array[rows], client=self._client)[0])
@@ -90,7 +93,19 @@ class ChunkedSource(Source):
             with reading(place, "restore the file or write the array again", MissingDataError):
                 return np.asarray(array[rows])
 
-        return _CachedChunks(load, first + edges, self.tile_rows)
+        if isinstance(array, np.ndarray) or int(np.diff(edges).max(initial=0)) <= 2 * self.tile_rows:
+            return load
+        cached = lru_cache(maxsize=2)(load)
+
+        def read(start: int, stop: int) -> NDArray[Any]:
+            pieces = []
+            with lock:
+                for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+                    if low < stop and high > start:
+                        pieces.append(cached(low, high)[max(start - low, 0) : stop - low])
+            return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+        return read
 
     @cached_property
     def _client(self) -> Any:
@@ -153,40 +168,6 @@ class ChunkedSource(Source):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._set_readers()
-
-
-class _CachedChunks:
-    """A reader of runs of rows of a chunked array. The last chunks are cached if they are larger than two tiles.
-
-    Two chunks are cached, so that two threads can read on both sides of a chunk boundary. ``load(start, stop)`` returns
-    rows. ``edges`` are the numbers of the first rows of the chunks, followed by the number of rows.
-    """
-
-    def __init__(self, load: Callable[[int, int], NDArray[Any]], edges: NDArray[Any], tile_rows: int) -> None:
-        self._load, self._edges = load, edges
-        self._caches = int(np.diff(edges).max(initial=0)) > 2 * tile_rows
-        self._cached: OrderedDict[int, NDArray[Any]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __call__(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the rows from ``start`` to ``stop``."""
-        if not self._caches:
-            return self._load(start, stop)
-        first, last = np.searchsorted(self._edges, [start, stop - 1], side="right") - 1
-        pieces = []
-        for chunk in range(int(first), int(last) + 1):
-            low, high = int(self._edges[chunk]), int(self._edges[chunk + 1])
-            pieces.append(self._chunk(chunk, low, high)[max(start - low, 0) : stop - low])
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-
-    def _chunk(self, chunk: int, low: int, high: int) -> NDArray[Any]:
-        with self._lock:
-            if chunk not in self._cached:
-                while len(self._cached) >= 2:
-                    self._cached.popitem(last=False)
-                self._cached[chunk] = self._load(low, high)
-            self._cached.move_to_end(chunk)
-            return self._cached[chunk]
 
 
 def _is_in_process(array: Any) -> bool:

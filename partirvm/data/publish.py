@@ -20,8 +20,10 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,33 +33,33 @@ from partirvm.errors import ExistsError, LeaseLostError
 from partirvm.storage.address import require_address
 from partirvm.storage.lease import Lease, acquire
 
-ADVICE = "make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number"
+storing = partial(
+    storage.storing,
+    advice="make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number",
+)
+"""Converts errors of a full, read-only or forbidden store to ``StorageError``, which states the space needed."""
 
 WRITING_SECONDS = 5.0
 """Maximum number of seconds to wait for pending writes when an ingest ends with an error."""
 
 
+@dataclass
 class Publication:
     """The group that is being written, and a folder for temporary files. Both are in use until ``commit``.
 
-    Attributes
-    ----------
-    group : zarr.Group
-        The group in which the arrays are created.
-    segment : str
-        The name of this group in the DATA; empty if it is the group of the DATA.
-    spill : Path
-        A folder on this machine for temporary files, next to the data if the data are local. The folder is not created
-        yet.
+    ``spill`` is a folder on this machine, not created yet. ``publish`` gets the attributes and makes the group visible.
+    ``segment`` is the name of the group in the DATA; empty if it is the group of the DATA.
     """
 
-    def __init__(self, group: Any, spill: Path, publish: Any, segment: str = "") -> None:
-        self.group, self.spill, self.segment, self._publish = group, spill, segment, publish
+    group: Any
+    spill: Path
+    publish: Callable[[dict[str, Any]], None]
+    segment: str = ""
 
     def commit(self, attributes: dict[str, Any]) -> None:
         """Write the attributes and publish the group."""
         with storing("the data"):
-            self._publish(attributes)
+            self.publish(attributes)
 
 
 @contextmanager
@@ -120,13 +122,13 @@ def _local(path: Path, lease: Lease, overwrite: bool) -> Iterator[Publication]:
     path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a link that is to be replaced
     with partial_folder(path) as partial:
         with storing(str(path)):
-            refuse_existing(path, overwrite)
+            _refuse_existing(path, overwrite)
             group = zarr.open_group(str(partial / "data"), mode="w", zarr_format=3)
 
         def publish(attributes: dict[str, Any]) -> None:
             group.attrs.put(attributes)
             lease.check()
-            refuse_existing(path, overwrite)
+            _refuse_existing(path, overwrite)
             if overwrite and os.path.lexists(path):
                 path.rename(partial / "old")
             try:
@@ -192,11 +194,10 @@ HEAD = "zarr.json"
 """The metadata of a Zarr group."""
 
 
-def refuse_existing(path: Path, overwrite: bool) -> None:
+def _refuse_existing(path: Path, overwrite: bool) -> None:
     """Raise ``ExistsError`` unless the path is free or an empty folder, or holds DATA and ``overwrite`` is true."""
-    if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
-        return
-    _refuse(str(path), (path / HEAD).read_bytes() if (path / HEAD).is_file() else b"", overwrite)
+    if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+        _refuse(str(path), (path / HEAD).read_bytes() if (path / HEAD).is_file() else b"", overwrite)
 
 
 def _refuse(url: str, head: bytes, overwrite: bool) -> None:
@@ -223,10 +224,3 @@ def _put_back(partial: Path, path: Path) -> None:
     """Move DATA from ``partial/old`` back to their path, if the path is free."""
     if (partial / "old").exists() and not os.path.lexists(path):
         (partial / "old").rename(path)
-
-
-def storing(place: str) -> AbstractContextManager[None]:
-    """Convert errors of a full, read-only or forbidden store to ``StorageError``, which states the space an ingest
-    needs.
-    """
-    return storage.storing(place, ADVICE)

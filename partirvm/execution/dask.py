@@ -67,7 +67,7 @@ class DaskExecutor:
     def machine(self, limit: int | None) -> Machine:
         """Return the maximum threads, the maximum resident bytes and the minimum memory over all workers."""
         workers = list(self._cluster.workers().values())
-        base = max(resident_memory(), *self._cluster.ask_workers(resident_memory).values())
+        base = max(resident_memory(), *(worker["metrics"].get("memory", 0) for worker in workers))
         memory = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
         threads = max(worker["nthreads"] for worker in workers)
         return Machine(threads, base, limit or int(SHARE * memory) or 8 << 30, workers=len(workers))

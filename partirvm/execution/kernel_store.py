@@ -1,13 +1,12 @@
 """Kernel blocks Φ[panel, :] that are kept between passes, in memory or as Zarr arrays, to be evaluated only once.
 
-A ``BlockStore`` holds columns of Φ for the panels of one fit in one process. Each request lists the columns that a
-pass needs. Kept columns are copied. The others are evaluated, and kept as one more block if the budget allows. Columns
-that were not requested in the current or the previous run of passes over a panel are deleted. Rows of a sample are kept
-from their second pass on, since most samples are used once.
+A request lists the columns that a pass needs over a panel. Kept columns are copied. The others are evaluated, and kept
+as one more block if the budget allows. Columns that were not requested in the current or the previous run of passes
+over the panel are deleted. Rows of a sample are kept from their second pass on, since most samples are used once.
 
 A column has the same bits whether it is evaluated alone or among other columns (``Design.origin``). On a machine where
-the bits differ, nothing is kept. So results do not depend on this store. Chunks on disk are not compressed, since
-kernel values do not compress well; a checksum in memory detects damaged chunks, and their columns are evaluated again.
+the bits differ, nothing is kept. So results do not depend on this store. A checksum in memory detects damaged chunks on
+disk, and their columns are evaluated again.
 """
 
 from __future__ import annotations
@@ -104,12 +103,12 @@ def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | Non
     if store is None or store.where == "none":
         yield None
         return
-    if store.where == "zarr":
-        with suppress(OSError):
-            if beside is not None:
-                beside.mkdir(parents=True)
-                folder = str(beside)
-        folder = folder or tempfile.mkdtemp(prefix="partirvm-kernel-")
+    if store.where == "zarr" and beside is None:
+        folder = tempfile.mkdtemp(prefix="partirvm-kernel-")
+    elif store.where == "zarr":
+        folder = str(beside)
+        with suppress(OSError):  # then each block that cannot be written is counted
+            Path(folder).mkdir(parents=True)
 
     def room(columns: int) -> int:
         """Return the planned bytes; twice as many on disk, where a chunk is kept whole while any column is needed."""
@@ -181,11 +180,6 @@ class BlockStore:
         self._first_requests: dict[tuple[int, str], int] = {}
         self._run, self._budget, self.used = -1, 0, 0
         self.touched = time.monotonic()
-
-    @property
-    def n_panels(self) -> int:
-        """Number of panels with kept columns."""
-        return len(self._panels)
 
     def begin(self, keeping: Keeping) -> None:
         """Start a run of passes: delete outdated blocks and blocks that exceed the new budget."""
@@ -307,12 +301,11 @@ _stores_lock = threading.Lock()
 def store_of(keeping: Keeping) -> BlockStore:
     """Return this process's store of a fit, created if necessary, and register the run."""
     with _stores_lock:
-        store, idle = _stores.get(keeping.token), []
+        store = _stores.get(keeping.token)
         if store is None:
-            idle = [token for token, other in _stores.items() if time.monotonic() - other.touched > IDLE]
+            for token in [token for token, other in _stores.items() if time.monotonic() - other.touched > IDLE]:
+                _stores.pop(token).clear()
             store = _stores[keeping.token] = BlockStore(keeping.folder)
-    for token in idle:
-        forget(token)
     store.begin(keeping)
     return store
 

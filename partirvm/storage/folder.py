@@ -1,15 +1,13 @@
 """A folder of small objects, on this machine or on a file system of fsspec.
 
-Every object is written in one step. ``write`` replaces an object; ``create`` fails if the object exists. If a process
-is killed during a call, the previous state remains. On a local disk an object is written beside its name, flushed,
-and renamed or linked, so that it survives a power failure. In other stores each object is written by one request, which
-such stores execute atomically.
+Every object is written in one step: if a process is killed, the previous state remains. On a local disk an object is
+written beside its name, flushed, and renamed or linked, so that it survives a power failure. In other stores each
+object is written by one request, which such stores execute atomically.
 
-If two processes call ``create`` for the same name at the same time, exactly one call succeeds. Numbered events, lease
-epochs and snapshot pointers rely on this. ``require_exclusive`` refuses a file system that first checks and then
-writes. The reply to a request may be lost, and clients repeat requests. To write or to remove an object again changes
-nothing. To create it again fails, so ``create`` then compares the object with its own bytes. Therefore objects of
-different writers must differ: each contains a token, or the time and the epoch of its writer.
+If two processes ``create`` the same name at the same time, exactly one call succeeds. Numbered events, lease epochs and
+snapshot pointers rely on this. The reply to a request may be lost, and clients repeat requests. To create an object
+again fails, so ``create`` then compares the object with its own bytes. Therefore objects of different writers must
+differ: each contains a token, or the time and the epoch of its writer.
 """
 
 from __future__ import annotations
@@ -40,6 +38,9 @@ REPLY_SECONDS = 300.0
 
 PART_BYTES = 64 << 20
 """Size of a write above which the limit is proportional to the size (0.2 MiB/s)."""
+
+EXCLUSIVE = {"s3", "gs", "gcs", "az", "abfs", "memory"}
+"""Protocols whose stores create an object exclusively."""
 
 ROOT = "zarr.json"
 """The object without which a Zarr group cannot be opened."""
@@ -131,23 +132,21 @@ class Folder:
     def require_exclusive(self) -> None:
         """Raise ``StorageError`` if two concurrent calls of ``create`` could both succeed.
 
-        fsspec's default ``pipe_file(mode="create")`` checks first and then writes. Only a file system that overrides
-        this method (s3, gcs, abfs …) leaves the decision to the store. The method also tests the store: creation of an
-        existing object must fail.
+        Most file systems of fsspec check first and then write. Those of ``EXCLUSIVE`` leave the decision to the store,
+        which is tested: creation of an existing object must fail.
         """
         if self.path is not None:
             return
-        name = f".probe-{uuid.uuid4().hex}"
-        try:
-            if _own_create(self._fs):
+        protocols = self._fs.protocol
+        if EXCLUSIVE & {*((protocols,) if isinstance(protocols, str) else protocols)}:
+            name = f".probe-{uuid.uuid4().hex}"
+            try:
                 self.create(name, b"1")
                 self.create(name, b"2")
-        except FileExistsError:
-            return
-        except (TypeError, ValueError, NotImplementedError):
-            pass  # the file system does not support mode="create"
-        finally:
-            self.remove(name)
+            except FileExistsError:
+                return
+            finally:
+                self.remove(name)
         raise StorageError(
             f"{self.location}: the filesystem {type(self._fs).__name__} cannot create an object exclusively, so two "
             "processes could run the same job: put the job on a local disk, or on a store with exclusive creation "
@@ -315,16 +314,6 @@ def write_text(location: str, text: str, *, overwrite: bool = False) -> None:
             place.publish(part)
         finally:
             remove(part)
-
-
-def _own_create(filesystem: Any) -> bool:
-    """Return True if a file system, or the wrapped file system, overrides the method that writes a file."""
-    from fsspec import AbstractFileSystem
-
-    inner = getattr(filesystem, "fs", None)
-    if isinstance(inner, AbstractFileSystem):
-        return _own_create(inner)
-    return type(filesystem).pipe_file is not AbstractFileSystem.pipe_file or hasattr(filesystem, "_pipe_file")
 
 
 @contextmanager

@@ -12,16 +12,13 @@ number; only one of several processes can succeed. A process may take the lease 
 - has written no heartbeat while it was watched for 15 s (``EXPIRY``), because the process hangs or the machine sleeps
   or is disconnected. Clocks of machines may differ, so they are not compared (``HeartbeatWatch``).
 
-**Guarantee.** A process that was frozen for an hour can still write the object that it was about to write. The lease
-makes such writes void. Every important object carries the epoch of its writer in its name or content, is created
-exclusively, and never replaces another object. ``lease/E.json`` also contains *marks*: the position of each guarded
-series of objects at the time when epoch E was claimed. Readers ignore objects that an epoch older than E wrote beyond
-E's marks (``valid``). Claims and objects are immutable files, so all readers agree as soon as ``lease/E.json`` exists,
-no matter when the old holder was stopped. ``Lease.check``, which runs before and after each publication, stops a holder
-that has lost the lease.
-
-Objects written under a lease also carry the *token* of its claim, so that an object of another folder is detected, also
-if that folder has a claim of the same number.
+A process that was frozen for an hour can still write the object that it was about to write. The lease makes such
+writes void. Every important object carries the epoch of its writer, is created exclusively, and never replaces another
+object. ``lease/E.json`` also contains *marks*: the position of each guarded series of objects when epoch E was claimed.
+Readers ignore objects that an epoch older than E wrote beyond E's marks (``valid``). Claims and objects are immutable,
+so all readers agree as soon as ``lease/E.json`` exists. ``Lease.check``, which runs before and after each publication,
+stops a holder that has lost the lease. Objects also carry the *token* of the claim, so that an object of another folder
+is detected.
 """
 
 from __future__ import annotations
@@ -152,9 +149,7 @@ TIMING = Timing()
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds or held an epoch. ``beat`` counts its heartbeats; ``last_beat`` is the time of the last
-    heartbeat on the clock of the holder.
-    """
+    """The process that holds or held an epoch, and the number and the time of its last heartbeat on its own clock."""
 
     epoch: int
     process: Process

@@ -12,10 +12,8 @@ import pytest
 from scipy import sparse
 
 from partirvm.cli.running import ExitStatus, status_of
-from partirvm.data import ZarrSource, ingest
-from partirvm.errors import DataError, StorageError
-from partirvm.jobs.store import JobStore
-from partirvm.storage import address
+from partirvm.data import ingest
+from partirvm.errors import DataError
 
 ROWS = b"a,y\n" + b"".join(b"%d,%d\n" % (k, k * k % 97) for k in range(5000))
 ZIPPED = gzip.compress(ROWS)
@@ -103,23 +101,3 @@ def test_values_that_are_neither_numbers_nor_labels(case, tmp_path):
     target = {} if isinstance(source, tuple) else {"target": "y"}
     with pytest.raises(DataError, match=message):
         ingest(source, tmp_path / "d.zarr", **target, **options)
-
-
-REFUSED = "ftp://127.0.0.1:9"
-"""Nobody listens there; fsspec speaks FTP without a package of its own."""
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda: ingest(f"{REFUSED}/t.csv", "never.zarr", target="y"),
-        lambda: ingest((X, Y), f"{REFUSED}/d.zarr"),
-        lambda: ZarrSource(f"{REFUSED}/d.zarr"),
-        lambda: JobStore(f"{REFUSED}/job").spec(),
-    ],
-    ids=["table", "new data", "data", "job"],
-)
-def test_a_connection_that_is_refused(use, monkeypatch):
-    monkeypatch.setattr(address, "_allowed", {*address.PROTOCOLS, "ftp"})
-    with pytest.raises(StorageError, match=rf"{REFUSED}/.*: cannot be read: Connection refused"):
-        use()

@@ -36,30 +36,9 @@ def arrays(n: int = N) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return number[:, None] + np.arange(D) / 10, 2 * number + 1, 1 + number % 3
 
 
-def plain(folder: Path) -> Case:
-    return Case(ArraySource(*arrays(), tile_rows=TILE), np.arange(N))
-
-
-def permuted(folder: Path) -> Case:
-    order = np.random.default_rng(3).permutation(N)
-    return Case(ArraySource(*arrays(), tile_rows=TILE, permutation=order, seed=3), order)
-
-
-def data(folder: Path) -> Case:
-    source = ingest(arrays(), folder / "rows.zarr", tile_rows=TILE, shuffle=5)
-    return Case(source, np.argsort(np.random.default_rng(5).random(N), kind="stable"))
-
-
-def data_in_order(folder: Path) -> Case:
-    X, y, _ = arrays()
-    return Case(ingest((X, y), folder / "rows.zarr", tile_rows=TILE, shuffle=None), np.arange(N), weighted=False)
-
-
-def data_without_targets(folder: Path) -> Case:
-    X, _, weights = arrays()
-    columns = ArraySource(X).columns
-    source = ingest((X, None, weights), folder / "rows.zarr", tile_rows=TILE, shuffle=5, like=columns)
-    return Case(source, np.argsort(np.random.default_rng(5).random(N), kind="stable"), targets=0)
+X, Y, WEIGHTS = arrays()
+ORDER = np.arange(N)
+SHUFFLED = np.argsort(np.random.default_rng(5).random(N), kind="stable")
 
 
 def foreign_zarr(folder: Path, chunk: int = 10) -> Case:
@@ -74,45 +53,45 @@ def foreign_zarr(folder: Path, chunk: int = 10) -> Case:
     return Case(ChunkedSource(*stored, tile_rows=TILE), np.arange(N))
 
 
-def foreign_zarr_large_chunks(folder: Path) -> Case:
-    return foreign_zarr(folder, chunk=50)
+def dask_arrays(chunk: int = 20) -> Case:
+    chunked = da.from_array(X, chunks=(chunk, 2)), da.from_array(Y, chunks=13), da.from_array(WEIGHTS, chunks=chunk)
+    return Case(ChunkedSource(*chunked, tile_rows=TILE), ORDER)
 
 
-def dask_arrays(folder: Path, chunk: int = 20) -> Case:
-    X, y, weights = arrays()
-    chunked = da.from_array(X, chunks=(chunk, 2)), da.from_array(y, chunks=13), da.from_array(weights, chunks=chunk)
-    return Case(ChunkedSource(*chunked, tile_rows=TILE), np.arange(N))
-
-
-def dask_large_chunks(folder: Path) -> Case:
-    return dask_arrays(folder, chunk=60)
-
-
-def two_targets(folder: Path) -> Case:
-    X, y, _ = arrays()
-    return Case(ArraySource(X, np.column_stack([y, -y]), tile_rows=TILE), np.arange(N), weighted=False, targets=2)
-
-
-def dask_without_targets(folder: Path) -> Case:
-    source = ChunkedSource(da.from_array(arrays()[0], chunks=(20, 3)), tile_rows=TILE)
-    return Case(source, np.arange(N), weighted=False, targets=0)
+def ingested(folder: Path, *parts: Any, order: np.ndarray = SHUFFLED, **options: Any) -> Case:
+    shuffle = None if order is ORDER else 5
+    source = ingest(parts, folder / "rows.zarr", tile_rows=TILE, shuffle=shuffle, **options)
+    return Case(source, order, weighted=len(parts) == 3, targets=int(parts[1] is not None))
 
 
 def class_weighted(folder: Path) -> Case:
     """Targets up to 2N are the codes; weights of 1 and 1.5 of the classes make up what the rows have too little."""
-    X, y, weights = arrays()
     of_class = np.where(np.arange(2 * N + 2) % 4 == 1, 1.0, 1.5)
-    source = ingest((X, y, weights / of_class[y.astype(int)]), folder / "rows.zarr", tile_rows=TILE, shuffle=5)
-    return Case(ClassWeighted(source, of_class), np.argsort(np.random.default_rng(5).random(N), kind="stable"))
+    case = ingested(folder, X, Y, WEIGHTS / of_class[Y.astype(int)])
+    return Case(ClassWeighted(case.source, of_class), SHUFFLED)
 
 
-CASES: list[Callable[[Path], Case]] = [
-    plain, permuted, data, data_in_order, data_without_targets, foreign_zarr, foreign_zarr_large_chunks,
-    dask_arrays, dask_large_chunks, two_targets, dask_without_targets, class_weighted,
-]  # fmt: skip
+CASES: dict[str, Callable[[Path], Case]] = {
+    "arrays": lambda folder: Case(ArraySource(X, Y, WEIGHTS, tile_rows=TILE), ORDER),
+    "permuted": lambda folder: Case(ArraySource(X, Y, WEIGHTS, tile_rows=TILE, permutation=SHUFFLED, seed=5), SHUFFLED),
+    "two targets": lambda folder: Case(
+        ArraySource(X, np.column_stack([Y, -Y]), tile_rows=TILE), ORDER, weighted=False, targets=2
+    ),
+    "data": lambda folder: ingested(folder, X, Y, WEIGHTS),
+    "data in order": lambda folder: ingested(folder, X, Y, order=ORDER),
+    "data without targets": lambda folder: ingested(folder, X, None, WEIGHTS, like=ArraySource(X).columns),
+    "zarr": foreign_zarr,
+    "zarr, large chunks": lambda folder: foreign_zarr(folder, chunk=50),
+    "dask": lambda folder: dask_arrays(),
+    "dask, large chunks": lambda folder: dask_arrays(chunk=60),
+    "dask without targets": lambda folder: Case(
+        ChunkedSource(da.from_array(X, chunks=(20, 3)), tile_rows=TILE), ORDER, weighted=False, targets=0
+    ),
+    "class weights": class_weighted,
+}
 
 
-@pytest.fixture(params=CASES, ids=lambda case: case.__name__)
+@pytest.fixture(params=CASES.values(), ids=CASES)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     return request.param(tmp_path)
 
@@ -170,9 +149,10 @@ def test_gather_keeps_the_order_asked_for(case: Case, rows: list[int]) -> None:
 
 
 @pytest.mark.parametrize("row", [-1, N])
-def test_gather_refuses_rows_that_are_not_there(case: Case, row: int) -> None:
-    with pytest.raises(IndexError):
-        case.source.gather([0, row])
+def test_rows_that_are_not_there_are_refused(case: Case, row: int) -> None:
+    for ask in (case.source.gather, case.source.weights_of):
+        with pytest.raises(IndexError):
+            ask([0, row])
 
 
 def test_gather_reads_each_tile_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,12 +174,6 @@ def test_weights_of_rows_keep_the_order_asked_for(case: Case, rows: list[int]) -
             continue
         assert (found.shape, found.dtype) == ((len(rows),), np.float64)
         np.testing.assert_array_equal(found, arrays()[2][case.order[np.array(rows, dtype=int)]])
-
-
-@pytest.mark.parametrize("row", [-1, N])
-def test_weights_of_rows_that_are_not_there(case: Case, row: int) -> None:
-    with pytest.raises(IndexError):
-        case.source.weights_of([0, row])
 
 
 def test_weights_of_rows_read_each_tile_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,10 +203,10 @@ def test_a_part_gathers_from_its_tiles(case: Case) -> None:
     np.testing.assert_array_equal(case.source.part([1, 2]).gather([40, 17]), arrays()[0][case.order[[40, 17]]])
 
 
-@pytest.mark.parametrize("make", [plain, permuted, dask_arrays], ids=lambda case: case.__name__)
-def test_a_part_of_what_lives_in_memory_knows_no_other_tile(make: Callable[[Path], Case], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["arrays", "permuted", "dask"])
+def test_a_part_of_what_lives_in_memory_knows_no_other_tile(kind: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="tile 3 is not in this part"):
-        make(tmp_path).source.part([1, 2]).tile(3)
+        CASES[kind](tmp_path).source.part([1, 2]).tile(3)
 
 
 def test_a_part_of_arrays_in_memory_is_small() -> None:
@@ -247,7 +221,7 @@ def test_a_part_of_dask_arrays_is_small() -> None:
 
 
 def test_data_pickle_as_an_address(tmp_path: Path) -> None:
-    assert len(pickle.dumps(data(tmp_path).source)) < 2000
+    assert len(pickle.dumps(CASES["data"](tmp_path).source)) < 2000
 
 
 def test_threads_read_the_same(case: Case) -> None:
