@@ -47,11 +47,6 @@ class MomentsPass(Pass):
 
     name: ClassVar[str] = "moments"
 
-    @property
-    def designs(self) -> tuple[Design, ...]:
-        """None."""
-        return ()
-
     def statistic(self, tile: TileRows) -> Moments:
         """Return the moments of the tile's rows."""
         return Moments.of(tile.X, tile.t, tile.weights, tile.start)

@@ -15,16 +15,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import reduce
-from itertools import starmap
-from operator import add
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.priors import Prior
+from partirvm.core.reduction import FieldSums
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
 from partirvm.kernels.design import Design
@@ -71,8 +69,11 @@ class TileRows(Protocol):
         ...
 
 
-class Pass(ABC):
-    """A pass over rows of the data. ``rows`` are the numbers of the rows to read (increasing), None for all."""
+class Pass:
+    """A pass over rows of the data, a dataclass: each class defines ``of_panel``, or ``statistic``.
+
+    ``rows`` are the numbers of the rows to read (increasing), None for all.
+    """
 
     name: ClassVar[str]
     """Name of the pass in progress reports."""
@@ -81,32 +82,31 @@ class Pass(ABC):
     rows: Rows | None = None
 
     @property
-    @abstractmethod
     def designs(self) -> tuple[Design, ...]:
-        """The designs whose blocks the pass evaluates."""
+        """The designs whose blocks the pass evaluates: its fields that are designs."""
+        values = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
+        return tuple(value for value in values if isinstance(value, Design))
 
-    @abstractmethod
+    def of_panel(self, panel: Panel, *blocks: Float) -> Any:
+        """Return the statistic of a panel, given a block of each design."""
+        raise NotImplementedError
+
     def statistic(self, tile: TileRows) -> Any:
-        """Return the statistic of one tile; statistics are added by ``+``."""
+        """Return the statistic of one tile, by default the sum over its panels; statistics are added by ``+``."""
+        total: Any = None
+        for panel, *blocks in tile.panels(self.rows, *self.designs):
+            part = self.of_panel(panel, *blocks)
+            if total is None:
+                total = part
+            elif isinstance(total, FieldSums):
+                total = total.accumulate(part)
+            else:
+                total = total + part
+        return total
 
     def count(self, n_rows: int) -> int:
         """Return the number of rows that the pass reads if the data have ``n_rows`` rows."""
         return n_rows if self.rows is None else len(self.rows)
-
-
-class DesignedPass(Pass):
-    """A pass whose only design is ``design``."""
-
-    design: Design
-
-    @property
-    def designs(self) -> tuple[Design, ...]:
-        """The only design."""
-        return (self.design,)
-
-    def summed(self, tile: TileRows, statistic: Callable[[Panel, Float], Any]) -> Any:
-        """Return the sum over panels of ``statistic(panel, block)``."""
-        return reduce(add, starmap(statistic, tile.panels(self.rows, self.design)))
 
 
 def eligible(panel: Panel, exclude: Int) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ Passes of class indicators, the targets (n, K) of kernel learning for several cl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,14 @@ from partirvm.core.scores import ClassScores
 from partirvm.core.statistics import GramBlock
 from partirvm.core.tied import Indicators
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DesignedPass, Panel, TileRows, eligible
+from partirvm.likelihoods.base import Panel, Pass, TileRows, eligible
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class LogisticPass(DesignedPass):
+class LogisticPass(Pass):
     """Pass for log likelihood, gradient and curvature at weights ``mean`` (M, C): a ``core.link.LogisticBlock``.
 
     The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
@@ -47,17 +47,14 @@ class LogisticPass(DesignedPass):
     likelihood: str
     rows: Int | None = None
 
-    def statistic(self, tile: TileRows) -> LogisticBlock:
-        """Return the quadratic over the tile's rows."""
-        total: LogisticBlock | None = None
-        for panel, block in tile.panels(self.rows, self.design):
-            part = LogisticBlock.of(self.likelihood, block, panel.t[:, 0], self.mean, panel.weights)
-            total = part if total is None else total.accumulate(part)
-        return cast(LogisticBlock, total)
+    def of_panel(self, panel: Panel, *blocks: Float) -> LogisticBlock:
+        """Return the quadratic over the panel's rows."""
+        (block,) = blocks
+        return LogisticBlock.of(self.likelihood, block, panel.t[:, 0], self.mean, panel.weights)
 
 
 @dataclass(frozen=True)
-class MisclassificationPass(DesignedPass):
+class MisclassificationPass(Pass):
     """Pass for the rows whose class has the smallest predicted probability p_t: a ``core.sampling.LargestErrors``.
 
     The result has the ``select`` rows of largest 1 − p_t outside ``exclude`` (sorted row numbers). With a ``draw`` (two
@@ -75,11 +72,9 @@ class MisclassificationPass(DesignedPass):
     floor: float = 0.0
     rows: Int | None = None
 
-    def statistic(self, tile: TileRows) -> LargestErrors:
-        """Return the selected rows of the tile."""
-        return cast(LargestErrors, self.summed(tile, self._of_panel))
-
-    def _of_panel(self, panel: Panel, block: Float) -> LargestErrors:
+    def of_panel(self, panel: Panel, *blocks: Float) -> LargestErrors:
+        """Return the selected rows of the panel."""
+        (block,) = blocks
         keys = misclassification_probabilities(self.likelihood, panel.t[:, 0], block @ self.mean)
         if self.draw is not None:
             keys = drawn(keys + self.floor, panel.rows, self.draw)
@@ -88,7 +83,7 @@ class MisclassificationPass(DesignedPass):
 
 
 @dataclass(frozen=True)
-class GainPass(DesignedPass):
+class GainPass(Pass):
     """Pass for the sparsity and quality factors of the columns of ``pool``: a ``core.link.LogisticCross``.
 
     The factors are relative to the columns of ``design`` at weights ``mean`` (M, C).
@@ -102,22 +97,14 @@ class GainPass(DesignedPass):
     pool: Design
     rows: Int | None = None
 
-    @property
-    def designs(self) -> tuple[Design, ...]:
-        """The designs ``design`` and ``pool``."""
-        return self.design, self.pool
-
-    def statistic(self, tile: TileRows) -> LogisticCross:
-        """Return the products over the tile's rows."""
-        total: LogisticCross | None = None
-        for panel, kept, pool in tile.panels(self.rows, self.design, self.pool):
-            part = LogisticCross.of(self.likelihood, kept, pool, panel.t[:, 0], self.mean, panel.weights)
-            total = part if total is None else total.accumulate(part)
-        return cast(LogisticCross, total)
+    def of_panel(self, panel: Panel, *blocks: Float) -> LogisticCross:
+        """Return the products over the panel's rows."""
+        kept, pool = blocks
+        return LogisticCross.of(self.likelihood, kept, pool, panel.t[:, 0], self.mean, panel.weights)
 
 
 @dataclass(frozen=True)
-class LogisticScorePass(DesignedPass):
+class LogisticScorePass(Pass):
     """Pass over the held-out rows for scores of a classification: a ``core.scores.ClassScores``.
 
     ``mean`` (M, C) are the weights, ``roots`` (C, M, M) are roots of Σ. With ``moderate`` the linear predictors are
@@ -151,7 +138,7 @@ class LogisticScorePass(DesignedPass):
 
 
 @dataclass(frozen=True)
-class IndicatorGramPass(DesignedPass):
+class IndicatorGramPass(Pass):
     """Pass for Gram products of the design with itself and with the K indicators: a ``core.statistics.GramBlock``."""
 
     name: ClassVar[str] = "gram"
@@ -159,17 +146,14 @@ class IndicatorGramPass(DesignedPass):
     n_classes: int
     rows: Int | None = None
 
-    def statistic(self, tile: TileRows) -> GramBlock:
-        """Return the products over the tile's rows."""
-
-        def products(panel: Panel, block: Float) -> GramBlock:
-            return GramBlock.of(block[:, :0], block, targets(panel.t[:, 0], self.n_classes), panel.weights)
-
-        return cast(GramBlock, self.summed(tile, products))
+    def of_panel(self, panel: Panel, *blocks: Float) -> GramBlock:
+        """Return the products over the panel's rows."""
+        (block,) = blocks
+        return GramBlock.of(block[:, :0], block, targets(panel.t[:, 0], self.n_classes), panel.weights)
 
 
 @dataclass(frozen=True)
-class IndicatorSlopePass(DesignedPass):
+class IndicatorSlopePass(Pass):
     """Pass for the derivatives (p,) of the evidence by the kernel's log parameters, at the posterior ``found``."""
 
     name: ClassVar[str] = "slope"
@@ -178,19 +162,16 @@ class IndicatorSlopePass(DesignedPass):
     beta: float
     rows: Int | None = None
 
-    def statistic(self, tile: TileRows) -> Float:
-        """Return the derivatives' part of the tile's rows."""
-
-        def part(panel: Panel, block: Float) -> Float:
-            target = targets(panel.t[:, 0], self.found.mean.shape[1])
-            slopes = tied.indicator_slopes(block, target, self.found, self.beta, panel.weights)
-            return self.design.gradient(panel.X, block, slopes)
-
-        return cast(Float, self.summed(tile, part))
+    def of_panel(self, panel: Panel, *blocks: Float) -> Float:
+        """Return the derivatives' part of the panel's rows."""
+        (block,) = blocks
+        target = targets(panel.t[:, 0], self.found.mean.shape[1])
+        slopes = tied.indicator_slopes(block, target, self.found, self.beta, panel.weights)
+        return self.design.gradient(panel.X, block, slopes)
 
 
 @dataclass(frozen=True)
-class IndicatorLossPass(DesignedPass):
+class IndicatorLossPass(Pass):
     """Pass for the sum of squared errors of the indicators at weights ``mean`` (M, K), and the number of wrong rows.
 
     A row of positive weight is wrong if its largest predicted indicator is that of another class. The result is (2,).
@@ -201,15 +182,11 @@ class IndicatorLossPass(DesignedPass):
     mean: Float
     rows: Int | None = None
 
-    def statistic(self, tile: TileRows) -> Float:
-        """Return the sums over the tile's rows."""
-
-        def sums(panel: Panel, block: Float) -> Float:
-            codes, found = panel.t[:, 0], block @ self.mean
-            squares = np.square(targets(codes, found.shape[1]) - found).sum(axis=1)
-            wrong = guesses(found) != codes
-            if panel.weights is None:
-                return np.array([squares.sum(), wrong.sum()])
-            return np.array([squares @ panel.weights, wrong[panel.weights > 0].sum()])
-
-        return cast(Float, self.summed(tile, sums))
+    def of_panel(self, panel: Panel, *blocks: Float) -> Float:
+        """Return the sums over the panel's rows."""
+        codes, found = panel.t[:, 0], blocks[0] @ self.mean
+        squares = np.square(targets(codes, found.shape[1]) - found).sum(axis=1)
+        wrong = guesses(found) != codes
+        if panel.weights is None:
+            return np.array([squares.sum(), wrong.sum()])
+        return np.array([squares @ panel.weights, wrong[panel.weights > 0].sum()])

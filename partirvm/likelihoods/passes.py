@@ -5,11 +5,10 @@ Pass of kernel learning: derivatives of the tied evidence by the kernel's parame
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +21,12 @@ from partirvm.core.sampling import LargestErrors
 from partirvm.core.scores import LEVELS, NORMAL, Scores, TargetScores
 from partirvm.core.statistics import CrossBlock, GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
-from partirvm.likelihoods.base import DesignedPass, Panel, Pass, Rows, TileRows, eligible
+from partirvm.likelihoods.base import Panel, Pass, Rows, TileRows, eligible
 from partirvm.model import Model
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-_Total = TypeVar("_Total", Scores, TargetScores)
 
 
 @dataclass(frozen=True)
@@ -47,26 +45,16 @@ class GramPass(Pass):
     diagonal: bool = False
     rows: Rows | None = None
 
-    @property
-    def designs(self) -> tuple[Design, ...]:
-        """The designs ``kept`` and ``new``."""
-        return self.kept, self.new
-
-    def statistic(self, tile: TileRows) -> GramBlock | CrossBlock:
-        """Return the products over the tile's rows."""
-        make: Callable[..., Any] = CrossBlock.of if self.diagonal else GramBlock.of
-        total: Any = None
-        for panel, kept, new in tile.panels(self.rows, self.kept, self.new):
-            target = self.new.scaling.targets(panel.t)
-            if self.offset.any():
-                target = target - kept @ self.offset
-            block = make(kept, new, target, panel.weights)
-            total = block if total is None else total.accumulate(block)
-        return cast(GramBlock | CrossBlock, total)
+    def of_panel(self, panel: Panel, *blocks: Float) -> GramBlock | CrossBlock:
+        """Return the products over the panel's rows."""
+        (kept, new), target = blocks, self.new.scaling.targets(panel.t)
+        if self.offset.any():
+            target = target - kept @ self.offset
+        return (CrossBlock if self.diagonal else GramBlock).of(kept, new, target, panel.weights)
 
 
 @dataclass(frozen=True)
-class ResidualPass(DesignedPass):
+class ResidualPass(Pass):
     """Pass for residuals of the mean μ (M, T): a ``core.statistics.ResidualStatistics``.
 
     The result includes the ``select`` rows of largest error outside ``exclude`` (sorted row numbers).
@@ -80,11 +68,9 @@ class ResidualPass(DesignedPass):
     exclude: Int = field(default_factory=lambda: np.zeros(0, np.int64))
     rows: Int | None = None
 
-    def statistic(self, tile: TileRows) -> ResidualStatistics:
-        """Return residual statistics of the tile's rows."""
-        return cast(ResidualStatistics, self.summed(tile, self._of_panel))
-
-    def _of_panel(self, panel: Panel, block: Float) -> ResidualStatistics:
+    def of_panel(self, panel: Panel, *blocks: Float) -> ResidualStatistics:
+        """Return residual statistics of the panel's rows."""
+        (block,) = blocks
         r = self.design.scaling.targets(panel.t) - block @ self.mean
         weighted = r if panel.weights is None else r * panel.weights[:, None]
         there = eligible(panel, self.exclude) if self.select else np.zeros(len(r), bool)
@@ -98,7 +84,7 @@ class ResidualPass(DesignedPass):
 
 
 @dataclass(frozen=True)
-class LeaveOneOutPass(DesignedPass):
+class LeaveOneOutPass(Pass):
     """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
 
     The pass reads all rows, or those of ``rows`` (row numbers, increasing). ``least_square`` is a known lower bound of
@@ -113,11 +99,9 @@ class LeaveOneOutPass(DesignedPass):
     rows: Int | None = None
     least_square: float = 0.0
 
-    def statistic(self, tile: TileRows) -> LeftOut:
-        """Return leave-one-out errors of the tile's rows."""
-        return cast(LeftOut, self.summed(tile, self._of_panel))
-
-    def _of_panel(self, panel: Panel, block: Float) -> LeftOut:
+    def of_panel(self, panel: Panel, *blocks: Float) -> LeftOut:
+        """Return leave-one-out errors of the panel's rows."""
+        (block,) = blocks
         design = self.design
         centres = np.intersect1d(panel.rows, design.rows)
         own = [
@@ -132,7 +116,7 @@ class LeaveOneOutPass(DesignedPass):
 
 
 @dataclass(frozen=True)
-class ScorePass(DesignedPass):
+class ScorePass(Pass):
     """Pass over the held-out rows for scores in the units of the target: a ``core.scores.Scores``.
 
     ``mean`` is (M,), ``root`` (M, M) and ``noise_variance`` a scalar; for T targets (M, T), (T, M, M) and (T,).
@@ -157,18 +141,17 @@ class ScorePass(DesignedPass):
         multiples = model.multiples(LEVELS), model.multiples(STATED_LEVELS)
         return cls(stated.design, stated.mean, stated.root, noise, *multiples)
 
-    def statistic(self, tile: TileRows) -> Any:
-        """Return scores of the tile's rows, combined over targets."""
-        return self._scores(tile, Scores.over)
+    def of_panel(self, panel: Panel, *blocks: Float) -> Any:
+        """Return scores of the panel's rows, combined over targets."""
+        return Scores.over(self.scores(panel, *blocks))
 
-    def _scores(self, tile: TileRows, of: Callable[[list[Scores]], _Total]) -> _Total:
-        """Return the sum over panels of ``of(scores of each target)``."""
-        scaling, n_targets = self.design.scaling, len(self.design.scaling.t_scale)
+    def scores(self, panel: Panel, block: Float) -> list[Scores]:
+        """Return the scores of each target."""
+        scaling, n_targets, found = self.design.scaling, len(self.design.scaling.t_scale), []
         means = self.mean.reshape(-1, n_targets)
         roots = self.root.reshape(n_targets, len(means), len(means))
         noise = np.atleast_1d(self.noise_variance)
-
-        def score(panel: Panel, block: Float, target: int) -> Scores:
+        for target in range(n_targets):
             shift, scale, unit = (float(each[target]) for each in (scaling.t_shift, scaling.t_scale, scaling.t_unit))
             variance = quadratic_forms(block, roots[target])
             variance += noise[target] * self.design.noise_factor(panel.X)
@@ -176,28 +159,24 @@ class ScorePass(DesignedPass):
             variance *= float(scaling.t_variance[target])
             t = panel.t[:, target]
             scores = Scores.of(t, mean, variance, unit, self.multiples)
-            if target >= MOST_TARGETS:
-                return scores
-            shown = NumberDiagnostics.of(t, mean, np.sqrt(variance) * unit, panel.rows, self.stated)
-            return replace(scores, diagnostics=(shown,))
-
-        def statistic(panel: Panel, block: Float) -> _Total:
-            return of([score(panel, block, target) for target in range(n_targets)])
-
-        return cast(_Total, self.summed(tile, statistic))
+            if target < MOST_TARGETS:
+                shown = NumberDiagnostics.of(t, mean, np.sqrt(variance) * unit, panel.rows, self.stated)
+                scores = replace(scores, diagnostics=(shown,))
+            found.append(scores)
+        return found
 
 
 @dataclass(frozen=True)
 class TargetScorePass(ScorePass):
     """Pass over the held-out rows for separate scores of each target: a ``core.scores.TargetScores``."""
 
-    def statistic(self, tile: TileRows) -> Any:
-        """Return separate scores of each target over the tile's rows."""
-        return self._scores(tile, lambda each: TargetScores(tuple(each)))
+    def of_panel(self, panel: Panel, *blocks: Float) -> Any:
+        """Return separate scores of each target over the panel's rows."""
+        return TargetScores(tuple(self.scores(panel, *blocks)))
 
 
 @dataclass(frozen=True)
-class AugmentPass(DesignedPass):
+class AugmentPass(Pass):
     """Pass for products of extra columns with a model's columns and residuals: a ``core.predictive.ExtraColumns``.
 
     ``mean`` (M,) is the mean of the weights. ``extras`` are designs with G columns in all. Each design is evaluated and
@@ -228,7 +207,7 @@ class AugmentPass(DesignedPass):
 
 
 @dataclass(frozen=True)
-class SlopePass(DesignedPass):
+class SlopePass(Pass):
     """Pass for the derivatives (p,) of the evidence by the kernel's log parameters: Σ D ∘ ∂Φ/∂ log parameter.
 
     D is the matrix of ``core.tied`` at μ (M, T), Σ (T, M, M) and β.
@@ -242,11 +221,9 @@ class SlopePass(DesignedPass):
     beta: float | Float = 1.0
     rows: Int | None = None
 
-    def statistic(self, tile: TileRows) -> Float:
-        """Return the derivatives' part of the tile's rows."""
-        return cast(Float, self.summed(tile, self._of_panel))
-
-    def _of_panel(self, panel: Panel, block: Float) -> Float:
+    def of_panel(self, panel: Panel, *blocks: Float) -> Float:
+        """Return the derivatives' part of the panel's rows."""
+        (block,) = blocks
         design, mean = self.design, self.mean
         t, betas = design.scaling.targets(panel.t), np.atleast_1d(self.beta)
         slopes = reduce(
@@ -260,7 +237,7 @@ class SlopePass(DesignedPass):
 
 
 @dataclass(frozen=True)
-class InputGradientPass(DesignedPass):
+class InputGradientPass(Pass):
     """Pass for Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d), with f = Φμ, in the kernel's coordinates; summed over the columns of μ.
 
     Divided by N, this is the mean outer product of the gradient (Trivedi et al. 2014, "A consistent estimator of the
@@ -271,11 +248,9 @@ class InputGradientPass(DesignedPass):
     design: Design
     mean: Float
 
-    def statistic(self, tile: TileRows) -> Float:
-        """Return the sum over the tile's rows."""
-        return cast(Float, self.summed(tile, self._of_panel))
-
-    def _of_panel(self, panel: Panel, block: Float) -> Float:
+    def of_panel(self, panel: Panel, *blocks: Float) -> Float:
+        """Return the sum over the panel's rows."""
+        (block,) = blocks
         d = panel.X.shape[1]
         total = np.zeros((d, d))
         for mean in self.mean.T:

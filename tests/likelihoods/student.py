@@ -22,13 +22,11 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import GAUSSIAN, GaussianLikelihood
 from partirvm.likelihoods.base import (
     Begin,
-    DesignedPass,
     FitOptions,
     FitProblem,
     Panel,
     Pass,
     PassFit,
-    TileRows,
     labels_of,
     survivors,
 )
@@ -46,7 +44,7 @@ def row_weights(residual: np.ndarray, beta: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class StudentPass(DesignedPass):
+class StudentPass(Pass):
     """Gram products of all columns, the rows weighted by their residuals of the mean (M,)."""
 
     name: ClassVar[str] = "reweighted gram"
@@ -55,17 +53,13 @@ class StudentPass(DesignedPass):
     beta: float
     rows: np.ndarray | None = None
 
-    def statistic(self, tile: TileRows) -> GramBlock:
-        """Products of the tile's rows."""
-
-        def products(panel: Panel, block: np.ndarray) -> GramBlock:
-            target = self.design.scaling.targets(panel.t)
-            weights = row_weights(target[:, 0] - block @ self.mean, self.beta)
-            if panel.weights is not None:
-                weights = weights * panel.weights
-            return GramBlock.of(np.zeros((len(block), 0)), block, target, weights)
-
-        return self.summed(tile, products)
+    def of_panel(self, panel: Panel, block: np.ndarray) -> GramBlock:
+        """Products of the panel's rows."""
+        target = self.design.scaling.targets(panel.t)
+        weights = row_weights(target[:, 0] - block @ self.mean, self.beta)
+        if panel.weights is not None:
+            weights = weights * panel.weights
+        return GramBlock.of(np.zeros((len(block), 0)), block, target, weights)
 
 
 @dataclass(frozen=True)
