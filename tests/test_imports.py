@@ -107,7 +107,6 @@ THIRD_PARTIES = {
     "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "sklearn"},
     "setup.basis": {"sklearn"},
-    "setup.remarks": {"scipy"},
     "cli.demo": {"numpy", "zarr", "matplotlib"},
     "cli": {"click", "distributed"},
     "__main__": set(),

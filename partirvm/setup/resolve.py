@@ -6,6 +6,8 @@ import time
 from dataclasses import fields, replace
 from typing import Any
 
+from partirvm.core.moments import Moments
+from partirvm.core.rprop import groups
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.arrays import ClassWeighted
@@ -13,24 +15,27 @@ from partirvm.data.checks import check_range
 from partirvm.execution import Executor
 from partirvm.execution.process import return_freed_memory
 from partirvm.kernels import NoKernel
+from partirvm.learning.folds import LEAST
+from partirvm.learning.forms import turnable
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
-from partirvm.options import Request
+from partirvm.options import TABLE, Request, idle
+from partirvm.options.option import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.planning.cost import Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan
-from partirvm.setup.classes import class_weights_of, codes_of
-from partirvm.setup.kernel import learns
+from partirvm.setup.basis import codes_in_linear_basis
+from partirvm.setup.kernel import chooses, codes_as_numbers, learns
 from partirvm.setup.measuring import Interrupted, Measuring, PartitionSize, calibrate, check_aborted
-from partirvm.setup.new_problem import new_problem
+from partirvm.setup.new_problem import class_weights_of, find_classes, new_problem
 from partirvm.setup.parameters import check_multi_output, check_solver, check_sources, checked_moments
 from partirvm.setup.relevance import input_variance
-from partirvm.setup.remarks import enough_to_learn, remarks_of
 from partirvm.setup.spec import FitSpec, memory_limits, planned
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined
 from partirvm.strategies.in_order import BasicRound, IncrementalRounds
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.working_set import WorkingSetRounds
+from partirvm.types import BIAS
 
 LABEL_COPIES = 4
 """Number of copies of names and labels while DATA are opened again, or a checkpoint or a model is written."""
@@ -44,17 +49,18 @@ SMALL_CURVATURE = 10**6
 A single fit takes far fewer passes than a fit in rounds.
 """
 
-SELECTION = "error"
-"""Meaning of ``selection="auto"`` for regression; chosen by ``python -m benchmarks.working_set --selections``."""
+SELECTION, CLASS_SELECTION = "error", "gain"
+"""Meaning of ``selection="auto"`` for regression and for classification.
 
-CLASS_SELECTION = "gain"
-"""Meaning of ``selection="auto"`` for classification.
-
-Chosen by ``python -m benchmarks.classification --trial selection``.
+Chosen by ``python -m benchmarks.working_set --selections`` and ``benchmarks.classification --trial selection``.
 """
 
 MODERATE_ROWS = 10_000
-"""Maximum number of rows for which ``moderate="auto"`` moderates the probabilities of two classes."""
+"""Maximum number of rows for which ``moderate="auto"`` moderates the probabilities of two classes.
+
+In ``benchmarks/classification`` moderation lowers the log loss of two classes on few rows by up to a quarter. With many
+rows, or more than two classes, the log loss rises about as often as it falls.
+"""
 
 
 def resolve(
@@ -90,8 +96,10 @@ def resolve(
     if known is None:
         problem = new_problem(source, held_out, request, moments, executor)
     else:
-        codes = codes_of(source, request, executor)
-        problem = replace(known, n_rows=source.n_rows, shuffled=source.shuffled, codes=codes)
+        classes = find_classes(source, request, executor)
+        problem = replace(
+            known, n_rows=source.n_rows, shuffled=source.shuffled, codes=None if classes is None else classes.codes
+        )
         problem = replace(problem, held_out=held_out is not None)
     outputs = problem.n_outputs if problem.classifies else 0
     schedule = STRATEGIES[resolve_strategy(request, problem.n_rows, outputs)].schedule
@@ -145,7 +153,8 @@ def resume_spec(spec: FitSpec, asked: Request, source: Source, executor: Executo
     if asked.memory_limit != "auto":
         return_freed_memory()
     source = spec.weigh(source)
-    spec = spec.with_codes(codes_of(source, spec.request, executor))
+    classes = find_classes(source, spec.request, executor)
+    spec = spec.with_codes(None if classes is None else classes.codes)
     return spec.with_limits(
         asked, machine_for(asked, executor, source), calibrate(source, spec.problem), elastic=executor.elastic
     )
@@ -178,18 +187,22 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
 
 def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int) -> Request:
     """Resolve every "auto" that affects the model; the plan may still lower the partition size."""
-    fit_rows, sample = resolve_fit_rows(
-        request, schedule, problem.n_rows, size, problem.n_kernels, shuffled=problem.shuffled
-    )
+    n_rows, K = problem.n_rows, problem.n_classes
+    fit_rows, sample = resolve_fit_rows(request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled)
+    selection, moderate = request.selection, request.moderate
+    if selection == "auto":
+        selection = CLASS_SELECTION if problem.classifies else SELECTION
+    if moderate == "auto":
+        moderate = K == 2 and n_rows <= MODERATE_ROWS
     resolved = replace(
         request,
         strategy=schedule.name,
         partition_size=size,
         fit_rows=fit_rows,
         sample_rows=sample,
-        selection=resolve_selection(request, schedule, problem.classifies),
-        moderate=problem.classifies and resolve_moderate(request, problem.n_rows, problem.n_classes),
-        multi_class=problem.likelihood.name if problem.n_classes > 2 else request.multi_class,
+        selection=selection if schedule.selects else schedule.order,
+        moderate=problem.classifies and bool(moderate),
+        multi_class=problem.likelihood.name if K > 2 else request.multi_class,
     )
     if learns(request):
         return replace(resolved, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
@@ -270,18 +283,6 @@ def grow(
     return replace(found, problem=problem, options=replace(taken, centres=0), before=replace(spec, before=None))
 
 
-def resolve_moderate(parameters: Request, n_rows: int, n_classes: int) -> bool:
-    """Return True if probabilities include the uncertainty of the weights; "auto" does so for two classes and few rows.
-
-    In ``benchmarks/classification`` moderation lowers the log loss of two classes on few rows by up to a quarter. With
-    many rows the weights are uncertain only near the class boundary, where Laplace's approximation can be poor: on
-    skin_nonskin the log loss rises. With more than two classes the log loss rises about as often as it falls.
-    """
-    if parameters.moderate == "auto":
-        return n_classes == 2 and n_rows <= MODERATE_ROWS
-    return bool(parameters.moderate)
-
-
 def resolve_strategy(parameters: Request, n_rows: int, class_outputs: int = 0) -> str:
     """Resolve the strategy: ``"auto"`` is ``basic`` for few rows and ``working-set`` for more rows.
 
@@ -307,10 +308,56 @@ def resolve_fit_rows(
     return fit_rows, min(first_sample(fit_rows, size) if rows == "auto" else int(rows), n_rows)
 
 
-def resolve_selection(request: Request, schedule: Schedule, classifies: bool) -> str:
-    """Resolve the selection of candidates; the order of rows if the schedule does not select."""
-    if not schedule.selects:
-        return schedule.order
-    if request.selection != "auto":
-        return request.selection
-    return CLASS_SELECTION if classifies else SELECTION
+def remarks_of(
+    parameters: Request,
+    schedule: Schedule,
+    fit_rows: str,
+    source: Source,
+    problem: Problem,
+    moments: Moments,
+    new_rows: int | None,
+) -> tuple[str, ...]:
+    """List the notes of the plan: options without effect, unsuitable options, and slow choices."""
+    given, remarks = parameters, []
+    chosen = {
+        "target": (_kind_of_target(problem),),
+        "strategy": schedule.traits,
+        "fit_rows": (fit_rows,),
+        "kernel": ("none" if given.kernel == NoKernel.name else "some",),
+        "noise_variance": ("estimate" if problem.noise_variance is None else "given",),
+    }
+    without = idle(given, chosen)
+    if not problem.bias and [*dict(problem.prior.fixed)] == [BIAS]:
+        without.append("fixed_alpha")
+    learned = learns(given) and groups(problem.empty.kernel.parameters) and problem.target_variance
+    if given.gamma_prior != TABLE["gamma_prior"].default and not learned:
+        without.append("gamma_prior")
+    if given.metric != TABLE["metric"].default and not (learned and turnable(problem.empty.kernel, source.n_features)):
+        without.append("metric")
+    if without:
+        remarks.append(f"without effect here: {', '.join(without)}")
+    if names := codes_as_numbers(given.kernel, source.columns):
+        remarks.append(f"the {given.kernel} kernel treats the codes of categorical columns as numbers: {names}")
+    if names := codes_in_linear_basis(given, source.columns):
+        remarks.append(f"the linear basis treats the codes of categorical columns as numbers: {names}")
+    if learns(given) and not problem.target_variance:
+        remarks.append("no kernel was learned: the target is constant")
+    elif learns(given) and not enough_to_learn(given, moments):
+        remarks.append(f"no kernel was learned: gamma is 'scale', because {moments.targets.n:,} rows are too few")
+    if schedule.whole_partitions and new_rows is None and not source.shuffled:
+        remarks.append(
+            "the rows are not shuffled, so each partition is gathered from all tiles: shuffled data are faster"
+        )
+    return tuple(remarks)
+
+
+def _kind_of_target(problem: Problem) -> str:
+    """Return the kind of target, which decides which options apply: numeric, two classes or several classes."""
+    if not problem.classifies:
+        return NUMBERS
+    return TWO_CLASSES if problem.n_classes <= 2 else SEVERAL_CLASSES
+
+
+def enough_to_learn(parameters: Request, moments: Moments) -> bool:
+    """True if kernel learning was requested and there are enough rows."""
+    return learns(parameters) and not (chooses(parameters) and moments.targets.n < LEAST)

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,25 +172,30 @@ def _batch(problem: Problem, options: Options, number: int) -> tuple[int, Append
     return start, batches[-1], number
 
 
+def drawn_rows(
+    problem: Problem,
+    used: Int,
+    count: int,
+    *,
+    seed: int,
+    draw: int,
+    even: float,
+    least: int = 1,
+    purpose: Purpose = Purpose.CANDIDATES,
+) -> Int:
+    """Return random rows outside ``used``; in classification from all classes (``selection.stratified_rows``)."""
+    how: dict[str, Any] = {"seed": seed, "draw": draw, "shuffled": problem.shuffled, "purpose": purpose}
+    if problem.codes is None:
+        return random_rows(problem.n_rows, used, count, **how)
+    return stratified_rows(problem.codes, problem.n_classes, used, count, even=even, least=least, **how)
+
+
 def _sample(problem: Problem, options: Options, count: int) -> Int | None:
     """Return the run's random sample of ``count`` rows; None if ``count`` covers all rows."""
     if count >= problem.n_rows:
         return None
-    seed, shuffled, nothing = options.seed, problem.shuffled, np.zeros(0, np.int64)
-    if problem.codes is None:
-        return random_rows(problem.n_rows, nothing, count, seed=seed, draw=0, shuffled=shuffled, purpose=Purpose.SAMPLE)
-    return stratified_rows(
-        problem.codes,
-        problem.n_classes,
-        nothing,
-        count,
-        seed=seed,
-        draw=0,
-        shuffled=shuffled,
-        even=0.0,
-        least=LEAST,
-        purpose=Purpose.SAMPLE,
-    )
+    how: dict[str, Any] = {"seed": options.seed, "draw": 0, "even": 0.0, "least": LEAST, "purpose": Purpose.SAMPLE}
+    return drawn_rows(problem, np.zeros(0, np.int64), count, **how)
 
 
 def _nested_sample(problem: Problem, options: Options) -> Int | None:

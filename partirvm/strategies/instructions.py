@@ -101,38 +101,31 @@ class Record:
       with constant noise of a run that ended during the fit with local noise (``strategies.stages``).
     - ``"final"``: the last fit.
 
-    ``rows`` is the number of rows that the posterior used (see ``fit_rows``). The log evidence is over these rows. The
-    training error is over the rows from which σ² was estimated. ``duplicates`` is the number of chosen rows left out so
-    far because they equal another row. ``dropped`` is the number of vectors deleted so far because of a limit.
-    ``floored`` is true if the noise variance is at its floor. ``termination`` is the reason of the end of the dense
-    fit.
+    ``rows`` is the number of rows that the posterior used (see ``fit_rows``), over which the log evidence is; the
+    training error is over the rows from which σ² was estimated. ``duplicates`` and ``dropped`` count, so far, rows left
+    out because they equal another row, and vectors deleted because of a limit. ``floored`` is true if the noise
+    variance is at its floor. ``termination`` is the reason of the end of the dense fit.
 
     A classification has no noise variance. Its errors are the mean log loss (nats) and the fraction of wrongly
     classified rows, both over the rows of the posterior. Its ``iterations`` are passes.
 
-    After kernel learning, ``kernel`` is the spec of the learned kernel and ``iterations`` is the number of evaluations
-    of the evidence and its gradient. ``gain`` is the increase of the tied evidence over the first kernel, in nats, for
-    equal rows and centres (``core.tied``). If the kernel was learned again between rounds, ``rows`` and ``candidates``
-    count the rows and the vectors of the search, and ``gain`` is the increase over all rows. ``taken`` is true if the
-    new kernel replaced the old one. All other fields describe the fit that the run continues with.
+    After kernel learning, ``kernel`` is the spec of the learned kernel, ``iterations`` the number of evaluations of the
+    evidence, and ``gain`` the increase of the tied evidence (``core.tied``) over the first kernel, in nats. If the
+    kernel was learned again between rounds, ``rows`` and ``candidates`` count the rows and the vectors of the search,
+    ``gain`` is the increase over all rows, and ``taken`` is true if the new kernel replaced the old one; all other
+    fields describe the fit that the run continues with.
 
     ``choice`` is the result of ``gamma="auto"`` (``learning.folds``, ``learning.process_search``). Its item ``form`` is
-    the chosen form. ``rows`` is the number of rows left out, or of all rows if these are too many for the comparison.
-    Of classes, ``errors`` are the log losses on these rows; of a regression, ``families`` are the nats of each family,
-    and ``gain`` and ``error`` the mean gain in log density by directions and its standard error.
+    the chosen form, ``rows`` the number of rows left out, or of all rows if these are too many for the comparison. Of
+    classes, ``errors`` are the log losses on these rows; of a regression, ``families`` are the nats of each family, and
+    ``gain`` and ``error`` the mean gain in log density by directions and its standard error.
 
-    ``noise_sd`` is the square root of the noise variance. ``noise_variance`` is None if a double cannot represent the
-    value. For several targets the evidence is the joint one. The noise variance and the negative log density are means
-    over targets, and errors are the root of the mean of squares.
-
-    ``diagnostics`` are counts over the held-out rows and a sample of them (``core.diagnostics``), as plain JSON: one
-    dict for each of the first targets. Without held-out rows, a last fit of one numeric target has those of rows left
-    out.
-
-    ``overconfidence`` is the mean squared leave-one-out error divided by the variance that the evidence predicts. The
-    ``noise_variance`` of a final fit is estimated from errors of rows left out (``core.left_out``). ``noise_vectors``
-    is the number of centres of a noise that depends on the inputs, whose mean is ``noise_variance``; None for constant
-    noise.
+    ``noise_sd`` is the square root of the noise variance, which is None if a double cannot represent it. Of several
+    targets the evidence is the joint one, the noise variance and the negative log density are means, and errors are
+    roots of mean squares. ``diagnostics`` (``core.diagnostics``, as plain JSON, one dict for each of the first targets)
+    are those of held-out rows, or of rows left out of a last fit of one numeric target. ``overconfidence`` is the mean
+    squared leave-one-out error divided by the variance that the evidence predicts (``core.left_out``).
+    ``noise_vectors`` is the number of centres of a noise that depends on the inputs, whose mean is ``noise_variance``.
     """
 
     kind: str

@@ -26,11 +26,11 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Fit
 from partirvm.planning.cost import Schedule
-from partirvm.strategies.fit_rows import enlarged, grows, intermediate_rows, posterior_rows
+from partirvm.strategies.fit_rows import drawn_rows, enlarged, grows, intermediate_rows, posterior_rows
 from partirvm.strategies.instructions import Steps
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rounds import Rounds
-from partirvm.strategies.selection import POOL, RANDOM, SELECTIONS, SPREAD, random_rows, stratified_rows
+from partirvm.strategies.selection import POOL, RANDOM, SELECTIONS, SPREAD
 from partirvm.strategies.stages import RoundsState, columns_of, final_rule, settled
 from partirvm.types import LEARNING_ROWS
 
@@ -246,22 +246,8 @@ def _counted(state: WorkingSetState, evidence: float) -> WorkingSetState:
 
 
 def _random(state: WorkingSetState, used: Int, count: int) -> Int:
-    """Return random rows outside ``used``, different in each round; in classification, from all classes."""
-    problem = state.problem
-    if problem.codes is not None:
-        return stratified_rows(
-            problem.codes,
-            problem.n_classes,
-            used,
-            count,
-            seed=state.options.seed,
-            draw=state.round - 1,
-            shuffled=problem.shuffled,
-            even=EVEN,
-        )
-    return random_rows(
-        problem.n_rows, used, count, seed=state.options.seed, draw=state.round - 1, shuffled=problem.shuffled
-    )
+    """Return random rows outside ``used``, different in each round."""
+    return drawn_rows(state.problem, used, count, seed=state.options.seed, draw=state.round - 1, even=EVEN)
 
 
 def _marked(state: WorkingSetState, rows: Int) -> WorkingSetState:
