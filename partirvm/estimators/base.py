@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.diagnostics import MOST_TARGETS
+from partirvm.core.termination import Termination
 from partirvm.data import as_source, require_target
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
@@ -222,25 +223,28 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         before: tuple[FitSpec, Any] | None = None,
     ) -> FitSpec:
         """Fit, and set the attributes; return the spec of the fit. A fit of fewer rows ``before`` is continued."""
-        journal, checkpoint = journal or MemoryJournal(), None
+        log, checkpoint = journal or MemoryJournal(), None
         parameters = check_parameters(parameters)
         if self.client is not None:
             portable(parameters)
         with closing(executor_for(self.client)) as executor, progress_for(quiet=not self.verbose) as display:
             timer, watching = timer_of(parameters), Watching(getattr(self, "_callbacks", ()), display)
+
+            def interrupted() -> Termination | None:
+                # an update ends after its first round at the earliest: before that there is no model
+                return None if before is not None and log.model is None else watching.reason_to_end(timer)
+
             if before is None:
-                spec, interrupted = resolve(source, parameters, executor, held_out, timer), watching.ending(timer)
+                spec = resolve(source, parameters, executor, held_out, timer)
             else:
-                spec, checkpoint = grow(before[0], source, parameters, executor), before[1]
-                checkpoint = with_new_rows(checkpoint, spec)
-                ending = watching.ending(timer)
-                interrupted = lambda: None if journal.model is None else ending()  # noqa: E731 - a model needs a round
+                spec = grow(before[0], source, parameters, executor)
+                checkpoint = with_new_rows(before[1], spec)
             watching.on_plan(spec.plan)
             outcome = run(
                 spec,
                 source,
                 executor,
-                journal,
+                log,
                 held_out=held_out,
                 watcher=watching,
                 interrupted=interrupted,
@@ -248,10 +252,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
                 elapsed=timer.seconds,
             )
         watching.on_end(outcome.reason)
-        assert journal.model is not None
-        self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, spec.plan
+        assert log.model is not None
+        self.history_, self.termination_, self.plan_ = log.history, outcome.reason, spec.plan
         self._grown = spec.before is not None
-        self._take(journal.model, spec.input_variance)
+        self._take(log.model, spec.input_variance)
         return spec
 
     def _beside_model(self) -> dict[str, Any]:

@@ -59,9 +59,9 @@ class Watching(Watcher):
         self._callbacks, self._display = callbacks, display
         self._ended = False
 
-    def ending(self, timer: Callable[[], Termination | None]) -> Callable[[], Termination | None]:
-        """Return a function that says why the fit has to end: a callback, or the timer; None if it goes on."""
-        return lambda: Termination.ABORTED if self._ended else timer()
+    def reason_to_end(self, timer: Callable[[], Termination | None]) -> Termination | None:
+        """Return why the fit has to end: a callback, or the timer; None if it goes on."""
+        return Termination.ABORTED if self._ended else timer()
 
     def on_plan(self, plan: Any) -> None:
         """Called before the first round."""

@@ -125,8 +125,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         """
         parameters = self.parameters()
         source, labels = training_source(self, X, y, sample_weight, parameters.seed)
-        held = None if validation is None else source_of(self, validation, source.columns, labels)
-        self._fit(source, held, parameters)
+        held_out = None if validation is None else source_of(self, validation, source.columns, labels)
+        self._fit(source, held_out, parameters)
         self.classes_ = label_array(source.columns.classes or ()) if labels is None else labels
         return self
 

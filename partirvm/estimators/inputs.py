@@ -138,12 +138,12 @@ def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, levels: Le
     if sample_weight is not None:
         weights = numeric_array("sample_weight", sample_weight)
         require_finite("sample_weight", weights)
+        if not weights.any():
+            raise DataError("no row has a weight above zero: there is nothing to fit")
         given = weights if weights.ndim else float(weights)
         with data_errors():
             weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
         present = weights > 0
-        if not present.any():
-            raise DataError("no row has a weight above zero: there is nothing to fit")
         if not present.all():
             X, y, weights = X[present], y[present], weights[present]
     y, labels = estimator._coded(y)

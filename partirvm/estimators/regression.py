@@ -170,16 +170,16 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
                 raise UsageError("validation must be a pair (X, y), y with a column for each target")
             found: list[Any] = []
             for k in range(targets):
-                held_out = None if validation is None else (validation[0], array_of(validation[1])[:, k])
-                found.append(self._one().fit(X, array_of(y)[:, k], sample_weight, held_out))
+                pair = None if validation is None else (validation[0], array_of(validation[1])[:, k])
+                found.append(self._one().fit(X, array_of(y)[:, k], sample_weight, pair))
             for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
                 delattr(self, name)  # attributes of an earlier fit of all targets
             self.__dict__.pop("_stream", None)
             self.estimators_ = found
             return self._take_each()
         source, _ = training_source(self, X, y, sample_weight, parameters.seed)
-        held = None if validation is None else source_of(self, validation, source.columns)
-        self._fit(source, held, parameters)
+        held_out = None if validation is None else source_of(self, validation, source.columns)
+        self._fit(source, held_out, parameters)
         for name in ("estimators_", "_stream"):
             self.__dict__.pop(name, None)
         return self

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,47 +20,27 @@ from partirvm.storage.sealed import open_sealed
 KIND = "partirvm-prediction"
 """The attribute ``kind`` of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
 
-Write = Callable[[NDArray[np.float64]], None]
-
 CHUNK_ROWS = 1 << 16
 
+Table = dict[str, NDArray[Any]]
+"""Columns (rows,) by name: numbers, booleans, or text."""
 
-@dataclass(frozen=True)
-class Column:
-    """A column of OUTPUT. Its values are numbers, or ``labels`` if they are given, one for each code 0 … K−1.
+
+def written_labels(labels: Sequence[Any]) -> NDArray[Any]:
+    """Return labels of classes as an array (K,) of the type that is written.
 
     Labels that all are strings, integers, floats or booleans are written with this type. Labels of several types, and
     integers beyond 64 bits, are written as text. Labels are never changed, also in CSV, where text is quoted: a label
     such as ``=1+1`` is not escaped, and a spreadsheet may evaluate this label unless the column is imported as text.
     """
-
-    name: str
-    labels: tuple[Any, ...] | None = None
-
-    @cached_property
-    def _table(self) -> NDArray[Any] | None:
-        if self.labels is None:
-            return None
-        table = label_array(self.labels)
-        return np.array([str(label) for label in self.labels]) if table.dtype.kind == "O" else table
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the column: float64, int64, bool or ``str``."""
-        if self._table is None:
-            return np.dtype(np.float64)
-        return str if self._table.dtype.kind == "U" else self._table.dtype
-
-    def values(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the values to write for an array (rows,) of numbers, or of codes if the column has labels."""
-        return np.ascontiguousarray(numbers) if self._table is None else self._table[numbers.astype(np.int64)]
+    found = label_array(labels)
+    return np.array([str(label) for label in labels]) if found.dtype.kind == "O" else found
 
 
-@contextmanager
-def open_output(
-    output: Folder, part: Path, columns: tuple[Column, ...], n_rows: int, check: Callable[[], None]
-) -> Iterator[Write]:
-    """Open OUTPUT with these columns, and yield a function that appends a block of numbers (rows, columns).
+def write_output(
+    output: Folder, part: Path, tables: Iterable[Table], n_rows: int, check: Callable[[], None] = lambda: None
+) -> None:
+    """Write tables with the same columns one after the other to OUTPUT, ``n_rows`` rows in all.
 
     The file name extension selects the format: .zarr (one array per column; text has variable length), .parquet or
     .csv. The table is written to ``part`` on this machine, and finally moved to ``output``, where it replaces an
@@ -71,8 +49,10 @@ def open_output(
     """
     with storing(output.location):
         try:
-            with _WRITERS[output.suffix](part, columns, n_rows) as write:
-                yield write
+            if output.suffix == ".zarr":
+                _write_zarr(part, tables, n_rows)
+            else:
+                _write_file(part, tables, output.suffix)
             output.publish(part, check)
         finally:
             remove(part)
@@ -86,7 +66,7 @@ def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool =
     Raises ``ExistsError`` if OUTPUT exists and may not be overwritten.
     """
     place = open_folder(output)
-    if place.suffix not in _WRITERS:
+    if place.suffix not in (".zarr", ".parquet", ".csv"):
         raise UsageError(f"output {output!r} must end in .zarr, .parquet or .csv")
     for given in inputs:
         if place.is_inside(given):
@@ -118,51 +98,34 @@ def array_name(column: str) -> str:
     return re.sub(r"[%/\\\x00-\x1f]", lambda found: f"%{ord(found[0]):02X}", column)
 
 
-@contextmanager
-def _zarr(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write]:
+def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int) -> None:
     import zarr
 
-    group = zarr.open_group(str(path), mode="w", zarr_format=3)
-    chunks = (min(CHUNK_ROWS, n_rows),)
-    fills = {"f": np.nan, "i": 0, "b": False}
-    arrays = [
-        group.create_array(
-            array_name(column.name),
-            shape=(n_rows,),
-            dtype=column.dtype,
-            chunks=chunks,
-            fill_value="" if column.dtype is str else fills[column.dtype.kind],
-        )
-        for column in columns
-    ]
-    done = 0
-
-    def write(block: NDArray[np.float64]) -> None:
-        nonlocal done
-        for place, (column, array) in enumerate(zip(columns, arrays, strict=True)):
-            array[done : done + len(block)] = column.values(block[:, place])
-        done += len(block)
-
-    yield write
-    group.update_attributes({"kind": KIND, "columns": [column.name for column in columns]})
+    group, arrays, done = zarr.open_group(str(path), mode="w", zarr_format=3), dict[str, Any](), 0
+    fills = {"f": np.nan, "i": 0, "b": False, "U": ""}
+    for table in tables:
+        for name, values in table.items():
+            if name not in arrays:
+                arrays[name] = group.create_array(
+                    array_name(name),
+                    shape=(n_rows,),
+                    dtype=str if values.dtype.kind == "U" else values.dtype,
+                    chunks=(min(CHUNK_ROWS, n_rows),),
+                    fill_value=fills[values.dtype.kind],
+                )
+            arrays[name][done : done + len(values)] = values
+        done += len(values)
+    group.update_attributes({"kind": KIND, "columns": list(arrays)})
 
 
-@contextmanager
-def _table(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write]:
+def _write_file(path: Path, tables: Iterable[Table], suffix: str) -> None:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
-    kinds = [pa.string() if column.dtype is str else pa.from_numpy_dtype(column.dtype) for column in columns]
-    schema = pa.schema(list(zip([column.name for column in columns], kinds, strict=True)))
-    writer = pa.csv.CSVWriter if path.suffix == ".csv" else pa.parquet.ParquetWriter
-    with writer(path, schema) as table:
-
-        def write(block: NDArray[np.float64]) -> None:
-            arrays = [pa.array(column.values(block[:, place])) for place, column in enumerate(columns)]
-            table.write_table(pa.Table.from_arrays(arrays, schema=schema))
-
-        yield write
-
-
-_WRITERS = {".zarr": _zarr, ".parquet": _table, ".csv": _table}
+    found = map(pa.table, tables)
+    first = next(found)
+    writer = pa.csv.CSVWriter if suffix == ".csv" else pa.parquet.ParquetWriter
+    with writer(path, first.schema) as file:
+        for table in chain([first], found):
+            file.write_table(table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
 from partirvm.model import FAR, AnyModel, ClassModel
-from partirvm.predict.output import Column, check_output, open_output
+from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of, original_rows
 from partirvm.quoting import listed_values, quoted
 from partirvm.storage import Folder, storing
@@ -69,7 +69,7 @@ def predict(
 
     OUTPUT is a .zarr, .parquet or .csv file, at a path or an fsspec URL, with the rows of DATA in their order before
     shuffling. Regression has the columns ``mean`` and ``std``. Classification has ``label``, the most probable class
-    with the type of the labels (``output.Column``), and ``p_<class>`` in the order of the classes (``value_names``).
+    (``output.written_labels``), and ``p_<class>`` in the order of the classes (``value_names``).
     With an ``interval``, a level such as 0.95, columns for the ends of the prediction interval follow, ``lower`` and
     ``upper``; classification gives the credible bands of the probabilities. Intervals are those of ``predict_interval``
     of the estimators.
@@ -99,8 +99,7 @@ def predict(
     places = (job, data) if augment is None else (job, data, augment)
     kind = "probability" if isinstance(model, ClassModel) else "prediction"
     bands = () if interval is None else (model.interval(interval, kind),)
-    columns, labels = tuple(map(Column, model.value_names(interval=bool(bands)))), model.columns.classes
-    width, far = 2 + len(columns), 0
+    names, far = model.value_names(interval=bool(bands)), 0
     place = check_output(output, places, overwrite=overwrite)
     with closing(executor_for(client)) as executor:
         if augment is None:
@@ -111,7 +110,7 @@ def predict(
             found = (piece.records for piece in augmenting.pieces(source, progress))
         with (
             _unfinished(place) as (folder, check_lease),
-            ExternalSorter(folder / "rows", width=width, high=float(source.n_rows)) as sorter,
+            ExternalSorter(folder / "rows", width=2 + len(names), high=float(source.n_rows)) as sorter,
         ):
             for records in found:
                 far += int(records[:, -1].sum())
@@ -121,17 +120,19 @@ def predict(
                 check_lease()
                 check_output(output, places, overwrite=overwrite)  # another process may have written OUTPUT meanwhile
 
-            if labels is not None:
-                columns = (Column("label", labels), *columns)
-            with open_output(place, folder / f"output{place.suffix}", columns, source.n_rows, check) as write:
-                for block in sorter.blocks(SORT_MEMORY):
-                    values = block[:, 1:-1]
-                    if labels is not None:
-                        values = np.column_stack([values[:, : len(labels)].argmax(axis=1), values])
-                    write(values)
+            tables = (_table(block[:, 1:-1], names, model.columns.classes) for block in sorter.blocks(SORT_MEMORY))
+            write_output(place, folder / f"output{place.suffix}", tables, source.n_rows, check)
     if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
+
+
+def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None) -> Table:
+    """Return the columns of OUTPUT: for classes the most probable label, then the values (rows, V) by name."""
+    columns = dict(zip(names, values.T, strict=True))
+    if classes is None:
+        return columns
+    return {"label": written_labels(classes)[values[:, : len(classes)].argmax(axis=1)], **columns}
 
 
 @contextmanager

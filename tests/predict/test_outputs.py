@@ -21,7 +21,7 @@ from partirvm.errors import DataError, ExistsError, LeaseError, LeaseLostError, 
 from partirvm.execution.dask import DaskExecutor
 from partirvm.options import Request
 from partirvm.predict import prediction
-from partirvm.predict.output import Column, open_output
+from partirvm.predict.output import write_output, written_labels
 from partirvm.storage import open_folder
 from partirvm.storage.records import read_json, to_json
 
@@ -213,11 +213,13 @@ def test_on_a_cluster(folder, tmp_path, monkeypatch):
 def test_labels_in_csv_are_what_they_were(tmp_path):
     """Read back with pandas and with the csv module; names of columns too."""
     place = tmp_path / "p.csv"
-    columns = (Column("label", LABELS), *(Column(f"p_{label}") for label in LABELS))
     n = len(LABELS)
-    with open_output(open_folder(str(place)), tmp_path / "part.csv", columns, n, lambda: None) as write:
-        write(np.column_stack([np.arange(n), np.eye(n) / 3]))
-    names = [column.name for column in columns]
+    table = {
+        "label": written_labels(LABELS),
+        **{f"p_{label}": row for label, row in zip(LABELS, np.eye(n) / 3, strict=True)},
+    }
+    write_output(open_folder(str(place)), tmp_path / "part.csv", [table], n)
+    names = list(table)
     with place.open(newline="", encoding="utf-8") as file:
         head, *lines = csv.reader(file)
     assert head == names
@@ -230,7 +232,5 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
 
 def test_integers_beyond_2_to_the_53_in_csv(tmp_path):
     labels, place = (2**53, 2**53 + 1, 2**63 - 1), tmp_path / "p.csv"
-    columns = (Column("label", labels),)
-    with open_output(open_folder(str(place)), tmp_path / "part.csv", columns, 3, lambda: None) as write:
-        write(np.arange(3.0)[:, None])
+    write_output(open_folder(str(place)), tmp_path / "part.csv", [{"label": written_labels(labels)}], 3)
     assert place.read_text().split() == ['"label"', *map(str, labels)]
