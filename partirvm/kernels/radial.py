@@ -291,10 +291,9 @@ class Directions(Kernel):
             raise UsageError(f"the directions of the kernel have {self.n_features} features but the data have {d}")
         if origin is None:
             origin = centres.mean(axis=0) if m else np.zeros(d)
-        projection, matrix, moved = Products.of(self.matrix), self.matrix, centres - origin
-        zero = np.zeros(len(matrix))
-        projected = _projected(projection, moved, len(matrix))
-        inner = PreparedRadial.of(self.kernel, projected, self.kernel.widths(len(matrix)), zero)
+        projection, count, moved = Products.of(self.matrix), len(self.matrix), centres - origin
+        projected = _projected(projection, moved, count)
+        inner = PreparedRadial.of(self.kernel, projected, self.kernel.widths(count), np.zeros(count))
         return PreparedDirections(self, origin, projection, moved, inner)
 
     def diagonal(self, points: Float) -> Float:

@@ -44,7 +44,6 @@ class Anything(Check):
     """No check here: the valid values depend on other parts, such as the kernels."""
 
     def kept(self, name: str, value: Any) -> Any:
-        """Return the value unchanged."""
         return value
 
 
@@ -55,7 +54,6 @@ class OneOf(Check):
     words: tuple[str, ...]
 
     def kept(self, name: str, value: Any) -> Any:
-        """Raise ``UsageError``: the value is none of the words."""
         raise UsageError(f"{name} is {value!r}; known: {', '.join(self.words)}{near(value, self.words)}")
 
 
@@ -78,7 +76,6 @@ class Flag(Check):
     """Check for True or False."""
 
     def kept(self, name: str, value: Any) -> Any:
-        """Return True or False."""
         plain = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
         if not isinstance(plain, numbers.Integral) or plain not in (0, 1):
             others = "".join(f", {word!r}" for word in self.words) + ", None" * self.optional
@@ -93,7 +90,6 @@ class Whole(Check):
     least: int
 
     def kept(self, name: str, value: Any) -> Any:
-        """Return the number."""
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < self.least:
             raise self.refuse(name, value, f"a whole number ≥ {self.least}")
         return int(value)
@@ -109,7 +105,6 @@ class Real(Check):
     names: bool = False
 
     def kept(self, name: str, value: Any) -> Any:
-        """Return the number."""
         if self.names and isinstance(value, str) and value.isidentifier():
             return value
         right = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
@@ -125,7 +120,6 @@ class Factors(Check):
     """Check for different positive numbers; their order is kept."""
 
     def kept(self, name: str, value: Any) -> tuple[float, ...]:
-        """Return the numbers as a tuple."""
         found = tuple(Real(above=0.0)(f"each of {name}", factor) for factor in _listed(value))
         if not found or len(set(found)) < len(found):
             raise self.refuse(name, value, "different positive numbers, such as (1, 8, 64)")
@@ -136,7 +130,6 @@ class ShapeAndRate(Check):
     """Check for the shape and rate of a Gamma density, both ≥ 0."""
 
     def kept(self, name: str, value: Any) -> tuple[float, ...]:
-        """Return the two numbers."""
         found = _listed(value)
         if len(found) != 2:
             raise self.refuse(name, value, "two numbers, shape and rate, such as (0.0, 0.0)")
@@ -147,7 +140,6 @@ class PositiveByName(Check):
     """Check for a dict of positive numbers by name."""
 
     def kept(self, name: str, value: Any) -> dict[str, float]:
-        """Return the dict of names and numbers."""
         if not isinstance(value, Mapping):
             raise self.refuse(name, value, "None or a dict of names and numbers, {'bias': 1e-6}")
         return {key: Real(above=0.0)(f"{name} of {key!r}", number) for key, number in value.items()}
@@ -157,7 +149,6 @@ class Seconds(Check):
     """Check for a number of seconds or a text such as ``1h``."""
 
     def kept(self, name: str, value: Any) -> float:
-        """Return the number of seconds."""
         return parse_duration(value, name)
 
 
@@ -165,7 +156,6 @@ class Bytes(Check):
     """Check for a number of bytes or a text such as ``512MiB``."""
 
     def kept(self, name: str, value: Any) -> int:
-        """Return the number of bytes."""
         return parse_bytes(value, name)
 
 
