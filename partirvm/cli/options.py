@@ -273,18 +273,6 @@ def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
-def one_target(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """The text of ``--target``, which is given once. Raises ``click.BadParameter`` if it is given again."""
-    if len(given) > 1:
-        raise click.BadParameter(
-            f"it is given {len(given)} times. Give several targets with commas between them: "
-            f"--target {','.join(given)}.",
-            ctx,
-            param,
-        )
-    return given[0] if given else None
-
-
 def require_detachable(detach: bool, scheduler: str | None, verify: bool = False) -> None:
     """Raise ``click.UsageError`` for ``--detach`` without a cluster, or with ``--verify``."""
     if detach and scheduler is None:

@@ -13,7 +13,6 @@ from partirvm.data.source import (
     check_fingerprint,
     hash_tile,
     tile_rows_for,
-    tile_slices,
 )
 from partirvm.data.zarr_source import ZarrSource
 
@@ -33,5 +32,4 @@ __all__ = [
     "require_target",
     "shuffled_rows",
     "tile_rows_for",
-    "tile_slices",
 ]

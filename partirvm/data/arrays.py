@@ -48,8 +48,6 @@ class ArraySource(Source):
         Names of the columns; default: ``x0``, ``x1``, …
     seed : int, optional
         Seed of the permutation; only recorded.
-    least : int
-        Minimum number of rows if there is a target. The value is 1 for rows that are appended to other rows.
 
     Raises
     ------
@@ -73,12 +71,11 @@ class ArraySource(Source):
         tile_rows: int | None = None,
         columns: Columns | None = None,
         seed: int | None = None,
-        least: int = 2,
     ) -> None:
         self._X = numeric_array("X", X)
         self._t = None if t is None else numeric_array("y", t)
         self._weights = None if weights is None else numeric_array("the weights", weights)
-        check_shapes(self._X, self._t, self._weights, least=least)
+        check_shapes(self._X, self._t, self._weights)
         if self._weights is not None:
             check_weights(self._weights)
         self.weighted = self._weights is not None

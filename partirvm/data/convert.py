@@ -327,4 +327,6 @@ def _npz(filesystem: Any, path: str, room: int | None) -> ColumnsReader:
     names = arrays.pop("columns", None)
     others = {name: array for name, array in arrays.items() if array.shape == X.shape[:1]}
     names = None if names is None else [str(name) for name in names.reshape(-1)]
-    return ColumnsReader(X, y, weights, name=path, names=names, others=others)
+    reader = ColumnsReader(X, y, weights, name=path, names=names, others=others)
+    reader.memory_advice = ", or write the rows as Parquet, which is read in batches"
+    return reader

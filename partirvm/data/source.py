@@ -195,15 +195,6 @@ def tile_rows_for(n_rows: int, n_features: int) -> int:
     return 1 << (min(by_size, by_count, 16384).bit_length() - 1)
 
 
-def tile_slices(n_rows: int, tile_rows: int) -> list[slice]:
-    """Return the row ranges of the tiles.
-
-    >>> tile_slices(5, 2)
-    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
-    """
-    return [slice(start, min(start + tile_rows, n_rows)) for start in range(0, n_rows, tile_rows)]
-
-
 def hash_tile(tile: Tile) -> str:
     """Return a hash of sixteen hexadecimal digits of X, t and the weights of a tile.
 

@@ -74,12 +74,8 @@ class TileWriter:
         self._first = 0 if extended is None else extended.first
         self._again, self._where = extended is None or extended.again, where
         self._d, self._n_targets, self._weighted = len(roles.features), len(roles.targets), roles.weights is not None
-        self._n_new, self._n, self._seed, self._report = (
-            encoder.n_rows,
-            len(self._before) + encoder.n_rows,
-            seed,
-            report,
-        )
+        self._n_new, self._n = encoder.n_rows, len(self._before) + encoder.n_rows
+        self._seed, self._report = seed, report
         self._tile_rows = tile_rows or tile_rows_for(self._n, tile_width(roles))
         self._columns, self._remaps = encoder.columns(), encoder.remaps()
         widths = array_widths(self._d, self._n_targets, weighted=self._weighted, ordered=seed is not None)
