@@ -109,7 +109,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     "--target",
     metavar="COLUMN[,..]",
     multiple=True,
-    callback=options.one_target,
+    callback=lambda context, option, given: ",".join(given) or None,
     help="Target column, or several with commas between them; required for tables without --like.",
 )
 @click.option("--features", type=options.NAMES, help="Feature columns, in this order.  [default: all others]")
@@ -178,14 +178,14 @@ def ingest(
             **choices,
         )
     classes = made.columns.classes
-    if made.n_targets:
-        target, to = made.columns.target, f" → {named(made.columns.target)}"
-        following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
-        if choices["like"] is not None:
-            following = [f"partirvm evaluate JOB {data}", f"partirvm predict JOB {data} predictions.csv"]
-    else:
-        target, to = None, ", no target"
-        following = [f"partirvm predict JOB {data} predictions.csv"]
+    target = made.columns.target if made.n_targets else None
+    to = ", no target" if target is None else f" → {named(target)}"
+    if classes is not None:
+        to += f" ({len(classes):,} classes: {listed(classes, SHOWN)})"
+    following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
+    if target is None or choices["like"] is not None:
+        scored = [f"partirvm evaluate JOB {data}"] if target is not None else []
+        following = [*scored, f"partirvm predict JOB {data} predictions.csv"]
     facts = {
         "data": data,
         "n_rows": made.n_rows,
@@ -198,9 +198,6 @@ def ingest(
         "tile_rows": made.tile_rows,
         "shuffle": made.seed,
     }
-    if classes is not None:
-        shown = listed(classes, SHOWN)
-        to += f" ({len(classes):,} classes: {shown})"
     order = "in the order of the source" if made.seed is None else f"shuffled with seed {made.seed}"
     show(
         facts,

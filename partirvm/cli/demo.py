@@ -98,19 +98,10 @@ def run(
     command("predict", job, grid, prediction, "--overwrite")
     draw(terrain, job, prediction, scores, picture)
 
-    from partirvm.execution.process import peak_memory
-    from partirvm.planning.units import format_bytes, format_duration
-    from partirvm.report.text import facts_text
-
-    facts = [
-        ("test RMSE", f"{scores['rmse']:.2f} m"),
-        ("test NLPD", f"{scores['nlpd']:.3f} nats per cell"),
-        ("95 % interval", f"covers {100 * scores['coverage_95']:.1f} % of {scores['n_rows']:,} test cells"),
-        ("vectors", f"{scores['n_vectors']:,}"),
-        ("took", f"{format_duration(time.perf_counter() - began)}, peak memory {format_bytes(peak_memory())}"),
-        ("picture", str(picture)),
-    ]
-    echo("\n" + facts_text(facts))
+    echo(
+        f"\ntest RMSE {scores['rmse']:.2f} m; the 95 % interval covers {100 * scores['coverage_95']:.1f} % of "
+        f"{scores['n_rows']:,} test cells; {time.perf_counter() - began:.0f} s\npicture: {picture}"
+    )
     return ExitStatus.DONE
 
 

@@ -17,7 +17,7 @@ import click
 
 from partirvm.errors import UsageError
 from partirvm.options import TABLE, Request, constraints
-from partirvm.options.option import Option
+from partirvm.options.constraints import Option
 from partirvm.planning.units import parse_bytes, parse_duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -271,18 +271,6 @@ def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         ctx.meta["partirvm.help_all"] = True
         click.echo(ctx.get_help(), color=ctx.color)
         ctx.exit()
-
-
-def one_target(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """The text of ``--target``, which is given once. Raises ``click.BadParameter`` if it is given again."""
-    if len(given) > 1:
-        raise click.BadParameter(
-            f"it is given {len(given)} times. Give several targets with commas between them: "
-            f"--target {','.join(given)}.",
-            ctx,
-            param,
-        )
-    return given[0] if given else None
 
 
 def require_detachable(detach: bool, scheduler: str | None, verify: bool = False) -> None:

@@ -187,8 +187,7 @@ class ClassDiagnostics(FieldSums):
 
     For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K, B) sums the
     probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64 those of this class. ``confusion``
-    (K, K) int64 counts rows by true class (first axis) and most probable class. For each bin of the largest
-    probability, ``top_rows`` and ``top_hits`` (B,) int64 count all and the correct rows. ``largest`` are the rows of
+    (K, K) int64 counts rows by true class (first axis) and most probable class. ``largest`` are the rows of
     largest log loss: true class, most probable class, and the probabilities of both; classes are codes. ``thresholds``
     are the counts of two classes at thresholds; a sum of diagnostics has none (``core.scores``).
     """
@@ -198,8 +197,6 @@ class ClassDiagnostics(FieldSums):
     rows: Int
     hits: Int
     confusion: Int
-    top_rows: Int
-    top_hits: Int
     largest: LargestErrors = field(default_factory=LargestErrors)
     thresholds: ThresholdCurve | None = None
 
@@ -211,7 +208,6 @@ class ClassDiagnostics(FieldSums):
         """
         likeliest, each_row = probabilities.argmax(axis=1), np.arange(len(codes))
         largest, stated_own = probabilities[each_row, likeliest], probabilities[each_row, codes]
-        top, correct = _bins(largest), likeliest == codes
         loss = -np.log(np.maximum(stated_own, np.finfo(np.float64).eps))
         p, own, found = _united(probabilities), *(np.minimum(each, MOST_CLASSES - 1) for each in (codes, likeliest))
         K, shown = p.shape[1], np.column_stack([codes, likeliest, stated_own, largest])
@@ -224,8 +220,6 @@ class ClassDiagnostics(FieldSums):
             rows=np.bincount(places.ravel(), minlength=each).reshape(shape),
             hits=np.bincount(hits, minlength=each).reshape(shape),
             confusion=np.bincount(own * K + found, minlength=K * K).reshape(K, K),
-            top_rows=np.bincount(top, minlength=PROBABILITY_BINS),
-            top_hits=np.bincount(top[correct], minlength=PROBABILITY_BINS),
             largest=LargestErrors.of(loss, start + each_row, shown),
         )
 
@@ -244,7 +238,7 @@ class ClassDiagnostics(FieldSums):
         return cls(stored["n"], **counts, largest=largest, thresholds=curve)
 
 
-COUNTS = ("stated", "rows", "hits", "confusion", "top_rows", "top_hits")
+COUNTS = ("stated", "rows", "hits", "confusion")
 """The fields of ``ClassDiagnostics`` that are sums over rows."""
 
 

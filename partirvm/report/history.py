@@ -73,7 +73,7 @@ def short_columns(entries: Sequence[Entry]) -> list[Column]:
     """Return the columns of the table of rounds, with held-out errors if these entries have some."""
     kind = kind_of(entries[0])
     left_out = {"rows used", kind.steps, "noise sd", "ended"}
-    return [column for column in columns(kind, kind.brief(entries)) if column.title not in left_out]
+    return [column for column in columns(kind, kind.shown(entries)[:3]) if column.title not in left_out]
 
 
 def heuristic_line(entry: Entry) -> str:

@@ -21,6 +21,7 @@ from partirvm.report.display import from_json, target_charts
 from partirvm.report.history import Lines, columns, heuristic_line, short_columns, stages
 from partirvm.report.plots import Chart, history_charts, relevance_chart
 from partirvm.report.quantities import (
+    SIDES,
     Kind,
     Quantity,
     Table,
@@ -193,20 +194,15 @@ def _figures(job: Report, kind: Kind) -> list[tuple[str, str, str]]:
     last = last_model(job.history)
     if last is None:
         return []
-    shown = kind.brief([last])
     figures = [
         ("Relevance vectors", f"{last['vectors']:,}", f"of {counted(job.plan['rows'], 'row')}" if job.plan else "")
     ]
-    for quantity in shown:
-        others = [Quantity(quantity.rows, measure) for measure in (kind.head, kind.beside)]
-        more = [
-            f"{one.measure.name} {one.text(last)}"
-            for one in others
-            if one not in shown and last.get(one.key) is not None
-        ]
-        name = f"{quantity.rows.capitalize()} {quantity.measure.title.lower()}"
-        unit = quantity.measure.unit.removeprefix("% ")  # the formatted number already includes the percent sign
-        figures.append((name, quantity.text(last), "; ".join([unit, *more])))
+    for rows in SIDES:
+        head, beside = Quantity(rows, kind.head), Quantity(rows, kind.beside)
+        unit = kind.head.unit.removeprefix("% ")  # the formatted number already includes the percent sign
+        more = f"; {kind.beside.name} {beside.text(last)}" if last.get(beside.key) is not None else ""
+        if last.get(head.key) is not None:
+            figures.append((f"{rows.capitalize()} error", head.text(last), unit + more))
     if kind.noise:
         figures.append(("Noise", format_error(last.get("noise_sd")), "standard deviation"))
     evidence = f"{kind.evidence}, over {counted(last['rows'], 'row')}"
@@ -303,7 +299,7 @@ def _fits(job: Report, kind: Kind) -> Section:
         shown = rounds if len(rounds) <= 2 * ENDS else [*rounds[:ENDS], *rounds[-ENDS:]]
         title = "Rounds" if len(shown) == len(rounds) else f"First and last of {len(rounds):,} rounds"
         tables.append(_table(title, short, shown))
-    every = columns(kind, kind.every)
+    every = columns(kind, kind.shown(job.history))
     tables.append(_table(f"All {counted(len(job.history), 'fit')}, every column", every, job.history, folded=True))
     return Section("History", levels, tables=tables)
 

@@ -356,7 +356,7 @@ def history_charts(found: Sequence[Stage], kind: Kind) -> list[Chart]:
     vectors = [(stage.x, stage.total("vectors")) for stage in found]
     evidence = {"evidence": _points(comparable, "log_evidence")}
     charts = [
-        *(_errors(found, measure, step) for _, measure in kind.alone),
+        *(_errors(found, measure, step) for measure in (kind.head, kind.beside)),
         Chart(f"Relevance vectors over {step}s", "", (step, ""), lines={"vectors": vectors}),
         Chart(f"Log evidence over {step}s", f"nats, over {rows:,} rows", (step, ""), lines=evidence),
     ]

@@ -8,7 +8,6 @@ are None.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 Entry = dict[str, Any]
@@ -114,30 +113,28 @@ LOG_LOSS = Measure("log_loss", "log loss", "Log loss", "nats per row")
 ERROR = Measure("error", "error", "Error", "% of rows in a wrong class", format_share, scale=100.0)
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """The kind of target of a fit: regression or classification.
 
-    A sentence has the measure ``head`` first and ``beside`` second. ``every`` holds all quantities. A short table shows
-    the quantities ``validated`` if there are held-out rows, and otherwise ``alone``. ``noise`` is true if there is a
-    noise variance. ``steps`` is the name of the iterations of a fit, and ``evidence`` is the unit of the log evidence.
+    ``head`` is the main measure and ``beside`` the second one. ``noise`` is true if there is a noise variance,
+    ``steps`` is the name of the iterations of a fit, and ``evidence`` the unit of the log evidence.
     """
 
     head: Measure
     beside: Measure
-    alone: tuple[Quantity, ...]
-    validated: tuple[Quantity, ...]
-    every: tuple[Quantity, ...]
     noise: bool
     steps: str
     evidence: str
 
-    def brief(self, entries: Sequence[Entry]) -> tuple[Quantity, ...]:
-        """Return the quantities of a short table of these entries."""
-        held_out = [quantity.key for quantity in self.every if quantity.rows == "held-out"]
-        return (
-            self.validated if any(entry.get(key) is not None for entry in entries for key in held_out) else self.alone
-        )
+    @property
+    def every(self) -> list[Quantity]:
+        """All quantities of this kind; that of the second measure on training rows comes last."""
+        pairs: list[tuple[Rows, Measure]] = [("training", self.head), ("held-out", self.head)]
+        return [Quantity(*pair) for pair in (*pairs, ("held-out", self.beside), ("training", self.beside))]
+
+    def shown(self, entries: Sequence[Entry]) -> list[Quantity]:
+        """Return the quantities that one of these entries has."""
+        return [one for one in self.every if any(entry.get(one.key) is not None for entry in entries)]
 
     def phrase(self, entry: Entry, rows: Rows, note: str = "") -> str:
         """Return the measures of an entry on these rows as part of a sentence; empty if the entry has no measures.
@@ -156,32 +153,11 @@ class Kind:
         return head.text(entry) + (f" ({'; '.join(notes)})" if notes else "")
 
 
-def _both(measure: Measure) -> tuple[Quantity, Quantity]:
-    return Quantity("training", measure), Quantity("held-out", measure)
+REGRESSION = Kind(RMSE, NLPD, noise=True, steps="iterations", evidence="nats")
+CLASSIFICATION = Kind(ERROR, LOG_LOSS, noise=False, steps="Newton passes", evidence="nats (Laplace)")
 
-
-REGRESSION = Kind(
-    head=RMSE,
-    beside=NLPD,
-    alone=_both(RMSE)[:1],
-    validated=_both(RMSE),
-    every=(*_both(RMSE), Quantity("held-out", NLPD)),
-    noise=True,
-    steps="iterations",
-    evidence="nats",
-)
-CLASSIFICATION = Kind(
-    head=ERROR,
-    beside=LOG_LOSS,
-    alone=(Quantity("training", LOG_LOSS), Quantity("training", ERROR)),
-    validated=(*_both(LOG_LOSS), Quantity("held-out", ERROR)),
-    every=(*_both(LOG_LOSS), *_both(ERROR)),
-    noise=False,
-    steps="Newton passes",
-    evidence="nats (Laplace)",
-)
-
-QUANTITIES = (*REGRESSION.every, *CLASSIFICATION.every)
+QUANTITIES = (*REGRESSION.every[:3], *CLASSIFICATION.every)
+"""All quantities; the NLPD of training rows is not measured."""
 
 
 def last_model(history: Sequence[Entry]) -> Entry | None:

@@ -215,7 +215,7 @@ def _job_row(job: dict[str, Any]) -> list[str]:
     name = job["job"].rpartition("/")[2]
     if "error" in job:
         return [name, "unreadable", *[MISSING] * 7, job["error"]]
-    first = kind_of(job).alone[0].measure
+    first = kind_of(job).head
     errors = [Quantity(rows, first).text(job) for rows in SIDES]
     measure = first.name if set(errors) != {MISSING} else MISSING
     took = _form(format_duration, job["seconds"]) or MISSING

@@ -47,9 +47,8 @@ def test_a_small_demo(tmp_path, capsys):
     assert captured.err.count("--memory-limit 2048MiB") == 5
     assert "next:" not in captured.out
     scores = predict.evaluate(str(folder / "job"), str(folder / "test.zarr"))
-    assert f"test RMSE       {scores['rmse']:.2f} m" in captured.out
-    assert f"vectors         {scores['n_vectors']:,}" in captured.out
-    assert str(folder / "terrain.png") in captured.out
+    assert f"test RMSE {scores['rmse']:.2f} m" in captured.out
+    assert f"picture: {folder / 'terrain.png'}" in captured.out
     found = {name: np.load(folder / f"{name}.npz") for name in ("train", "validation", "test", "grid")}
     cells, grid = (
         np.concatenate([np.column_stack([found[name]["X"], found[name]["elevation"]]) for name in names])

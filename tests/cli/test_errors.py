@@ -32,10 +32,6 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "evaluation without a target": (("evaluate", "{job}", "{bare}"), r"bare\.zarr: the data have no target.*'fare'"),
     "fit without a target": (("fit", "{bare}", "{new}"), r"bare\.zarr: the data have no target.*'fare'"),
     "unknown column": (("ingest", "good.csv", "{new}", "--target", "z", "--quiet"), r"'z'.*a, b, y"),
-    "two targets": (
-        ("ingest", "good.csv", "{new}", *INGEST, "--target", "b"),
-        r"'--target': it is given 2 times.*--target y,b",
-    ),
     "no source": (("ingest", "gone.csv", "{new}", *INGEST), r"gone\.csv: there is no such file"),
     "data in the way": (("ingest", "good.csv", "{train}", *INGEST), r"train\.zarr exists already.*--overwrite"),
     "both shuffles": (("ingest", "good.csv", "{new}", *INGEST, "--shuffle", "1", "--no-shuffle"), r"exclude each"),

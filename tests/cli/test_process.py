@@ -301,20 +301,3 @@ def test_the_live_view_ends_well_on_an_error(tmp_path, tour: Tour):
     status, out, seen = Terminal("ingest", str(tmp_path / "bad.csv"), str(tmp_path / "d"), "--target", "fare").finish()
     assert (status, out) == (2, "")
     assert seen.rindex(HIDE) < seen.rindex(SHOW) < seen.rindex("partirvm: error: ")
-
-
-@pytest.mark.slow
-def test_a_fit_on_a_cluster_is_the_same_fit(tour, one_worker, tmp_path):
-    """Same vectors, evidence and errors to the last bit, whatever folder the worker was started in."""
-    results = []
-    for name, place in (("here", ()), ("there", ("--scheduler", one_worker.cluster.scheduler_address))):
-        process = start(
-            *("fit", "train.zarr", str(tmp_path / name), *SHORT, *place, "--validation", "test.zarr"),
-            *("--json", "--memory-limit", "1GiB"),
-            cwd=tour.folder,
-        )
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        results.append(json.loads(out))
-    same = ("n_vectors", "log_evidence", "train_rmse", "held_out_rmse", "held_out_nlpd", "noise_sd", "reason")
-    assert [results[0][name] for name in same] == [results[1][name] for name in same]

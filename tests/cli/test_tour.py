@@ -105,6 +105,21 @@ def test_ends_of_the_interval_are_written_beside_mean_and_std(tour, cli, tmp_pat
     assert "--interval" in err
 
 
+def test_a_target_given_twice_is_two_targets(cli_json, tmp_path):
+    (tmp_path / "two.csv").write_text("a,y,z\n1,2,3\n2,3,5\n4,1,0\n")
+    arguments = (
+        str(tmp_path / "two.csv"),
+        str(tmp_path / "d.zarr"),
+        "--target",
+        "y",
+        "--target",
+        "z",
+        "--quiet",
+        "--json",
+    )
+    assert cli_json("ingest", *arguments)["targets"] == ["y", "z"]
+
+
 def test_ingest_says_what_it_made(tour, cli_json, tmp_path):
     facts = cli_json(
         *("ingest", str(tour.folder / "train.csv"), str(tmp_path / "d.zarr"), "--target", "fare", "--features", "b,a"),

@@ -61,9 +61,3 @@ def test_every_class_of_errors_is_listed():
     """The directive lists the messages of a class; the page has one directive for each class with a message."""
     listed = re.findall(r"```\{error-messages\} (\w+)", (DOCS / "troubleshooting.md").read_text("utf-8"))
     assert sorted(listed) == sorted(messages.error_messages())
-
-
-def test_a_template_has_a_mark_for_each_value():
-    tree = ast.parse("f'{n:,} rows of {name}' f' {1 if n else 2}: {\"a\" if n else \"b\"}' + more", mode="eval")
-    assert messages.template(tree.body) == "… rows of … …: a or b…"
-    assert messages.template(ast.parse("advice", mode="eval").body) is None

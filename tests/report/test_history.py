@@ -73,15 +73,16 @@ def test_columns_are_aligned(held_out):
 def test_the_table_of_rounds_of_classes(held_out):
     history = histories.history("working-set", held_out=held_out)
     header, *rows = printed(history)
-    errors = ["held-out log loss", "held-out error"] if held_out else ["training error"]
+    errors = ["training error", *["held-out error", "held-out log loss"] * held_out]
+    errors += [] if held_out else ["training log loss"]
     titles = re.split(" {2,}", header.strip())
-    assert titles[: 4 + len(errors)] == ["round", "candidates", "vectors", "training log loss", *errors]
+    assert titles[: 3 + len(errors)] == ["round", "candidates", "vectors", *errors]
     assert len({len(row) for row in (header, *rows)}) == 1
     last = history[-1]
-    values = [format_error(last["held_out_log_loss"]), format_share(last["held_out_error"])]
-    expected = values if held_out else [format_share(last["train_error"])]
+    values = [format_share(last["held_out_error"]), format_error(last["held_out_log_loss"])]
+    expected = [format_share(last["train_error"]), *(values if held_out else [format_error(last["train_log_loss"])])]
     cells = re.split(" {2,}", rows[-1].strip())
-    assert cells[: 5 + len(expected)] == ["last", "28", "14", format_error(last["train_log_loss"]), *expected, "-112.3"]
+    assert cells[: 4 + len(expected)] == ["last", "28", "14", *expected, "-112.3"]
 
 
 def test_stages_are_rounds_and_levels_in_order():

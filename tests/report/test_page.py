@@ -128,7 +128,8 @@ def test_every_number_is_there(fitted, strategy, held_out):
     levels = {entry["level"] for entry in job.history if entry["kind"] == "part"}
     points = len(rounds) + len(levels)
     charts = history_charts(stages(job.history), kind_of(last))
-    assert len(charts) == (3 if points > 1 else 0)
+    scored = sum(stage.median("held_out_nlpd") is not None for stage in stages(job.history))
+    assert len(charts) == (3 + (scored > 1) if points > 1 else 0)
     step = "levels" if levels else "rounds"
     assert (f"Error over {step}" in read.titles) == (points > 1)
     for chart in charts[:1]:
@@ -243,17 +244,16 @@ def test_the_page_of_classes(strategy, held_out):
     last = job.history[-1]
     assert not OF_NUMBERS.search(read.text.partition("Parameters")[0])
     figures = [
-        f"Training log loss {format_error(last['train_log_loss'])} nats per row",
+        f"Training error {format_share(last['train_error'])} of rows in a wrong class; log loss "
+        + format_error(last["train_log_loss"]),
         f"Log evidence {last['log_evidence']:.4g} nats (Laplace), over 400 rows",
         "400 rows × 2 features, 3 classes, 3 outputs",
         f"Passes 120 {sum(entry['passes'] for entry in job.history)}",
         "Newton passes",
     ]
     if held_out:
-        figures.append(f"Held-out log loss {format_error(last['held_out_log_loss'])} nats per row")
-        figures.append(f"Held-out error {format_share(last['held_out_error'])} of rows in a wrong class")
+        figures.append(f"Held-out error {format_share(last['held_out_error'])} of rows in a wrong class; log loss")
     else:
-        figures.append(f"Training error {format_share(last['train_error'])} of rows in a wrong class")
         assert "Held-out" not in read.text
     for figure in figures:
         assert figure in read.text
@@ -267,7 +267,7 @@ def test_the_page_of_classes(strategy, held_out):
 def test_errors_of_separable_classes_are_drawn_from_zero():
     """No error at all: the axis does not go below 0 %."""
     history = [histories.entry(number, number=number, train_error=0.0, held_out_error=0.0) for number in (1, 2, 3)]
-    errors = history_charts(stages(history), CLASSIFICATION)[1]
+    errors = history_charts(stages(history), CLASSIFICATION)[0]
     assert errors.title == "Error over rounds"
     assert drawn(errors).get_ylim()[0] == 0.0
 

@@ -133,14 +133,6 @@ def test_a_regressor_draws_its_diagnostics(several):
         assert DiagnosticsDisplay.from_estimator(fitted, X[150:], y[150:]).axes_
 
 
-def test_independent_targets_draw_theirs():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, (80, 1))
-    y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 0])]) + 0.1 * rng.normal(size=(80, 2))
-    fitted = RVMRegressor(gamma=1.0, random_state=0, multi_output="independent").fit(X, y)
-    assert len(fitted.plot_diagnostics(X, y).axes_) == 8
-
-
 @pytest.mark.parametrize("held_out", [False, True])
 def test_without_rows_those_of_the_fit_are_drawn(held_out):
     """Held-out rows, also after a round in which there were others; or the training rows left out."""

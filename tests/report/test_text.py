@@ -209,7 +209,7 @@ def test_jobs_of_both_kinds_in_one_table(folder):
     titles = re.split(" {2,}", header)
     cells = [dict(zip(titles, re.split(" {2,}", row), strict=True)) for row in rows]
     errors = [(one["measure"], one["training"], one["held-out"]) for one in cells]
-    first = ("log loss", f"{classes['train_log_loss']:.4g}", "–")
+    first = ("error", f"{100 * classes['train_error']:.3g} %", "–")
     assert errors == [first, ("RMSE", "0.5", "0.25"), ("–", "–", "–"), ("–", "–", "–")]
     assert not OF_NUMBERS.search(status_text(classes))
     assert "training error  0.5 (RMSE)\nheld-out error  0.25 (RMSE)\n" in status_text(numbers)
