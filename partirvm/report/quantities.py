@@ -49,12 +49,11 @@ def format_evidence(value: float | None) -> str:
 
 
 class Table(NamedTuple):
-    """A table of texts. ``header`` is empty for pairs of a name and a value; a ``folded`` table is shown on request."""
+    """A table of texts. ``header`` is empty for pairs of a name and a value."""
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    folded: bool = False
 
     def text(self) -> str:
         """Return the table as aligned lines; columns of numbers are aligned on the right."""
