@@ -127,9 +127,9 @@ class Kind(NamedTuple):
 
     @property
     def every(self) -> list[Quantity]:
-        """All quantities of this kind; that of the second measure on training rows comes last."""
-        pairs: list[tuple[Rows, Measure]] = [("training", self.head), ("held-out", self.head)]
-        return [Quantity(*pair) for pair in (*pairs, ("held-out", self.beside), ("training", self.beside))]
+        """All quantities of this kind; the NLPD of training rows is not measured."""
+        found = [Quantity("training", self.head), Quantity("held-out", self.head), Quantity("held-out", self.beside)]
+        return found if self.beside is NLPD else [*found, Quantity("training", self.beside)]
 
     def shown(self, entries: Sequence[Entry]) -> list[Quantity]:
         """Return the quantities that one of these entries has."""
@@ -155,8 +155,7 @@ class Kind(NamedTuple):
 REGRESSION = Kind(RMSE, NLPD, noise=True, steps="iterations", evidence="nats")
 CLASSIFICATION = Kind(ERROR, LOG_LOSS, noise=False, steps="Newton passes", evidence="nats (Laplace)")
 
-QUANTITIES = (*REGRESSION.every[:3], *CLASSIFICATION.every)
-"""All quantities; the NLPD of training rows is not measured."""
+QUANTITIES = (*REGRESSION.every, *CLASSIFICATION.every)
 
 
 def last_model(history: Sequence[Entry]) -> Entry | None:
