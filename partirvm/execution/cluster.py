@@ -192,10 +192,9 @@ class Cluster:
         )
 
     def ask_workers(self, function: Callable[[], Any]) -> dict[str, Any]:
-        """Return the result of ``function()``, or its exception, for each worker. Workers that leave are not counted.
+        """Return the result of ``function()``, or its exception, for each worker that does not leave meanwhile.
 
-        Raises ``ClusterError`` if all workers leave in each of ``ATTEMPTS`` attempts or a worker does not respond in
-        ``ANSWER`` seconds, and as ``workers`` does.
+        Raises ``ClusterError`` if all leave ``ATTEMPTS`` times or one does not respond in ``ANSWER`` seconds.
         """
         error: Exception = OSError("no worker is left")
         for _ in range(ATTEMPTS):

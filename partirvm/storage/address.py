@@ -1,9 +1,9 @@
 """The addresses that partirvm opens, and errors of their stores as errors of partirvm.
 
-An address is a path, or a URL of a protocol in ``PROTOCOLS``. fsspec imports a class for each protocol, and some of
-these classes run templates, join other addresses, or connect to any host. An address may come from the file of somebody
-else. So every address is checked here before fsspec or Zarr opens it. Other protocols are opened only if the user names
-them. Chains of addresses (``zip://a::s3://b``) are never opened.
+fsspec imports a class for each protocol, and some of these classes run templates, join other addresses, or connect to
+any host. An address may come from the file of somebody else. So every address is checked here before fsspec or Zarr
+opens it. Other protocols than ``PROTOCOLS`` are opened only if the user names them, and chains of addresses
+(``zip://a::s3://b``) never.
 """
 
 from __future__ import annotations

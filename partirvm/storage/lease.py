@@ -59,10 +59,8 @@ Marks: TypeAlias = dict[str, list[int]]
 
 @dataclass(frozen=True)
 class Process:
-    """A process on a host. Process numbers are reused, and have no meaning after a reboot or in another container.
-
-    ``space`` identifies the boot and the namespace of ``pid``. ``began`` is the start time of the process, empty if the
-    operating system does not report it.
+    """A process on a host. ``space`` identifies the boot and the container, without which process numbers have no
+    meaning; ``began`` is the start time, "" if it is unknown.
     """
 
     host: str
@@ -92,9 +90,7 @@ class Process:
     @property
     def dead(self) -> bool:
         """Return True if the process has certainly ended: it ran on this machine, and its number is free or reused."""
-        if not self.local:
-            return False
-        now = started(self.pid)
+        now = started(self.pid) if self.local else ""
         return now is None or bool(self.began and now and now != self.began)
 
     def __str__(self) -> str:
@@ -170,16 +166,14 @@ class Holder:
 
 @dataclass
 class HeartbeatWatch:
-    """What this process has seen of the heartbeats of a holder: the last one, since when, and whether it was new."""
+    """What this process has seen of the heartbeats of a holder."""
 
     _seen: tuple[int, int] | None = None
     _since: float = 0.0
     _moved: bool = False
 
     def gone(self, last: Holder, timing: Timing = TIMING) -> bool | None:
-        """Return True if the holder no longer holds the lease, False if it is alive, and None if it must be watched for
-        longer. Each call adds what ``last``, just read, shows.
-        """
+        """Return whether ``last``, just read, no longer holds the lease; None if it must be watched for longer."""
         now = time.monotonic()
         if (last.epoch, last.beat) != self._seen:
             self._moved = self._seen is not None  # the holder is alive, whatever its clock shows
@@ -235,9 +229,7 @@ def claims(folder: Folder) -> dict[int, dict[str, Any]]:
 def limits(
     folder: Folder, series: str, known: dict[int, dict[str, Any]] | None = None
 ) -> list[tuple[int, tuple[int, int]]]:
-    """Return, for each epoch, the position of a series of objects at the time of the claim, less claims without a mark
-    of the series. ``known`` are the claims, if they have been read.
-    """
+    """Return the mark of a series of objects in each claim, by epoch. ``known`` are the claims, if they were read."""
     found = claims(folder) if known is None else known
     return [(epoch, tuple(claim["marks"][series])) for epoch, claim in found.items() if series in claim["marks"]]
 
@@ -258,12 +250,11 @@ def acquire(
 ) -> Lease:
     """Take the lease; a thread writes heartbeats until the lease is released or this process ends.
 
-    ``marks`` is called when the old holder is certainly gone. If the holder is alive, the function waits up to
-    ``patience`` seconds for the release. A holder on another machine is watched until it writes a heartbeat or counts
-    as gone, with a ``PartirvmWarning`` that says so; ``watch`` is what the caller has seen of it.
+    ``marks`` is called when the old holder is certainly gone. A holder on another machine is watched, with a
+    ``PartirvmWarning``, until it writes a heartbeat or counts as gone; ``watch`` is what the caller has seen of it.
 
-    Raises ``LeaseError`` with the advice ``stop`` if the holder is still alive after this time, and ``StorageError`` if
-    the store does not support leases.
+    Raises ``LeaseError`` with the advice ``stop`` if the holder is alive after ``patience`` seconds, and
+    ``StorageError`` if the store does not support leases.
     """
     with storing(folder.location):
         folder.require_exclusive()
@@ -350,9 +341,7 @@ class Lease:
                     self._write(".over", {"time": time.time()})
 
     def withdraw(self) -> None:
-        """Release the lease and remove its files, for a folder that contains nothing else. Claims of later holders
-        stay.
-        """
+        """Release the lease and remove its files, for a folder that contains nothing else."""
         if self._released:
             return
         self.release()

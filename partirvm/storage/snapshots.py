@@ -4,13 +4,12 @@
     models/000002-000007.json      its pointer: the group is complete
 
 A group is written under a new name and flushed. Its pointer is then created exclusively and never replaced. It contains
-``seal``, the digest of the group (``storage.sealed``), and ``token``, that of the lease of the writer. Hence groups and
-pointers that changed places or come from another folder are found. The pointer with the greatest (epoch, number)
-determines the group to use. Pointers that a process wrote after losing its lease are ignored (``storage.lease``).
+``seal``, the digest of the group (``storage.sealed``), and ``token``, that of the lease of the writer, so that groups
+and pointers in the wrong place are found. The greatest pointer that its writer wrote while it held the lease
+(``storage.lease``) determines the group to use.
 
-Old groups are removed, pointer first, when enough newer complete groups exist. At least two groups are kept, for three
-reasons: other processes may still read the previous group; the last group may be damaged; and a process that is losing
-its lease may wrongly count its own group as the last.
+Old groups are removed, pointer first. At least two groups are kept: other processes may still read the previous one,
+the last one may be damaged, and a process that is losing its lease may count its own as the last.
 """
 
 from __future__ import annotations
@@ -37,9 +36,7 @@ Position: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A complete group. ``name`` is its name in the folder; ``about`` is the content of its pointer, or None if the
-    pointer is damaged or the pointer of another group.
-    """
+    """A complete group. ``about`` is the content of its pointer, None if it is damaged or that of another group."""
 
     name: str
     position: Position
@@ -56,8 +53,7 @@ class Snapshots:
     def publish(
         self, write: Callable[[str], str], about: dict[str, Any] | None = None, lease: Lease | None = None
     ) -> str:
-        """Write a group under a new name by calling ``write``, which returns the digest of the group. Make this group
-        the current one and return its name.
+        """Call ``write`` with a new place, which returns the digest of the group; make it current and return its name.
 
         Raises ``LeaseLostError`` if another process took the lease, and ``StorageError`` if the group cannot be
         written. After an error everything written is removed, and the previous group stays current.
@@ -94,8 +90,8 @@ class Snapshots:
     def newest(self) -> Iterator[Snapshot]:
         """Yield all complete groups, newest first, including groups with damaged pointers."""
         positions = self._positions()
-        held = claims(self._folder) if positions else {}
-        tokens = {0: "", **{epoch: claim["token"] for epoch, claim in held.items()}}
+        known = claims(self._folder) if positions else {}
+        tokens = {0: "", **{epoch: claim["token"] for epoch, claim in known.items()}}
         for position in reversed(positions):
             name, about = self._name(position), None
             try:
@@ -123,9 +119,7 @@ class Snapshots:
         return sorted(position for position in map(_position, names) if valid(position[0], position, marks))
 
     def _clear(self, position: Position) -> None:
-        """Remove all groups up to this position, except the last ``kept`` groups. A group that cannot be removed has no
-        effect.
-        """
+        """Remove all groups before this position, except the last ``kept`` groups, as far as possible."""
         stays = {*self._positions()[-self._kept :], (0, 0)}
         with suppress(OSError, StorageError):
             names = self._folder.list(self.series)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +23,7 @@ from fault_cases import (
     count,
     wait_for,
 )
-from waiting import PATIENCE, stopped
+from waiting import PATIENCE
 
 from partirvm.execution.cluster import connect
 from partirvm.jobs import open_job, submit
@@ -185,29 +184,3 @@ def test_the_scheduler(breeder, cluster, job, undisturbed):
     open_job(job.location).requeue()
     breeder.call(carry, job=job.location).end()
     assert_done(job, undisturbed[CASE])
-
-
-@pytest.fixture
-def own_cluster(tmp_path):
-    """A cluster for one test, whose scheduler gives up a silent worker after six seconds instead of five minutes."""
-    made = Processes(tmp_path, DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="6s")
-    yield made
-    made.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("which", ["a worker", "the driver"])
-def test_a_worker_that_is_stopped_for_long(own_cluster, data, undisturbed, tmp_path, which):
-    """SIGSTOP until the scheduler has given it up: its work, or the driver, begins elsewhere; awake it is harmless."""
-    job = own_cluster.submit(data, tmp_path / "job", CASE, "hold", 2)
-    victim = next(one for one in own_cluster.workers if (one.pid == driver(job)) == (which == "the driver"))
-    victim.send_signal(signal.SIGSTOP)
-    wait_for(lambda: stopped(victim.pid), "the stop")
-    own_cluster.go_on()
-    assert_done(job, undisturbed[CASE])
-    events = job.store.events()
-    victim.send_signal(signal.SIGCONT)
-    wait_for(lambda: len(own_cluster.client.scheduler_info()["workers"]) == 2 or victim.poll() is not None, "its end")
-    assert_same_end(job.store, undisturbed[CASE])
-    assert job.store.events() == events
-    assert [event["event"] for event in events].count("running") == (2 if which == "the driver" else 1)

@@ -151,20 +151,3 @@ def test_a_missing_chunk_of_the_data(breeder, data, whole, tmp_path):
     go_on(breeder, store)
     assert_same_end(store, whole)
     assert_one_round_repeated(store.events())
-
-
-def test_data_that_changed_meanwhile(breeder, data, whole, tmp_path):
-    """ChangedDataError that names them; the old data back, it goes on."""
-    own = tmp_path / "own.zarr"
-    shutil.copytree(data[0], own)
-    store = halfway(breeder, queued((str(own), data[1]), tmp_path / "job", CASE))
-    own.rename(tmp_path / "kept.zarr")
-    shutil.copytree(data[1], own)
-    error, message = breeder.call(carry, job=store.location).error()
-    assert error == "ChangedDataError"
-    assert str(own) in message
-    assert store.state().status is Status.INTERRUPTED
-    shutil.rmtree(own)
-    (tmp_path / "kept.zarr").rename(own)
-    go_on(breeder, store)
-    assert_same_end(store, whole)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 
-import fsspec
 import numpy as np
 import pytest
 from by_default import some
@@ -16,7 +15,7 @@ from waiting import stopped, wait_for
 
 from partirvm import ingest
 from partirvm.data import ZarrSource
-from partirvm.errors import DataError, ExistsError, LeaseError
+from partirvm.errors import DataError, LeaseError
 
 OLD = 700
 """Rows before the appends: the last tile is shared by old and new rows."""
@@ -154,21 +153,3 @@ def test_the_holder_is_named(breeder, data, tmp_path):
         child.kill(signal.SIGCONT)
     child.end()
     np.testing.assert_array_equal(contents(data), expected((OLD, 0), (150, 1)))
-
-
-def test_overwrite_at_a_url_keeps_what_is_not_data():
-    """A prefix of other objects is refused; DATA are replaced only when the new ones are complete."""
-    fsspec.filesystem("memory").pipe_file("/writers/other/notes.txt", b"kept")
-    with pytest.raises(ExistsError, match="is not DATA of partirvm"):
-        ingest(rows(50, 0), "memory://writers/other", overwrite=True)
-    assert fsspec.filesystem("memory").cat_file("/writers/other/notes.txt") == b"kept"
-    place = "memory://writers/d.zarr"
-    ingest(rows(50, 0), place)
-    with pytest.raises(DataError, match="not finite"):
-        ingest((rows(50, 1)[0] * np.nan, rows(50, 1)[1]), place, overwrite=True)
-    np.testing.assert_array_equal(contents(place), expected((50, 0)))
-    ingest(rows(60, 2), place, overwrite=True)
-    np.testing.assert_array_equal(contents(place), expected((60, 2)))
-    found = fsspec.filesystem("memory").find("/writers")
-    assert {name.split("/")[2] for name in found} == {"other", "d.zarr"}
-    assert len({name.split("/")[3] for name in found if "d.zarr" in name}) == 2

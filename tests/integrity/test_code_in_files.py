@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_model, submit
+from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_model
 from partirvm.cli import main
 from partirvm.errors import UsageError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
@@ -96,27 +96,6 @@ def test_a_job_is_refused_until_its_reader_allows_code(part, code, data, tmp_pat
         assert main([*verb, "--quiet", "--allow-code"]) == 0, capsys.readouterr().err
     assert (code / "imported").exists()
     assert load_model(job, allow_code=True).n_vectors == open_job(job).model(allow_code=True).n_vectors > 0
-
-
-def test_looking_at_a_job_imports_nothing(code, data, tmp_path):
-    """status, report and jobs; the page still tells of the basis functions."""
-    job = str(tmp_path / "jobs" / "one")
-    jobs.fit(data, job, asked(**PARTS["basis"]))
-    forget(code)
-    page = tmp_path / "page.html"
-    for verb in (["status", job], ["report", job, str(page)], ["jobs", str(tmp_path / "jobs")]):
-        assert main(verb) == 0
-    assert not (code / "imported").exists()
-    assert "basis[0]" in page.read_text()
-
-
-def test_a_fit_that_was_just_submitted_needs_no_flag(code, data, tmp_path):
-    """In a thread of this process; a resume of it does."""
-    job = submit(RVMRegressor(kernel="own_code:kernel", partition_size=10, max_rounds=1), data, tmp_path / "job")
-    assert str(job.wait(60)) == "done"
-    with pytest.raises(UsageError, match="own_code:kernel"):
-        job.resume(max_rounds=2)
-    assert str(job.resume(max_rounds=2, allow_code=True).wait(60)) == "done"
 
 
 def test_a_saved_estimator(code, tmp_path):

@@ -9,20 +9,15 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 from processes import running
 from reference import QUICK, model
 from waiting import Clock, stopped, wait_for
 
-from partirvm import ingest
 from partirvm.errors import LeaseError, LeaseLostError, PartirvmWarning
-from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
-from partirvm.jobs.submission import create
-from partirvm.options import Request
 from partirvm.storage import lease, open_folder
-from partirvm.storage.lease import Process, Timing, claims, holder, started, valid
+from partirvm.storage.lease import Process, Timing, holder, started, valid
 from partirvm.storage.records import to_json
 
 HOLD = """
@@ -204,10 +199,6 @@ def test_a_frozen_holder_is_fenced_off(tmp_path, monkeypatch):
         mine.release()
 
 
-class Paused(Exception):
-    """Where the old driver falls asleep."""
-
-
 @pytest.mark.parametrize("what", ["record", "save", "checkpoint"])
 def test_wherever_a_publication_is_held_up(place, what):
     """The old driver stops before each of its writes in turn, another takes over and publishes, the old one goes on.
@@ -307,25 +298,3 @@ def test_when_processes_started(linux, monkeypatch, tmp_path):
     child.wait()
     assert seen.dead
     assert started(child.pid) is None
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("verb", "code", "status"), [("resume", 0, Status.DONE), ("wait", 4, Status.INTERRUPTED)])
-def test_commands_take_over_from_the_dead_on_another_host(tmp_path, verb, code, status):
-    """Killed on a host whose clock is an hour ahead: each command watches its lease for 15 s, and goes on."""
-    X = np.random.default_rng(0).normal(size=(200, 2))
-    data, job = str(tmp_path / "d.zarr"), str(tmp_path / "job")
-    ingest((X, X[:, 0]), data)
-    create(data, job, Request(gamma=0.5, strategy="working-set", partition_size=20, max_rounds=1), None, False)
-    store, folder = JobStore(job), open_folder(job)
-    with store.acquire():
-        store.record({"event": "running", "history": 0})
-    folder.remove("lease/000001.over.json")
-    folder.remove("lease/000001.beat.json")
-    claim_of(folder, 1, time.time() + 3600, **{**claims(folder)[1], "host": "elsewhere", "pid": 123})
-    said = subprocess.run(
-        [sys.executable, "-m", "partirvm", verb, job], capture_output=True, text=True, timeout=200, check=False
-    )
-    assert said.returncode == code, said.stderr
-    assert JobStore(job).state().status is status
