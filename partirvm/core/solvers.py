@@ -146,14 +146,23 @@ def starts(state: HyperState) -> list[Float]:
 
 
 def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
-    """Return the fit, or the fixed point of ``whole`` from one of ``starts`` if its evidence is larger."""
-    best, last = fit, fit.iteration
+    """Return the fit, or the fixed point of ``whole`` from one of ``starts`` if its evidence is larger.
+
+    Of the best only α and β are kept meanwhile: two fits of nearly all columns would not fit in the planned memory.
+    """
+    best, evidence, last = (fit.labels, fit.alpha, fit.beta, fit.floored), fit.log_evidence, fit.iteration
+    del fit
     for alpha in starts(whole):
-        begun = replace(whole, alpha=alpha, found=None, iteration=last)
-        found = maximise(begun, _loose(rule, last), on_step)[0]
+        found = maximise(replace(whole, alpha=alpha, found=None, iteration=last), _loose(rule, last), on_step)[0]
         last = found.iteration
-        best = found if found.log_evidence > best.log_evidence else best
-    return replace(best, iteration=last)
+        if found.log_evidence > evidence:
+            best, evidence = (found.labels, found.alpha, found.beta, found.floored), found.log_evidence
+        del found
+    labels, alpha, beta, floored = best
+    statistics = whole.statistics.take(np.flatnonzero(np.isin(whole.labels, labels)))
+    found = replace(whole, statistics=statistics, alpha=alpha, beta=beta, floored=floored, found=None)
+    found = replace(found, iteration=last, entered=None)
+    return replace(found, found=found.posterior)
 
 
 def _better(fit: HyperState, other: HyperState) -> bool:
