@@ -39,7 +39,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.gains import entry_precision, evidence_gain, sparsity_quality
+from partirvm.core.gains import evidence_gain, sparsity_quality
 from partirvm.core.link import LINKS, LogisticBlock, LogisticCross
 from partirvm.core.posterior import Posterior, factorise, solve, solve_all, weakly_correlated
 from partirvm.core.priors import FLAT, Prior
@@ -394,17 +394,6 @@ def _without(block: LogisticBlock, shift: Float) -> LogisticBlock:
     return replace(block, log_likelihood=logs, gradient=block.gradient + moved)
 
 
-def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
-    """Return s, q and the data precision ΦᵀBΦ, (P, C) each, of the P columns that ``block`` has and ``state`` lacks.
-
-    ``block`` has the columns of the state first, at the weights of the state, then the new columns at weight zero.
-    """
-    M = state.n_columns
-    diagonal = np.einsum("kmm->mk", block.curvature)[M:]
-    s, q = trial_factors(state, block.curvature[:, :M, M:], diagonal, block.gradient[M:])
-    return s, q, diagonal
-
-
 def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: Float) -> tuple[Float, Float]:
     """Return s and q (P, C) of P columns on trial, from statistics measured at the weights of ``state``.
 
@@ -417,41 +406,3 @@ def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: 
         offset = state.weights[active, k]
         pairs.append(sparsity_quality(each, 1.0, offset, cross[k][active], diagonal[:, k], gradient[:, k]))
     return np.stack([s for s, _ in pairs], axis=1), np.stack([q for _, q in pairs], axis=1)
-
-
-def enter(
-    likelihood: str,
-    labels: Int,
-    block: LogisticBlock,
-    known: Int,
-    alpha: Float,
-    weights: Float,
-    prior: Prior = FLAT,
-) -> LaplaceState:
-    """Return the first state of a fit of the columns ``labels``, at the weights at which ``block`` was measured.
-
-    ``known`` (k,) are the labels of the columns that already have α and weights, (k, C) each. The other columns have
-    weight zero. Their α starts at the optimum of Tipping & Faul (2003). If the outputs share α, the optimum is computed
-    from the mean s and the mean q².
-    """
-    old = np.flatnonzero(np.isin(labels, known))
-    new = np.flatnonzero(~np.isin(labels, known))
-    order = np.argsort(known, kind="stable")[np.searchsorted(np.sort(known), labels[old])]
-    together = block.take(np.concatenate([old, new]))
-    begun = together.take(np.arange(len(old)))
-    floor = ALPHA_FLOOR * np.einsum("kmm->mk", begun.curvature)
-    there = init(likelihood, labels[old], np.maximum(alpha[order], floor), weights[order], begun, prior)
-    joint, start = np.full((len(labels), weights.shape[1]), np.inf), np.zeros((len(labels), weights.shape[1]))
-    joint[old], start[old] = there.alpha, weights[order]
-    joint[new] = _entry(there, together)
-    return init(likelihood, labels, joint, start, block, prior)
-
-
-def _entry(there: LaplaceState, together: LogisticBlock) -> Float:
-    """Return the initial α (P, C) of the P columns that ``together`` has and the fit ``there`` lacks."""
-    s, q, precision = entry_factors(there, together)
-    if there.shared_alpha:
-        shape = s.shape
-        s, q, precision = (np.broadcast_to(value.mean(axis=1, keepdims=True), shape) for value in (s, q**2, precision))
-        q = np.sqrt(q)
-    return entry_precision(s, q, precision, there.own_prior.alpha)

@@ -20,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from partirvm.core.gains import HOPE
-from partirvm.core.laplace import LaplaceState, settled, thin, update
+from partirvm.core.gains import HOPE, entry_precision
+from partirvm.core.laplace import LaplaceState, init, settled, thin, trial_factors, update
 from partirvm.core.link import LogisticBlock
+from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
+from partirvm.core.updates import ALPHA_FLOOR
 
 Float = NDArray[np.float64]
 
@@ -332,3 +334,52 @@ def next_share(drift: Float, last_drift: Float, last_share: Float) -> Float:
     [1.0, 0.5, 0.625]
     """
     return np.clip(np.where(drift * last_drift < 0, 0.5, REGAIN) * last_share, LEAST_SHARE, 1.0)
+
+
+def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
+    """Return s, q and the data precision ΦᵀBΦ, (P, C) each, of the P columns that ``block`` has and ``state`` lacks.
+
+    ``block`` has the columns of the state first, at the weights of the state, then the new columns at weight zero.
+    """
+    M = state.n_columns
+    diagonal = np.einsum("kmm->mk", block.curvature)[M:]
+    s, q = trial_factors(state, block.curvature[:, :M, M:], diagonal, block.gradient[M:])
+    return s, q, diagonal
+
+
+def enter(
+    likelihood: str,
+    labels: Int,
+    block: LogisticBlock,
+    known: Int,
+    alpha: Float,
+    weights: Float,
+    prior: Prior = FLAT,
+) -> LaplaceState:
+    """Return the first state of a fit of the columns ``labels``, at the weights at which ``block`` was measured.
+
+    ``known`` (k,) are the labels of the columns that already have α and weights, (k, C) each. The other columns have
+    weight zero. Their α starts at the optimum of Tipping & Faul (2003). If the outputs share α, the optimum is computed
+    from the mean s and the mean q².
+    """
+    old = np.flatnonzero(np.isin(labels, known))
+    new = np.flatnonzero(~np.isin(labels, known))
+    order = np.argsort(known, kind="stable")[np.searchsorted(np.sort(known), labels[old])]
+    together = block.take(np.concatenate([old, new]))
+    begun = together.take(np.arange(len(old)))
+    floor = ALPHA_FLOOR * np.einsum("kmm->mk", begun.curvature)
+    there = init(likelihood, labels[old], np.maximum(alpha[order], floor), weights[order], begun, prior)
+    joint, start = np.full((len(labels), weights.shape[1]), np.inf), np.zeros((len(labels), weights.shape[1]))
+    joint[old], start[old] = there.alpha, weights[order]
+    joint[new] = _entry(there, together)
+    return init(likelihood, labels, joint, start, block, prior)
+
+
+def _entry(there: LaplaceState, together: LogisticBlock) -> Float:
+    """Return the initial α (P, C) of the P columns that ``together`` has and the fit ``there`` lacks."""
+    s, q, precision = entry_factors(there, together)
+    if there.shared_alpha:
+        shape = s.shape
+        s, q, precision = (np.broadcast_to(value.mean(axis=1, keepdims=True), shape) for value in (s, q**2, precision))
+        q = np.sqrt(q)
+    return entry_precision(s, q, precision, there.own_prior.alpha)

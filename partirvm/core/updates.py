@@ -137,6 +137,11 @@ class HyperState:
         """
         return 1 / self.beta if self.calibration is None else self.calibration.noise_variance
 
+    def restarted(self, statistics: GramStatistics, alpha: Float, beta: float | Float) -> HyperState:
+        """A fit of these statistics from these α and β, of the same target with the same prior."""
+        known = {name: getattr(self, name) for name in ("target_variance", "fixed_noise", "prior", "least_noise")}
+        return init(statistics, alpha, beta, **known)
+
     def again(self) -> HyperState:
         """The fit with its count of iterations reset to zero."""
         return replace(self, iteration=0)

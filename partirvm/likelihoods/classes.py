@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.gains import HOPE
-from partirvm.core.laplace import LaplaceState, enter, init
+from partirvm.core.laplace import LaplaceState, init
 from partirvm.core.link import LINKS, LogisticBlock
-from partirvm.core.newton import NewtonSearch, begin, receive, settle
+from partirvm.core.newton import NewtonSearch, begin, enter, receive, settle
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design

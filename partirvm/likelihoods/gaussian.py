@@ -18,7 +18,6 @@ from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.gains import HOPE, joint_entry
 from partirvm.core.left_out import LeftOut, left_out_of, sampled_rows
 from partirvm.core.posterior import AnyPosterior, any_posterior
-from partirvm.core.priors import FLAT, Prior
 from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatistics
 from partirvm.core.termination import StopRule, Termination
@@ -91,16 +90,11 @@ class Warm:
     labels: Int
     alpha: Float
     beta: float | Float
-    target_variance: float | Float
-    fixed_noise: bool
-    prior: Prior = FLAT
-    least_noise: float = 0.0
 
     @classmethod
     def of(cls, fit: HyperState) -> Warm:
         """Return the start that continues this fit."""
-        known = fit.target_variance, fit.fixed_noise, fit.prior, fit.least_noise
-        return cls(fit.statistics.labels, fit.alpha, fit.beta, *known)
+        return cls(fit.statistics.labels, fit.alpha, fit.beta)
 
     def merge(self, other: Warm, labels: Int) -> Warm:
         """Return a start for the joined columns of two fits, restricted to ``labels``.
@@ -112,19 +106,8 @@ class Warm:
         joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
         alpha = np.concatenate([self.alpha, other.alpha])[first]
         kept = np.isin(joined, labels)
-        return replace(self, labels=joined[kept], alpha=HOPE * alpha[kept], beta=_larger(self.beta, other.beta))
-
-    def begun(self, statistics: GramStatistics) -> HyperState:
-        """Return a fit with these statistics, which have the same columns."""
-        return init(
-            statistics,
-            self.alpha,
-            self.beta,
-            target_variance=self.target_variance,
-            fixed_noise=self.fixed_noise,
-            prior=self.prior,
-            least_noise=self.least_noise,
-        )
+        beta = np.maximum(self.beta, other.beta)
+        return Warm(joined[kept], HOPE * alpha[kept], beta if isinstance(self.beta, np.ndarray) else float(beta))
 
 
 @dataclass(frozen=True)
@@ -187,7 +170,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         ordered = empty.extend(labels, block, new.basis).take(order)
         start = ordered.take(np.arange(len(old)))
         alpha = np.maximum(warm.alpha, ALPHA_FLOOR * np.max(warm.beta) * np.diagonal(start.gram))
-        return _enter(replace(warm, alpha=alpha).begun(start), ordered, labels)
+        return _enter(fit.restarted(start, alpha, warm.beta), ordered, labels)
 
     def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: HyperState, begin: Begin) -> Solve:
         """Return a dense fit."""
@@ -264,7 +247,8 @@ def with_rows(fit: Any, block: GramBlock) -> HyperState:
     """Return the fit with the statistics of its columns over other rows added, at the same α and β."""
     old = fit.statistics
     new = GramStatistics.empty(old.basis, old.n_targets).extend(old.labels, block, old.basis)
-    return Warm.of(fit).begun(old.merge(new))
+    found: HyperState = fit.restarted(old.merge(new), fit.alpha, fit.beta)
+    return found
 
 
 def left_out_diagnostics(problem: FitProblem, fit: Any) -> Sequence[NumberDiagnostics]:
@@ -319,23 +303,7 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     alpha = np.maximum(alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1)))
     order = positions(labels, statistics.labels)
     entered, statistics = order >= fit.statistics.n_columns, statistics.take(order)
-    begun = init(
-        statistics,
-        alpha[order],
-        beta,
-        target_variance=fit.target_variance,
-        fixed_noise=fit.fixed_noise,
-        prior=fit.prior,
-        least_noise=fit.least_noise,
-    )
-    return replace(begun, entered=entered)
-
-
-def _larger(beta: float | Float, other: float | Float) -> float | Float:
-    """Return the larger β for each target."""
-    if isinstance(beta, np.ndarray):
-        return np.maximum(beta, other)
-    return max(beta, other)
+    return replace(fit.restarted(statistics, alpha[order], beta), entered=entered)
 
 
 def _train_rmse(fit: HyperState, scale: Float) -> float:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from partirvm.core.laplace import entry_factors, init, update
+from partirvm.core.laplace import init, update
 from partirvm.core.link import LINKS, LogisticBlock
+from partirvm.core.newton import entry_factors
 from partirvm.core.updates import FADED
 from partirvm.types import BIAS
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partirvm.core.gains import HOPE, entry_precision
-from partirvm.core.laplace import enter, entry_factors, init, update
+from partirvm.core.laplace import init, update
 from partirvm.core.link import LINKS, LogisticBlock
-from partirvm.core.newton import begin, receive, settle
+from partirvm.core.newton import begin, enter, entry_factors, receive, settle
 from partirvm.core.termination import StopRule, Termination
 from partirvm.types import BIAS
 

@@ -139,7 +139,7 @@ def test_folders_of_another_job(how, series, both, tmp_path):
             elif "pointer" in how:
                 shutil.copy(found, path)
     store = JobStore(job)
-    read = {"models": store.model, "checkpoints": store.restore, "specs": store.decided}[series]
+    read = {"models": store.model, "checkpoints": store.restore, "specs": store.fit_spec}[series]
     if series == "checkpoints" and how != "series":
         assert read().about["history"] < 3
         return

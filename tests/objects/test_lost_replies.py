@@ -109,7 +109,7 @@ def go_on(job: str, data: str) -> None:
     """Resume a job for one round more."""
     allowed = Allowed.of(False, data)
     open_job(job).requeue(allowed=allowed, max_rounds=2)
-    assert jobs.carry_out(job, allowed=allowed) is not None
+    assert jobs.run_job(job, allowed=allowed) is not None
 
 
 def outcome(run: Callable[[], object], job: str, expected: tuple[str, list[str]]) -> str:
@@ -184,7 +184,7 @@ from partirvm.jobs.places import Allowed
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    done = jobs.carry_out(sys.argv[1], patience=0.0, allowed=Allowed.of(False, sys.argv[2]))
+    done = jobs.run_job(sys.argv[1], patience=0.0, allowed=Allowed.of(False, sys.argv[2]))
     print("nothing" if done is None else "done", flush=True)
 except LeaseError as error:
     print(type(error).__name__, error, flush=True)
@@ -291,7 +291,7 @@ def test_a_frozen_driver_that_wakes_is_fenced_off(between, local, driver, what) 
     wait_for(lambda: between.hits, "the request")
     frozen.send_signal(signal.SIGSTOP)
     wait_for(lambda: stopped(frozen.pid), "the stop")
-    assert jobs.carry_out(job, allowed=Allowed.of(False, local.data)) is not None
+    assert jobs.run_job(job, allowed=Allowed.of(False, local.data)) is not None
     before = seen(job)
     assert before[0] == local.after[0][0]
     between.released.set()
