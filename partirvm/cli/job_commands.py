@@ -228,7 +228,7 @@ def _run_again(
             return ExitStatus.DONE
 
         def work(**hooks: Any) -> Any:
-            return jobs.carry_out(job, attempt=attempt, client=client, patience=0.0, allowed=allowed, **hooks)
+            return jobs.run_job(job, attempt=attempt, client=client, patience=0.0, allowed=allowed, **hooks)
 
         return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
 

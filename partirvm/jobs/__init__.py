@@ -9,7 +9,7 @@ _HOMES = {
     "Allowed": "partirvm.jobs.places",
     "Fitted": "partirvm.jobs.attempt",
     "Job": "partirvm.jobs.job",
-    "carry_out": "partirvm.jobs.attempt",
+    "run_job": "partirvm.jobs.attempt",
     "fit": "partirvm.jobs.submission",
     "jobs_in": "partirvm.jobs.job",
     "open_job": "partirvm.jobs.job",
@@ -17,10 +17,10 @@ _HOMES = {
     "submit": "partirvm.jobs.submission",
 }
 
-__all__ = ["Allowed", "Fitted", "Job", "carry_out", "fit", "jobs_in", "open_job", "plan", "submit"]
+__all__ = ["Allowed", "Fitted", "Job", "fit", "jobs_in", "open_job", "plan", "run_job", "submit"]
 
 if TYPE_CHECKING:
-    from partirvm.jobs.attempt import Fitted, carry_out
+    from partirvm.jobs.attempt import Fitted, run_job
     from partirvm.jobs.job import Job, jobs_in, open_job
     from partirvm.jobs.places import Allowed
     from partirvm.jobs.submission import fit, plan, submit

@@ -152,7 +152,7 @@ class Requests:
             self.store.record({"event": "aborting", "reason": self.reason or f"{self.request} requested"})
 
 
-def carry_out(
+def run_job(
     job: str,
     *,
     attempt: int | None = None,
@@ -195,7 +195,7 @@ def _due(store: JobStore, attempt: int | None) -> bool:
     return state.status in {Status.QUEUED, Status.INTERRUPTED, *ACTIVE} and attempt in (None, state.attempt)
 
 
-def _decided(
+def _fit_spec(
     store: JobStore,
     request: Request,
     source: Source,
@@ -213,7 +213,7 @@ def _decided(
     no stored spec.
     """
     check_aborted(interrupted)
-    spec = store.decided(allow_code=allow_code)
+    spec = store.fit_spec(allow_code=allow_code)
     if spec is None and rows is not None:
         raise MissingDataError(
             f"{store.location}: the spec of the last checkpoint is missing: restore {store.location}/specs"
@@ -235,7 +235,7 @@ def run_attempt(
     aborted: Callable[[], bool] | None = None,
     planned: Planned | None = None,
 ) -> Fitted:
-    """Run the current attempt at a job whose lease the caller holds. Returns and raises as ``carry_out`` does.
+    """Run the current attempt at a job whose lease the caller holds. Returns and raises as ``run_job`` does.
 
     A fit that was ``planned`` before its job was created begins at the start of its timer. The spec is stored before
     the first round, unless the time limit is over: the spec may then lack learned values. The watcher first receives
@@ -271,7 +271,7 @@ def run_attempt(
             request = check_parameters(current_request(asked, changes(events)))
             executor, timer = closed.enter_context(closing(executor_for(client))), timer_of(request)
             try:
-                spec = _decided(store, request, source, executor, held_out, timer.after(requests), rows, allowed.code)
+                spec = _fit_spec(store, request, source, executor, held_out, timer.after(requests), rows, allowed.code)
             except Stopped:
                 seconds = (float(history[-1]["seconds"]) if history else 0.0) + timer.seconds
                 model = _end_as_requested(store, requests, _kept_model(store), seconds)
@@ -281,7 +281,7 @@ def run_attempt(
         if checkpoint is not None and rows != source.n_rows:
             checkpoint = with_new_rows(checkpoint, spec)
         if timer() is None:
-            store.decide(spec)
+            store.save_fit_spec(spec)
         watcher, journal = watcher or Watcher(), JobJournal(store, history, client)
         store.record({"event": "plan", **spec.plan.to_json()})
         if on_plan is not None:

@@ -14,7 +14,7 @@ from typing import Any
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.attempt import carry_out, take_over
+from partirvm.jobs.attempt import run_job, take_over
 from partirvm.jobs.events import FIELDS
 from partirvm.jobs.places import Allowed, Place, Places, absolute, changes, moved, places_of, require_shared
 from partirvm.jobs.resume import check_changes, requeue, requeue_grown
@@ -268,14 +268,14 @@ class Job:
         *,
         allowed: Allowed | None = None,
     ) -> JobState:
-        """Queue an update with the rows appended to the DATA; ``carry_out`` runs it. Raises as ``update`` does."""
+        """Queue an update with the rows appended to the DATA; ``run_job`` runs it. Raises as ``update`` does."""
         allowed = allowed or Allowed.of(False, (), data, validation)
         return requeue_grown(self.location, "", max_rounds, moved(data, validation), allowed)
 
     def requeue(
         self, data: Place = None, validation: Place = None, *, allowed: Allowed | None = None, **changed: Any
     ) -> JobState:
-        """Queue the job again; ``carry_out`` then runs it. Raises as ``resume`` does."""
+        """Queue the job again; ``run_job`` then runs it. Raises as ``resume`` does."""
         allowed = allowed or Allowed.of(False, (), data, validation)
         return requeue(self.location, "", changed, moved(data, validation), allowed)
 
@@ -301,7 +301,7 @@ class Job:
 
         Returns None if there is no model yet, or if its kernel has no per-feature widths. Raises as ``model`` does.
         """
-        model, spec = self._inspected(), self.store.decided(allow_code=True)
+        model, spec = self._inspected(), self.store.fit_spec(allow_code=True)
         if model is None or spec is None:
             return None
         found = relevances(model.design.kernel, spec.input_variance)
@@ -309,7 +309,7 @@ class Job:
 
     def directions(self) -> list[dict[str, Any]]:
         """Return ``share`` and ``loadings`` of the directions of the kernel, if any, as JSON (``setup.relevance``)."""
-        model, spec = self._inspected(), self.store.decided(allow_code=True)
+        model, spec = self._inspected(), self.store.fit_spec(allow_code=True)
         if model is None or spec is None:
             return []
         return directions_json(model.design.kernel, spec.input_variance, model.columns.features)
@@ -379,7 +379,7 @@ class Job:
         from partirvm.execution.detached import start
 
         key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
-        start(client, key, carry_out, place, attempt=state.attempt, allowed=allowed)
+        start(client, key, run_job, place, attempt=state.attempt, allowed=allowed)
 
 
 class _AttemptThread(threading.Thread):
@@ -396,7 +396,7 @@ class _AttemptThread(threading.Thread):
     def run(self) -> None:
         """Run the attempt."""
         try:
-            carry_out(self.job, attempt=self.attempt, allowed=self.allowed)
+            run_job(self.job, attempt=self.attempt, allowed=self.allowed)
         except Exception as error:
             self.error = error
 

@@ -1,7 +1,7 @@
 """Queue a job again, to resume it (possibly with larger limits) or to update it with rows appended to its DATA.
 
 ``requeue`` and ``requeue_grown`` run on any machine that can read the job's folder, such as a worker of a cluster.
-Afterwards ``jobs.attempt.carry_out`` runs the job.
+Afterwards ``jobs.attempt.run_job`` runs the job.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _queue(store: JobStore, event: dict[str, Any]) -> JobState:
 
 def _growable(store: JobStore, allowed: Allowed) -> tuple[RoundsState, FitSpec]:
     """Return the state of the last checkpoint and its spec; raise ``UsageError`` if new rows cannot join its fit."""
-    restored, spec = store.restore(allow_code=allowed.code), store.decided(allow_code=allowed.code)
+    restored, spec = store.restore(allow_code=allowed.code), store.fit_spec(allow_code=allowed.code)
     state = None if restored is None else require_state(restored.value)
     if restored is not None:
         require(restored.about, POINTER, f"{store.location}: the pointer of a checkpoint")

@@ -357,12 +357,12 @@ class JobStore:
             )
         return None
 
-    def decide(self, spec: FitSpec) -> None:
+    def save_fit_spec(self, spec: FitSpec) -> None:
         """Store this spec as the current spec of the fit."""
         self._check()
         self._saved["spec"] = self._job.specs.publish(lambda place: save_spec(spec, place), {}, self.lease)
 
-    def decided(self, *, allow_code: bool = False) -> FitSpec | None:
+    def fit_spec(self, *, allow_code: bool = False) -> FitSpec | None:
         """Return the current spec of the fit, never an older one, or None if no spec was stored."""
         return self._current("spec", self._job.specs, partial(load_spec, allow_code=allow_code))
 

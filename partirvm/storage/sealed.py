@@ -20,7 +20,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +108,9 @@ def write_sealed(
     about: Mapping[str, Any],
     arrays: Mapping[str, Array],
     *,
-    inside: Callable[[], Mapping[str, Any]] = dict,
     storage_options: dict[str, Any] | None = None,
 ) -> str:
     """Write JSON and numeric arrays to a folder or URL that is empty or missing. Returns the digest of all contents.
-
-    ``inside`` is called before the attributes are written; it may write further contents of the folder, and returns
-    more JSON.
 
     Raises ``ExistsError`` if the folder is not empty, and ``StorageError`` if the folder cannot be written.
     """
@@ -128,7 +124,7 @@ def write_sealed(
             raise ExistsError(f"{location} exists already and is never overwritten: choose another name") from error
         for name, array in arrays.items():
             _write(group, name, np.asarray(array))
-        attributes = {**about, **inside(), "kind": kind, "format": version, "arrays": stated}
+        attributes = {**about, "kind": kind, "format": version, "arrays": stated}
         seal = digest(attributes)
         group.update_attributes({**attributes, "digest": seal})
     return seal

@@ -204,13 +204,13 @@ def test_ctrl_c_while_a_resume_is_planned(tour, stopped, cli, tmp_path, monkeypa
     job = stopped if usable else str(tmp_path / "queued")
     if not usable:
         create(tour.train, job, Request(gamma=1.0, max_rounds=1), None, False)
-    carry_out = jobs.carry_out
+    run_job = jobs.run_job
 
     def pressed(*arguments, **hooks):
         signal.raise_signal(signal.SIGINT)
-        return carry_out(*arguments, **hooks)
+        return run_job(*arguments, **hooks)
 
-    monkeypatch.setattr(jobs, "carry_out", pressed)
+    monkeypatch.setattr(jobs, "run_job", pressed)
     status, out, err = cli("resume", job)
     assert open_job(job).status() is JobStatus.ABORTED
     assert f"partirvm resume {job}" in out + err

@@ -319,21 +319,21 @@ def carry(job, quick=False, patience=40.0, halt=None, wait=None):
 
     ``halt`` is what ``Halting`` takes, ``wait`` what ``Waiting`` takes.
     """
-    from partirvm.jobs.attempt import carry_out
+    from partirvm.jobs.attempt import run_job
 
     if quick:
         hurry()
     watcher = Halting(*halt) if halt else Waiting(*wait) if wait else None
-    fitted = carry_out(job, patience=patience, watcher=watcher, on_plan=getattr(watcher, "on_plan", None))
+    fitted = run_job(job, patience=patience, watcher=watcher, on_plan=getattr(watcher, "on_plan", None))
     return None if fitted is None else fitted.outcome.reason.value
 
 
 def carry_counting(job):
     """Carry a job out; how many things it does (``Halting``) before it is planned, and in all."""
-    from partirvm.jobs.attempt import carry_out
+    from partirvm.jobs.attempt import run_job
 
     watcher = Halting(None, 0, 0)
-    carry_out(job, watcher=watcher, on_plan=watcher.on_plan)
+    run_job(job, watcher=watcher, on_plan=watcher.on_plan)
     return watcher.planned, watcher.done
 
 
@@ -466,12 +466,12 @@ class Meeting(Waiting):
 def compete_once(job, folder, others):
     """Try to carry a job out without patience, at the same moment as so many others: its reason."""
     from partirvm.errors import LeaseError
-    from partirvm.jobs.attempt import carry_out
+    from partirvm.jobs.attempt import run_job
 
     note(Path(folder, "ready"))
     wait_for(lambda: count(Path(folder, "ready")) > others, "the others")
     try:
-        fitted = carry_out(job, patience=0.0, watcher=Meeting(Path(folder, "refused"), others))
+        fitted = run_job(job, patience=0.0, watcher=Meeting(Path(folder, "refused"), others))
     except LeaseError:
         note(Path(folder, "refused"))
         raise

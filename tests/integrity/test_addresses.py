@@ -215,6 +215,6 @@ def test_an_attempt_checks_again(made, tmp_path):
     lie(job, "spec.json", data=elsewhere)
     before = open_job(job).state()
     with pytest.raises(UsageError, match=f"--allow-data {elsewhere}"):
-        jobs.carry_out(str(job), attempt=attempt)
+        jobs.run_job(str(job), attempt=attempt)
     assert open_job(job).state() == before
-    assert jobs.carry_out(str(job), attempt=attempt, allowed=jobs.Allowed.of(False, elsewhere)) is not None
+    assert jobs.run_job(str(job), attempt=attempt, allowed=jobs.Allowed.of(False, elsewhere)) is not None

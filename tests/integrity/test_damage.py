@@ -110,7 +110,7 @@ def of_job(place):
 def of_resumed(place):
     """The model of the rounds that follow a resume."""
     attempt = jobs.Job(str(place)).requeue(max_rounds=3).attempt
-    return jobs.carry_out(str(place), attempt=attempt, patience=0.0).model.digest()
+    return jobs.run_job(str(place), attempt=attempt, patience=0.0).model.digest()
 
 
 JUDGES = {"classifier": (of_model,), "train.zarr": (of_data,), "job": (of_job, of_resumed)}
@@ -131,7 +131,7 @@ def case(tmp_path_factory):
     for part in (slice(220, 260), slice(260, None)):
         ingest((X[part], y[part], w[part]), data, append=True, shuffle=3)
     jobs.fit(str(data), str(folder / "job"), ASKED)
-    jobs.carry_out(str(folder / "job"), attempt=jobs.Job(str(folder / "job")).requeue(max_rounds=2).attempt)
+    jobs.run_job(str(folder / "job"), attempt=jobs.Job(str(folder / "job")).requeue(max_rounds=2).attempt)
     shutil.copytree(folder, top / "intact")
     return folder
 

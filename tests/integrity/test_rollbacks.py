@@ -58,7 +58,7 @@ def test_the_spec_of_before_an_update(how, top):
         path = newest if how == "pointer" else newest.with_suffix("") / "zarr.json"
         path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(PartirvmError, match="specs/0"):
-        JobStore(top / "job").decided()
+        JobStore(top / "job").fit_spec()
 
 
 @pytest.mark.parametrize("how", ["swapped", "of other DATA", "attributes of other DATA", "attributes of before"])

@@ -17,7 +17,6 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from partirvm import ingest, predict
 from partirvm.cli import main
-from partirvm.errors import DataError
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
@@ -140,19 +139,3 @@ def test_classes_in_another_order_are_mapped(tmp_path):
     assert found["accuracy"] == pytest.approx(np.mean(model.predict(X) == y))
     own = model.predict_proba(X)[np.arange(N), np.where(y == "réd", 0, 2)]
     assert found["log_loss"] == pytest.approx(-np.log(own).mean())
-
-
-def test_data_that_a_model_of_classes_cannot_be_measured_on(tmp_path):
-    """Unknown classes, a target that is a number, none at all: DataError; exit status 2."""
-    X, y, _ = made(tmp_path, "two")
-    job = str(tmp_path / "job")
-    ingest((X, np.where(y == "no", "nein", y)), tmp_path / "unknown.zarr", classes=True)
-    ingest((X, X[:, 0]), tmp_path / "number.zarr")
-    ingest((X, None), tmp_path / "none.zarr", like=tmp_path / "d.zarr")
-    for name, says in [("unknown", "class 'nein'.*'no', 'yes'"), ("number", "is numeric"), ("none", "no target")]:
-        with pytest.raises(DataError, match=says):
-            predict.evaluate(job, str(tmp_path / f"{name}.zarr"))
-    assert main(["evaluate", job, str(tmp_path / "unknown.zarr"), "--quiet"]) == 2
-    assert predict.predict(job, str(tmp_path / "none.zarr"), str(tmp_path / "out.csv")) == N
-    with pytest.raises(DataError, match="nein"):
-        ingest((X, np.where(y == "no", "nein", y)), tmp_path / "like.zarr", like=tmp_path / "d.zarr")

@@ -237,7 +237,7 @@ def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
     assert opened.status() is Status.ABORTED
     assert opened.model().digest() == found.model.digest()
     opened.requeue()
-    ended = jobs.carry_out(job)
+    ended = jobs.run_job(job)
     whole = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "whole"), asked)
     assert ended.model.mean.tobytes() == whole.model.mean.tobytes()
     assert [entry["vectors"] for entry in ended.history] == [entry["vectors"] for entry in whole.history]

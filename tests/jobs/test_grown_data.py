@@ -148,7 +148,7 @@ def test_what_cannot_be_updated(tmp_path):
         create(place, folder, asked, None, True)
         watcher = Lines(lines)
         if lines:
-            jobs.carry_out(folder, watcher=watcher, aborted=watcher)
+            jobs.run_job(folder, watcher=watcher, aborted=watcher)
         ingest(rows(10, 1), place, append=True)
         with pytest.raises(UsageError, match=f"job cannot be updated: {why}.*; start a new job"):
             open_job(folder).update()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from partirvm import ingest, jobs, open_job
-from partirvm.cli import main
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
@@ -198,10 +196,10 @@ def test_an_update_that_breaks_off_is_resumed(tmp_path, classes, options, after)
         lines = 0 if not broken else after + int(JobStore(case.job).restore().about["history"])
         if broken:
             with pytest.raises(KeyboardInterrupt):
-                jobs.carry_out(case.job, attempt=attempt, watcher=Broken(lines))
+                jobs.run_job(case.job, attempt=attempt, watcher=Broken(lines))
             assert job.resume().wait(60) is Status.DONE
         else:
-            jobs.carry_out(case.job, attempt=attempt)
+            jobs.run_job(case.job, attempt=attempt)
         found.append(bits(job.model()))
     assert found[0] == found[1]
 
@@ -229,39 +227,13 @@ def test_an_update_that_reached_its_rounds_is_resumed(tmp_path):
     assert job.state().history[-1]["number"] == 8, "rounds of the last update are as many as it was given before"
 
 
-def test_what_is_refused_by_the_command_line(tmp_path, capsys):
-    """An unseen class; a job that somebody is at work on; no new rows, before an update and after it."""
-    case = Grown(tmp_path, 2, strategy="basic").fit()
-    (tmp_path / "other.csv").write_text("x0,x1,y\n1,2,yes\n2,1,perhaps\n")
-    lease = JobStore(case.job).acquire()
-    for command, why in (
-        (
-            ["ingest", str(tmp_path / "other.csv"), case.place, "--append", "--quiet"],
-            r"`--append` do not have: 'perhaps'",
-        ),
-        (["update", case.job], r"job is in use by process \d+ .*: wait until this process ends, or abort the job"),
-        (
-            ["update", case.job],
-            r"d\.zarr has no new rows since the last fit of the job: append rows first \(`ingest --append`\)",
-        ),
-    ):
-        assert main(command) == 2
-        assert re.search(why, capsys.readouterr().err)
-        if command[0] == "update":
-            lease.release()
-    assert case.append().update().state().reason == "converged"
-    capsys.readouterr()
-    assert main(["update", case.job]) == 2
-    assert "no new rows" in capsys.readouterr().err
-
-
 def test_an_update_that_is_left_before_its_first_line_tells_of_the_model_that_stands(tmp_path):
     """The last fit is no more the last of the history, but still that of the model."""
     case = Grown(tmp_path, strategy="basic", solver="fast").fit().append()
     job = open_job(case.job)
     vectors = job.model().n_vectors
     job.requeue_grown(None)
-    left = jobs.carry_out(case.job, aborted=lambda: True)
+    left = jobs.run_job(case.job, aborted=lambda: True)
     assert [(line["kind"], line["vectors"]) for line in left.history] == [("final", vectors)]
     assert job.resume().wait(60) is Status.DONE
     assert [line["kind"] for line in job.state().history] == ["round", "final"]

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +18,6 @@ from partirvm.errors import (
     ExistsError,
     JobFailedError,
     LeaseError,
-    LimitWarning,
     MissingDataError,
     PartirvmWarning,
     StorageError,
@@ -32,8 +27,6 @@ from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.storage import open_folder
-from partirvm.storage.records import read_json, to_json
 from partirvm.strategies import working_set
 
 ASKED = Request(gamma=2.0, partition_size=30, max_rounds=3, selection="random", noise="constant", seed=4)
@@ -108,19 +101,6 @@ def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
         submit(estimator, data, tmp_path / "job")
 
 
-def test_what_submit_refuses_at_once(data, tmp_path):
-    """Rows in memory, no data, an option that cannot be: nothing is left behind."""
-    with pytest.raises(UsageError, match="submit takes the path"):
-        submit(RVMRegressor(), np.zeros((5, 2)), tmp_path / "job")
-    with pytest.raises(MissingDataError):
-        submit(RVMRegressor(), tmp_path / "nothing.zarr", tmp_path / "job")
-    with pytest.raises(UsageError, match="gamma"):
-        submit(RVMRegressor(kernel="gamma"), data, tmp_path / "job")
-    with pytest.raises(MissingDataError, match="no job here"):
-        open_job(tmp_path / "job")
-    assert not (tmp_path / "job").exists()
-
-
 @pytest.mark.parametrize("rounds", some([2, 3], {2}))
 def test_a_resume_with_more_rounds_is_the_longer_fit(data, tmp_path, rounds):
     """resume(2n) after run(n): the bits of run(2n), and its history."""
@@ -186,7 +166,7 @@ def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
     assert job.progress()["seconds"] is None
     assert job.abort() is Status.ABORTED
     assert "before it had a model" in job.progress()["advice"]
-    assert jobs.carry_out(str(tmp_path / "job")) is None, "whoever comes late finds it ended"
+    assert jobs.run_job(str(tmp_path / "job")) is None, "whoever comes late finds it ended"
     with pytest.raises(MissingDataError, match="no model yet"):
         job.model()
     assert job.resume().wait(timeout=120) is Status.DONE
@@ -210,7 +190,7 @@ def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, wh
 
     with monkeypatch.context() as patched:
         patched.setattr(measuring, "sparseness", overheard)
-        found = jobs.carry_out(job.location)
+        found = jobs.run_job(job.location)
     assert (found.model, found.plan, found.outcome.reason) == (None, None, Termination.ABORTED)
     end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
     assert kinds(job) == ["queued", "running", "aborting", end.value]
@@ -235,27 +215,6 @@ def test_a_job_that_cannot_be_begun_keeps_nobody_waiting(data, tmp_path, monkeyp
     assert job.resume().wait(timeout=120) is Status.DONE
 
 
-def test_a_resume_in_a_process_with_less_room_is_no_shorter(data, tmp_path, monkeypatch):
-    """Under the same memory limit the columns stay those of the first plan; under another one they follow from it."""
-    from partirvm.setup import spec
-
-    whole = jobs.fit(data, str(tmp_path / "whole"), ASKED)
-    made = spec.make_plan
-    for name, changed, reason in (
-        ("same", {}, Termination.ROUNDS), ("other", {"memory_limit": "1500MiB"}, Termination.MEMORY),
-    ):  # fmt: skip
-        place = str(tmp_path / name)
-        stop = Stopper(1)
-        jobs.fit(data, place, ASKED, watcher=stop, aborted=stop)
-        open_job(place).requeue(**changed)
-        with monkeypatch.context() as patched, warnings.catch_warnings():
-            warnings.simplefilter("ignore", LimitWarning)
-            patched.setattr(spec, "make_plan", lambda *args, **kw: replace(made(*args, **kw), max_columns=45))
-            found = jobs.carry_out(place)
-        assert found.outcome.reason is reason, name
-        assert (bits(found.model) == bits(whole.model)) == (name == "same")
-
-
 def test_a_queued_job_keeps_what_a_resume_changes(data, tmp_path):
     """A driver that never came is replaced, and the new limit holds; the old one comes too late."""
     from partirvm.jobs.submission import create
@@ -264,8 +223,8 @@ def test_a_queued_job_keeps_what_a_resume_changes(data, tmp_path):
     job = open_job(tmp_path / "job")
     state = job.requeue(max_rounds=2)
     assert state.attempt == 2
-    assert jobs.carry_out(str(tmp_path / "job"), attempt=1) is None
-    assert len(jobs.carry_out(str(tmp_path / "job"), attempt=2).history) == 2
+    assert jobs.run_job(str(tmp_path / "job"), attempt=1) is None
+    assert len(jobs.run_job(str(tmp_path / "job"), attempt=2).history) == 2
     assert kinds(job) == ["queued", "interrupted", "queued", "running", "done"]
 
 
@@ -335,30 +294,6 @@ def test_a_job_that_broke_off_is_interrupted(data, tmp_path):
     assert [entry["number"] for entry in job.state().history] == [entry["number"] for entry in whole.history]
 
 
-CHILD = """
-import sys
-from partirvm import jobs
-from partirvm.options import Request
-job = jobs.submit(sys.argv[1], sys.argv[2], Request(
-    gamma=20.0, partition_size=30, max_rounds=400, selection="random", noise="constant", seed=4))
-print("submitted", flush=True)
-if sys.argv[3] == "wait":
-    job.wait()
-"""
-
-
-def test_a_process_that_ends_takes_its_job_along(data, tmp_path):
-    """Without a cluster: the script ends promptly and silently, and its job is there to be resumed or aborted."""
-    place = str(tmp_path / "job")
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, data, place, "leave"], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert done.stderr == ""
-    job = open_job(place)
-    assert job.status() in {Status.INTERRUPTED, Status.QUEUED}
-    assert job.abort() is Status.ABORTED
-
-
 def test_an_error_ends_a_job_as_failed(data, tmp_path, monkeypatch):
     """Whatever it is, the status says why; the cause gone, a resume goes on."""
     job = broken_off(data, str(tmp_path / "job"))
@@ -406,7 +341,7 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
     ingest((X, y), tmp_path / "rows.zarr", tile_rows=128, shuffle=None, overwrite=True)
     expected = "1 of its 5 tiles.*tile 2" if what == "values" else "600 × 2 values at the start, 599 × 2 now"
     with pytest.raises(ChangedDataError, match=expected):
-        jobs.carry_out(job.location)
+        jobs.run_job(job.location)
     assert job.status() is Status.INTERRUPTED
     with pytest.raises(ChangedDataError, match=expected):
         job.resume()
@@ -423,25 +358,7 @@ def test_other_packages_are_a_warning(data, tmp_path, monkeypatch):
     monkeypatch.setattr(places, "package_versions", lambda: {**now, "numpy": "9.9"})
     job.requeue()
     with pytest.warns(PartirvmWarning, match=rf"numpy {now['numpy']}, now 9\.9"):
-        jobs.carry_out(job.location)
-
-
-def test_who_was_fenced_off_removes_nothing(data, tmp_path):
-    """A fit whose job was taken over before its first model ends with an error, and leaves the folder to the other."""
-    place = str(tmp_path / "job")
-
-    class Robbed(Watcher):
-        def on_step(self, info, candidates):
-            store = JobStore(place)
-            held = store.holder()
-            folder = open_folder(place)
-            if held.epoch == 1:
-                claim = {**read_json(folder, "lease/000001.json"), "epoch": 2}
-                folder.write("lease/000002.json", to_json("lease/000002.json", claim))
-
-    with pytest.raises(LeaseError, match="taken over"):
-        jobs.fit(data, place, ASKED, watcher=Robbed())
-    assert (tmp_path / "job" / "spec.json").exists()
+        jobs.run_job(job.location)
 
 
 def moved_job(tmp_path):
@@ -490,7 +407,7 @@ def test_data_that_are_gone_when_the_job_begins_do_not_fail_it(tmp_path):
     job.requeue()
     before.rename(now)
     with pytest.raises(MissingDataError):
-        jobs.carry_out(job.location)
+        jobs.run_job(job.location)
     assert job.status() is Status.INTERRUPTED
     assert "rows.zarr" in job.state().reason
     assert job.resume(data=now).wait(timeout=60) is Status.DONE

@@ -18,7 +18,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import as_source
 from partirvm.errors import UsageError
 from partirvm.execution import LocalExecutor
-from partirvm.kernels import FunctionKernel, Gaussian, Matern32, OnColumns, Product, Sum, kernel_from_spec
+from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.learning import search as kernel_search
 from partirvm.learning.forms import EACH
 from partirvm.options import Request
@@ -168,17 +168,6 @@ def refused(**asked):
     return str(error.value)
 
 
-@pytest.mark.parametrize("gamma", ["learn", "learn-per-feature"])
-def test_what_cannot_be_learned(gamma):
-    """Kernels without parameters and functions, by name and by value; a prior that is not known."""
-    for kernel in ("linear", "linear-spline", "sklearn.metrics.pairwise:laplacian_kernel"):
-        assert "no parameters that can be learned" in refused(kernel=kernel, gamma=gamma)
-    alone = FunctionKernel(lambda X, Z: X @ Z.T)
-    assert "'module:function'" in refused(kernel=Sum((Gaussian(1.0), alone)), gamma=gamma)
-    assert "known: flat, half-normal" in refused(gamma=gamma, gamma_prior="cauchy")
-    assert "known: auto, scale, learn, learn-per-feature" in refused(gamma="learnt")
-
-
 def _fit(X, y, **asked):
     return RVMRegressor(**grouped({"gamma": "learn-per-feature", "random_state": 0, **asked})).fit(X, y)
 
@@ -212,23 +201,3 @@ def test_a_kernel_that_is_learned_again(monkeypatch):
         assert (": kernel accepted" in entry["text"]) == entry["taken"] == (entry["gain"] > 0)
     taken = [first, *(entry for entry in again if entry["taken"])]
     assert model.kernel_ == kernel_from_spec(taken[-1]["kernel"])
-
-
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-@pytest.mark.parametrize(
-    ("kernel", "gamma", "count"),
-    [
-        ("matern52", "learn", 1),
-        ("matern52", "learn-per-feature", 3),
-        (Matern32(0.5), "learn", 1),
-        (Matern32(0.5), "learn-per-feature", 3),
-        (Product((OnColumns(Gaussian((0.1, 0.1)), (1, 2)), Gaussian(0.01))), "learn", 3),
-    ],
-)
-def test_kernels_by_name_and_by_value(kernel, gamma, count):
-    """They learn all their parameters; one gamma becomes one for each feature where that is asked for."""
-    X, y = rows(200)
-    model = _fit(X, y, kernel=kernel, gamma=gamma)
-    assert len(model.kernel_.logs) == count
-    assert model.kernel_ != kernel
-    assert model.score(X, y) > 0.9

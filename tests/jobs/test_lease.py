@@ -199,10 +199,6 @@ def test_a_frozen_holder_is_fenced_off(tmp_path, monkeypatch):
         mine.release()
 
 
-class Paused(Exception):
-    """Where the old driver falls asleep."""
-
-
 @pytest.mark.parametrize("what", ["record", "save", "checkpoint"])
 def test_wherever_a_publication_is_held_up(place, what):
     """The old driver stops before each of its writes in turn, another takes over and publishes, the old one goes on.

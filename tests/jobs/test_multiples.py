@@ -10,8 +10,7 @@ import pytest
 
 from benchmarks.estimator_parameters import grouped
 from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
-from partirvm.errors import UsageError
-from partirvm.kernels import Gaussian, Laplacian, Several, kernel_from_spec
+from partirvm.kernels import Gaussian, Several, kernel_from_spec
 from partirvm.model import save_model
 from partirvm.options import Request
 
@@ -94,28 +93,3 @@ def test_learned_files_and_resumes(tmp_path):
     design = whole.model.design
     other = replace(whole.model, design=replace(design, labels=design.labels ^ 1))
     assert other.digest() != whole.model.digest()
-
-
-def test_what_is_refused(tmp_path):
-    """Factors that are none, several kernels twice over, a gamma that nobody takes."""
-    X, y = rows(60)
-    pair = [Gaussian(1.0), Laplacian(1.0)]
-    for wrong, text in [
-        ({"gamma_multiples": ()}, "different positive numbers"),
-        ({"gamma_multiples": (1, 1)}, "different positive numbers"),
-        ({"gamma_multiples": 8}, "different positive numbers"),
-        ({"gamma_multiples": (1, -8)}, "each of Gaussian.multiples is -8"),
-    ]:
-        with pytest.raises(UsageError, match=text):
-            RVMRegressor(**grouped({**ASKED, **wrong})).fit(X, y)
-    for kernel, text in [(pair, "has its own parameters"), ([], "kernel is")]:
-        with pytest.raises(UsageError, match=text):
-            RVMRegressor(kernel=kernel, gamma=0.5).fit(X, y)
-    data = ingest((X, y), tmp_path / "rows.zarr").url
-    for kernel, text in [
-        (pair, "cannot be combined with a list of kernels"),
-        ("linear", "has no gamma"),
-        ("none", "there is no kernel: leave gamma_multiples out"),
-    ]:
-        with pytest.raises(UsageError, match=text):
-            jobs.plan(data, Request(kernel=kernel, gamma_multiples=(1, 8), basis="linear"))

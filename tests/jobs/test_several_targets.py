@@ -11,18 +11,16 @@ import pytest
 import zarr
 from by_default import some
 
-from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, predict, submit
+from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, submit
 from partirvm.cli import main
 from partirvm.data import ZarrSource
-from partirvm.errors import DataError, DataWarning, FormatError, UsageError
+from partirvm.errors import DataError
 from partirvm.jobs.state import Status
 from partirvm.options import Request
-from partirvm.storage.records import digest
 
 NAMES = ("warmth", "wind/speed")
 SD = np.array([0.05, 2.0])
 OPTIONS = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "2", "--quiet")
-PARAMETERS = Request(gamma=0.5, partition_size=40, max_rounds=2)
 
 
 def rows(n, seed):
@@ -145,42 +143,3 @@ def test_rows_that_are_appended(folder, tmp_path):
         np.testing.assert_allclose(Phi @ model.mean[:, k], Phi @ mean, atol=1e-6)
         evidence += naive.log_evidence(Phi, t[:, k], model.alpha, beta) - 630 * np.log(scaling.t_scale[k])
     assert model.log_evidence == pytest.approx(evidence, rel=1e-7)
-
-
-def test_refusals(folder, tmp_path):
-    """Each names what was found and what to do."""
-    train, test, job = (str(folder / name) for name in ("train.zarr", "test.zarr", "job"))
-    swapped = ingest(folder / "test.csv", tmp_path / "swapped.zarr", target=NAMES[::-1]).url
-    one = ingest(folder / "test.csv", tmp_path / "one.zarr", target=NAMES[0], features=["a", "b"]).url
-    for other, found in ((swapped, r"wind/speed, warmth"), (one, "warmth: ingest")):
-        with pytest.raises(DataError, match=f"the model predicts warmth, wind/speed, and the data have {found}"):
-            predict.evaluate(job, other)
-    with pytest.raises(DataError, match=r"validation data have the targets \['wind/speed', 'warmth'\].* same order"):
-        jobs.fit(train, str(tmp_path / "no"), PARAMETERS, validation=swapped)
-    with pytest.raises(DataError, match="validation data have 1 targets, the training data 2"):
-        jobs.fit(train, str(tmp_path / "no"), PARAMETERS, validation=one)
-    independent = RVMRegressor(multi_output="independent")
-    for refused in (lambda: submit(independent, train, tmp_path / "no"), lambda: independent.fit(train)):
-        with pytest.raises(
-            UsageError, match=r"the 2 targets of .* share their vectors in one fit.*ingest and fit each target"
-        ):
-            refused()
-    with pytest.raises(UsageError, match=r"intervals need a model with one target.*ingest it as DATA"):
-        predict.predict(job, test, str(tmp_path / "p.csv"), interval=0.9)
-    with pytest.raises(UsageError, match=r"augment supports one target only.*ingesting DATA with a single target"):
-        predict.predict(job, test, str(tmp_path / "p.csv"), augment=train)
-    X, Y = rows(50, 0)
-    with pytest.warns(DataWarning, match=r"target 'y1' is constant \(3\).*omit this target"):
-        ingest((X, np.column_stack([Y[:, 0], np.full(50, 3.0)])), tmp_path / "flat.zarr")
-    with pytest.raises(DataError, match=r"target 1 of 2 \('y1'\) is constant"):
-        jobs.fit(str(tmp_path / "flat.zarr"), str(tmp_path / "no"), PARAMETERS)
-    Y[7, 1] = np.nan
-    with pytest.raises(DataError, match=r"the first in row 7 .*, column 'y1'"):
-        ingest((X, Y), tmp_path / "nan.zarr")
-    assert not (tmp_path / "no").exists()
-    group = zarr.open_group(swapped, mode="r+")
-    about = {name: value for name, value in group.attrs.asdict().items() if name != "digest"}
-    about["targets"] = [*NAMES, "third"]
-    group.attrs.put({**about, "digest": digest(about)})
-    with pytest.raises(FormatError, match="the moments have not n_targets columns"):
-        ZarrSource(swapped).tile(0)

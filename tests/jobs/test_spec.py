@@ -109,9 +109,9 @@ def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_chec
 
     create(place, str(tmp_path / "job"), ASKED, None, False)
     with pytest.raises(KeyboardInterrupt):
-        jobs.carry_out(str(tmp_path / "job"), watcher=Broken())
+        jobs.run_job(str(tmp_path / "job"), watcher=Broken())
     store, called = JobStore(tmp_path / "job"), []
-    assert store.decided() is not None
+    assert store.fit_spec() is not None
     assert not store.has_checkpoint()
     monkeypatch.setattr(attempt, "resolve", lambda *args, **kw: called.append(1) or resolve(*args, **kw))
     job = open_job(tmp_path / "job").resume()
@@ -128,7 +128,7 @@ def test_a_checkpoint_without_its_spec_is_no_place_to_go_on_from(tmp_path):
         path.unlink()
     open_job(job).requeue(max_rounds=4)
     with pytest.raises(MissingDataError, match=r"the pointer to the last spec, is missing"):
-        jobs.carry_out(job)
+        jobs.run_job(job)
     assert open_job(job).status() is Status.INTERRUPTED
 
 
@@ -136,7 +136,7 @@ def test_time_that_is_over_leaves_no_spec(tmp_path):
     """What was left to learn would be missing from it."""
     found = jobs.fit(data(tmp_path), str(tmp_path / "job"), replace(ASKED, gamma="auto", time_limit=1e-6))
     assert found.outcome.reason is Termination.TIME
-    assert JobStore(tmp_path / "job").decided() is None
+    assert JobStore(tmp_path / "job").fit_spec() is None
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
         if broken:
             open_job(job).requeue_grown()
             with pytest.raises(KeyboardInterrupt):
-                jobs.carry_out(job, watcher=Broken())
-            assert JobStore(job).decided().problem.n_rows == 180
+                jobs.run_job(job, watcher=Broken())
+            assert JobStore(job).fit_spec().problem.n_rows == 180
         ingest(parts[1], place, append=True)
         assert open_job(job).update().wait(60) is Status.DONE, open_job(job).state().reason
-        spec = JobStore(job).decided()
+        spec = JobStore(job).fit_spec()
         assert (spec.problem.n_rows, spec.before.problem.n_rows) == (220, 150)
         assert [batch.stop for batch in spec.problem.batches] == [150, 220]
         assert ZarrSource(place).n_rows == 220

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import naive
 import numpy as np
 import pytest
-from sampling import Passes, Stopped, arm, problem_of, sample_of
+from sampling import arm, problem_of, sample_of
 
 from partirvm.core.rprop import OFF
 from partirvm.kernels import Gaussian, Matern32, Sum, kernel_from_spec
@@ -136,19 +136,6 @@ def test_a_seed_decides():
     runs = [learned(X, y, rows=200, seed=seed, shuffled=False) for seed in (0, 0, 1)]
     told = [[(line["kernel"], line["log_evidence"], line["iterations"]) for line in lines] for lines in runs]
     assert told[0] == told[1] != told[2]
-
-
-def test_a_stop_ends_it():
-    """Whenever: the kernel told last is the best so far, and at first the one that was given."""
-    X, y = arm(100, 2)
-    whole = Passes()
-    learned(X, y, passes=whole)
-    for most in (0, 1, 10, len(whole.made) // 2):
-        told = []
-        with pytest.raises(Stopped):
-            learned(X, y, passes=Passes(most), told=told)
-        assert most > 1 or told[-1].gamma == pytest.approx((0.5, 0.5), rel=1e-12)
-    assert told[-1].gamma != told[0].gamma
 
 
 @pytest.mark.parametrize("K", [0, 2])

@@ -28,7 +28,7 @@ pytest.importorskip("s3fs")
 from partirvm import ingest, load_model, open_job, save_model
 from partirvm.cli.commands import partirvm
 from partirvm.errors import ExistsError, LeaseError
-from partirvm.jobs import carry_out
+from partirvm.jobs import run_job
 from partirvm.predict import predict
 from partirvm.storage.folder import write_text
 
@@ -84,7 +84,7 @@ def test_a_killed_fit_is_resumed_to_the_bits_of_a_local_one(places, requests):
     job = open_job(wait_for(lambda: _there(f"{bucket}/job"), "the job"))
     wait_for(lambda: job.state().history, "a round", pause=0.05)
     with pytest.raises(LeaseError, match="is in use by process"):
-        carry_out(f"{bucket}/job", attempt=1, patience=0.0)
+        run_job(f"{bucket}/job", attempt=1, patience=0.0)
     fit.send_signal(signal.SIGKILL)
     fit.wait()
     assert wait_for(lambda: job.progress()["status"] == "interrupted", "the end of the process")

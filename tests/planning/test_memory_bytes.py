@@ -30,25 +30,37 @@ shapes = st.builds(
 )
 
 
-@given(shapes, st.integers(0, 3000), st.integers(1, 1000), st.integers(1, 64), st.booleans())
-def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out):
+@given(
+    shapes,
+    st.integers(0, 3000),
+    st.integers(1, 1000),
+    st.integers(1, 64),
+    st.booleans(),
+    st.integers(0, 4000),
+    st.integers(0, 10**7),
+)
+def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out, pool, elements):
     """The table at the head of planning/memory.py, written down again."""
     f, M, P, d, T = 8, kept, candidates, shape.n_features, shape.n_targets
+    Q = max(P, pool)
     R = min(shape.tile_rows, shape.n_rows)
     B = min(PANEL_ROWS, R)
     tiles, C = -(-shape.n_rows // shape.tile_rows), shape.n_outputs
-    threads, levels = min(threads, tiles), (tiles - 1).bit_length()
-    node = f * (M + P) * P * (C if shape.classes else 1)
-    tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + P + d + 2), 2 * node
+    levels = (tiles - 1).bit_length()
+    threads = min(threads, tiles)
+    batch = f * C * elements * (4 * threads + max(levels, 1) + 9)
+    node = f * max((M + P) * P, M * pool) * (C if shape.classes else 1)
+    tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + Q + d + 2), 2 * node
     held, solved = (3 * C, 12 * C) if shape.classes else (C + 3, 4 * C + 6)
     passing = threads * (tile + panel + block) + (levels + threads + 1) * node + held * f * (M + P) ** 2
     S = shape.local_noise_rows
     noise = f * S * (d + 256) + (C + 3) * f * (M + P) ** 2 if S else 0
     solving = max(solved * f * (M + P) ** 2, noise)
     best = 2 * C * f * (M + P) ** 2 if held_out else 0
-    found = step_bytes(shape, kept, candidates, threads, held_out=held_out)
-    assert (found.passing, found.solving) == (passing + best, solving + best)
-    assert found.peak == max(passing, solving) + best
+    found = step_bytes(shape, kept, candidates, threads, held_out=held_out, pool=pool, elements=elements)
+    assert found.panel == panel
+    assert (found.passing, found.solving) == (passing + best + batch, solving + best + batch)
+    assert found.peak == max(passing, solving) + best + batch
 
 
 @given(
@@ -76,24 +88,6 @@ def test_the_most_columns_by_search(n, d, candidates, threads, budget, held_out,
     ]
     found = max_columns_within(shape, candidates, threads, budget, held_out=held_out, whole=whole)
     assert found == max(fitting, default=0)
-
-
-def test_a_pool_takes_its_memory():
-    """With Q columns on trial: panels of M + Q columns, nodes of M·Q where that is more than (M + P)·P."""
-    shape, f, M, P, Q, threads = DataShape(10**6, 4, 1, 8192), 8, 1000, 100, 400, 2
-    plain, pooled = step_bytes(shape, M, P, threads), step_bytes(shape, M, P, threads, pool=Q)
-    assert pooled.panel - plain.panel == 2 * f * PANEL_ROWS * (Q - P)
-    assert pooled.block == 2 * f * M * Q > plain.block == 2 * f * (M + P) * P
-
-
-@given(shapes, st.integers(1, 500), st.integers(1, 16), st.integers(0, 10**7))
-def test_a_batch_takes_its_memory(shape, candidates, threads, elements):
-    """f·E·(4 threads + log₂ tiles + 9) on top of the rest, in passes and in dense fits."""
-    levels = max((-(-shape.n_rows // shape.tile_rows) - 1).bit_length(), 1)
-    alone = step_bytes(shape, 0, candidates, threads)
-    batch = step_bytes(shape, 0, candidates, threads, elements=elements)
-    assert batch.batch == 8 * shape.n_outputs * elements * (4 * threads + levels + 9)
-    assert batch.passing - alone.passing == batch.solving - alone.solving == batch.batch
 
 
 @given(shapes, st.integers(1, 500), st.integers(1, 16), st.integers(-(10**6), 10**9))

@@ -8,7 +8,7 @@ from class_simulator import ClassSimulator, groups, usable
 from drawing import NAMES
 
 from partirvm.core.termination import Termination
-from partirvm.likelihoods.class_passes import GainPass, LogisticScorePass, MisclassificationPass
+from partirvm.likelihoods.class_passes import GainPass, MisclassificationPass
 from partirvm.likelihoods.classes import Newton
 from partirvm.strategies.fit_rows import LEAST
 from partirvm.strategies.instructions import Gather, Solved
@@ -109,18 +109,6 @@ def test_candidates_by_surprise_and_by_gain(K, likelihood):
             if selection == "error":
                 assert set(rows[10 * number : 10 * number + 10]) == set(np.argsort(-missed)[:10].tolist())
         assert len(simulator.passes(GainPass)) == (0 if selection == "error" else 2)
-
-
-def test_held_out_scores_are_those_of_the_saved_model():
-    """One score pass per fit; log loss and error by their formulas."""
-    simulator = ClassSimulator(*groups(90, 3), n_classes=3, likelihood="multinomial", held_out=groups(50, 3, seed=7))
-    simulator.run("working-set", Options(15, "gain", max_rounds=3))
-    assert len(simulator.passes(LogisticScorePass)) == len(simulator.saves)
-    X, codes = simulator.held_out
-    for save in simulator.saves:
-        p = simulator.probabilities(simulator.phi(save.design, X) @ save.fit.mean)
-        np.testing.assert_allclose(save.record.held_out_log_loss, -np.log(p[np.arange(50), codes.astype(int)]).mean())
-        np.testing.assert_allclose(save.record.held_out_error, np.mean(p.argmax(axis=1) != codes))
 
 
 def test_a_fit_begins_where_the_last_one_stood():

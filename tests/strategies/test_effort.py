@@ -74,14 +74,3 @@ def test_a_run_ends_after_the_second_slow_round_in_a_row(classes):
     pairs = [a and b for a, b in pairwise(slow)]
     assert pairs[-1]
     assert not any(pairs[:-1])
-
-
-def test_a_second_of_work_is_not_saved():
-    """A fit of little work is as thorough as it can be, whatever its effort."""
-    X, y = rough()
-    quick, thorough = (
-        RVMRegressor(gamma=2.0, partition_size=PARTITION, random_state=0, effort=effort).fit(X, y)
-        for effort in ("quick", "thorough")
-    )
-    assert quick.termination_ is thorough.termination_
-    np.testing.assert_array_equal(quick.predict(X), thorough.predict(X))

@@ -141,14 +141,3 @@ def test_classes_begin_again_with_more_rows(n_classes):
     assert len(set(sizes)) >= 3
     for fit, size in zip(fits[:-1], sizes, strict=False):
         assert size >= min(PER_COLUMN * len(fit.design.labels), 500)
-
-
-def test_the_best_round_of_a_held_out_error_is_fitted_to_all_rows():
-    """Its statistics are those of an earlier sample, and are computed anew over all rows."""
-    rng = np.random.default_rng(0)
-    X, y = wave(600, noise=0.5)
-    simulator = Simulator(X, y + rng.normal(size=600), gamma=20.0, held_out=wave(300, seed=9, noise=0.01))
-    reason = simulator.run("working-set", Options(20, "error", "growing", sample_rows=80))
-    assert reason is Termination.VALIDATION
-    assert simulator.passes(Solve)[-1].start.statistics.n == 600
-    assert simulator.saves[-1].fit.statistics.n == 600

@@ -173,29 +173,6 @@ def test_bits_do_not_depend_on_threads_nor_on_interruptions():
     assert kinds == {"round", "kernel"}
 
 
-def test_it_ends_when_asked_to():
-    """In the middle of the search: the model is that of the round before."""
-    asked = []
-
-    def interrupted():
-        asked.append(1)
-        return Termination.TIME if len(asked) > 25 else None
-
-    whole, _ = fitted()
-    journal, reason = fitted(interrupted=interrupted)
-    assert reason is Termination.TIME
-    assert [entry["kind"] for entry in journal.history] == ["round"]
-    assert_same_models(journal.model, whole.models[0][1])
-
-
-def test_held_out_errors_are_those_of_the_kernel_that_was_taken():
-    """Its line of history has an error of its own, lower than that of the round before."""
-    journal, _ = fitted(held_out=1)
-    k = next(k for k, entry in enumerate(journal.history) if entry["taken"])
-    before, after = (journal.history[i]["held_out_rmse"] for i in (k - 1, k))
-    assert after < 0.5 * before
-
-
 def test_the_best_round_comes_back_with_its_kernel():
     """Where a later kernel was taken, and the held-out error rose."""
     X, y = rows()

@@ -47,11 +47,3 @@ def test_statistics_that_lost_digits_need_a_pass():
     found = solved.fit.posterior
     assert found.rounding > gaussian.PRECISE * found.residual
     assert last_passes(simulator) == [LeaveOneOutPass, ResidualPass]
-
-
-def test_few_rows_always_have_a_pass(monkeypatch):
-    """It costs little, and the weights are refined by it."""
-    monkeypatch.setattr(gaussian, "LEFT_OUT_ROWS", 400)
-    simulator = Simulator(*wave(400, noise=0.3), gamma=0.5)
-    simulator.run("working-set", OPTIONS)
-    assert last_passes(simulator) == [LeaveOneOutPass, ResidualPass]

@@ -11,7 +11,7 @@ from simulator import Simulator, spelled, wave
 
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, ScorePass
+from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies.instructions import Gather, Save, Solved
 from partirvm.strategies.problem import Options
 from partirvm.types import BIAS
@@ -112,18 +112,6 @@ def test_a_limit_costs_the_vectors_that_matter_least():
     assert min(gains[int(label)] for label in merged) >= max(left_out) - 1e-6
     assert simulator.saves[-1].record.dropped >= len(left_out)
     assert simulator.saves[-1].record.vectors <= limit
-
-
-def test_parts_are_scored_on_held_out_rows():
-    """Every line of history has the held-out error of its fit."""
-    simulator = Simulator(*wave(80, noise=0.3), held_out=wave(40, seed=5))
-    simulator.run("split-merge", Options(20, "order"))
-    fits = [end.fit for end in simulator.heard_of(Solved)]
-    passes = simulator.passes(ScorePass)
-    X, y = simulator.held_out
-    for log, pass_, fit in zip(simulator.parts, passes, fits, strict=False):
-        mean = simulator.scaling.t_shift[0] + simulator.phi(pass_.design, X) @ fit.posterior.mean
-        np.testing.assert_allclose(log.record.held_out_rmse, np.sqrt(np.mean((y - mean) ** 2)), rtol=1e-12)
 
 
 def test_rows_without_weight_are_no_candidates():

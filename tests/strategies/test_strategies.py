@@ -193,25 +193,24 @@ def test_max_rounds_ends_with_a_converged_fit():
     assert simulator.passes(Solve)[-1].rule.vectors is None
 
 
-def test_exhaustion():
-    """When every row has been a candidate there is nothing to choose from."""
-    simulator = Simulator(*wave(40, noise=0.3))
-    assert simulator.run("working-set", Options(15, "error")) is Termination.EXHAUSTED
-    assert sorted(simulator.candidates()) == list(range(40))
-
-
-def test_max_vectors_reached():
-    """The model is full: exactly VECTORS."""
-    simulator = Simulator(*wave(150, noise=0.01), gamma=2.0)
-    assert simulator.run("working-set", Options(12, "error", max_vectors=12, stop_fraction=0.9)) is Termination.VECTORS
-    assert max(save.record.vectors for save in simulator.saves) == 12
-
-
-def test_memory_stops_before_a_round_that_does_not_fit():
-    """max_columns counts the bias and the P candidates of a round."""
-    simulator = Simulator(*wave(150, noise=0.01), gamma=2.0)
-    assert simulator.run("working-set", Options(20, "error", max_columns=45)) is Termination.MEMORY
-    assert max(solve.start.statistics.n_columns for solve in simulator.passes(Solve)) <= 45
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"partition_size": 15}, Termination.EXHAUSTED),
+        ({"partition_size": 12, "max_vectors": 12, "stop_fraction": 0.9}, Termination.VECTORS),
+        ({"partition_size": 20, "max_columns": 45}, Termination.MEMORY),
+    ],
+)
+def test_how_a_working_set_ends(limits, reason):
+    """Every row has been a candidate, the model is full, or the bias and P candidates of a round have no room."""
+    exhausts = reason is Termination.EXHAUSTED
+    simulator = Simulator(*wave(40 if exhausts else 150, noise=0.3 if exhausts else 0.01), gamma=0.5 if exhausts else 2)
+    assert simulator.run("working-set", Options(selection="error", **limits)) is reason
+    if exhausts:
+        assert sorted(simulator.candidates()) == list(range(40))
+    assert max(save.record.vectors for save in simulator.saves) <= limits.get("max_vectors", 150)
+    columns = [solve.start.statistics.n_columns for solve in simulator.passes(Solve)]
+    assert max(columns) <= limits.get("max_columns", 150)
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)
