@@ -17,7 +17,7 @@ import click
 
 from partirvm.errors import UsageError
 from partirvm.options import TABLE, Request, constraints
-from partirvm.options.option import Option
+from partirvm.options.constraints import Option
 from partirvm.planning.units import parse_bytes, parse_duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])

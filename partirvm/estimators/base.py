@@ -328,7 +328,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
             found = np.concatenate(blocks)
             found = found[np.argsort(found[:, 0])]
             values, far = found[:, 1:-1], int(found[:, -1].sum())
-        warn_of_far_rows(far, len(values), self.model_)
+        warn_of_far_rows(far, len(values), self.model_, stacklevel=4)
         return values
 
     def plot_diagnostics(self, X: Any = None, y: Any = None, *, figure: Any = None) -> DiagnosticsDisplay:

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from partirvm.kernels.base import ALIASES, KERNELS, Kernel, NoKernel, kernel_from_spec
-from partirvm.kernels.by_feature import Categorical, Laplacian, LinearSpline
-from partirvm.kernels.composed import OnColumns, Product, Several, Sum
+from partirvm.kernels.composed import OnColumns, Product, Sum
 from partirvm.kernels.family import Family
 from partirvm.kernels.functions import FunctionKernel
-from partirvm.kernels.inner import Linear, Polynomial, Sigmoid
+from partirvm.kernels.nonradial import Categorical, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 from partirvm.kernels.radial import Directions, Gaussian, Matern32, Matern52
+from partirvm.kernels.several import Several
 
 __all__ = [
     "ALIASES",

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from partirvm.kernels.base import Kernel, NoKernel, PreparedKernel
 from partirvm.kernels.bases import Basis, label_of
-from partirvm.kernels.composed import Several
+from partirvm.kernels.several import Several
 from partirvm.types import BIAS, Scaling
 
 Float = NDArray[np.float64]

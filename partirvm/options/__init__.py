@@ -4,8 +4,8 @@
     The table: name, type, default, check, help and group of every option, once; ``Request`` is a row of values.
 ``values``
     Strategies, solvers, noise and priors as values that an estimator is given, and the base of all values.
-``names``, ``constraints``, ``option``
-    The words that options take, the checks of single options, and what a row of the table is.
+``names``, ``constraints``
+    The words that options take; what a row of the table is, and its check.
 """
 
 from __future__ import annotations

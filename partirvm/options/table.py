@@ -12,27 +12,25 @@ from typing import Any
 
 from partirvm.options import names
 from partirvm.options.constraints import (
+    CLASSES,
+    NUMBERS,
+    SEVERAL_CLASSES,
     Anything,
     Bytes,
     Factors,
     Flag,
+    Option,
     PositiveByName,
     Real,
     Seconds,
     ShapeAndRate,
     Whole,
-    one_of,
-)
-from partirvm.options.option import (
-    CLASSES,
-    NUMBERS,
-    SEVERAL_CLASSES,
-    Option,
     everyday,
     of_kernel,
     of_noise,
     of_resources,
     of_strategy,
+    one_of,
 )
 
 SEVERAL_FITS, ROUNDS, CHOSEN_ROWS = "several fits", "rounds", "chosen rows"

@@ -188,13 +188,9 @@ class Basic(Value):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from partirvm import Basic, RVMRegressor
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> model = RVMRegressor(gamma=2.0, strategy=Basic()).fit(X, y)
-    >>> len(model.history_), model.n_relevance_vectors_ < 50
-    (1, True)
+    >>> RVMRegressor(strategy=Basic()).strategy
+    Basic()
     """
 
     name = "basic"
@@ -368,13 +364,9 @@ class Radial(Value):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from partirvm import RVMRegressor, Radial
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> model = RVMRegressor(kernel=Radial(metric="widths")).fit(X, y)
-    >>> type(model.kernel_).__name__ in {"Gaussian", "Matern32", "Matern52"}
-    True
+    >>> RVMRegressor(kernel=Radial(metric="widths")).get_params()["kernel__metric"]
+    'widths'
     """
 
     name = "auto"

@@ -148,8 +148,8 @@ def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
             folder.remove()
 
 
-def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
-    """Warn of rows that are far from all relevance vectors."""
+def warn_of_far_rows(far: int, rows: int, model: AnyModel, stacklevel: int = 3) -> None:
+    """Warn of rows that are far from all relevance vectors; ``stacklevel`` is that of ``warnings.warn``."""
     if far:
         what = (
             "prediction is close to the mean of the target, and the standard deviation does not grow there, "
@@ -162,7 +162,7 @@ def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
         warnings.warn(
             f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}",
             DataWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 

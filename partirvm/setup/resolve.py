@@ -19,7 +19,7 @@ from partirvm.learning.folds import LEAST
 from partirvm.learning.forms import turnable
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.options import TABLE, Request, idle
-from partirvm.options.option import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
+from partirvm.options.constraints import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.planning.cost import Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan

@@ -81,12 +81,6 @@ def test_the_factor_has_mean_one_and_is_level_far_away(fitted):
     np.testing.assert_allclose(noise.row_weights(points), noise.factor(points) ** -0.5)
 
 
-def test_samples_are_as_noisy_as_stated(fitted):
-    X = np.linspace(-3, 3, 7)[:, None]
-    drawn = fitted.sample_y(X, 4000, random_state=1, noise=True)
-    np.testing.assert_allclose(drawn.std(axis=1), fitted.predict(X, return_std=True)[1], rtol=0.06)
-
-
 def test_files_and_pickles_keep_the_noise(fitted, tmp_path):
     X = rows(50, seed=5)[0]
     expected = fitted.predict(X, return_std=True)[1]

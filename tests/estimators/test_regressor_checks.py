@@ -95,14 +95,6 @@ def test_the_same_seed_gives_the_same_bits(strategy):
         assert {*map(tuple, first.relevance_vectors_)} != {*map(tuple, other.relevance_vectors_)}
 
 
-def test_score_is_r2():
-    """1 − Σ(y − ŷ)²/Σ(y − ȳ)²."""
-    X, y = plane(100)
-    model = RVMRegressor(gamma="scale", random_state=0).fit(X, y)
-    r = y - model.predict(X)
-    assert model.score(X, y) == pytest.approx(1 - (r @ r) / ((y - y.mean()) @ (y - y.mean())))
-
-
 class Noting(RVMRegressor):
     """Notes the metadata of its fits."""
 

@@ -12,7 +12,6 @@ from partirvm import RVMRegressor
 from partirvm.core.termination import Termination
 from partirvm.errors import (
     DataWarning,
-    LimitWarning,
     NoiseFloorWarning,
 )
 
@@ -90,18 +89,3 @@ def test_far_rows_warn_at_prediction():
     with pytest.warns(DataWarning, match="2 of 7 rows are far"):
         model.predict(da.from_array(far, chunks=4))
     model.predict(model.relevance_vectors_)
-
-
-def test_the_limit_of_memory_ends_rounds_with_a_warning(monkeypatch):
-    """Columns that do not fit any more: LimitWarning, Termination.MEMORY, a usable model."""
-    from partirvm.setup import spec
-
-    made = spec.make_plan
-    from dataclasses import replace
-
-    monkeypatch.setattr(spec, "make_plan", lambda *args, **kw: replace(made(*args, **kw), max_columns=70))
-    X, y = plane(1000, noise=0.01)
-    with pytest.warns(LimitWarning, match="memory_limit"):
-        model = RVMRegressor(gamma=0.5, partition_size=40, strategy="working-set", random_state=0).fit(X, y)
-    assert model.termination_ is Termination.MEMORY
-    assert model.n_relevance_vectors_ <= 70

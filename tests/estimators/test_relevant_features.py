@@ -10,7 +10,6 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, open_job
-from partirvm.errors import UsageError
 from partirvm.options import Request
 
 GAMMA = (0.2, 0.5, 1e-5, 0.0)
@@ -47,14 +46,6 @@ def test_a_step_of_a_pipeline(frame):
     assert pipeline[0].get_feature_names_out().tolist() == ["age", "height"]
     assert pipeline[1].n_features_in_ == 2
     assert not hasattr(RVMRegressor(), "transform")
-
-
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_a_kernel_that_tells_nothing(frame):
-    X, y = frame
-    model = RVMRegressor(kernel="linear", partition_size=30, max_rounds=1).fit(X, y)
-    with pytest.raises(UsageError, match="linear kernel has no per-feature widths"):
-        model.get_support()
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

@@ -18,8 +18,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels import WITH_GAMMA
 from partirvm.likelihoods import words_of
 from partirvm.options import TABLE, Request, check, idle, names
-from partirvm.options.constraints import Anything, Flag
-from partirvm.options.option import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
+from partirvm.options.constraints import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASSES, Anything, Flag
 from partirvm.options.table import CHOSEN_ROWS, ROUNDS, SEVERAL_FITS
 from partirvm.options.values import SOLVERS as SOLVER_VALUES
 from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
