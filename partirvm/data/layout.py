@@ -86,8 +86,14 @@ class DataAttributes:
     @property
     def chunks(self) -> dict[str, tuple[int, ...]]:
         """The shape of a chunk of each array."""
-        widths = array_widths(self.n_features, self.n_targets, weighted=self.weighted, ordered=self.seed is not None)
-        return {name: (self.tile_rows, *width) for name, width in widths.items()}
+        R, T = self.tile_rows, self.n_targets
+        arrays = {
+            "X": (R, self.n_features),
+            "y": None if T == 0 else (R,) if T == 1 else (R, T),
+            "weights": (R,) if self.weighted else None,
+            "row": None if self.seed is None else (R,),
+        }
+        return {name: shape for name, shape in arrays.items() if shape is not None}
 
     def to_json(self) -> dict[str, Any]:
         """Return the attributes of the group as JSON; floats are exact."""
@@ -257,32 +263,19 @@ def dtype_of(name: str) -> str:
     return "<i8" if name == "row" else "<f8"
 
 
-def array_widths(n_features: int, n_targets: int, *, weighted: bool, ordered: bool) -> dict[str, tuple[int, ...]]:
-    """Return the names of the arrays of DATA with their shapes after the rows. ``n_targets`` may be 0.
-
-    >>> array_widths(3, 1, weighted=False, ordered=True)
-    {'X': (3,), 'y': (), 'row': ()}
-    """
-    widths: dict[str, tuple[int, ...]] = {"X": (n_features,)}
-    if n_targets:
-        widths["y"] = () if n_targets == 1 else (n_targets,)
-    beside = {"weights": weighted, "row": ordered}
-    return widths | {name: () for name, present in beside.items() if present}
-
-
-def create_arrays(group: Any, widths: dict[str, tuple[int, ...]], n_rows: int, tile_rows: int) -> dict[str, Any]:
-    """Create the empty arrays of a DATA group."""
+def create_arrays(group: Any, chunks: Mapping[str, tuple[int, ...]], n_rows: int) -> dict[str, Any]:
+    """Create the empty arrays of a DATA group with these chunks."""
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     return {
         name: group.create_array(
             name,
-            shape=(n_rows, *width),
+            shape=(n_rows, *chunk[1:]),
             dtype=dtype_of(name),
-            chunks=(tile_rows, *width),
+            chunks=chunk,
             compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
             fill_value=-1 if name == "row" else np.nan,
             config={"write_empty_chunks": True},
         )
-        for name, width in widths.items()
+        for name, chunk in chunks.items()
     }

@@ -15,7 +15,7 @@ from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.core.reduction import TreeSum
 from partirvm.data.encode import Encoder, Roles
 from partirvm.data.external_sort import RowHashes
-from partirvm.data.layout import DataAttributes, array_widths, create_arrays, require_small
+from partirvm.data.layout import DataAttributes, create_arrays, require_small
 from partirvm.data.publish import Publication, storing
 from partirvm.data.source import Float, tile_rows_for
 from partirvm.data.zarr_source import ZarrSource
@@ -41,18 +41,12 @@ class Extended:
     attributes: DataAttributes
     again: bool
 
-    @property
-    def first(self) -> int:
-        """The number of the first tile of the new group."""
-        return self.attributes.n_rows // self.attributes.tile_rows
-
     def last_rows(self) -> Float:
         """Return the records of the last tile, if it is not full: key, row number, features, targets, weights."""
-        old = self.attributes
-        if old.n_rows % old.tile_rows == 0:
-            return np.empty((0, 2 + old.n_features + old.n_targets + old.weighted))
-        tile, numbers = self.source.tile(self.first), self.source.original_rows(self.first)
-        return np.column_stack([numbers, numbers, tile.X, tile.t, *([] if tile.weights is None else [tile.weights])])
+        last, rest = divmod(self.attributes.n_rows, self.attributes.tile_rows)
+        tile, numbers = self.source.tile(last - (rest == 0)), self.source.original_rows(last - (rest == 0))
+        parts = [numbers, numbers, tile.X, tile.t, *([] if tile.weights is None else [tile.weights])]
+        return np.column_stack(parts)[:rest]
 
 
 class TileWriter:
@@ -69,25 +63,36 @@ class TileWriter:
         extended: Extended | None,
     ) -> None:
         roles = encoder.roles
-        self._old = None if extended is None else extended.attributes
-        self._before = np.empty((0, 2 + len(roles.wanted))) if extended is None else extended.last_rows()
-        self._first = 0 if extended is None else extended.first
-        self._again, self._where = extended is None or extended.again, where
-        self._d, self._n_targets, self._weighted = len(roles.features), len(roles.targets), roles.weights is not None
-        self._n_new, self._n = encoder.n_rows, len(self._before) + encoder.n_rows
-        self._seed, self._report = seed, report
-        self._tile_rows = tile_rows or tile_rows_for(self._n, tile_width(roles))
-        self._columns, self._remaps = encoder.columns(), encoder.remaps()
-        widths = array_widths(self._d, self._n_targets, weighted=self._weighted, ordered=seed is not None)
+        self._place, self._where, self._report, self._extended = place, where, report, extended
+        self._remaps, self._n_new = encoder.remaps(), encoder.n_rows
+        d, n_targets = len(roles.features), len(roles.targets)
+        if extended is not None:
+            self._old, self._before = extended.attributes, extended.last_rows()
+        else:
+            self._before = np.empty((0, 2 + len(roles.wanted)))
+            self._old = DataAttributes(
+                n_rows=0,
+                n_features=d,
+                tile_rows=tile_rows or tile_rows_for(encoder.n_rows, tile_width(roles)),
+                columns=encoder.columns(),
+                seed=seed,
+                weighted=roles.weights is not None,
+                moments=_moments(np.empty((0, d)), np.empty((0, n_targets)), None),
+                hashes={},
+                batches=(),
+                segments=(),
+                labelled=n_targets > 0,
+            )
+        self._n, R = len(self._before) + encoder.n_rows, self._old.tile_rows
+        self._first, self._n_tiles = self._old.n_rows // R, -(-self._n // R)
         with storing("the data"):
-            self._arrays = create_arrays(place.group, widths, self._n, self._tile_rows)
-        self._n_tiles = -(-self._n // self._tile_rows)
-        require_small(self._columns, self._first + self._n_tiles, len(self._arrays), self._where)
-        self.hashes, self._segment = RowHashes(self._n_new), place.segment
+            self._arrays = create_arrays(place.group, self._old.chunks, self._n)
+        require_small(self._old.columns, self._first + self._n_tiles, len(self._arrays), where)
+        self.hashes = RowHashes(self._n_new)
 
     def write(self, blocks: Iterator[Float]) -> DataAttributes:
         """Write all tiles, two at a time. Returns the attributes of the DATA group."""
-        moments: TreeSum[Moments] = TreeSum(self._n_tiles)
+        moments, R = TreeSum[Moments](self._n_tiles), self._old.tile_rows
         checksums: list[dict[str, str]] = []
         pending: deque[Future[tuple[Moments, dict[str, str]]]] = deque()
 
@@ -95,16 +100,16 @@ class TileWriter:
             of_tile, of_arrays = pending.popleft().result()
             moments.add(len(checksums), of_tile)
             checksums.append(of_arrays)
-            self._report("write", min(len(checksums) * self._tile_rows, self._n), self._n)
+            self._report("write", min(len(checksums) * R, self._n), self._n)
 
         with ThreadPoolExecutor(2) as pool:
-            for number, records in enumerate(runs_of(chain([self._before], blocks), self._tile_rows)):
+            for number, records in enumerate(runs_of(chain([self._before], blocks), R)):
                 if len(pending) == 3:
                     settle()
                 new = records[len(self._before) :] if number == 0 else records
                 for place, remap in self._remaps.items():
                     new[:, 2 + place] = remap[new[:, 2 + place].astype(np.int64)]
-                new[:, 1] += 0 if self._old is None else self._old.n_rows
+                new[:, 1] += self._old.n_rows
                 pending.append(pool.submit(self._write_tile, number, records, len(records) - len(new)))
                 self.hashes.add(new[:, 2:])
             while pending:
@@ -113,13 +118,14 @@ class TileWriter:
 
     def _write_tile(self, number: int, records: Float, n_old: int) -> tuple[Moments, dict[str, str]]:
         """Write a tile. Returns the moments of its rows after the first ``n_old``, and the checksums of its arrays."""
-        start, stop = 2 + self._d, 2 + self._d + self._n_targets
+        old = self._old
+        start, stop = 2 + old.n_features, 2 + old.n_features + old.n_targets
         X = np.ascontiguousarray(records[:, 2:start])
         t = np.ascontiguousarray(records[:, start:stop])
-        weights = np.ascontiguousarray(records[:, -1]) if self._weighted else None
-        y = t if self._n_targets > 1 else t.reshape(-1)
+        weights = np.ascontiguousarray(records[:, -1]) if old.weighted else None
+        y = t if old.n_targets > 1 else t.reshape(-1)
         parts: dict[str, Any] = {"X": X, "y": y, "weights": weights, "row": records[:, 1].astype(np.int64)}
-        first = number * self._tile_rows
+        first = number * old.tile_rows
         with storing("the data"):
             for name, array in self._arrays.items():
                 array[first : first + len(X)] = parts[name]
@@ -129,21 +135,7 @@ class TileWriter:
     def _attributes(self, moments: Moments, checksums: list[dict[str, str]]) -> DataAttributes:
         hashes = {name: tuple(each[name] for each in checksums) for name in self._arrays}
         batch, old = (self._n_new, self.hashes.checksum), self._old
-        if old is None:
-            return DataAttributes(
-                n_rows=self._n,
-                n_features=self._d,
-                tile_rows=self._tile_rows,
-                columns=self._columns,
-                seed=self._seed,
-                weighted=self._weighted,
-                moments=moments,
-                hashes=hashes,
-                batches=(batch,),
-                segments=((0, self._segment),),
-                labelled=self._n_targets > 0,
-            )
-        if batch in old.batches and not self._again:
+        if batch in old.batches and not (self._extended is not None and self._extended.again):
             number = old.batches.index(batch)
             raise DataError(
                 f"{self._where}: these {self._n_new:,} rows were {'appended' if number else 'ingested'} already (batch "
@@ -153,10 +145,10 @@ class TileWriter:
             old,
             n_rows=old.n_rows + self._n_new,
             moments=old.moments + moments,
-            hashes={name: (*old.hashes[name][: self._first], *each) for name, each in hashes.items()},
+            hashes={name: (*old.hashes.get(name, ())[: self._first], *each) for name, each in hashes.items()},
             batches=(*old.batches, batch),
-            segments=(*(each for each in old.segments if each[0] < self._first), (self._first, self._segment)),
-            base=old.base or old.to_json()["digest"],
+            segments=(*(each for each in old.segments if each[0] < self._first), (self._first, self._place.segment)),
+            base=old.base or (old.to_json()["digest"] if old.batches else ""),
         )
 
 

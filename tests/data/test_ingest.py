@@ -220,27 +220,6 @@ def test_values_equal_to_a_fill_value_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "d.zarr" / "X" / "c" / "1" / "0").exists()
 
 
-@pytest.mark.parametrize(
-    ("y", "weights"),
-    [
-        (lambda y: y.tolist(), lambda w: w.tolist()),
-        (lambda y: tuple(y), lambda w: tuple(w)),
-        (lambda y: pd.Series(y, index=np.arange(500)[::-1] + 0.5), lambda w: pd.Series(w, index=np.arange(500)[::-1])),
-        (lambda y: pd.DataFrame({"cost": y}), lambda w: w.astype(int)),
-        (lambda y: dd.from_pandas(pd.Series(y), npartitions=3), lambda w: da.from_array(w, chunks=70)),
-    ],
-    ids=["lists", "tuples", "pandas", "one column", "dask"],
-)
-def test_targets_and_weights_of_any_kind_beside_arrays(y: Any, weights: Any, tmp_path: Path) -> None:
-    inputs, targets = rows()
-    given = np.arange(500) % 3 + 1.0
-    data = ingest((inputs.tolist(), y(targets), weights(given)), tmp_path / "d.zarr")
-    found_X, found_t, numbers = all_rows(data)
-    np.testing.assert_array_equal(found_X, inputs[numbers])
-    np.testing.assert_array_equal(found_t[:, 0], targets[numbers])
-    np.testing.assert_array_equal(data.weights_of(range(500)), given[numbers])
-
-
 SHUFFLED = np.random.default_rng(2).permutation(500)
 
 
@@ -249,19 +228,21 @@ SHUFFLED = np.random.default_rng(2).permutation(500)
     [
         lambda y: pd.Series(y, name="cost"), lambda y: pd.Series(y, index=SHUFFLED, name="cost"),
         lambda y: pd.DataFrame({"cost": y}, index=SHUFFLED + 1000), lambda y: y, lambda y: y.tolist(),
-        lambda y: y[:, None], lambda y: da.from_array(y, chunks=125), lambda y: zarr.array(y),
+        lambda y: y[:, None], lambda y: da.from_array(y, chunks=((125, 125, 100, 150),)), lambda y: zarr.array(y),
         lambda y: dd.from_pandas(pd.Series(y, name="cost"), npartitions=4),
     ],
     ids=["series", "other index", "one column", "array", "list", "column", "dask array", "zarr", "dask series"],
 )  # fmt: skip
-@pytest.mark.parametrize("kind", ["pandas", "dask"])
+@pytest.mark.parametrize("kind", ["pandas", "dask", "lists"])
 def test_parts_of_a_table_belong_together_by_position(kind: str, y: Any, tmp_path: Path) -> None:
     X, targets = rows()
     table = pd.DataFrame({"a": X[:, 0], "b": np.array(["u", "v"])[np.arange(500) % 2]}, index=SHUFFLED[::-1])
     if kind == "dask":
         table = dd.from_pandas(table, npartitions=4, sort=False)
+    if kind == "lists":
+        table = np.column_stack([X[:, 0], np.arange(500) % 2]).tolist()
     given = pd.Series(1.0 + np.arange(500), index=SHUFFLED)
-    data = ingest((table, y(targets), given), tmp_path / "d.zarr", categorical=["b"])
+    data = ingest((table, y(targets), given), tmp_path / "d.zarr", categorical=[] if kind == "lists" else ["b"])
     found_X, found_t, numbers = all_rows(data)
     np.testing.assert_array_equal(found_X, np.column_stack([X[:, 0], np.arange(500) % 2])[numbers])
     np.testing.assert_array_equal(found_t[:, 0], targets[numbers])
@@ -292,13 +273,6 @@ def test_parts_of_a_table_that_do_not_belong_together(kind: str, parts: Any, mes
     with pytest.raises(DataError, match=message):
         ingest((table if kind == "pandas" else dd.from_pandas(table, npartitions=3), *parts(y)), tmp_path / "d.zarr")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("chunks", [100, (125, 125, 100, 150)])
-def test_partitions_of_other_lengths_are_matched_by_position(chunks: Any, tmp_path: Path) -> None:
-    X, y = rows()
-    table = dd.from_pandas(pd.DataFrame(X, columns=["x0", "x1", "x2"]), npartitions=4)
-    assert_holds(ingest((table, da.from_array(y, chunks=(chunks,))), tmp_path / "d.zarr"), X, y, 0)
 
 
 @pytest.mark.parametrize(

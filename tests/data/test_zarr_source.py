@@ -24,16 +24,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "d.zarr"
 
 
-def remove(chunk: Path) -> None:
-    chunk.unlink()
-
-
 def truncate(chunk: Path) -> None:
     chunk.write_bytes(chunk.read_bytes()[:-7])
-
-
-def empty(chunk: Path) -> None:
-    chunk.write_bytes(b"")
 
 
 def flip_a_bit(chunk: Path) -> None:
@@ -42,14 +34,16 @@ def flip_a_bit(chunk: Path) -> None:
     chunk.write_bytes(bytes(content))
 
 
-def fill_with_zeros(chunk: Path) -> None:
-    chunk.write_bytes(bytes(len(chunk.read_bytes())))
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "removed": Path.unlink,
+    "truncated": truncate,
+    "empty": lambda chunk: chunk.write_bytes(b""),
+    "a bit": flip_a_bit,
+    "zeros": lambda chunk: chunk.write_bytes(bytes(len(chunk.read_bytes()))),
+}
 
 
-DAMAGES: list[Callable[[Path], None]] = [remove, truncate, empty, flip_a_bit, fill_with_zeros]
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize(("array", "chunk"), [("X", "3/0"), ("y", "3"), ("weights", "3"), ("row", "3")])
 def test_damaged_chunks(damage: Callable[[Path], None], array: str, chunk: str, folder: Path) -> None:
     damage(folder / array / "c" / chunk)
