@@ -12,22 +12,19 @@ This is the Laplace approximation if W is the mode, where δ = 0. The log prior 
 outputs share the α of a column, α_i = Σ_kγ_ik / Σ_kμ_ik², and each output has an equal part of the prior. B changes
 with α, so this fixed point is not a stationary point of the evidence, and an update can lower the evidence.
 
-**Passes.** α is updated while the quadratic stays fixed. At first there is one update per pass. Later the updates are
-repeated until α converges or the mode has moved too far from W, for each output with its own α separately, because
-after a few updates most of many classes have converged. At the start B = ¼ for all rows, and many updates on
-this quadratic would prune columns that the data need.
+**Passes.** α is updated while the quadratic stays fixed: at first once per pass (B = ¼ for all rows, and more updates
+would prune columns that the data need), later until α converges or the mode has moved too far from W, for each output
+with its own α separately.
 
 **Step control.** If a step lowers the penalised likelihood, the step and the pruning of columns are undone. A Newton
 step at the old α is then shortened until the penalised likelihood rises. Newton steps follow until the weights are near
-the mode, because far from the mode the quadratic says nothing about α. Each column that was about to enter gets the α
-that is optimal if this column enters alone.
+the mode. Each column that was about to enter gets the α that is optimal if this column enters alone.
 
 **Several classes.** The blocks of H between different outputs are omitted. The true curvature along a step is 0 to 2
-times the curvature of the diagonal blocks, since each row of diag(y) − yyᵀ sums to 0. The factor is 2 if two classes
-move apart, about 1 if many classes compete, and 0 if the only two competing classes move together. In the first two
-cases ⅔ of the step of the diagonal blocks is wrong by at most one third. In the last case the step is not useful.
-Adding a constant to all outputs changes only the prior, so with a shared α the mode has Σ_k w_ik = 0, and all steps
-keep this sum at zero.
+times that of the diagonal blocks, since each row of diag(y) − yyᵀ sums to 0: 2 if two classes move apart, about 1 if
+many classes compete, and 0 if the only two competing classes move together. In the first two cases ⅔ of the step is
+wrong by at most one third. A constant added to all outputs changes only the prior, so with a shared α the mode has
+Σ_k w_ik = 0, and all steps keep this sum at zero.
 """
 
 from __future__ import annotations

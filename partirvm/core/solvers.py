@@ -1,40 +1,34 @@
 """Ways to maximise the evidence of a regression's columns: ``solve(state, rule, solver)``.
 
 ``"fixed-point"``
-    MacKay's updates of all columns together (``core.updates``): few, dear steps; begins with all candidates.
+    MacKay's updates of all columns together (``core.updates``): few but expensive steps; begins with all candidates.
 ``"fast"``
-    Tipping & Faul's actions (``core.fast``): many, cheap ones; begins without the columns that have just entered.
+    Tipping & Faul's actions (``core.fast``): many cheap ones; begins without the columns that have just entered.
 ``"auto"``
     The fixed point for a fit that ends early, of several targets or with a prior other than the flat one, which actions
     do not support; for any other fit several ways, of which the best is taken.
 
-**Auto.** The two end in different optima: actions are far behind where the kernel is wide, for they take columns that
-the next ones make superfluous, and end where no single change gains; the fixed point prunes in one go what it should
-have kept, and never takes anything back. So from where the fixed point ends
+**Auto.** The two end in different optima. With a wide kernel actions end far lower: they take columns that the next
+ones make superfluous, and end where no single change gains. The fixed point prunes together what should partly be kept,
+and never takes a column back. So from where the fixed point ends
 
 1. columns come back together (``revive``): ``SHARE`` as many as there are, those of largest q²/s, at the small α of
-   columns that join, and the fixed point decides anew, round after round while the evidence gains. None of them need
-   gain alone: columns that would do so only together no single action finds. It costs little, for M columns are few;
-2. actions over all candidates and the fixed point of what is active take turns (``improve``), until no single column
-   that is absent gains.
+   columns that join, and the fixed point prunes again, while the evidence rises. They need not gain alone;
+2. actions over all candidates and the fixed point of the active columns alternate (``improve``), until no absent column
+   gains.
 
-Each goes on until a round gains less than ``WORTH``·N nats, or no longer explains as much: its σ² is at most ``PAR``
-times what it was. Of optima that differ by a few nats per hundred rows those with fewer columns leave more unexplained,
-and predict worse.
+Each continues until a round gains less than ``WORTH``·N nats, or explains less: its σ² is more than ``PAR`` times the
+old one. Of optima that differ by a few nats per hundred rows those with fewer columns predict worse.
 
-**Starts.** The α at which a fixed point starts decides where it ends: with a wide kernel, columns started at the α that
-each would have alone prune what explains the target only together; started at far smaller α they do not, and with a
-narrow kernel it is the other way round. So a fit of at most ``STARTED`` columns, all of which have just entered, also
-starts with α of all columns at each of ``starts``, and goes on from the end of most evidence. Of sinc, 100 rows, width
-1.5 standard deviations of x, one start ends 63 nats lower than another.
+**Starts.** The α at which a fixed point starts decides where it ends. With a wide kernel, columns started at their
+individually optimal α prune what explains the target only together; with a narrow kernel a far smaller α is worse. So a
+fit of at most ``STARTED`` columns, all of which have just entered, also starts at the common α of ``starts``, and
+continues from the end of largest evidence. For sinc, 100 rows, one start ends 63 nats lower than another.
 
-A fit all of whose columns have just entered then grows from nothing by actions alone, too: where few columns are enough
-that optimum is at times the better one, and had soon. Where it has many it is dear, and was hardly better than the
-other: beyond ``COST`` times the fixed point's cost (counted multiplications, so that the clock decides nothing) it is
-left, once it is no small fit.
-Of the two ends that of more evidence is taken: the fixed point's is no higher, as far as it has converged. A fit that
-goes on from an earlier one does not begin anew: in the working set's last one, with learned widths, growth from nothing
-ended 16 nats higher on 721 rows of concrete, with 35 columns for 51, and with a tenth more squared error on new rows.
+A fit all of whose columns have just entered is then also grown from nothing by actions alone: if few columns are
+enough, that optimum is sometimes better, and found quickly. It is given up beyond ``COST`` times the fixed point's cost
+(counted multiplications) unless the fit is small. A fit that continues an earlier one is not grown again: with learned
+widths, that gave 16 nats more on 721 rows of concrete, and a tenth more squared error on new rows.
 """
 
 from __future__ import annotations
@@ -146,14 +140,23 @@ def starts(state: HyperState) -> list[Float]:
 
 
 def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
-    """Return the fit, or the fixed point of ``whole`` from one of ``starts`` if its evidence is larger."""
-    best, last = fit, fit.iteration
+    """Return the fit, or the fixed point of ``whole`` from one of ``starts`` if its evidence is larger.
+
+    Of the best only α and β are kept meanwhile: two fits of nearly all columns would not fit in the planned memory.
+    """
+    best, evidence, last = (fit.labels, fit.alpha, fit.beta, fit.floored), fit.log_evidence, fit.iteration
+    del fit
     for alpha in starts(whole):
-        begun = replace(whole, alpha=alpha, found=None, iteration=last)
-        found = maximise(begun, _loose(rule, last), on_step)[0]
+        found = maximise(replace(whole, alpha=alpha, found=None, iteration=last), _loose(rule, last), on_step)[0]
         last = found.iteration
-        best = found if found.log_evidence > best.log_evidence else best
-    return replace(best, iteration=last)
+        if found.log_evidence > evidence:
+            best, evidence = (found.labels, found.alpha, found.beta, found.floored), found.log_evidence
+        del found
+    labels, alpha, beta, floored = best
+    statistics = whole.statistics.take(np.flatnonzero(np.isin(whole.labels, labels)))
+    found = replace(whole, statistics=statistics, alpha=alpha, beta=beta, floored=floored, found=None)
+    found = replace(found, iteration=last, entered=None)
+    return replace(found, found=found.posterior)
 
 
 def _better(fit: HyperState, other: HyperState) -> bool:

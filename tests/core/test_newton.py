@@ -176,24 +176,6 @@ def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
     np.testing.assert_allclose(end.mean, np.log(4), atol=0.1)
 
 
-def test_somebody_may_look_between_dense_iterations(rng):
-    """Before each update of α, of which there are more than passes; what it raises ends the fit there."""
-    X = rng.normal(size=(200, 2))
-    codes = (X[:, 0] + 0.5 * rng.normal(size=200) > 0).astype(np.int64)
-    Phi, looks = design(X, 1.0, X[:40]), []
-    search, reason = begin(start("bernoulli", Phi, codes, 2), RULE, lambda: looks.append(0)), None
-    while reason is None:
-        block = LogisticBlock.of("bernoulli", Phi[:, search.trial.labels - BIAS], codes, search.trial.weights)
-        search, reason = receive(search, block, RULE, lambda: looks.append(0))
-    assert len(looks) > search.current.passes
-
-    def stop():
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        begin(start("bernoulli", Phi, codes, 2), RULE, stop)
-
-
 def test_limits_end_a_fit(rng):
     """Vectors down to the rule's number, or its most passes."""
     X, codes = banana(rng, 100)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import psutil
@@ -16,7 +15,6 @@ import partirvm
 
 COMPOSE = yaml.safe_load(DEPLOY.joinpath("compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
-TLS = yaml.safe_load(DEPLOY.joinpath("compose.tls.yaml").read_text())["services"]
 SERVERS = ("scheduler", "worker")
 
 
@@ -129,19 +127,3 @@ def test_every_service_is_bounded(name):
         assert service["restart"] == "unless-stopped"
         assert {"interval", "timeout", "retries", "start_period"} <= set(service["healthcheck"])
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
-
-
-def test_compose_with_tls_finds_its_certificates():
-    """Each service gets the folder of its own role where tls.yaml looks for it."""
-    both = "compose.yaml --file deploy/compose.tls.yaml"
-    assert commands("TLS")[-1] == commands("Docker compose")[0].replace("compose.yaml", both)
-    roles = {"scheduler": "scheduler", "worker": "worker", "partirvm": "client"}
-    assert set(TLS) == set(SERVICES)
-    for name, role in roles.items():
-        mounts = dict(volume.split(":")[:2] for volume in TLS[name]["volumes"])
-        assert all(volume.endswith(":ro") for volume in TLS[name]["volumes"])
-        assert mounts == {"./tls.yaml": TLS[name]["environment"]["DASK_CONFIG"],
-                          f"../certificates/{role}": "/etc/partirvm/tls"}  # fmt: skip
-    paths = re.findall(r": (/\S+)", DEPLOY.joinpath("tls.yaml").read_text())
-    assert {Path(path).parent.as_posix() for path in paths} == {"/etc/partirvm/tls"}
-    assert not any("://" in word for name in SERVERS for word in SERVICES[name]["command"])

@@ -85,14 +85,3 @@ def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three
         mean, std = estimator.predict(X[:100], return_std=True)
         found.append((fitted_bits(estimator.model_), bits(mean), bits(std), estimator.log_evidence_.hex()))
     assert found[0] == found[1] == found[2]
-
-
-def test_augmented_predictions_of_arrays_have_the_same_bits_on_a_cluster(three_workers):
-    """Rows to predict and rows of the fit that live in this process."""
-    X, y, w = rows()
-    model = RVMRegressor(gamma=0.3, partition_size=20, max_rounds=1, strategy="working-set", random_state=0).fit(
-        X, y, sample_weight=w
-    )
-    here = model.predict(X[:300], return_std=True, augment=(X, y, w))
-    model.client = three_workers
-    assert bits(model.predict(X[:300], return_std=True, augment=(X, y, w))) == bits(here)

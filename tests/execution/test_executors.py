@@ -39,15 +39,6 @@ def test_map_keeps_the_order_of_the_tiles(executor, data):
     assert found == [(number, X[number * TILE, 0]) for number in asked]
 
 
-@pytest.mark.parametrize("name", ["gram", "residual, selection"])
-def test_progress_counts_all_tiles(executor, data, name):
-    """Tiles done never fall and end at all of them."""
-    seen = []
-    executor.run([PASSES[name]], data, lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (8, 8)
-    assert seen == sorted(seen)
-
-
 def test_progress_may_leave_the_pass(executor, data):
     """An exception of the watcher ends the pass; the executor goes on to serve the next."""
 

@@ -82,18 +82,6 @@ def models(case, rng, number):
     )
 
 
-@kind(16)
-def arrays_of_models(case, rng, number):
-    """With another shape."""
-    (job, *_) = (case / "job/models").glob("*-000001")
-    group, words = (
-        (case / "model", "load model"), (case / "classes", "load classes"),
-        (job, "predict job d.zarr out.csv"), (job, "evaluate job d.zarr"),
-    )[number % 4]  # fmt: skip
-    h.repack(group, files.KIND, files.FORMAT, lambda *value: h.forged_value(*value, rng))
-    return words
-
-
 @kind(25)
 def checkpoints_and_specs(case, rng, number):
     """Their values."""
@@ -179,7 +167,6 @@ QUICK = [
     ("objects_of_a_job", 30),
     ("models", 12),
     ("models", 17),
-    ("arrays_of_models", 2),
     ("metadata", 13),
     ("data", 24),
     ("archives", 4),

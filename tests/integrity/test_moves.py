@@ -23,7 +23,6 @@ from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, MissingDataError, PartirvmError
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.storage.sealed import read_sealed, write_sealed
 
 ASKED = Request(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=3, seed=1)
 
@@ -161,21 +160,3 @@ def test_a_chunk_of_data_is_not_believed(field, data):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50_000_000
-
-
-@pytest.mark.parametrize("what", some(["many bytes", "deep"], {"deep"}))
-def test_attributes_are_bounded(what, tmp_path):
-    """The attributes of a group: many megabytes, or lists in lists."""
-    place = tmp_path / "g"
-    write_sealed(str(place), "partirvm-model", 1, {}, {"a": np.arange(9.0)})
-    if what == "deep":
-        (place / "zarr.json").write_text('{"attributes": ' + "[" * 10**6)
-    else:
-        with (place / "zarr.json").open("r+b") as file:
-            file.truncate(1 << 30)
-    tracemalloc.start()
-    with pytest.raises(MissingDataError, match=r"zarr\.json"):
-        read_sealed(str(place), "partirvm-model", 1)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 200_000_000

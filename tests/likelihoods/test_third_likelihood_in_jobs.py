@@ -9,11 +9,9 @@ from scipy.optimize import minimize
 from student import NU, StudentLikelihood
 
 from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
-from partirvm.cli import main
 from partirvm.errors import UsageError
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
-from partirvm.jobs.submission import submit
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.predict import evaluate, predict
@@ -89,23 +87,6 @@ def test_a_job_is_aborted_resumed_and_predicts(rows, data, tmp_path):
     np.testing.assert_allclose(written, model.predict(X), rtol=1e-12)
     assert np.abs(model.predict(X) - clean).mean() < 0.05
     assert evaluate(str(tmp_path / "job"), data)["n_rows"] == N
-
-
-def test_the_command_line_asks_for_it(data, tmp_path, capsys):
-    """Flags, the status that is printed, and a word that no likelihood has."""
-    flags = ["--strategy", "basic", "--gamma", "1", "--noise-variance"]
-    assert main(["fit", data, str(tmp_path / "job"), *flags, "student"]) == 0
-    assert main(["status", str(tmp_path / "job")]) == 0
-    assert "done" in capsys.readouterr().out
-    assert main(["fit", data, str(tmp_path / "other"), *flags, "nobody"]) == 2
-    assert "student" in capsys.readouterr().err
-
-
-def test_a_submitted_job_goes_on_after_its_handle_is_gone(data, tmp_path):
-    """Submitted and waited for by another handle."""
-    submit(data, str(tmp_path / "job"), ASKED)
-    job = open_job(tmp_path / "job")
-    assert job.wait(120) is Status.DONE, job.state().reason
 
 
 def test_an_estimator_asks_for_it_and_everything_is_automatic(rows):
