@@ -151,6 +151,10 @@ def ingest(
     """
     if shuffle is not None and (isinstance(shuffle, bool) or not isinstance(shuffle, (int, np.integer)) or shuffle < 0):
         raise UsageError(f"shuffle is {shuffle!r}: it must be a seed, an integer ≥ 0, or None to keep the order.")
+    if tile_rows is not None and (isinstance(tile_rows, bool) or not isinstance(tile_rows, int) or tile_rows < 1):
+        raise UsageError(
+            f"tile_rows is {tile_rows!r}: it must be an integer ≥ 1, or None to choose it by the size of a row."
+        )
     columns = {"target": target, "features": features, "categorical": categorical, "weights": weights, "noise": noise}
     made, hashes = written(
         source,

@@ -138,13 +138,11 @@ class Driver:
         resume: Any = None,
         usable: bool = False,
         elapsed: float = 0.0,
-        early: bool = True,
     ) -> Outcome:
         """Run the strategy to its end. Afterwards the journal holds the model.
 
         With ``resume`` the run continues from that state, with the bits of an uninterrupted run. ``usable`` is
-        True if the journal already has a model. ``elapsed`` is the number of seconds spent by earlier attempts. Without
-        ``early`` a run whose time is up before a model is saved ends without a model.
+        True if the journal already has a model. ``elapsed`` is the number of seconds spent by earlier attempts.
         """
         self._journal, self._began, self._epoch = journal, time.perf_counter() - elapsed, time.time()
         self._spent, self._likelihood = Spent(), problem.likelihood
@@ -153,7 +151,7 @@ class Driver:
         self._usable = usable
         with one_blas_thread(), on_threads(self.executor.threads):
             outcome = self._run(strategy, strategy.start(problem, options) if resume is None else resume)
-            if outcome.reason is not Termination.TIME or self._usable or not early:
+            if outcome.reason is not Termination.TIME or self._usable:
                 return outcome
             interrupted, self.interrupted = self.interrupted, lambda: None
             try:
@@ -186,9 +184,8 @@ class Driver:
                 return end.value, resumable
             finally:
                 self._spent.deciding += time.perf_counter() - began
-            answers = (
-                None  # free the statistics, which may be as large as the fit made from them, before the next solve
-            )
+            # free the statistics, which may be as large as the fit made from them, before the next solve
+            answers = None
             if isinstance(instructions[0], Save | Log):
                 resumable = instructions[0].record.kind in RESUMABLE
             try:

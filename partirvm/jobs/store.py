@@ -139,7 +139,7 @@ class JobStore:
         folder = store._folder
         with storing(store.location):
             if not store._require_creatable(overwrite):
-                folder.remove()
+                folder.remove_empty()
                 folder.require_exclusive()
             else:
                 try:
@@ -163,7 +163,7 @@ class JobStore:
                 if store.lease is not None:
                     store.lease.release()
                 else:
-                    store.discard()
+                    folder.remove_empty()
             raise
         store._found = job
         with suppress(OSError, StorageError):

@@ -214,7 +214,7 @@ class KernelSearch:
         if self.best is None:
             self.sample.best(self.kernel)
         point = self.score(self.design(self.start.with_logs(self.search.logs)), last, fresh=fresh)
-        value, slope = with_prior(self.prior, self.start.parameters, self.search, point.value, point.slope)
+        value, slope = with_prior(self.prior, self.start, self.search.logs, point.value, point.slope)
         self.search, self.reason = advance(self.search, value, slope, point.rows, window, self.most)
         self.evaluations += 1
         if self.best is None:
@@ -337,15 +337,14 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     return KernelLearned(stage.kernel, better, stage.best.rows, stage.evaluations)
 
 
-def with_prior(
-    prior: str, names: Sequence[str], search: RpropSearch, value: float, slope: Float
-) -> tuple[float, Float]:
-    """Add the log prior of the current parameters to the evidence, and its slopes (p,); constants are left out.
+def with_prior(prior: str, start: Kernel | Several, logs: Float, value: float, slope: Float) -> tuple[float, Float]:
+    """Add the log prior of parameters ``logs`` (p,) to the evidence, and its slopes (p,); constants are left out.
 
-    Each gamma per feature has the prior ``prior``, and each entry of a direction has a normal prior around its start.
+    Each gamma per feature has the prior ``prior``, and each entry of a direction a normal one around ``start``.
     """
-    entries, logs = axes_of(names), search.logs
-    move = np.where(entries, logs - np.where(entries, search.start, 0.0), 0.0)
+    names = start.parameters
+    entries = axes_of(names)
+    move = np.where(entries, logs - np.where(entries, start.logs, 0.0), 0.0)
     value -= 0.5 * float(move @ move) / AXES_SD**2
     slope = slope - move / AXES_SD**2
     if prior == "flat":

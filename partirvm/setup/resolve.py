@@ -29,7 +29,7 @@ from partirvm.setup.measuring import Interrupted, Measuring, PartitionSize, cali
 from partirvm.setup.new_problem import class_weights_of, find_classes, new_problem
 from partirvm.setup.parameters import check_multi_output, check_solver, check_sources, checked_moments
 from partirvm.setup.relevance import input_variance
-from partirvm.setup.spec import FitSpec, memory_limits, planned
+from partirvm.setup.spec import OPTION_LIMITS, FitSpec, memory_limits, planned
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined
 from partirvm.strategies.in_order import BasicRound, IncrementalRounds
@@ -271,12 +271,10 @@ def grow(
     if at_once:
         taken, options = found.options, replace(options, partition_size=before.n_rows * before.n_kernels)
     else:
-        taken = replace(
-            options,
-            fit_rows=found.options.fit_rows,
-            max_rounds=found.options.max_rounds,
-            max_vectors=found.options.max_vectors,
-        )
+        changed = {name: getattr(found.options, name) for name in ("fit_rows", *OPTION_LIMITS)}
+        if changed["fit_rows"] != options.fit_rows:
+            changed["sample_rows"] = found.options.sample_rows
+        taken = replace(options, **changed)
         if found.plan.machine.limit != spec.plan.machine.limit:
             taken = replace(taken, **memory_limits(found.plan))
     problem = joined(before, options, found.problem, taken.partition_size)

@@ -28,7 +28,10 @@ from partirvm.strategies.selection import RANDOM, SELECTIONS
 
 Float = NDArray[np.float64]
 
-LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
+OPTION_LIMITS = ("max_rounds", "max_vectors", "effort")
+"""Limits that are options of the strategies."""
+
+LIMITS = (*OPTION_LIMITS, "time_limit", "memory_limit")
 """Options that a resume may change; any other change would give a different fit."""
 
 
@@ -80,7 +83,7 @@ class FitSpec:
         plan = planned(request, self.problem, self.plan.shape, machine, rates, elastic, joining=self.plan.joining)
         notes = self.notes + plan.notes
         plan = replace(plan, sparseness=self.plan.sparseness, learned=self.plan.learned, notes=notes)
-        changed = {name: getattr(request, name) for name in ("max_rounds", "max_vectors", "effort")}
+        changed = {name: getattr(request, name) for name in OPTION_LIMITS}
         options = replace(self.options, **changed)
         if machine.limit != self.plan.machine.limit:
             options = replace(options, **memory_limits(plan))
