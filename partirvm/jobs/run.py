@@ -29,7 +29,7 @@ from partirvm.execution import Executor
 from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs import reference
 from partirvm.jobs.driver import Driver, MemoryJournal, Outcome, Watcher
-from partirvm.learning.basic_fits import DENSE
+from partirvm.learning.folds import DENSE
 from partirvm.learning.learned_text import kernel_texts
 from partirvm.quoting import listed, quoted
 from partirvm.setup.spec import FitSpec

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
@@ -13,8 +14,8 @@ from partirvm.planning.memory import (
     StepBytes,
     batch_elements,
     max_columns_within,
-    pool_columns,
     step_bytes,
+    step_of_columns,
 )
 from partirvm.planning.plan import Machine, Plan
 from partirvm.planning.units import format_bytes
@@ -49,6 +50,11 @@ class _Limit:
         """Bytes for the fit: the memory limit without the base memory of the process."""
         return self.machine.limit - self.machine.base - ALLOWANCE
 
+    @property
+    def how(self) -> dict[str, Any]:
+        """Arguments of ``step_of_columns``."""
+        return {"pool": self.pool, "held_out": self.held_out, "whole": self.whole}
+
     def least_columns(self, candidates: int) -> int:
         """Return the columns that must fit: ``candidates`` new ones, as many kept ones, and the leading columns."""
         return min(2 * candidates, self.shape.n_candidates) + self.shape.n_leading
@@ -56,24 +62,14 @@ class _Limit:
     def fitting(self, candidates: int, least: int) -> tuple[int, int]:
         """Return the largest number of threads for which ``least`` columns fit, and how many fit with these threads."""
         for threads in range(self.machine.threads, self.least_threads - 1, -1):
-            columns = max_columns_within(
-                self.shape,
-                candidates,
-                threads,
-                self.budget,
-                pool=self.pool,
-                held_out=self.held_out,
-                whole=self.whole,
-            )
+            columns = max_columns_within(self.shape, candidates, threads, self.budget, **self.how)
             if columns >= least:
                 break
         return threads, columns
 
     def step(self, columns: int, candidates: int, threads: int) -> StepBytes:
         """Compute the bytes of a step with ``columns`` columns, of which ``candidates`` are new."""
-        kept = 0 if self.whole else columns - candidates
-        pool = pool_columns(self.pool, columns - candidates) if self.whole else self.pool
-        return step_bytes(self.shape, kept, columns - kept, threads, pool=pool, held_out=self.held_out)
+        return step_of_columns(self.shape, columns, candidates, threads, **self.how)
 
     def refusal(self, candidates: int, schedule: Schedule) -> MemoryLimitError:
         """Make the error with the memory that one round needs, the limit, and the options to change."""
@@ -113,9 +109,8 @@ def make_plan(
 
     ``request`` is resolved. ``rows_used`` are the rows of intermediate fits, ``candidate_search`` the selection of
     candidates. ``joining`` is the number of rows that are split into partitions, by default all rows.
-    ``shrink_threads`` and ``shrink_partition`` permit fewer threads and fewer
-    candidates if memory is short. The schedule bounds the candidates by ``max_vectors``. Raises ``MemoryLimitError``
-    if one round needs more memory than the limit.
+    ``shrink_threads`` and ``shrink_partition`` permit fewer threads and candidates if memory is short. The schedule
+    bounds the candidates by ``max_vectors``. Raises ``MemoryLimitError`` if one round needs more than the limit.
     """
     whole = not schedule.has_rounds or rows_used.sampled or shape.classes
     limit = _Limit(shape, machine, candidate_search.pool, held_out, whole, 1 if shrink_threads else machine.threads)

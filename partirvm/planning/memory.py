@@ -41,8 +41,10 @@ them at a time. The tiles are as above; with M columns of the model the predicti
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from math import ceil, log2
+from typing import Any
 
 from partirvm.types import EXTRA_COLUMNS, NOISE_CENTRES, PANEL_ROWS
 
@@ -54,6 +56,9 @@ ALLOWANCE = 48 << 20
 
 NOISE_COPIES = 4
 """Number of copies of the basis functions during the fit of a local noise variance."""
+
+MOST_COLUMNS = 1 << 40
+"""Number of columns that no memory holds."""
 
 BATCH = 64
 """Maximum number of fits of P candidates that run in parallel."""
@@ -155,13 +160,24 @@ def step_bytes(
     )
 
 
-def pool_columns(pool: int, kept: int) -> int:
-    """Return the panel columns of a pool's pass if M is 0 in the formulas: the columns on trial plus the kept ones.
+def step_of_columns(
+    shape: DataShape,
+    columns: int,
+    candidates: int,
+    threads: int,
+    *,
+    pool: int = 0,
+    held_out: bool = False,
+    whole: bool = False,
+) -> StepBytes:
+    """Compute the bytes of a step with ``columns`` columns, of which ``candidates`` are new.
 
-    >>> pool_columns(400, 1000), pool_columns(0, 1000)
-    (1400, 0)
+    With ``whole`` a pass computes all columns at once; the panels of a pool's pass then hold the kept columns, too.
     """
-    return pool + kept if pool else 0
+    kept = columns - candidates
+    if whole:
+        return step_bytes(shape, 0, columns, threads, pool=pool and pool + kept, held_out=held_out)
+    return step_bytes(shape, kept, candidates, threads, pool=pool, held_out=held_out)
 
 
 def _batch_element(shape: DataShape, threads: int) -> int:
@@ -203,19 +219,10 @@ def sample_bytes(shape: DataShape, rows: int) -> int:
     return FLOAT * min(rows, shape.n_rows) * (shape.n_features + shape.n_targets + 1)
 
 
-def max_columns_within(
-    shape: DataShape,
-    candidates: int,
-    threads: int,
-    budget: int,
-    *,
-    pool: int = 0,
-    held_out: bool = False,
-    whole: bool = False,
-) -> int:
+def max_columns_within(shape: DataShape, candidates: int, threads: int, budget: int, **how: Any) -> int:
     """Return the maximum number of columns, including ``candidates`` new ones, with a peak within ``budget`` bytes.
 
-    Returns 0 if memory does not suffice for the candidates alone. With ``whole`` a pass computes all columns at once.
+    Returns 0 if memory does not suffice for the candidates alone. ``how`` are arguments of ``step_of_columns``.
 
     >>> shape = DataShape(20_000_000, 16, 1, 8192)
     >>> most = max_columns_within(shape, 64, 2, 200 << 20)
@@ -223,21 +230,12 @@ def max_columns_within(
     True
     """
 
-    def fits(columns: int) -> bool:
-        kept = 0 if whole else columns - candidates
-        beside = pool_columns(pool, columns - candidates) if whole else pool
-        return step_bytes(shape, kept, columns - kept, threads, pool=beside, held_out=held_out).peak <= budget
+    def peak(columns: int) -> int:
+        return step_of_columns(shape, columns, candidates, threads, **how).peak
 
     least = candidates + shape.n_leading
-    if not fits(least):
-        return 0
-    low, high = least, least + 1
-    while fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    fitting = bisect_right(range(least, least + MOST_COLUMNS), budget, key=peak)
+    return least + fitting - 1 if fitting else 0
 
 
 def augment_bytes(shape: DataShape, columns: int, extra: int, threads: int, tested: int) -> int:

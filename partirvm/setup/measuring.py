@@ -16,8 +16,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import Kernel, Several, kernel_from_spec
-from partirvm.learning.basic_fits import DENSE, partition_size, probe_rows, sparseness
-from partirvm.learning.folds import WIDTHS, choose
+from partirvm.learning.folds import DENSE, WIDTHS, choose, partition_size, probe_rows, sparseness
 from partirvm.learning.forms import MOST_TURNED, learn, per_feature
 from partirvm.learning.learned_text import kernel_texts
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable

@@ -14,7 +14,7 @@ from benchmarks.estimator_parameters import grouped
 from partirvm import Incremental, RVMRegressor, Sample, SplitMerge, WorkingSet
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning
-from partirvm.learning.basic_fits import fraction
+from partirvm.learning.folds import fraction
 
 KINDS = {kind.name: kind for kind in (SplitMerge, Incremental, WorkingSet)}
 PARTITIONED = tuple(KINDS)

@@ -12,7 +12,7 @@ from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
-from partirvm.learning.basic_fits import sparseness
+from partirvm.learning.folds import sparseness
 from partirvm.strategies.in_order import BasicRound
 from partirvm.strategies.problem import Options
 from partirvm.types import Columns

@@ -13,7 +13,6 @@ from partirvm.planning.memory import (
     augment_rows,
     batch_elements,
     max_columns_within,
-    pool_columns,
     step_bytes,
 )
 from partirvm.types import EXTRA_COLUMNS, PANEL_ROWS
@@ -107,7 +106,7 @@ def test_a_pool_stands_beside_the_kept_columns_though_a_pass_brings_all(outputs)
     shape, P, Q, budget = DataShape(10**6, 4, 1, 8192, outputs, classes=True), 100, 400, 400 << 20
     most = max_columns_within(shape, P, 2, budget, pool=Q, whole=True)
     M = most - P
-    step = step_bytes(shape, 0, most, 2, pool=pool_columns(Q, M))
+    step = step_bytes(shape, 0, most, 2, pool=Q + M)
     assert step.peak <= budget
     assert step.panel == 2 * 8 * PANEL_ROWS * (max(most, M + Q) + 4 + 2)
     assert step.block == 2 * 8 * outputs * most**2 >= 2 * 8 * outputs * M * Q

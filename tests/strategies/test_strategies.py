@@ -16,7 +16,7 @@ from simulator import Simulator, spelled, wave
 from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import init
-from partirvm.learning.basic_fits import partition_size
+from partirvm.learning.folds import partition_size
 from partirvm.likelihoods.base import Pass
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
