@@ -63,9 +63,9 @@ jobs["per-feature"].report()
 #   largest errors. They check what the model states. A job without validation has these panels for training rows that
 #   are left out.
 # - **Features**: the relevance of each feature. **Directions** and **Basis** follow if the model has them.
-# - **History**: a table of the rounds. "All fits, every column" below it opens the whole table.
+# - **History**: a table of the fits.
 # - **Plan**: the data, and the work, time and memory that were planned beside those that were measured.
-# - **Parameters**: those that differ from the defaults, and below them all.
+# - **Parameters**: first those that differ from the defaults.
 
 # %%
 # Save it

@@ -210,19 +210,20 @@ class ColumnsReader(Reader):
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         """Yield rows of X with the same rows of the other arrays."""
         step = rows_per_batch(batch_bytes, len(self.columns))
+        places = {name: place for place, name in enumerate(self._own)}
         for X, arrays in self._blocks(step):
             columns: dict[str, Any] = {}
             for names, array in zip(self._names, arrays, strict=True):
                 columns |= zip(names, [array] if len(array.shape) == 1 else array.T, strict=True)
             for start in range(0, len(X), step):
-                rows = slice(start, start + step)
-                yield {name: self._arrow(name, self._column(X, columns, name, rows)) for name in wanted}
-
-    def _column(self, X: Any, columns: dict[str, Any], name: str, rows: slice) -> Any:
-        if name in columns:
-            return columns[name][rows]
-        place = self._own.index(name)
-        return X.iloc[rows, place] if is_frame(X) else X[rows, place]
+                rows, batch = slice(start, start + step), {}
+                for name in wanted:
+                    if name in columns:
+                        values = columns[name][rows]
+                    else:
+                        values = X.iloc[rows, places[name]] if is_frame(X) else X[rows, places[name]]
+                    batch[name] = self._arrow(name, values)
+                yield batch
 
     def _blocks(self, step: int) -> Iterator[tuple[Any, Sequence[Any]]]:
         """Yield the rows of X, and the same rows of the other arrays, in memory: partitions, or ``step`` rows."""

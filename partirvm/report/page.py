@@ -18,7 +18,7 @@ from partirvm.options import Request
 from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import printable
 from partirvm.report.display import from_json, target_charts
-from partirvm.report.history import Lines, columns, heuristic_line, short_columns, stages
+from partirvm.report.history import columns, heuristic_line, stages
 from partirvm.report.plots import Chart, history_charts, relevance_chart
 from partirvm.report.quantities import (
     SIDES,
@@ -29,14 +29,13 @@ from partirvm.report.quantities import (
     format_evidence,
     kind_of,
     last_model,
-    leaves_model,
 )
-from partirvm.report.text import as_csv, first_names, plan_line, ranked_functions, size_text
+from partirvm.report.text import as_csv, first_names, plan_line, ranked_functions
 from partirvm.storage.folder import write_text
 from partirvm.types import OFF
 
-ENDS, BARS, NAMES, FEATURES = 6, 20, 50, 6
-"""Numbers of first and last rounds, of features with a bar, of names in a note, and of features of a direction."""
+BARS, NAMES, FEATURES = 20, 50, 6
+"""Numbers of features with a bar, of names in a note, and of features of a direction."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +167,7 @@ def _page(job: Report) -> str:
         _plan(job),
         _parameters(job),
     ]
+    sections = [section._replace(tables=[each for each in section.tables if each.rows]) for section in sections]
     times = [("queued", job.queued), ("began", job.began), ("ended", job.ended)]
     return environment.get_template("page.html.jinja").render(
         job=job,
@@ -236,7 +236,7 @@ def _predictions(job: Report) -> list[Section]:
             + (f": {group.name}" if group.name else ""),
             [note, left_out] if group.left_out else [note],
             group.charts,
-            [group.largest] if group.largest.rows else [],
+            [group.largest],
         )
         for group in target_charts(from_json(last.get("diagnostics") or ()), job.outputs)
     ]
@@ -259,7 +259,7 @@ def _directions(directions: Sequence[Mapping[str, Any]]) -> Section:
     ordered = sorted(directions, key=lambda each: -each["share"])
     rows = [(f"{100 * each['share']:.3g} %", combination(each["loadings"])) for each in ordered]
     header = ("share of the squared distances", "combination of the standardised features")
-    return Section("Directions", tables=[Table("Directions of the kernel", header, rows)] if rows else [])
+    return Section("Directions", tables=[Table("Directions of the kernel", header, rows)])
 
 
 def combination(loadings: Mapping[str, float]) -> str:
@@ -283,30 +283,15 @@ def _basis(functions: Sequence[Mapping[str, Any]]) -> Section:
     ]
     notes = [f"pruned: {first_names(pruned, NAMES)}"] if pruned else []
     header = ("function", "weights", "relevance, nats of evidence")
-    return Section("Basis", notes, tables=[Table("Basis functions", header, rows)] if rows else [])
+    return Section("Basis", notes, tables=[Table("Basis functions", header, rows)])
 
 
 def _fits(job: Report, kind: Kind) -> Section:
-    """Return the lines of the levels, the first and last rounds, and a folded table of all fits."""
-    if not job.history:
-        return Section("History")
-    lines = Lines()
-    levels = [line for entry in job.history if entry["kind"] == "part" for line in lines.of(entry)] + lines.rest()
-    rounds = [entry for entry in job.history if leaves_model(entry) and entry["kind"] != "part"]
-    tables = []
-    if rounds:
-        short = short_columns(rounds)
-        shown = rounds if len(rounds) <= 2 * ENDS else [*rounds[:ENDS], *rounds[-ENDS:]]
-        title = "Rounds" if len(shown) == len(rounds) else f"First and last of {len(rounds):,} rounds"
-        tables.append(_table(title, short, shown))
-    every = columns(kind, kind.shown(job.history))
-    tables.append(_table(f"All {counted(len(job.history), 'fit')}, every column", every, job.history, folded=True))
-    return Section("History", levels, tables=tables)
-
-
-def _table(title: str, shown: Sequence[Any], entries: Sequence[Any], *, folded: bool = False) -> Table:
-    rows = [[column.cell(entry) for column in shown] for entry in entries]
-    return Table(title, [column.title for column in shown], rows, folded)
+    """Return the table of all fits."""
+    shown = columns(kind, kind.shown(job.history))
+    rows = [[column.cell(entry) for column in shown] for entry in job.history]
+    title = f"{counted(len(rows), 'fit')}, every column"
+    return Section("History", tables=[Table(title, [column.title for column in shown], rows)])
 
 
 def _plan(job: Report) -> Section:
@@ -318,7 +303,6 @@ def _plan(job: Report) -> Section:
     course, resources, *_ = plan_line(plan).splitlines()
     measured = next((entry for entry in job.history if "heuristic_size" in entry), None)
     facts += [
-        ("Size", size_text(plan)),
         ("Course", course),
         (
             "Partition size",
@@ -338,15 +322,13 @@ def _plan(job: Report) -> Section:
 
 
 def _parameters(job: Report) -> Section:
-    """Return the parameters that differ from the defaults, and a folded table of all parameters."""
+    """Return all parameters, first those that differ from the defaults."""
     given, usual = (json.loads(json.dumps(each)) for each in (dict(job.parameters or {}), asdict(Request())))
-    if not given:
-        return Section("Parameters")
     rows = [(name, _value(value), _value(usual.get(name))) for name, value in given.items()]
-    changed = [row[:2] for row in rows if row[1] != row[2]]
-    every = Table(f"All {counted(len(given), 'parameter')}", ("parameter", "value", "default"), rows, folded=True)
-    tables = [Table("Changed parameters", (), changed), every] if changed else [every]
-    return Section("Parameters", [] if changed else ["All are defaults."], tables=tables)
+    rows.sort(key=lambda row: row[1] == row[2])
+    changed = [name for name, value, default in rows if value != default]
+    notes = [f"Changed: {', '.join(changed)}" if changed else "All are defaults."] if rows else []
+    return Section("Parameters", notes, tables=[Table("All parameters", ("parameter", "value", "default"), rows)])
 
 
 def _value(parameter: Any) -> str:

@@ -49,12 +49,11 @@ def format_evidence(value: float | None) -> str:
 
 
 class Table(NamedTuple):
-    """A table of texts. ``header`` is empty for pairs of a name and a value; a ``folded`` table is shown on request."""
+    """A table of texts. ``header`` is empty for pairs of a name and a value."""
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    folded: bool = False
 
     def text(self) -> str:
         """Return the table as aligned lines; columns of numbers are aligned on the right."""
@@ -128,9 +127,9 @@ class Kind(NamedTuple):
 
     @property
     def every(self) -> list[Quantity]:
-        """All quantities of this kind; that of the second measure on training rows comes last."""
-        pairs: list[tuple[Rows, Measure]] = [("training", self.head), ("held-out", self.head)]
-        return [Quantity(*pair) for pair in (*pairs, ("held-out", self.beside), ("training", self.beside))]
+        """All quantities of this kind; the NLPD of training rows is not measured."""
+        found = [Quantity("training", self.head), Quantity("held-out", self.head), Quantity("held-out", self.beside)]
+        return found if self.beside is NLPD else [*found, Quantity("training", self.beside)]
 
     def shown(self, entries: Sequence[Entry]) -> list[Quantity]:
         """Return the quantities that one of these entries has."""
@@ -156,8 +155,7 @@ class Kind(NamedTuple):
 REGRESSION = Kind(RMSE, NLPD, noise=True, steps="iterations", evidence="nats")
 CLASSIFICATION = Kind(ERROR, LOG_LOSS, noise=False, steps="Newton passes", evidence="nats (Laplace)")
 
-QUANTITIES = (*REGRESSION.every[:3], *CLASSIFICATION.every)
-"""All quantities; the NLPD of training rows is not measured."""
+QUANTITIES = (*REGRESSION.every, *CLASSIFICATION.every)
 
 
 def last_model(history: Sequence[Entry]) -> Entry | None:

@@ -64,18 +64,15 @@ def size_text(plan: dict[str, Any]) -> str:
     return f"{size}, {max(outputs, 2):,} classes, {counted(outputs, 'output')}" if outputs else size
 
 
-def threads_text(plan: dict[str, Any]) -> str:
-    """Return the threads and workers of a plan's JSON as text."""
-    threads = counted(plan["threads"], "thread")
-    return f"{plan['workers']:,} workers of {threads}" if plan["workers"] > 1 else threads
-
-
 def plan_line(plan: dict[str, Any]) -> str:
     """Return the plan of a fit, given as JSON, as two lines and one line for each note."""
+    threads = counted(plan["threads"], "thread")
+    if plan["workers"] > 1:
+        threads = f"{plan['workers']:,} workers of {threads}"
     course = schedule_of(plan["strategy"]).text(plan) + rows_text(plan["fit_rows"], plan.get("sample_rows"))
     return (
         f"{size_text(plan)} in {counted(plan['tiles'], 'tile')}; {plan['strategy']}, {course}\n"
-        f"{threads_text(plan)}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} "
+        f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} "
         f"memory, about {format_duration(plan['seconds'])}" + "".join(f"\nnote: {note}" for note in plan["notes"])
     )
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import csv
 import re
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-from by_default import some
-from commandline import start
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
-from test_process import read_until
 
 from partirvm import load_model, open_job
 from partirvm.cli import main
@@ -132,32 +128,6 @@ def test_every_verb_speaks_of_classes(made, cli, cli_json, tmp_path):
     assert 0 < facts["held_out_log_loss"] < np.log(len(made.names))
 
 
-def test_a_fit_by_actions_is_for_regression(made, cli, tmp_path):
-    """--solver fast is refused, with the names of the others."""
-    status, _, err = cli("fit", made.at("train.zarr"), str(tmp_path / "no"), *CHOICES, "--solver", "fast", "--quiet")
-    assert status == 2
-    assert "solver 'fast' does not support classification" in err
-
-
-@pytest.mark.parametrize("made", some([2, 3], {3}), ids=["two classes", "three classes"], indirect=True)
-def test_a_stopped_fit_goes_on_to_the_same_model(made, cli, tmp_path):
-    """Ctrl-C after a round: exit 3 with a usable model; resumed, the bits of a fit that nobody stopped."""
-    rounds = (*CHOICES[:-1], "4")
-    stopped, whole = str(tmp_path / "stopped"), str(tmp_path / "whole")
-    process = start("fit", made.at("train.zarr"), stopped, *rounds)
-    read_until(process.stderr, r"^ +1 ")
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode in (0, 3), err
-    if process.returncode == 3:
-        assert f"partirvm resume {stopped}" in out
-        assert cli("evaluate", stopped, made.at("test.zarr"), "--quiet")[0] == 0
-        assert cli("resume", stopped, "--quiet")[0] == 0
-    assert cli("fit", made.at("train.zarr"), whole, *rounds, "--quiet")[0] == 0
-    one, other = (open_job(place).model() for place in (stopped, whole))
-    assert (one.mean.tobytes(), one.root.tobytes()) == (other.mean.tobytes(), other.root.tobytes())
-
-
 WRONG = {
     "classify a number": ("fit number.zarr new --classify", r"number\.zarr: the target 'score' is a number.*--classes"),
     "a continuous target": (
@@ -170,6 +140,7 @@ WRONG = {
         r"other\.zarr: the class 'tin' of the data is not in the training data",
     ),
     "evaluation of a number": ("evaluate {job} number.zarr", r"number\.zarr: the model .*is numeric.*`--classes`"),
+    "steps of single columns": ("fit {train} new --solver fast", r"solver 'fast' does not support classification"),
     "weight of an unknown label": (
         "fit {train} new --class-weight tin=2",
         r"names 'tin', but the classes of the data are .*'",

@@ -22,16 +22,6 @@ matplotlib_image = pytest.importorskip("matplotlib.image")
 SMALL = ("--gamma", "30", "--partition-size", "40", "--max-rounds", "2")
 
 
-def test_the_terrain_lies_where_it_lies():
-    """Edges of the elevation model: 84.41375° to 84.07792° W, 36.44625° to 36.73292° N, 344 × 403 cells."""
-    terrain = load_terrain()
-    assert terrain.elevation.shape == (344, 403)
-    half = 0.5 * np.array([-1, 1, 1, -1]) * np.repeat([np.diff(terrain.longitude)[0], np.diff(terrain.latitude)[0]], 2)
-    edges = np.concatenate([terrain.longitude[[0, -1]], terrain.latitude[[-1, 0]]]) + half
-    np.testing.assert_allclose(edges, (-84.41375, -84.0779167, 36.44625, 36.7329167), atol=1e-6)
-    assert terrain.latitude[0] > terrain.latitude[-1]
-
-
 @pytest.mark.filterwarnings("ignore::partirvm.errors.DataWarning")
 def test_a_small_demo(tmp_path, capsys):
     """Every command that it shows, its picture, and scores that are those of the model it leaves.

@@ -52,30 +52,6 @@ def test_a_fit_by_every_strategy(strategy, likelihood, tour, cli, cli_json, tmp_
     assert cli_json("evaluate", job, tour.test, "--quiet")["rmse"] < 0.13
 
 
-@pytest.mark.parametrize(
-    "strategy", [pytest.param(name, marks=[] if name == "incremental" else [pytest.mark.slow]) for name in COURSE]
-)
-def test_the_partition_size_is_explained(strategy, tour, cli, cli_json, tmp_path):
-    """√(3,000·2) = 77.5, so 78 rows; by `plan`, while a fit runs, and in its JSON."""
-    asked = ("--gamma", "1", "--noise", "constant", "--strategy", strategy)
-    status, out, _ = cli("plan", tour.train, *asked)
-    assert status == 0
-    told = re.search(
-        r"heuristic   P = (\d+) by sparseness: (\d+) of 78 random rows became vectors \(ρ = (0\.\d+)\)", out
-    )
-    assert told, out
-    P, vectors, rho = int(told[1]), int(told[2]), float(told[3])
-    assert rho == pytest.approx(vectors / 78, abs=0.005)
-    err = cli("fit", tour.train, str(tmp_path / "job"), *asked)[2]
-    line = f"sparseness: {vectors} of 78 random rows became vectors (ρ = {rho:.3f}) → P = {P}"
-    assert line in err.splitlines() or f"{line}, raised to 32" in err.splitlines()
-    facts = cli_json("fit", tour.train, str(tmp_path / "job"), *asked, "--overwrite", "--quiet", "--json")
-    assert facts["rho"] == pytest.approx(vectors / 78, abs=1e-4)
-    assert facts["partition_size"] == max(P, 32)
-    assert (facts["strategy"], facts["fit_rows"]) == (strategy, "full")
-    assert facts["fits"] >= facts["rounds"] > 1
-
-
 LEARNED = re.compile(
     r"gaussian, gamma of \S+ \S+, gamma of \S+ \S+: from 3,000 rows × [0-9,]+ centres, \d+ evaluations, evidence \+\S+ "
     "nats"

@@ -86,12 +86,6 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, tmp_path):
     assert len({len(line) for line in [header, *rounds]}) == 1
 
 
-def test_quiet_is_silent(tour, cli, tmp_path):
-    status, out, err = cli("fit", tour.train, str(tmp_path / "job"), *SHORT, "--quiet")
-    assert (status, err) == (0, "")
-    assert "relevance vectors" in out
-
-
 @pytest.mark.parametrize("verb", ["ingest", "predict", "evaluate"])
 def test_other_verbs_say_how_far_they_are(tour, cli, tmp_path, verb):
     arguments = {

@@ -129,14 +129,6 @@ def test_ingest_says_what_it_made(tour, cli_json, tmp_path):
     assert (facts["n_rows"], facts["n_features"], facts["target"], facts["shuffle"]) == (3000, 2, "fare", 7)
 
 
-def test_ingest_keeps_the_order_on_request(tour, cli, tmp_path):
-    data = str(tmp_path / "d.zarr")
-    status, out, _ = cli("ingest", str(tour.folder / "test.csv"), data, "--target", "fare", "--no-shuffle", "--quiet")
-    assert status == 0
-    assert "in the order of the source" in out
-    np.testing.assert_array_equal(zarr.open_group(data, mode="r")["y"][:], tour.test_table[:, 2])
-
-
 def test_categories_weights_and_a_test_set_like_the_training(cli, cli_json, tmp_path):
     """A test set that lacks a category gets the codes of the training, and is refused without ``--like``."""
     rng = np.random.default_rng(0)
@@ -284,9 +276,3 @@ def test_the_first_help_tells_the_three_steps(cli):
     assert "..." not in commands
     places = [commands.index(f"  {verb} ") for verb in VERBS if verb not in ("predict", "evaluate")]
     assert places == sorted(places)
-
-
-def test_version(cli):
-    import partirvm
-
-    assert cli("--version") == (0, f"partirvm, version {partirvm.__version__}\n", "")

@@ -137,33 +137,25 @@ def test_what_is_refused(tmp_path):
     X, codes = moons()
     numbers = ingest((X, X[:, 0]), tmp_path / "n.zarr").url
     classes = ingest((X, codes), tmp_path / "c.zarr", classes=True).url
-    made = RVMClassifier(**OPTIONS)
-    with pytest.raises(UsageError, match="classes=True"):
-        made.fit(numbers)
-    with pytest.raises(UsageError, match="RVMClassifier"):
-        RVMRegressor().fit(classes)
-    with pytest.raises(ValueError, match="continuous"):
-        made.fit(X, X[:, 0])
-    with pytest.raises(DataError, match="continuous"):
-        made.fit(da.from_array(X), da.from_array(X[:, 0]))
-    for y, weights in ((np.zeros(len(X)), None), (codes, (codes == 0).astype(float))):
-        with pytest.raises(DataError, match="one class"):
-            made.fit(X, y, sample_weight=weights)
-    with pytest.raises(DataError, match="one class"):
-        made.fit(da.from_array(X), da.from_array(codes), sample_weight=da.from_array((codes == 0).astype(float)))
-    with pytest.raises(DataError, match="no row has a weight above zero"):
-        made.fit(X, codes, sample_weight=np.zeros(len(X)))
-    with pytest.raises(UsageError, match=r"classification.*'auto' or 'fixed-point'"):
-        RVMClassifier(solver="fast").fit(X, codes)
-    with pytest.raises(UsageError, match="names 'x'"):
-        RVMClassifier(class_weight={"x": 1.0}).fit(X, codes)
-    with pytest.raises(UsageError, match="fewer than two classes"):
-        RVMClassifier(class_weight={0: 0.0}).fit(classes)
-    with pytest.raises(DataError, match="label 9 in y is not among the classes"):
-        made.fit(X, codes, validation=(X, np.where(codes == 0, 0, 9)))
     other = ingest((X, codes + 1), tmp_path / "o.zarr", classes=True).url
-    with pytest.raises(DataError, match="like="):
-        made.fit(classes, validation=other)
+    made, chunked = RVMClassifier(**OPTIONS), (da.from_array(X), da.from_array(codes))
+    first = (codes == 0).astype(float)
+    for estimator, given, options, error, says in (
+        (made, (numbers,), {}, UsageError, "classes=True"),
+        (RVMRegressor(), (classes,), {}, UsageError, "RVMClassifier"),
+        (made, (chunked[0], da.from_array(X[:, 0])), {}, DataError, "continuous"),
+        (made, (X, np.zeros(len(X))), {}, DataError, "one class"),
+        (made, (X, codes), {"sample_weight": first}, DataError, "one class"),
+        (made, chunked, {"sample_weight": da.from_array(first)}, DataError, "one class"),
+        (made, (X, codes), {"sample_weight": 0 * first}, DataError, "no row has a weight above zero"),
+        (made, (X, codes), {"validation": (X, np.where(codes == 0, 0, 9))}, DataError, "label 9 in y is not among"),
+        (made, (classes,), {"validation": other}, DataError, "like="),
+        (RVMClassifier(solver="fast"), (X, codes), {}, UsageError, "'auto' or 'fixed-point'"),
+        (RVMClassifier(class_weight={"x": 1.0}), (X, codes), {}, UsageError, "names 'x'"),
+        (RVMClassifier(class_weight={0: 0.0}), (classes,), {}, UsageError, "fewer than two classes"),
+    ):
+        with pytest.raises(error, match=says):
+            estimator.fit(*given, **options)
     assert not hasattr(made, "classes_")
 
 

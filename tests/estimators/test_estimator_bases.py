@@ -186,8 +186,6 @@ def test_transformers():
         ({"kernel": None}, "a model needs a kernel, or basis functions"),
         ({"kernel": ["gaussian", None]}, "None cannot be part of a list"),
         ({"kernel": None, "basis": "linear", "gamma": 0.5}, "there is no kernel: leave gamma out"),
-        ({"kernel": None, "basis": "linear", "gamma": "learn"}, "there is no kernel: leave gamma out"),
-        ({"kernel": None, "basis": "linear", "gamma": "scale"}, "there is no kernel: leave gamma out"),
         ({"basis": "quadratic"}, "basis is 'quadratic'; known: linear"),
         ({"basis": PCA}, "a transformer of scikit-learn"),
         ({"basis": "no_such:f"}, "'no_such' cannot be imported"),

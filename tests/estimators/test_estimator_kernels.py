@@ -94,16 +94,11 @@ def test_a_function_by_name_and_in_person_are_the_same_fit():
 
 
 REFUSED = {
-    "an unknown name": (
-        {"kernel": "laplace"},
-        r"kernel is 'laplace'; known: auto, gaussian, laplacian, .*'module:function'",
-    ),
     "a class": ({"kernel": Gaussian}, r"kernel is the class Gaussian: give a value of it"),
     "a number": ({"kernel": 3}, r"kernel is 3; known"),
     "no function": ({"kernel": "kernel_cases:"}, r"function 'kernel_cases:': it must be named as 'module:function'"),
     "no module": ({"kernel": "no_such:f"}, r"module 'no_such' cannot be imported"),
     "a shape": ({"kernel": "kernel_cases:narrow"}, r"kernel kernel_cases:narrow returned the shape"),
-    "gamma beside a value": ({"kernel": Gaussian(1.0), "gamma": 2.0}, r"gamma is 2.0, but the kernel has its own"),
     "gamma of a function": ({"kernel": cauchy, "gamma": "scale"}, r"gamma is 'scale', but the kernel has its own"),
     "too many widths": ({"kernel": Gaussian((1.0, 2.0))}, r"2 values but the data have 3 features"),
     "a column too many": ({"kernel": OnColumns(Gaussian(1.0), (3,))}, r"columns \[3\], but the data have 3 features"),

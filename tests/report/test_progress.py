@@ -67,11 +67,6 @@ def test_every_progress_hears_everything(progress):
     progress.close()
 
 
-def test_errors_pass_through(progress):
-    with pytest.raises(ZeroDivisionError), progress:
-        progress.on_rows("read", 1 // 0, None)
-
-
 def test_the_stream_decides(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     assert type(progress_for(io.StringIO()).view) is PlainView
@@ -89,23 +84,6 @@ def test_plain_lines():
         *("reading", "writing", "predicting", "a"),
     ]
     assert "\x1b" not in stream.getvalue()
-
-
-def test_one_is_no_plural():
-    """Plain lines and the live panel; columns stay aligned."""
-    stream, screen = io.StringIO(), Screen()
-    with Progress(PlainView(stream)) as progress:
-        progress.on_rows("read", 1, None)
-        progress.on_rows("write", 2, 2)
-        progress.on_tile("predict", 1, 1)
-        progress.on_tile("evaluate", 2, 2)
-    lines = stream.getvalue().splitlines()
-    assert [line.split()[1:3] for line in lines] == [["1", "row"], ["2", "rows"], ["1", "tile"], ["2", "tiles"]]
-    assert {line.index(line.split()[2]) for line in lines} == {24}
-    assert len({len(line) for line in lines[2:]}) == 1
-    with Progress(LiveView(screen)) as live:
-        live.on_tile("predict", 1, 1)
-    assert "1 of 1 tile\n" in screen.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,10 @@ def test_a_plan_in_two_lines():
             "2 partitions of 50 candidates, merged on 1 level",
         ),
         ({"strategy": "split-merge", "rounds": 1, "partitions": 1}, "split-merge, 1 partition of 50 candidates"),
+        (
+            {"outputs": 3},
+            "3 classes, 3 outputs in 4 tiles; working-set, 50 candidates per round, up to 9 rounds",
+        ),
         ({"fit_rows": "sample", "sample_rows": 10_000}, "9 rounds, likelihood of a sample of 10,000 rows"),
     ],
 )
@@ -112,17 +116,6 @@ def test_summary_says_all_that_the_json_says():
     assert "held-out" not in summary(facts(held_out_rmse=None, held_out_nlpd=None))
 
 
-def test_summary_counts_fits():
-    """In turn, on levels, or the only one."""
-    for strategy, fits, rounds, says in (
-        ("working-set", 9, 9, "working-set, 9 fits\n"),
-        ("split-merge", 91, 7, "split-merge, 91 fits on 7 levels\n"),
-        ("split-merge", 1, 1, "split-merge, 1 fit on 1 level\n"),
-        ("basic", 1, 1, "basic, 1 fit\n"),
-    ):
-        assert says in summary(facts(strategy=strategy, fits=fits, rounds=rounds))
-
-
 HEURISTIC = {"kind": "heuristic", "number": 1, "level": None}
 
 
@@ -171,11 +164,6 @@ def test_what_came_of_a_fit_of_classes():
     assert lines["passes"] == "106 over the rows, in all fits"
     alone = fit_facts("j", "species", histories.history("basic", held_out=False), outcome, plan())
     assert "held-out" not in summary(alone)
-
-
-def test_the_plan_names_the_classes():
-    assert plan_line(plan(outputs=3)).startswith("400 rows × 2 features, 3 classes, 3 outputs in 4 tiles; ")
-    assert "2 classes, 1 output in" in plan_line(plan(outputs=1))
 
 
 @pytest.fixture(scope="module")
