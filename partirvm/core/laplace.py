@@ -361,20 +361,14 @@ def _alike(state: LaplaceState, *values: Float) -> tuple[Float, ...]:
 def _left(
     state: LaplaceState, gone: NDArray[np.bool_], alpha: Float, changed: NDArray[np.bool_] | None = None
 ) -> LaplaceState:
-    """Return the state at this α (M, C) without the columns marked in ``gone`` (M, C), which outputs lose.
-
-    Only the outputs that ``changed`` (C,) marks, or all, get a new posterior.
-    """
+    """Return the state at this α without the columns marked in ``gone`` (M, C); ``changed`` is that of ``settled``."""
     kept = np.flatnonzero(~gone.all(axis=1))
     weights, block = _relieved(state, gone)
     return settled(replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept), changed)
 
 
 def _relieved(state: LaplaceState, gone: NDArray[np.bool_]) -> tuple[Float, LogisticBlock]:
-    """Return the weights, with zeros for the columns marked in ``gone``, and the quadratic about these weights.
-
-    The gradient at the new weights follows from the quadratic by algebra, without a pass.
-    """
+    """Return the weights with zeros for the columns marked in ``gone``, and by algebra the quadratic about them."""
     shift = np.where(gone, state.weights, 0.0)
     return state.weights - shift, _without(state.block, shift)
 

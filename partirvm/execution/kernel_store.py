@@ -295,7 +295,8 @@ def _written(block: _Block, folder: Path) -> bool:
 
 
 _stores: dict[str, BlockStore] = {}
-_stores_lock = threading.Lock()
+_stores_lock = threading.RLock()
+"""Reentrant: the garbage collector may run finalizers, which call ``forget``, while ``store_of`` holds the lock."""
 
 
 def store_of(keeping: Keeping) -> BlockStore:
@@ -303,8 +304,11 @@ def store_of(keeping: Keeping) -> BlockStore:
     with _stores_lock:
         store = _stores.get(keeping.token)
         if store is None:
-            for token in [token for token, other in _stores.items() if time.monotonic() - other.touched > IDLE]:
-                _stores.pop(token).clear()
+            for token in list(_stores):
+                other = _stores.get(token)
+                if other is not None and time.monotonic() - other.touched > IDLE:
+                    _stores.pop(token, None)
+                    other.clear()
             store = _stores[keeping.token] = BlockStore(keeping.folder)
     store.begin(keeping)
     return store
