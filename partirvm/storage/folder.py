@@ -378,7 +378,7 @@ def _read(path: Path, most: int | None) -> bytes:
 
 
 def _create(path: Path, data: bytes) -> None:
-    """Link a flushed file to its name. Without links it is opened exclusively, and a kill may leave a damaged object."""
+    """Link a flushed file to its name. Without links it is opened exclusively; a kill may leave a damaged object."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
