@@ -134,7 +134,8 @@ def solved(state: S, rule: StopRule, *, warm: Any = None, hold: bool = False) ->
         begin = Begin(rule, state.candidates, rows, warm, hold)
         (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, begin),)
         state = replace(state, design=survivors(state.design, end.fit), fit=end.fit, reason=end.reason)
-        if end.reason is not Termination.CANCELLED:
+        del end  # its posterior is as large as the fit that goes on
+        if state.reason is not Termination.CANCELLED:
             break
         passes = settling(state, last=False)
         state = replace(state, fit=likelihood.settle(state.fit, *(yield from performed(passes)), last=False))
