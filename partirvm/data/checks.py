@@ -76,10 +76,7 @@ def check_dtype(name: str, dtype: Any) -> None:
         )
     if kind in "mM":
         raise DataError(f"{name} holds dates or times ({dtype}): convert dates and times to numbers first.")
-    raise DataError(
-        f"{name} holds text or objects ({dtype}), but numbers are needed: convert the values to numbers, or ingest the "
-        "table with its text columns named as categorical (`--categorical`)."
-    )
+    raise _text(name, dtype)
 
 
 def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | None:
@@ -173,12 +170,16 @@ def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise DataError(
-                f"{name} holds text or objects, but numbers are needed ({error}): convert the values to numbers, or "
-                "ingest the table with its text columns named as categorical (`--categorical`)."
-            ) from error
+            raise _text(name, error) from error
     check_dtype(name, array.dtype)
     return array
+
+
+def _text(name: str, found: Any) -> DataError:
+    return DataError(
+        f"{name} holds text or objects ({found}), but numbers are needed: convert the values to numbers, or ingest the "
+        "table with its text columns named as categorical (`--categorical`)."
+    )
 
 
 def _check_length(name: str, values: Any, n_rows: int) -> None:

@@ -281,7 +281,13 @@ class Encoder:
                 row, place = np.argwhere(wrong)[0]
                 self._first = (self.n_rows + int(row), self.roles.wanted[place])
         elif self.roles.weights is not None:
-            self._check_weights(into[:, -1])
+            self._has_weight = self._has_weight or bool((into[:, -1] > 0).any())
+            if (into[:, -1] < 0).any():
+                row = self.n_rows + int(np.argmax(into[:, -1] < 0))
+                raise DataError(
+                    f"{self._name}: the weight in row {row:,} (column {quoted(self.roles.weights)}) is negative: "
+                    "precision weights are zero or positive."
+                )
         self.n_rows += len(into)
 
     def _labels(self, column: str, batch: Batch) -> Float:
@@ -340,15 +346,6 @@ class Encoder:
                 whole[row] = values[int(row)].as_py()
             require_exact(whole, self._name, self.n_rows, columns=[column], ingested=True)
         return floats
-
-    def _check_weights(self, weights: Float) -> None:
-        self._has_weight = self._has_weight or bool((weights > 0).any())
-        if (weights < 0).any():
-            row = self.n_rows + int(np.argmax(weights < 0))
-            raise DataError(
-                f"{self._name}: the weight in row {row:,} (column {quoted(self.roles.weights)}) is negative: precision "
-                "weights are zero or positive."
-            )
 
     def check(self) -> None:
         """Raise ``DataError`` for missing or non-finite values, with their number and the position of the first, for

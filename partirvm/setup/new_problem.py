@@ -265,16 +265,19 @@ def _check(target: str, labels: tuple[Any, ...], counts: Int) -> None:
         )
     missing = [str(labels[k]) for k in np.flatnonzero(counts == 0).tolist()]
     rare = [f"{labels[k]} ({counts[k]})" for k in np.flatnonzero((counts > 0) & (counts < RARE))]
-    for names, text in (
-        (missing, "classes without a row of positive weight: {}; the model cannot learn their probability"),
-        (
-            rare,
-            f"classes with fewer than {RARE} rows: {{}}; their rows take part in the fit, but their probability is "
-            "uncertain",
-        ),
-    ):
-        if names:
-            warnings.warn(text.format(_named(names)), DataWarning, stacklevel=4)
+    if missing:
+        warnings.warn(
+            f"classes without a row of positive weight: {_named(missing)}; the model cannot learn their probability",
+            DataWarning,
+            stacklevel=4,
+        )
+    if rare:
+        warnings.warn(
+            f"classes with fewer than {RARE} rows: {_named(rare)}; their rows take part in the fit, but their "
+            "probability is uncertain",
+            DataWarning,
+            stacklevel=4,
+        )
 
 
 def _named(classes: list[str]) -> str:
