@@ -202,10 +202,7 @@ class Folder:
                     raise
 
     def remove_empty(self, name: str = "") -> None:
-        """Remove a local folder in one step if it has no contents besides hidden files of killed writers.
-
-        A living writer of one fails with ``FileNotFoundError``. Other stores have no empty folders.
-        """
+        """Remove a local folder in one step if it has no contents besides hidden files of killed writers."""
         if self.path is None:
             return
         path = self._at(name)
@@ -232,10 +229,7 @@ class Folder:
             yield Path(scratch)
 
     def publish(self, part: Path, check: Callable[[], None] = lambda: None) -> None:
-        """Move a finished file or folder here, and replace what is there. ``check`` is called before and may raise.
-
-        In another store each object appears at once. A Zarr group loses its root object first and gets it last.
-        """
+        """Move a finished file or folder here, and replace what is there. ``check`` is called before and may raise."""
         with storing(self.location):
             if self.path is not None:
                 with replacing(self.path, part):
@@ -247,7 +241,7 @@ class Folder:
             if part.is_file():
                 self._put(part, self._root)
                 return
-            if self._fs.exists(self._root):
+            if self._fs.exists(self._root):  # a Zarr group loses its root object first and gets it last
                 if self._fs.exists(f"{self._root}/{ROOT}"):
                     self._fs.rm_file(f"{self._root}/{ROOT}")
                 self._fs.rm(self._root, recursive=True)
@@ -384,10 +378,7 @@ def _read(path: Path, most: int | None) -> bytes:
 
 
 def _create(path: Path, data: bytes) -> None:
-    """Link a flushed file to its name, so that the name appears with all its bytes, for one of several processes.
-
-    Without hard links the file is opened exclusively. A killed process may then leave a damaged object.
-    """
+    """Link a flushed file to its name. Without links it is opened exclusively; a kill may leave a damaged object."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
