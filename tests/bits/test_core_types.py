@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -51,17 +52,15 @@ def run_with(core_type, *arguments):
     assert done.returncode == 0, f"with the kernels for {core_type} ({kernels}):\n{done.stdout[-6000:]}"
 
 
-@pytest.mark.parametrize("core_type", some(TYPES, {"Haswell", "SkylakeX"}))
-def test_tails_keep_their_bits(core_type):
-    """The tests of tails beside this one, which this process runs with its own kernels; with ``-m slow`` all tests."""
-    if kernels_of(core_type) == kernels_of(""):
-        pytest.skip(f"the tests beside this one run with the kernels for {core_type}")
-    run_with(core_type, "-m", "bits and not slow", str(TESTS / "bits" / "test_tails.py"))
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("core_type", TYPES)
-def test_all_promises_of_equal_bits_hold(core_type):
-    """Kills, clusters, memory limits, kernel stores, orders of rows."""
-    run_with(core_type, "-m", "bits and not slow", str(TESTS))
+@pytest.mark.parametrize(
+    ("core_type", "tests"),
+    some(
+        product(TYPES, ["bits/test_tails.py", "."]), {(each, "bits/test_tails.py") for each in ("Haswell", "SkylakeX")}
+    ),
+)
+def test_equal_bits_hold(core_type, tests):
+    """The tests of tails beside this one; with ``-m slow`` all: kills, clusters, kernel stores, orders of rows."""
+    if tests != "." and kernels_of(core_type) == kernels_of(""):
+        pytest.skip(f"the tests beside this one run with the kernels for {core_type}")
+    run_with(core_type, "-m", "bits and not slow", str(TESTS / tests))

@@ -7,7 +7,6 @@ these tests say something only with tails; ``test_core_types`` runs them with ea
 from __future__ import annotations
 
 import pickle
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -15,22 +14,20 @@ import pytest
 from by_default import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from journals import Recorder, left
 from kernel_cases import CASES as KERNELS
 from kernel_cases import D
 
-from partirvm import RVMRegressor
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.predictive import products, quadratic_forms
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.driver import Driver, MemoryJournal
-from partirvm.jobs.run import run
+from partirvm.jobs.driver import Driver
 from partirvm.kernels import FunctionKernel, Gaussian
 from partirvm.kernels.bases import Basis, BasisPart
 from partirvm.kernels.design import Design
 from partirvm.model import ClassModel, Model
 from partirvm.options import Request
-from partirvm.planning.plan import Machine
 from partirvm.setup.resolve import resolve
 from partirvm.strategies import STRATEGIES
 from partirvm.types import Columns, Scaling
@@ -80,20 +77,12 @@ def test_a_product_of_rows_is_of_each_row(whole, tail, columns, targets):
     root = np.tril(rng.normal(size=(columns, columns)))
     rows = rng.permutation(len(block))
     with one_blas_thread():
-        for function, right in ((products, weights), (quadratic_forms, root)):
+        expected = block @ weights, ((block @ root) ** 2).sum(axis=1)
+        for function, right, value in zip((products, quadratic_forms), (weights, root), expected, strict=True):
             found = function(block, right)
+            np.testing.assert_allclose(found, value, rtol=1e-10, atol=1e-10)
             np.testing.assert_array_equal(function(np.asfortranarray(block[rows]), right), found[rows])
             np.testing.assert_array_equal(function(np.asfortranarray(block[-1:]), right), found[-1:])
-
-
-def test_products_are_products():
-    """Beside numpy's own, with no rows, no columns, one row, and rows beyond whole pieces."""
-    rng = np.random.default_rng(1)
-    for n, m in ((0, 3), (1, 3), (5, 0), (192, 7), (400, 7)):
-        block, weights, root = rng.normal(size=(n, m)), rng.normal(size=(m, 2)), rng.normal(size=(m, m))
-        np.testing.assert_allclose(products(block, weights), block @ weights, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(products(block, weights[:, 0]), block @ weights[:, 0], rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(quadratic_forms(block, root), ((block @ root) ** 2).sum(axis=1), rtol=1e-12)
 
 
 def model(columns, targets=1, classes=0):
@@ -133,32 +122,6 @@ def test_a_row_is_predicted_alike_wherever_it_stands(made, whole, tail):
                 np.testing.assert_array_equal(part, all_of_it[rows])
 
 
-@settings(max_examples=4)
-@given(TAILS, st.sampled_from([0, 120, 240]))
-def test_a_row_has_the_same_augmented_prediction_wherever_it_stands(tail, whole):
-    """RVM*: in any order, and alone."""
-    rng = np.random.default_rng(tail)
-    X, new = rng.uniform(-3, 3, size=(600 + tail, 2)), rng.uniform(-3, 3, size=(whole + tail, 2))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=len(X))
-    fit = RVMRegressor(gamma=1.0, partition_size=30, max_rounds=1).fit(X, y)
-    found = fit.predict(new, return_std=True, augment=(X, y))
-    for rows in (rng.permutation(len(new)), np.array([len(new) - 1])):
-        for part, all_of_it in zip(fit.predict(new[rows], return_std=True, augment=(X, y)), found, strict=True):
-            np.testing.assert_array_equal(part, all_of_it[rows])
-
-
-class Recorder(MemoryJournal):
-    """Keeps every checkpoint as bytes, with the number of lines that were written before it."""
-
-    def __init__(self):
-        super().__init__()
-        self.checkpoints = []
-
-    def checkpoint(self, checkpoint):
-        if checkpoint.end is None:
-            self.checkpoints.append((len(self.history), pickle.dumps(checkpoint)))
-
-
 FITS = {
     "working-set": Request(gamma=0.4, strategy="working-set", partition_size=40, max_rounds=3),
     "incremental": Request(gamma=0.4, strategy="incremental", partition_size=150),
@@ -185,74 +148,31 @@ def source(case, tail):
     return ArraySource(X, y, tile_rows=TILE, columns=Columns(("a", "b")))
 
 
-def left(journal):
-    """The model's bits, and what the history says of each fit."""
-    model, facts = journal.model, ("log_evidence", "vectors", "held_out_rmse", "train_rmse", "train_log_loss")
-    lines = [[repr(line.get(fact)) for fact in facts] for line in journal.history]
-    return model.mean.tobytes(), model.design.labels.tobytes(), model.root.tobytes(), lines
-
-
-class Limited(LocalExecutor):
-    """In a process of 100 MiB with this limit."""
-
-    limit = 4 << 30
-
-    def machine(self, limit):
-        return Machine(self.threads, 100 << 20, self.limit)
-
-
-@contextmanager
-def prepared_fit(case, rows, threads=1, limit=Limited.limit, **changed):
-    """A fit that is ready to run, and its executor."""
-    executor = Limited(threads)
-    executor.limit = limit
+def run_of(case, rows, threads=1, resume=None, history=(), **changed):
+    """The journal of a whole fit, or of one that goes on from a checkpoint."""
+    executor, journal = LocalExecutor(threads), Recorder()
+    journal.history += history
     try:
-        yield resolve(rows, replace(FITS[case], **changed), executor), executor
+        spec = resolve(rows, replace(FITS[case], memory_limit=4 << 30, **changed), executor)
+        machine = STRATEGIES[spec.plan.strategy]()
+        at = pickle.loads(resume) if resume else None
+        Driver(executor, rows).run(machine, spec.problem, spec.options, journal, resume=at)
     finally:
         executor.close()
-
-
-def fitted(case, rows, threads=1, limit=Limited.limit, **changed):
-    """The journal of a whole fit."""
-    with prepared_fit(case, rows, threads, limit, **changed) as (spec, executor):
-        journal = Recorder()
-        run(spec, rows, executor, journal)
-        return journal
-
-
-def kept(journal):
-    """Elements of kernel blocks that passes found kept."""
-    return sum(line.get("kernel_kept", 0) for line in journal.history)
-
-
-def limit_for(case, rows, spare):
-    """The memory limit that leaves so many bytes for kernel blocks."""
-    with prepared_fit(case, rows, kernel_store="memory") as (spec, _):
-        return Limited.limit - spec.plan.room(spec.plan.columns) + spare
+    return journal
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, marks=SLOW if case in LONG else ()) for case in FITS])
 @settings(max_examples=examples(2))
 @given(TAILS)
 def test_a_fit_has_the_same_bits_whatever_it_goes_through(case, tail):
-    """Kernel blocks in memory, on disk and nowhere; two threads; a memory limit that leaves room for some blocks only;
-    resumed from each checkpoint, where what a process had in memory is gone."""
+    """Kernel blocks in memory, on disk and nowhere; two threads; resumed from each checkpoint, where what a process had
+    in memory is gone."""
     rows = source(case, tail)
-    whole = fitted(case, rows, kernel_store="memory")
-    for threads, changed in (
-        (1, {"kernel_store": "none"}),
-        (2, {"kernel_store": "zarr"}),
-    ):
-        assert left(fitted(case, rows, threads, **changed)) == left(whole), (threads, changed)
-    if case != "learned":  # its plan says that fewer centres fit
-        some = fitted(case, rows, limit=limit_for(case, rows, 60_000), kernel_store="memory")
-        assert 0 < kept(some) < kept(whole)
-        assert left(some) == left(whole)
+    whole = run_of(case, rows, kernel_store="memory")
+    for threads, store in ((1, "none"), (2, "zarr")):
+        assert left(run_of(case, rows, threads, kernel_store=store)) == left(whole), (threads, store)
     assert whole.checkpoints
-    for lines, stored in whole.checkpoints[:: max(len(whole.checkpoints) // 3, 1)]:
-        with prepared_fit(case, rows, kernel_store="memory") as (spec, executor):
-            journal = MemoryJournal(history=whole.history[:lines])
-            machine = STRATEGIES[spec.plan.strategy]()
-            at = pickle.loads(stored)
-            Driver(executor, rows).run(machine, spec.problem, spec.options, journal, resume=at)
-        assert left(journal) == left(whole)
+    for lines, stored, _ in whole.checkpoints[:: max(len(whole.checkpoints) // 3, 1)]:
+        resumed = run_of(case, rows, kernel_store="memory", resume=stored, history=whole.history[:lines])
+        assert left(resumed) == left(whole)

@@ -429,28 +429,6 @@ def carry_in_little_room(job, after, limit):
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
-def carry_until_forbidden(job, after):
-    """Carry a job out; after so many lines of history this process may not write there any more."""
-    import threading
-
-    from partirvm.execution.tasks import package_versions
-
-    def forbid():
-        wait_for(lambda: count_lines(job) >= after)
-        for path in [Path(job), *Path(job).rglob("*")]:
-            if path.is_dir():
-                path.chmod(0o555)
-        if os.getuid() == 0:
-            os.setuid(65534)  # modes do not bind root
-
-    package_versions()  # what Python has not imported by now it may not be allowed to read
-    if after:
-        threading.Thread(target=forbid, daemon=True).start()
-    else:
-        forbid()
-    return carry(job)
-
-
 class Meeting(Waiting):
     """Waits after the first line until so many others have noted that they are there."""
 
@@ -468,8 +446,7 @@ def compete_once(job, folder, others):
     from partirvm.errors import LeaseError
     from partirvm.jobs.attempt import run_job
 
-    note(Path(folder, "ready"))
-    wait_for(lambda: count(Path(folder, "ready")) > others, "the others")
+    meet(Path(folder, "ready"), others + 1)
     try:
         fitted = run_job(job, patience=0.0, watcher=Meeting(Path(folder, "refused"), others))
     except LeaseError:
@@ -587,32 +564,11 @@ def mother(folder):
         process.communicate()
 
 
-WRITES = {"os.rename", "os.link", "os.remove", "os.rmdir", "os.mkdir"}
-"""Audit events of file operations that change a folder; an opening for writing is one, too."""
-
-
-def crash(work, folder, point, reads=False, **arguments):
-    """Call a function of this module; at the ``point``-th file operation below ``folder`` this process is killed.
-
-    Returns the number of operations if there are fewer. With ``reads`` openings for reading count as well.
-    """
-    numbers, done = itertools.count(1), [0]
-
-    def hook(event, given):
-        counts = event in WRITES or (event == "open" and (reads or _writes(given)))
-        if counts and str(given[0]).startswith(folder):
-            done[0] = number = next(numbers)
-            if number == point:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(hook)
+def crash(work, folder, point, **arguments):
+    """Call a function of this module, killed at the ``point``-th change below ``folder``; the changes if fewer."""
+    changes = halt_at(folder, point, signal.SIGKILL)
     globals()[work](**arguments)
-    return done[0]
-
-
-def _writes(given):
-    _, mode, flags = given
-    return bool(flags & (os.O_WRONLY | os.O_RDWR)) if isinstance(flags, int) else bool(set(mode or "r") & set("wxa+"))
+    return changes[0]
 
 
 def carry_learning_again(job, **options):
@@ -621,13 +577,6 @@ def carry_learning_again(job, **options):
 
     rounds.due = lambda problem, options, fit, centres: fit.n_vectors > centres
     return carry(job, **options)
-
-
-def predict_there(job, data, output):
-    """Predict DATA with a job."""
-    from partirvm import predict
-
-    predict.predict(job, data, output)
 
 
 def open_slowly(data, number):

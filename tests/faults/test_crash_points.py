@@ -2,8 +2,8 @@
 
     python -m pytest -m slow -s tests/faults/test_crash_points.py     # prints the number of points
 
-``EVERY`` (environment, 1 if not given) tries each n-th operation only. A file operation is an opening for writing, a
-rename, a link, a removal or a new folder, below the folder of the job.
+``EVERY`` (environment, 1 if not given) tries each n-th operation only: an opening for writing, a rename, a link, a
+removal or a new folder, below the folder of the job.
 """
 
 from __future__ import annotations
@@ -11,16 +11,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from fault_cases import (
-    assert_same_end,
-    carry,
-    carry_learning_again,
-    crash,
-    predict_there,
-    queued,
-    rows,
-    wait_for,
-)
+from fault_cases import assert_same_end, carry, carry_learning_again, crash, queued, rows, wait_for
 
 from partirvm import ingest
 from partirvm.options import Request
@@ -48,13 +39,6 @@ def small(tmp_path_factory):
     return str(folder / "train.zarr"), str(folder / "test.zarr")
 
 
-def killed_at(breeder, point, work, folder, **arguments):
-    """Whether the process was killed, and was not over before."""
-    child = breeder.call(crash, work=work.__name__, folder=str(folder), point=point, **arguments)
-    wait_for(lambda: child.gone, "the end of a process")
-    return not child.out.exists()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_job_killed_at_every_file_operation(breeder, small, tmp_path, capsys, kind):
     """Resumed at once, to the model, history and reason of the undisturbed job."""
@@ -67,7 +51,10 @@ def test_a_job_killed_at_every_file_operation(breeder, small, tmp_path, capsys, 
     killed = 0
     for point in range(1, total + 1, EVERY):
         store = queued(small, tmp_path / f"job{point}", parameters)
-        killed += killed_at(breeder, point, work, store.location, job=store.location)
+        arguments["folder"] = store.location
+        child = breeder.call(crash, point=point, job=store.location, **arguments)
+        wait_for(lambda child=child: child.gone, "the end of a process")
+        killed += not child.out.exists()
         store.state()
         breeder.call(work, job=store.location, patience=0.0).end()
         assert_same_end(store, whole)
@@ -75,26 +62,3 @@ def test_a_job_killed_at_every_file_operation(breeder, small, tmp_path, capsys, 
     assert killed > 0.9 * total / EVERY
     with capsys.disabled():
         print(f"\n{kind}: {killed} kills among {total} file operations, same bits after each")
-
-
-def test_a_prediction_killed_at_every_file_operation(breeder, small, tmp_path, capsys):
-    """The same command then writes the same bytes, and leaves nothing beside them."""
-    job = queued(small, tmp_path / "job", KINDS["incremental"][1]).location
-    breeder.call(carry, job=job).end()
-    (tmp_path / "whole").mkdir()
-    arguments = {"job": job, "data": small[0]}
-    whole = tmp_path / "whole" / "p.csv"
-    total = breeder.call(
-        crash, work="predict_there", folder=str(tmp_path), point=0, output=str(whole), **arguments
-    ).end()
-    killed, points = 0, range(1, total + 1, EVERY)
-    for point in points:
-        output = tmp_path / f"out{point}" / "p.csv"
-        output.parent.mkdir()
-        killed += killed_at(breeder, point, predict_there, tmp_path, output=str(output), **arguments)
-        breeder.call(predict_there, output=str(output), **arguments).end()
-        assert output.read_bytes() == whole.read_bytes()
-        assert [path.name for path in output.parent.iterdir()] == ["p.csv"]
-    assert killed > 0.9 * len(points)
-    with capsys.disabled():
-        print(f"\npredict: {killed} kills among {total} file operations, same bytes after each")

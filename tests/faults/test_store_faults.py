@@ -1,19 +1,16 @@
-"""Full disks, forbidden folders, lost and damaged files while a job runs: a clear error, nothing lost, a way on."""
+"""Full disks and lost files while a job runs: a clear error, nothing lost, a way on."""
 
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
-from by_default import some
 from fault_cases import (
     assert_one_round_repeated,
     assert_same_end,
     bits,
     carry,
     carry_in_little_room,
-    carry_until_forbidden,
     count_lines,
     queued,
     wait_for,
@@ -29,14 +26,6 @@ CASE = "working-set"
 def whole(undisturbed):
     """The job that nobody disturbed."""
     return undisturbed[CASE]
-
-
-def halfway(breeder, store, after=3):
-    """Carry a job out until there are so many lines of history, and kill who did."""
-    child = breeder.call(carry, job=store.location)
-    wait_for(lambda: count_lines(store.location) > after or child.gone)
-    assert child.kill(), "the run ended before it was killed"
-    return store
 
 
 def go_on(breeder, store):
@@ -70,58 +59,9 @@ def test_a_disk_that_fills_up(breeder, data, whole, tmp_path, limit):
     assert_one_round_repeated(store.events())
 
 
-def test_a_store_that_becomes_read_only(breeder, data, whole, open_to_all):
-    """StorageError with the place, what was whole stays, who comes too late leaves no trace; writable again, it goes
-    on."""
-    Path(data[0]).parent.chmod(0o755)
-    job = open_to_all / "job"
-    store = queued(data, job, CASE)
-    error, message = breeder.call(carry_until_forbidden, job=store.location, after=2).error()
-    assert error == "StorageError"
-    assert str(job) in message
-    assert "Permission denied" in message
-    state, events, model = store.state(), store.events(), bits(store.model())
-    assert state.status is Status.INTERRUPTED, "nothing could be written down"
-    assert len(state.history) >= 2
-    error, message = breeder.call(carry_until_forbidden, job=store.location, after=0).error()
-    assert error == "StorageError"
-    assert str(job) in message
-    assert store.events() == events
-    assert bits(store.model()) == model
-    for path in [job, *job.rglob("*")]:
-        if path.is_dir():
-            path.chmod(0o755)
-    go_on(breeder, store)
-    assert_same_end(store, whole)
-    assert_one_round_repeated(store.events())
-
-
 def chunk(group):
     """A file with numbers of a Zarr group."""
     return next(path for path in sorted(group.rglob("*")) if path.is_file() and "c" in path.relative_to(group).parts)
-
-
-@pytest.mark.parametrize("damage", some(["bits", "cut", "gone", "attributes"], {"bits", "gone"}))
-def test_a_damaged_last_checkpoint(breeder, data, whole, tmp_path, damage):
-    """The one before it is used: one round more is done again, and the end is the same."""
-    store = halfway(breeder, queued(data, tmp_path / "job", CASE))
-    group = sorted(path for path in (tmp_path / "job" / "checkpoints").iterdir() if path.with_suffix(".json").exists())
-    last = [path for path in group if path.is_dir()][-1]
-    known = store.restore().about["history"]
-    if damage == "attributes":
-        (last / "zarr.json").write_bytes((last / "zarr.json").read_bytes()[:-40])
-    else:
-        file = chunk(last)
-        content = file.read_bytes()
-        {
-            "bits": lambda: file.write_bytes(bytes([content[0] ^ 1]) + content[1:]),
-            "cut": lambda: file.write_bytes(content[: len(content) // 2]),
-            "gone": file.unlink,
-        }[damage]()
-    assert last.name in store.restore().damaged[0]
-    assert store.restore().about["history"] == known - 1
-    breeder.call(carry, job=store.location).end()
-    assert_same_end(store, whole)
 
 
 def test_a_missing_chunk_of_the_data(breeder, data, whole, tmp_path):

@@ -15,7 +15,7 @@ from waiting import stopped, wait_for
 
 from partirvm import ingest
 from partirvm.data import ZarrSource
-from partirvm.errors import DataError, LeaseError
+from partirvm.errors import DataError
 
 OLD = 700
 """Rows before the appends: the last tile is shared by old and new rows."""
@@ -140,16 +140,3 @@ def test_data_replaced_while_they_are_opened(breeder, data, number):
     ingest(rows(500, 2), data, overwrite=True, tile_rows=TILE)
     child.kill(signal.SIGCONT)
     assert child.end() == 500
-
-
-def test_the_holder_is_named(breeder, data, tmp_path):
-    """An append is refused while another process writes; the error names DATA and the process."""
-    child = breeder.call(write_rows, data=str(data), seed=1, append=True, halt=[30, signal.SIGSTOP])
-    wait_for(lambda: stopped(child.pid), "the stop")
-    try:
-        with pytest.raises(LeaseError, match=rf"d\.zarr is in use by process {child.pid} on"):
-            ingest(rows(10, 2), data, append=True)
-    finally:
-        child.kill(signal.SIGCONT)
-    child.end()
-    np.testing.assert_array_equal(contents(data), expected((OLD, 0), (150, 1)))

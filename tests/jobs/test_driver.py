@@ -5,75 +5,69 @@ from __future__ import annotations
 import pickle
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
 from by_default import some
+from journals import Recorder, left
+from same import assert_same, reread
 
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
+from partirvm.jobs.checkpoint import load_checkpoint, load_spec, save_checkpoint, save_spec
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.options import Request
 from partirvm.setup.resolve import resolve
 from partirvm.strategies import STRATEGIES, fit_rows
+from partirvm.types import Columns
 
-TIMES = {"seconds", "pass_seconds", "solve_seconds", "solve_began", "peak_memory", "kernel_evaluated", "kernel_kept"}
+RUNS = [
+    ("working-set", "growing", False, {}),
+    ("working-set", "growing", True, {}),
+    ("working-set", "sample", True, {}),
+    ("working-set", "full", False, {}),
+    ("incremental", "growing", False, {}),
+    ("incremental", "sample", True, {}),
+    ("split-merge", "full", True, {}),
+    ("split-merge", "sample", False, {}),
+    ("working-set", "full", False, {"classes": 2}),
+    ("incremental", "full", True, {"classes": 2}),
+    ("working-set", "full", True, {"classes": 3, "multi_class": "multinomial"}),
+    ("split-merge", "full", False, {"classes": 3, "multi_class": "ovr", "solver": "fixed-point"}),
+]
+"""Strategy, rows of the likelihood, whether rows are left out, and other options."""
+
+BY_DEFAULT = [*RUNS[:8], RUNS[8], RUNS[11]]
 
 
-class Recorder(MemoryJournal):
-    """Keeps every checkpoint as bytes, with the number of lines that were written before it."""
-
-    def __init__(self):
-        super().__init__()
-        self.checkpoints, self.final = [], None
-
-    def checkpoint(self, checkpoint):
-        if checkpoint.end is not None:
-            self.final = checkpoint
-        else:
-            self.checkpoints.append((len(self.history), pickle.dumps(checkpoint)))
-
-
-@pytest.fixture(scope="module")
-def rows():
+def rows_of(classes=0, n=700):
+    """Inputs and targets, or codes of so many classes."""
     rng = np.random.default_rng(3)
-    X = rng.uniform(-3, 3, size=(700, 2))
-    return X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=700)
+    X = rng.uniform(-3, 3, size=(n, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=n)
+    return X, np.digitize(y, [0.0, 1.0][: classes - 1]) if classes else y
 
 
-def left(journal):
-    """The model's bits and the lines of history, but for times and bytes."""
-    lines = [{k: repr(v) for k, v in line.items() if k not in TIMES} for line in journal.history]
-    model = journal.model
-    return model.mean.tobytes(), model.design.labels.tobytes(), model.root.tobytes(), lines
-
-
-@pytest.mark.parametrize(
-    ("strategy", "likelihood", "validated"),
-    some(
-        [
-            *product(["split-merge", "incremental", "working-set"], ["full", "sample"], [False, True]),
-            *product(["incremental", "working-set"], ["growing"], [False, True]),
-        ],
-        {
-            *(("working-set", "growing", False), ("working-set", "growing", True), ("incremental", "growing", False)),
-            *(("split-merge", "full", True), ("split-merge", "sample", False)),
-            *(("incremental", "sample", True)),
-            *(("working-set", "sample", True), ("working-set", "full", False)),
-        },
-    ),
-)
-def test_a_run_goes_on_from_every_checkpoint(rows, strategy, likelihood, validated, monkeypatch):
+@pytest.mark.parametrize(("strategy", "likelihood", "validated", "options"), some(RUNS, BY_DEFAULT))
+def test_a_run_goes_on_from_every_checkpoint(strategy, likelihood, validated, options, monkeypatch):
     """Model and history are those of the run that was never away; at most one round is done again."""
     monkeypatch.setattr(fit_rows, "ROWS_PER_COLUMN", 4)
-    X, y = rows
-    held_out = ArraySource(X[:100], y[:100]) if validated else None
-    source = ArraySource(X[100:], y[100:], tile_rows=128)
+    options = dict(options)
+    classes = options.pop("classes", 0)
+    X, y = rows_of(classes, 340 if classes else 700)
+    columns = Columns(("a", "b"), "kind", {}, tuple(range(classes))) if classes else None
+    held_out = ArraySource(X[:100], y[:100], columns=columns) if validated else None
+    source = ArraySource(X[100:], y[100:], tile_rows=128, columns=columns)
     limit = None if strategy == "split-merge" else 5
     asked = Request(
-        gamma=0.4, strategy=strategy, fit_rows=likelihood, sample_rows=300, partition_size=60, max_rounds=limit
+        gamma=0.4,
+        strategy=strategy,
+        fit_rows=likelihood,
+        sample_rows=300,
+        partition_size=60,
+        max_rounds=limit,
+        **options,
     )
     executor = LocalExecutor(2)
     spec = resolve(source, asked, executor, held_out)
@@ -81,21 +75,44 @@ def test_a_run_goes_on_from_every_checkpoint(rows, strategy, likelihood, validat
     whole = Recorder()
     machine = STRATEGIES[strategy]
     end = driver.run(machine(), spec.problem, spec.options, whole)
-    assert len(whole.checkpoints) >= 3
-    for lines, stored in whole.checkpoints:
-        journal = MemoryJournal(history=whole.history[:lines])
-        resumed = driver.run(machine(), spec.problem, spec.options, journal, resume=pickle.loads(stored), elapsed=100.0)
+    assert len(whole.checkpoints) >= 2
+    for lines, stored, model in whole.checkpoints:
+        checkpoint, journal = pickle.loads(stored), MemoryJournal(model, whole.history[:lines])
+        found = reread(checkpoint, spec.problem, spec.options)
+        for each in ("fit", "parts", "below", "best", "used"):
+            assert_same(getattr(checkpoint, each, None), getattr(found, each, None))
+        resumed = driver.run(
+            machine(), spec.problem, spec.options, journal, resume=found, elapsed=100.0, usable=model is not None
+        )
         assert resumed.reason is end.reason
         assert left(journal) == left(whole)
         assert journal.history[-1]["seconds"] > 100
     executor.close()
 
 
+def test_no_file_holds_the_codes_of_all_rows(tmp_path):
+    """They are read from the source; neither the checkpoint nor the spec has an array of N of them."""
+    X, codes = rows_of(3, 240)
+    source = ArraySource(X, codes, columns=Columns(("a", "b"), "kind", {}, (0, 1, 2)))
+    executor, journal = LocalExecutor(1), Recorder()
+    fit = resolve(source, Request(gamma=0.5, strategy="working-set", partition_size=60, max_rounds=2), executor)
+    Driver(executor, source).run(STRATEGIES["working-set"](), fit.problem, fit.options, journal)
+    executor.close()
+    assert fit.problem.codes.dtype == np.int8
+    save_checkpoint(pickle.loads(journal.checkpoints[0][1]), str(tmp_path / "c"))
+    save_spec(fit, str(tmp_path / "s"))
+    assert load_checkpoint(str(tmp_path / "c")).problem.codes is None
+    assert load_spec(str(tmp_path / "s")).problem.codes is None
+    for path in (tmp_path / "c", tmp_path / "s"):
+        assert b'"|i1"' not in (path / "packed" / "c" / "0").read_bytes()
+    assert_same(fit, load_spec(str(tmp_path / "s")).with_codes(fit.problem.codes))
+
+
 @contextmanager
-def recorded(rows, max_rounds):
+def recorded(max_rounds):
     """A run of the working set to its end: its driver, its spec, and what it left."""
     executor = LocalExecutor(1)
-    driver = Driver(executor, ArraySource(*rows))
+    driver = Driver(executor, ArraySource(*rows_of()))
     spec = resolve(driver.source, Request(gamma=0.4, partition_size=60, max_rounds=max_rounds), executor)
     journal = Recorder()
     driver.run(STRATEGIES["working-set"](), spec.problem, spec.options, journal)
@@ -103,17 +120,17 @@ def recorded(rows, max_rounds):
     executor.close()
 
 
-def test_the_checkpoint_of_a_run_that_is_over_says_so(rows):
+def test_the_checkpoint_of_a_run_that_is_over_says_so():
     """The last fit is none to go on from without new rows: a limit that is raised later finds the round before it."""
-    with recorded(rows, 3) as (_, _, journal):
-        assert [lines for lines, _ in journal.checkpoints] == [1, 2]
+    with recorded(3) as (_, _, journal):
+        assert [lines for lines, *_ in journal.checkpoints] == [1, 2]
         assert [line["kind"] for line in journal.history] == ["round", "round", "final"]
         assert (journal.final.round, journal.final.end) == (3, Termination.ROUNDS)
 
 
-def test_a_model_that_was_there_before_can_end_a_resumed_run_at_once(rows):
+def test_a_model_that_was_there_before_can_end_a_resumed_run_at_once():
     """``usable``: an interruption in the first round after the resume ends it with the model that is there."""
-    with recorded(rows, 4) as (driver, spec, journal):
+    with recorded(4) as (driver, spec, journal):
         at = pickle.loads(journal.checkpoints[0][1])
         late = replace(driver, interrupted=lambda: Termination.TIME)
         again = MemoryJournal()

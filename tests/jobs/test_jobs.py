@@ -6,7 +6,6 @@ import os
 
 import numpy as np
 import pytest
-from by_default import some
 from waiting import wait_for
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs, load_model, open_job, submit
@@ -99,23 +98,6 @@ def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
     assert bits(load_model(tmp_path / "job")) == bits(open_job(tmp_path / "job").model())
     with pytest.raises(ExistsError, match="resume"):
         submit(estimator, data, tmp_path / "job")
-
-
-@pytest.mark.parametrize("rounds", some([2, 3], {2}))
-def test_a_resume_with_more_rounds_is_the_longer_fit(data, tmp_path, rounds):
-    """resume(2n) after run(n): the bits of run(2n), and its history."""
-    short = Request(**{**vars(ASKED), "max_rounds": rounds})
-    twice = Request(**{**vars(ASKED), "max_rounds": 2 * rounds})
-    jobs.fit(data, str(tmp_path / "job"), short)
-    whole = jobs.fit(data, str(tmp_path / "whole"), twice)
-    job = open_job(tmp_path / "job").resume(max_rounds=2 * rounds)
-    assert job.wait(timeout=120) is Status.DONE
-    assert bits(job.model()) == bits(whole.model)
-    found = job.state().history
-    same = ("kind", "number", "candidates", "vectors", "train_rmse", "log_evidence", "iterations")
-    assert [[one[key] for key in same] for one in found] == [[one[key] for key in same] for one in whole.history]
-    assert job.asked()["max_rounds"] == 2 * rounds
-    assert job.progress()["attempt"] == 2
 
 
 def test_a_resume_with_more_effort_is_the_thorough_fit(data, tmp_path, monkeypatch):

@@ -12,11 +12,9 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from benchmarks.estimator_parameters import grouped
-from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, open_job
-from partirvm.core import rprop
+from partirvm import RVMRegressor, ingest, jobs, open_job
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
-from partirvm.errors import UsageError
 from partirvm.execution import LocalExecutor
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.learning import search as kernel_search
@@ -63,13 +61,9 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path):
     seconds = [entry["seconds"] for entry in fitted.history]
     assert seconds == sorted(seconds)
     text = learned["text"]
-    for part in (
-        "gaussian, gamma of wave",
-        "from 600 rows × an exact process",
-        "evaluations, evidence +",
-        "off: noise",
-    ):
-        assert part in text
+    assert re.match(KERNEL, text)
+    assert "evidence +" in text
+    assert "off: noise" in text
     plan = str(fitted.plan)
     assert f"learned     {text}" in plan
     assert "the number of centres in kernel learning" in plan
@@ -82,11 +76,9 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
 def test_auto_is_the_default_and_says_why(data, tmp_path):
-    """Directions lose density on rows left out, as features act one by one; plan, history, spec; a resume goes on with
-    the kernel, to the bits of a fit without a break."""
-    asked = replace(ASKED, gamma="auto", partition_size=60)
+    """Directions lose density on rows left out, as features act one by one; plan and history tell."""
     assert Request().gamma == "auto"
-    whole = jobs.fit(data, str(tmp_path / "whole"), replace(asked, max_rounds=4))
+    whole = jobs.fit(data, str(tmp_path / "whole"), replace(ASKED, gamma="auto", partition_size=60))
     learned, *_ = whole.history
     choice = learned["choice"]
     assert choice["form"] == EACH
@@ -95,11 +87,6 @@ def test_auto_is_the_default_and_says_why(data, tmp_path):
     because = r"a width per feature, because directions change the log density by \S+ ± 0\.\d+ nats on each of \d+ rows"
     assert re.match(rf"{because} left out: {KERNEL}", learned["text"])
     assert f"learned     {learned['text']}" in str(whole.plan)
-    jobs.fit(data, str(tmp_path / "job"), asked)
-    resumed = open_job(tmp_path / "job").resume(max_rounds=4)
-    resumed.wait()
-    np.testing.assert_array_equal(resumed.model().mean, whole.model.mean)
-    assert open_job(tmp_path / "job").asked()["gamma"] == "auto"
 
 
 def test_auto_of_little_learns_nothing():
@@ -112,30 +99,6 @@ def test_auto_of_little_learns_nothing():
     assert [entry["kind"] for entry in few.history_] == ["final"]
     for kernel in (Gaussian(0.5), "linear"):
         assert RVMRegressor(kernel=kernel, random_state=0).fit(X, y).plan_.learned is None
-
-
-@pytest.mark.slow
-def test_auto_of_classes_is_judged_on_held_out_rows():
-    """And a prior is heard of."""
-    X, y = rows(200)
-    model = RVMClassifier(random_state=0, kernel=Gaussian(prior="half-normal")).fit(X, y - X[:, 1] > 5)
-    assert model.plan_.learned.startswith("a width per feature, because its error is smaller: ")
-    assert not any("gamma_prior" in note for note in model.plan_.notes)
-    assert model.feature_relevance_[:2].max() < 0.01
-
-
-@pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
-def test_a_resume_goes_on_with_the_kernel_that_was_learned(data, tmp_path, monkeypatch):
-    """To the bits of a fit without a break, and without learning again."""
-    monkeypatch.setattr(rprop, "MOST_ROUNDS", 5)
-    asked = replace(ASKED, partition_size=60)
-    whole = jobs.fit(data, str(tmp_path / "whole"), replace(asked, max_rounds=4))
-    jobs.fit(data, str(tmp_path / "job"), asked)
-    monkeypatch.setattr(Measuring, "kernel", None)
-    resumed = open_job(tmp_path / "job").resume(max_rounds=4)
-    resumed.wait()
-    np.testing.assert_array_equal(resumed.model().mean, whole.model.mean)
-    assert resumed.model().design.kernel == whole.model.design.kernel
 
 
 def test_an_abort_is_heard_while_the_kernel_is_learned():
@@ -159,13 +122,6 @@ def test_little_memory_holds_the_centres(data):
     executor.close()
     assert learned.centres < 240
     assert learned.notes == (f"kernel learned with at most {learned.centres:,} centres because of the memory limit",)
-
-
-def refused(**asked):
-    X, y = rows(60)
-    with pytest.raises(UsageError) as error:
-        RVMRegressor(**grouped(asked)).fit(X, y)
-    return str(error.value)
 
 
 def _fit(X, y, **asked):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 import pytest
 from processes import running
@@ -17,7 +18,7 @@ from waiting import Clock, stopped, wait_for
 from partirvm.errors import LeaseError, LeaseLostError, PartirvmWarning
 from partirvm.jobs.store import JobStore
 from partirvm.storage import lease, open_folder
-from partirvm.storage.lease import Process, Timing, holder, started, valid
+from partirvm.storage.lease import Process, Timing, holder, started
 from partirvm.storage.records import to_json
 
 HOLD = """
@@ -63,23 +64,13 @@ while got < 4 and time.monotonic() < end:
     got += 1
 say(got)
 """
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", _head() + code, str(tmp_path / "job")], stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(3)
-    ]
-    assert [child.communicate(timeout=150)[0].strip() for child in children] == ["4"] * 3
+    with ExitStack() as stack:
+        children = [stack.enter_context(running(code, tmp_path / "job")) for _ in range(3)]
+        assert [child.stdout.readline() for child in children] == ["4\n"] * 3
     events = store.events()
     assert [(event["event"], event["epoch"]) for event in events] == [
         (kind, epoch) for epoch in range(1, 13) for kind in ("enter", "leave")
     ]
-
-
-def _head():
-    from processes import HEAD
-
-    return HEAD
 
 
 def test_a_dead_process_frees_it_at_once(tmp_path, clock):
@@ -253,18 +244,6 @@ def test_wherever_a_publication_is_held_up(place, what):
         new.lease.release()
         old.lease._ended.set()
     assert held_up >= 2
-
-
-def test_what_is_valid():
-    """By the definition: beyond the mark of a later epoch nothing of an earlier one counts."""
-    marks = [(1, (0, 0)), (2, (1, 5)), (4, (2, 7))]
-    assert valid(1, (1, 5), marks)
-    assert not valid(1, (1, 6), marks)
-    assert valid(2, (2, 7), marks)
-    assert not valid(2, (2, 8), marks)
-    assert not valid(0, (0, 1), marks)
-    assert valid(4, (4, 99), marks)
-    assert valid(5, (5, 1), marks)
 
 
 def test_a_folder_that_begins_anew_is_another_ones(place):

@@ -58,16 +58,6 @@ def test_every_strategy_states_it(strategy, data, tmp_path):
     np.testing.assert_array_equal(saved.predict(LEFT_AND_RIGHT, return_std=True)[1], std)
 
 
-@pytest.mark.bits
-def test_a_stopped_job_goes_on_to_the_same_model(data, tmp_path):
-    """Stopped after its first round by a limit, and resumed: the bits of the model without a stop."""
-    whole = jobs.fit(data, str(tmp_path / "whole"), replace(ASKED, max_rounds=3))
-    jobs.fit(data, str(tmp_path / "job"), replace(ASKED, max_rounds=1))
-    resumed = open_job(tmp_path / "job").resume(max_rounds=3)
-    resumed.wait()
-    assert resumed.model().digest() == whole.model.digest()
-
-
 class After:
     """Wants the end from a poll on, and counts them."""
 

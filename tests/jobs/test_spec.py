@@ -22,8 +22,6 @@ from partirvm.jobs.store import JobStore
 from partirvm.jobs.submission import create
 from partirvm.options import Request
 from partirvm.setup.resolve import resolve
-from partirvm.storage import Folder
-from partirvm.storage.records import read_json, to_json
 from partirvm.types import Columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
@@ -78,24 +76,6 @@ def data(folder, n=150):
 
 def bits(model):
     return model.mean.tobytes(), model.root.tobytes(), model.design.centres.tobytes(), model.noise_variance
-
-
-def test_a_resume_decides_nothing_again(tmp_path, monkeypatch):
-    """It reads the spec, whatever the plan event says to people, and ends in the bits of a fit without a break."""
-    place, asked = data(tmp_path), replace(ASKED, strategy="auto", selection="auto")
-    whole = jobs.fit(place, str(tmp_path / "whole"), replace(asked, max_rounds=4))
-    jobs.fit(place, str(tmp_path / "job"), asked)
-    folder = Folder(str(tmp_path / "job"), tmp_path / "job")
-    for name in folder.list("events"):
-        event = read_json(folder, f"events/{name}")
-        if event["event"] == "plan":
-            other = {**event, "strategy": "none at all", "partition_size": -1}
-            folder.write(f"events/{name}", to_json(f"events/{name}", other))
-    monkeypatch.setattr(attempt, "resolve", None)
-    job = open_job(tmp_path / "job").resume(max_rounds=4)
-    assert job.wait(60) is Status.DONE, job.state().reason
-    assert bits(job.model()) == bits(whole.model)
-    assert job.relevance() is not None
 
 
 def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_checkpoint(tmp_path, monkeypatch):

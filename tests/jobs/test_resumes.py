@@ -1,0 +1,99 @@
+"""run(2n) is run(n) and resume(n): jobs that reached a limit go on as the fit that had more from the beginning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
+from partirvm.jobs import attempt
+from partirvm.jobs.state import Status
+from partirvm.kernels import Several, kernel_from_spec
+from partirvm.model import bases_of
+from partirvm.options import Request
+from partirvm.storage import Folder
+from partirvm.storage.records import read_json, to_json
+
+pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
+ASKED = Request(gamma=0.5, partition_size=30, max_rounds=2, noise="constant", seed=4)
+
+BASIS = ["linear", "numpy:tanh"]
+
+FITS = {
+    "numbers": {"strategy": "auto", "selection": "auto"},
+    "random candidates": {"selection": "random"},
+    "a kernel that is learned": {"gamma": "auto"},
+    "several learned widths": {"gamma": "learn", "gamma_multiples": (1, 30)},
+    "local noise": {"noise": "local"},
+    "a basis": {"basis": BASIS},
+    "several targets": {"targets": 2},
+    "two classes": {"classes": 2},
+}
+
+
+def data(folder, targets=1, classes=0):
+    """500 rows of two inputs in three tiles."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(500, 2))
+    y = np.column_stack([np.sin(3 * X[:, 0] + k) * X[:, 1] + 0.1 * rng.normal(size=500) for k in range(targets)])
+    y = np.digitize(y[:, 0], [0.0]) if classes else y[:, 0] if targets == 1 else y
+    return ingest((X, y), folder / "d.zarr", tile_rows=200, classes=bool(classes)).url
+
+
+def pair(folder, place, asked, monkeypatch):
+    """A fit of four rounds; and a job of two, which is then resumed for four, though its plan event tells lies."""
+    whole = jobs.fit(place, str(folder / "whole"), replace(asked, max_rounds=4))
+    jobs.fit(place, str(folder / "job"), asked)
+    events = Folder(str(folder / "job"), folder / "job")
+    for name in events.list("events"):
+        event = read_json(events, f"events/{name}")
+        if event["event"] == "plan":
+            lies = {**event, "strategy": "none at all", "partition_size": -1}
+            events.write(f"events/{name}", to_json(f"events/{name}", lies))
+    monkeypatch.setattr(attempt, "resolve", None)
+    job = open_job(folder / "job").resume(max_rounds=4, allow_code=True)
+    assert job.wait(60) is Status.DONE, job.state().reason
+    return whole, job
+
+
+@pytest.mark.bits
+@pytest.mark.parametrize("asked", FITS.values(), ids=FITS)
+def test_a_resume_with_more_rounds_is_the_longer_fit(asked, tmp_path, monkeypatch):
+    """Bits and history; nothing is decided or learned again, the spec alone is read."""
+    options = dict(asked)
+    place = data(tmp_path, options.pop("targets", 1), options.pop("classes", 0))
+    whole, job = pair(tmp_path, place, replace(ASKED, **options), monkeypatch)
+    model = job.model(allow_code=True)
+    assert model.digest() == whole.model.digest()
+    assert model.design.kernel == whole.model.design.kernel
+    same = ("kind", "number", "candidates", "vectors", "train_rmse", "log_evidence", "iterations")
+    found, expected = job.state().history, whole.history
+    assert [[one.get(key) for key in same] for one in found] == [[one.get(key) for key in same] for one in expected]
+    assert job.asked()["max_rounds"] == 4
+    assert job.asked()["gamma"] == options.get("gamma", 0.5)
+    assert job.progress()["attempt"] == 2
+    assert job.relevance() is not None
+    if isinstance(whole.model.design.kernel, Several):
+        assert whole.model.design.kernel == kernel_from_spec(whole.history[0]["kernel"])
+        assert "2 kernels (gaussian), " in whole.history[0]["text"]
+        design = whole.model.design
+        other = replace(whole.model, design=replace(design, labels=design.labels ^ 1))
+        assert other.digest() != whole.model.digest(), "it tells whose centre is whose"
+
+
+def test_a_job_holds_its_basis(tmp_path):
+    """As JSON in its spec; its columns by name, their weights and relevances those of the estimator."""
+    place = data(tmp_path)
+    jobs.fit(place, str(tmp_path / "job"), replace(ASKED, basis=BASIS))
+    job = open_job(tmp_path / "job")
+    assert job.store.spec()["parameters"]["basis"] == BASIS
+    inline = RVMRegressor(gamma=0.5, partition_size=30, max_rounds=2, noise="constant", basis=BASIS, random_state=4)
+    inline.fit(place)
+    told, model = job.bases(), load_model(tmp_path / "job", allow_code=True)
+    assert model.digest() == inline.model_.digest()
+    assert [each["name"] for each in told] == ["bias", "x0", "x1", "tanh[0]", "tanh[1]"] == list(bases_of(model).names)
+    np.testing.assert_array_equal([each["weights"][0] for each in told], inline.basis_weights_)
+    np.testing.assert_array_equal([each["relevance"] for each in told], inline.basis_relevance_)

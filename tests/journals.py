@@ -1,0 +1,33 @@
+"""Journals that keep checkpoints, and what a run left: for comparisons of runs to the bit."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from partirvm.jobs.driver import MemoryJournal
+
+TIMES = {"seconds", "pass_seconds", "solve_seconds", "solve_began", "peak_memory", "kernel_evaluated", "kernel_kept"}
+"""What a line of history says about clocks, memory and stores, not about the fit."""
+
+
+class Recorder(MemoryJournal):
+    """Keeps every checkpoint as bytes, with the number of lines that were written before it and the model then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checkpoints: list[tuple[int, bytes, Any]] = []
+        self.final: Any = None
+
+    def checkpoint(self, checkpoint: Any) -> None:
+        if checkpoint.end is not None:
+            self.final = checkpoint
+        else:
+            self.checkpoints.append((len(self.history), pickle.dumps(checkpoint), self.model))
+
+
+def left(journal: Any) -> tuple[Any, ...]:
+    """The model's bits and the lines of history, but for times and bytes."""
+    lines = [{name: repr(value) for name, value in line.items() if name not in TIMES} for line in journal.history]
+    model = journal.model
+    return model.mean.tobytes(), model.alpha.tobytes(), model.design.labels.tobytes(), model.root.tobytes(), lines
