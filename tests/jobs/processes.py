@@ -24,11 +24,11 @@ def say(*words):
 
 
 @contextmanager
-def running(code, *arguments, stdin=False):
-    """A Python process, killed at the end; with ``stdin`` it can be written to."""
+def running(code, *arguments):
+    """A Python process, killed at the end."""
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", HEAD + code, *map(str, arguments)],
-        stdin=subprocess.PIPE if stdin else None, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )  # fmt: skip
     try:

@@ -11,6 +11,7 @@ import pytest
 from partirvm import RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning
 from partirvm.jobs import open_job
+from partirvm.jobs.reference import ReferenceErrors, by_near_rows, noise_of_near_rows
 from partirvm.options import Request
 
 
@@ -88,3 +89,71 @@ def test_row_weights_and_units_of_the_target():
     assert found["rmse"] == pytest.approx(100, rel=0.15)
     assert found["near_noise"] == pytest.approx(100, rel=0.3)
     assert found["rows"] == 300
+
+
+def errors(scale, n=1000, seed=0, **outliers):
+    """Normal errors, and rows that have others, by their number."""
+    found = scale * np.random.default_rng(seed).normal(size=n)
+    for every, value in outliers.values():
+        found[every] = value
+    return found
+
+
+OWN, FAR = errors(1.0), slice(0, 1000, 125)
+LUCK = np.where(np.arange(40) == 0, 4.4, 1.0)
+TAILS = errors(1.0, far=(FAR, 15.0)), errors(1.02, seed=1, far=(FAR, 5.0))
+WIDER = TAILS[0] * np.where(np.arange(1000) % 2, 1.5, 1.0)
+FEW_FAR = errors(1.0, far=(slice(5), 100.0))
+STUDENT = np.random.default_rng(1).standard_t(3, size=5000)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "noises", "better", "words"),
+    [
+        (OWN, {"far": OWN / 1.3, "close": OWN / 1.05, "worse": 2 * OWN}, (1, 1), ("far",), ["far", "(+30%)", "1,000"]),
+        (LUCK, {"other": np.ones(40)}, (1, 1), (), None),
+        (TAILS[0], {"other": TAILS[1]}, (1, 1), (), None),
+        (WIDER, {"other": TAILS[1]}, (1, 1), ("other",), ["other"]),
+        (errors(0.48), {}, (0.48, 0.12), (), ["0.48", "0.12"]),
+        (errors(0.48), {}, (0.48, 0.33), (), None),
+        (FEW_FAR, {}, (1, 1), (), ["0.50% of the rows lie beyond 20 typical deviations and carry 98%"]),
+        (STUDENT, {}, (1, 1), (), None),
+        (np.zeros(10), {}, (1, 1), (), None),
+    ],
+    ids=["better by a tenth", "by chance", "few far targets", "more than these", "detail between near rows",
+         "half as much detail", "outliers", "heavy tails", "no errors"],
+)  # fmt: skip
+def test_what_is_remarked(own, others, noises, better, words):
+    """Methods that are better by a tenth and surely so, not by one row or a few far ones; detail; outliers."""
+    found = ReferenceErrors.of(own, others, *noises)
+    assert found.rmse == pytest.approx(np.sqrt(np.mean(own**2)))
+    for other in others.values() if words is None else ():
+        assert np.sqrt(np.mean(own**2) / np.mean(other**2)) > 1.15, "by the mean of all rows it is better"
+    assert found.better == better
+    remarks = found.remarks()
+    if words is None:
+        assert remarks == [] or own is TAILS[0]
+    else:
+        assert all(word in remarks[0] for word in words)
+    told = json.loads(json.dumps(found.to_json()))
+    assert (told["better"], told["remarks"]) == (list(better), remarks)
+
+
+def test_near_rows_predict_by_weighted_means():
+    """A row at its own place has its own target; between two rows at equal distance the mean; by the formula else."""
+    X, y = np.arange(12.0)[:, None], np.arange(12.0) ** 2
+    assert by_near_rows(X, y, X[3:4]) == pytest.approx([9.0])
+    assert by_near_rows(X[:2], y[:2], np.array([[0.5]])) == pytest.approx([0.5])
+    new = 4.2
+    near = np.argsort(np.abs(X[:, 0] - new))[:10]
+    w = 1 / np.abs(X[near, 0] - new)
+    assert by_near_rows(X, y, np.array([[new]])) == pytest.approx([w @ y[near] / w.sum()])
+
+
+def test_the_noise_between_near_rows_is_that_of_the_data():
+    """√(½ mean d²): noise of .3 on a flat function; equal inputs are neighbours of each other."""
+    rng = np.random.default_rng(2)
+    X = rng.uniform(size=(4000, 2))
+    assert noise_of_near_rows(X, 0.3 * rng.normal(size=4000)) == pytest.approx(0.3, rel=0.05)
+    twice = np.repeat(rng.uniform(size=(50, 1)), 2, axis=0)
+    assert noise_of_near_rows(twice, np.tile([0.0, 2.0], 50)) == pytest.approx(np.sqrt(2.0))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import zarr
@@ -117,52 +114,10 @@ def test_what_is_no_checkpoint(place):
         save_checkpoint((2,), f"{place}/mine")
     assert load_checkpoint(f"{place}/mine") == (1,)
     strange = '{"value": {"object": 0}, "objects": [["Path", {}]], "arrays": []}'
-    for number, (version, text, says) in enumerate(
-        (
-            (checkpoint.FORMAT, strange, r"0: the checkpoint cannot be read: .*the class 'Path' is unknown"),
-            (checkpoint.FORMAT, "{", "cannot be read"),
-            (checkpoint.FORMAT, "[" * 100_000, "cannot be read"),
-            (99, strange, "format 99.*upgrade"),
-        )
-    ):
-        packed = np.frombuffer(text.encode(), np.uint8)
+    unknown, unread = r"the checkpoint cannot be read: .*the class 'Path' is unknown", "cannot be read"
+    cases = (strange, 0, unknown), ("{", 0, unread), ("[" * 100_000, 0, unread), (strange, 99, "format 99.*upgrade")
+    for number, (text, newer, says) in enumerate(cases):
+        packed, version = np.frombuffer(text.encode(), np.uint8), newer or checkpoint.FORMAT
         sealed.write_sealed(f"{place}/{number}", checkpoint.KIND, version, {"tail": len(text)}, {"packed": packed})
         with pytest.raises(PartirvmError, match=says):
             load_checkpoint(f"{place}/{number}")
-
-
-def calls(act):
-    """How many Python functions this thread enters."""
-    count, before = 0, sys.getprofile()
-
-    def hear(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(hear)
-    try:
-        act()
-    finally:
-        sys.setprofile(before)
-    return count
-
-
-def test_a_thousand_parts_cost_no_more_each_than_a_hundred(tmp_path):
-    """A split-merge of 2,000 partitions saves a checkpoint after each of its batches: work in proportion to the parts,
-    and a handful of files."""
-    simulator, options = simulated({})
-    state = states(simulator, "split-merge", options)[0]
-    part, work = state.parts[0], {}
-    for n in (100, 1000):
-        fresh = [replace(part, gain=part.gain.copy(), design=replace(part.design, centres=part.design.centres.copy()))
-                 for _ in range(n)]  # fmt: skip
-        many, place, found = replace(state, parts=tuple(fresh)), tmp_path / f"{n}", []
-        facts = simulator.problem, options
-
-        def load(place=place, found=found, facts=facts):
-            found.append(attached(load_checkpoint(str(place)), *facts))
-
-        work[n] = (calls(lambda many=many, place=place: save_checkpoint(many, str(place))), calls(load))
-        assert_same(many.parts, found[0].parts)
-        assert sum(path.is_file() for path in place.rglob("*")) < 10
-    assert all(many <= 10.5 * few for few, many in zip(work[100], work[1000], strict=True)), work

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import product
 
@@ -12,8 +11,6 @@ import pyarrow.parquet
 import pytest
 import zarr
 from by_default import some
-from scipy.special import expit
-from sklearn.metrics import log_loss, roc_auc_score
 
 from partirvm import ingest, predict
 from partirvm.cli import main
@@ -103,29 +100,6 @@ def test_every_row_has_its_label_and_probabilities(tmp_path, kind, ending):
     expected = model.predict(X).tolist()
     assert found["label"] == expected
     assert {type(label) for label in found["label"]} == {type(label) for label in expected}
-
-
-@pytest.mark.parametrize("moderate", [True, False])
-@pytest.mark.parametrize("kind", ["text", "two"])
-def test_scores_are_those_of_the_predictions(tmp_path, capsys, kind, moderate):
-    """One line of JSON; the ranking of two classes is that of the linear predictors."""
-    X, y, model = made(tmp_path, kind)
-    model = replace(model, moderate=moderate)
-    JobStore.create(str(tmp_path / "other"), {}).save(model)
-    assert main(["evaluate", str(tmp_path / "other"), str(tmp_path / "d.zarr"), "--quiet"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    names = ["n_rows", "n_vectors", "accuracy", "log_loss", "brier", "ece", *(["roc_auc"] if kind == "two" else [])]
-    assert list(found) == names
-    p, codes = model.predict_proba(X), np.searchsorted(TYPES[kind], y)
-    assert (found["n_rows"], found["n_vectors"]) == (N, 4)
-    assert found["accuracy"] == pytest.approx(np.mean(model.predict(X) == y))
-    assert found["log_loss"] == pytest.approx(log_loss(codes, p))
-    brier = ((p - np.eye(len(TYPES[kind]))[codes]) ** 2).sum(axis=1).mean()
-    assert found["brier"] == pytest.approx(brier / 2 if kind == "two" else brier)
-    if kind == "two":
-        f = model.decision_function(X)
-        assert found["roc_auc"] == pytest.approx(roc_auc_score(codes, f))
-        np.testing.assert_allclose(p[:, 1], expit(f), rtol=1e-12)
 
 
 def test_classes_in_another_order_are_mapped(tmp_path):

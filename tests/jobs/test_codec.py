@@ -87,27 +87,6 @@ def test_what_goes_in_comes_out(value):
     assert_same(value, CODEC.decode(json.loads(text), stored))
 
 
-def test_a_shared_array_or_instance_is_stored_once():
-    """And is one again."""
-    array, leaf = np.arange(3.0), Leaf(1)
-    tree, stored = CODEC.encode((Leaf(array, (array, array[:])), leaf, leaf))
-    assert len(stored) == 2  # the slice is another object
-    assert len(tree["objects"]) == 2
-    found, one, other = CODEC.decode(tree, stored)
-    assert found.value is found.other[0]
-    assert found.value is not found.other[1]
-    assert one is other
-
-
-def test_what_was_computed_is_left_out():
-    """Cached properties are no fields."""
-    leaf = Leaf(1)
-    assert leaf.costly is leaf.costly
-    tree, _ = CODEC.encode(leaf)
-    assert set(tree["objects"][0][1]) == {"value", "other"}
-    assert CODEC.decode(tree, []).costly is not leaf.costly
-
-
 class Strange(Leaf):
     """Not in the list, though its parent is."""
 
@@ -179,17 +158,3 @@ def test_a_field_has_its_annotated_type(field, value):
     assert_same(good, codec.decode(*codec.encode(good)))
     with pytest.raises(FormatError, match=rf"Typed\.{field} is {type(value).__name__}"):
         codec.decode(*codec.encode(replace(good, **{field: value})))
-
-
-def test_a_member_of_a_registry_is_stored_by_name():
-    """As the present member of this name."""
-
-    class Named:
-        name = "one"
-
-    registry = {}
-    codec = Codec([Leaf], {"things": registry})
-    with pytest.raises(TypeError, match="cannot be stored"):
-        codec.encode(Named())
-    registry["one"] = Named()
-    assert codec.decode(*codec.encode(Leaf(Named()))).value is registry["one"]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import zarr
-from scipy.stats import norm
+from watchers import Broken
 
-from partirvm import ingest, jobs, load_model, predict
+from partirvm import ingest, jobs
 from partirvm.errors import (
-    ChangedDataError,
-    ExistsError,
+    DataError,
     JobFailedError,
     MemoryLimitError,
+    MissingDataError,
     StorageError,
     UsageError,
 )
@@ -45,36 +43,6 @@ def folder(tmp_path_factory):
     return place
 
 
-def test_a_job_tells_its_life(folder):
-    """spec: what was asked of which data; events: the plan, each fit, the end."""
-    store = JobStore(str(folder / "job"))
-    spec, events = store.spec(), store.events()
-    assert (spec["data"], spec["parameters"]["gamma"]) == (str(folder / "train.zarr"), 0.3)
-    assert spec["fingerprint"]["n_rows"] == 600
-    assert [event["event"] for event in events] == ["queued", "running", "plan", "fit", "fit", "fit", "done"]
-    assert [event["kind"] for event in events[3:6]] == ["round", "round", "final"]
-    assert events[-1]["reason"] == "rounds"
-    assert json.loads(json.dumps(events)) == events
-    pointers = sorted((folder / "job" / "models").glob("*.json"))
-    assert load_model(str(pointers[-1].with_suffix(""))).n_rows == 600
-
-
-def test_evaluation_is_by_the_formulas(folder):
-    """rmse, nlpd and coverage of the noisy prediction in the target's units, by scipy.stats.norm."""
-    found = predict.evaluate(str(folder / "job"), str(folder / "test.zarr"))
-    X, y = rows(300, seed=1)
-    model = JobStore(str(folder / "job")).model()
-    mean, std = model.predict(X, return_std=True)
-    predictive = norm(mean, std)
-    low, high = model.interval(0.95)(X)[0].T
-    assert (found["n_rows"], found["n_vectors"]) == (300, model.n_vectors)
-    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((y - mean) ** 2)), rel=1e-10)
-    assert found["nlpd"] == pytest.approx(-predictive.logpdf(y).mean(), rel=1e-10)
-    assert found["coverage_95"] == pytest.approx(np.mean((low <= y) & (y <= high)))
-    assert found["rmse"] < 1.6, "the noise has sd 1"
-    assert 0.85 < found["coverage_95"] <= 1
-
-
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
@@ -99,28 +67,6 @@ def test_what_can_be_refused_is_refused_before_the_job_is_touched(folder, tmp_pa
     with pytest.raises(error):
         jobs.fit(str(folder / "train.zarr"), str(folder / "job"), asked, overwrite=True, validation=validation)
     assert JobStore(str(folder / "job")).events() == before
-
-
-def test_a_job_that_is_there(folder, tmp_path):
-    """ExistsError without ``overwrite``; with it a new life begins."""
-    job = str(tmp_path / "job")
-    jobs.fit(str(folder / "train.zarr"), job, PARAMETERS)
-    with pytest.raises(ExistsError):
-        jobs.fit(str(folder / "train.zarr"), job, PARAMETERS)
-    again = Request(**{**vars(PARAMETERS), "max_rounds": 1})
-    jobs.fit(str(folder / "train.zarr"), job, again, overwrite=True)
-    assert [event["event"] for event in JobStore(job).events()] == ["queued", "running", "plan", "fit", "done"]
-    assert [path.name for path in tmp_path.iterdir()] == ["job"]
-
-
-def test_verify_reads_every_tile(tmp_path):
-    """A tile changed behind the back of the hashes: ChangedDataError, and no JOB."""
-    data = ingest(rows(), tmp_path / "train.zarr", tile_rows=128)
-    group = zarr.open_group(data.url, mode="r+")
-    group["y"][300] = 1e6
-    with pytest.raises(ChangedDataError):
-        jobs.fit(data.url, str(tmp_path / "job"), PARAMETERS, verify=True)
-    assert not (tmp_path / "job").exists()
 
 
 class Listener(Watcher):
@@ -219,15 +165,6 @@ def test_a_job_tells_how_its_partition_size_was_measured(folder, tmp_path):
 
 def test_an_exception_in_mid_fit_leaves_no_half_job(folder, tmp_path):
     """Before the first model the folder goes, also that of a job to overwrite; after it, it stays with the model."""
-
-    class Broken(Listener):
-        def __init__(self, after):
-            super().__init__()
-            self.after = after
-
-        def on_step(self, info, candidates):
-            if len(self.records) == self.after:
-                raise KeyboardInterrupt
 
     for after in (0, 1, 0):
         with pytest.raises(KeyboardInterrupt):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pickle
 
-import naive
 import numpy as np
 import pytest
 import zarr
+from watchers import Stopper
 
-from partirvm import RVMRegressor, ingest, jobs, open_job, submit
+from partirvm import ingest, jobs, open_job
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DataError, UsageError
-from partirvm.jobs.driver import Watcher
-from partirvm.jobs.state import Status
 from partirvm.jobs.submission import create
 from partirvm.options import Request
 
@@ -25,19 +23,6 @@ def rows(n, seed, low=-2.0, high=2.0):
     rng = np.random.default_rng(seed)
     X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
     return X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
-
-
-class Lines(Watcher):
-    """Wants the end once there are so many lines of history."""
-
-    def __init__(self, most):
-        self.most = most
-
-    def on_record(self, entry):
-        self.most -= 1
-
-    def __call__(self):
-        return self.most <= 0
 
 
 def contents(source):
@@ -95,40 +80,18 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_a_job_goes_on_with_new_rows(tmp_path):
-    """Its model is then of all rows: the posterior is that of dense formulas; scaling stays; new ground is learned."""
+def test_new_rows_are_for_an_update(tmp_path):
+    """It wants some, a resume does not take them, and the earlier ones must be what they were."""
     place, folder = tmp_path / "d.zarr", str(tmp_path / "job")
-    parts = [rows(300, 0, -2, 0), rows(250, 1, 0, 2)]
-    ingest(parts[0], place, tile_rows=128)
-    job = submit(RVMRegressor(**OPTIONS), place, folder)
-    assert job.wait(60) is Status.DONE
-    first = job.model()
+    X, y = rows(100, 0)
+    ingest((X, y), place, tile_rows=32)
+    jobs.fit(str(place), folder, Request(gamma=0.5, strategy="working-set", partition_size=30, max_rounds=1))
     with pytest.raises(UsageError, match="has no new rows"):
-        job.update()
-    ingest(parts[1], place, append=True)
+        open_job(folder).update()
+    ingest(rows(50, 1), place, append=True)
     with pytest.raises(UsageError, match="is done; it reached max_rounds"):
         open_job(folder).resume()
-    job = open_job(folder).update()
-    assert job.wait(60) is Status.DONE
-    model = job.model()
-    assert (first.n_rows, model.n_rows) == (300, 550)
-    np.testing.assert_array_equal(model.design.scaling.x_shift, first.design.scaling.x_shift)
-    X, y = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
-    scaling, bias = model.design.scaling, int(model.design.bias)
-    kernels = naive.gaussian(scaling.inputs(X), scaling.inputs(model.design.centres), 0.5)
-    Phi, t = np.column_stack([np.ones((550, bias)), kernels]), scaling.targets(y[:, None])[:, 0]
-    beta = scaling.t_scale[0] ** 2 / model.evidence_noise
-    mean, _ = naive.posterior(Phi, t, model.alpha, beta)
-    np.testing.assert_allclose(Phi @ model.mean, Phi @ mean, atol=1e-6)
-    evidence = naive.log_evidence(Phi, t, model.alpha, beta) - 550 * np.log(scaling.t_scale[0])
-    assert model.log_evidence == pytest.approx(evidence, rel=1e-7)
-    there = rows(200, 5, 0, 2)
-    errors = [np.sqrt(((each.predict(there[0]) - there[1]) ** 2).mean()) for each in (first, model)]
-    assert errors[1] < 0.13 < errors[0]
-    assert [entry["rows"] for entry in job.state().history if entry["kind"] != "heuristic"][-1] == 550
-
-    # other rows before the new ones
-    ingest((parts[0][0], parts[0][1] + 1), place, overwrite=True, tile_rows=128)
+    ingest((X, y + 1), place, overwrite=True, tile_rows=32)
     with pytest.raises(ChangedDataError, match=r"the earlier rows of .* have changed since the last fit"):
         open_job(folder).update()
 
@@ -146,7 +109,7 @@ def test_what_cannot_be_updated(tmp_path):
     ):
         ingest((X, t), place, overwrite=True)
         create(place, folder, asked, None, True)
-        watcher = Lines(lines)
+        watcher = Stopper(lines)
         if lines:
             jobs.run_job(folder, watcher=watcher, aborted=watcher)
         ingest(rows(10, 1), place, append=True)

@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 from waiting import wait_for
+from watchers import broken_off
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs, load_model, open_job, submit
 from partirvm.core.termination import Termination
@@ -22,11 +23,9 @@ from partirvm.errors import (
     StorageError,
     UsageError,
 )
-from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.strategies import working_set
 
 ASKED = Request(gamma=2.0, partition_size=30, max_rounds=3, selection="random", noise="constant", seed=4)
 LONG = Request(**{**vars(ASKED), "gamma": 20.0, "max_rounds": 400, "effort": "thorough"})
@@ -41,41 +40,10 @@ def data(tmp_path_factory):
     return ingest((X, y), tmp_path_factory.mktemp("jobs") / "rows.zarr", tile_rows=256).url
 
 
-def bits(model):
-    """All that a prediction depends on."""
-    return model.mean.tobytes(), model.root.tobytes(), model.design.centres.tobytes(), model.noise_variance
-
-
 def kinds(job):
     """The events that are transitions."""
     names = {status.value for status in Status}
     return [event["event"] for event in job.store.events() if event["event"] in names]
-
-
-class Stopper(Watcher):
-    """Says so once there are this many lines of history."""
-
-    def __init__(self, after):
-        self.after, self.lines = after, 0
-
-    def on_record(self, entry):
-        self.lines += 1
-
-    def __call__(self):
-        return self.lines >= self.after
-
-
-def broken_off(data, job, asked=ASKED, after=1, **options):
-    """A job whose process has left in mid-round."""
-
-    class Broken(Stopper):
-        def on_step(self, info, candidates):
-            if self():
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        jobs.fit(data, job, asked, watcher=Broken(after), **options)
-    return open_job(job)
 
 
 def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
@@ -95,24 +63,9 @@ def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
     assert job.progress()["advice"] == Termination.ROUNDS.advice
     fitted = estimator.fit(data)
     assert job.model().mean.tobytes() == fitted.model_.mean.tobytes()
-    assert bits(load_model(tmp_path / "job")) == bits(open_job(tmp_path / "job").model())
+    assert load_model(tmp_path / "job").digest() == open_job(tmp_path / "job").model().digest()
     with pytest.raises(ExistsError, match="resume"):
         submit(estimator, data, tmp_path / "job")
-
-
-def test_a_resume_with_more_effort_is_the_thorough_fit(data, tmp_path, monkeypatch):
-    """A quick fit ends by its effort, if the rule applies to small fits; resumed as a thorough one it is that one."""
-    monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)
-    asked = Request(**{**vars(ASKED), "max_rounds": 8})
-    quick, thorough = (Request(**{**vars(asked), "effort": each}) for each in ("quick", "thorough"))
-    jobs.fit(data, str(tmp_path / "job"), quick)
-    whole = jobs.fit(data, str(tmp_path / "whole"), thorough)
-    job = open_job(tmp_path / "job")
-    assert (job.state().reason, open_job(tmp_path / "whole").state().reason) == ("effort", "rounds")
-    with pytest.raises(UsageError, match="resume with a larger effort"):
-        job.resume(effort="quick")
-    assert job.resume(effort="thorough").wait(timeout=120) is Status.DONE
-    assert bits(job.model()) == bits(whole.model)
 
 
 def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
@@ -135,7 +88,7 @@ def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
     limit = reached + 2
     assert job.resume(max_rounds=limit).wait(timeout=120) is Status.DONE
     whole = jobs.fit(data, str(tmp_path / "whole"), Request(**{**vars(LONG), "max_rounds": limit}))
-    assert bits(job.model()) == bits(whole.model)
+    assert job.model().digest() == whole.model.digest()
 
 
 def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
@@ -247,6 +200,8 @@ def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
         job.resume(gamma=1.0, seed=3, max_rounds=9)
     with pytest.raises(UsageError, match="max_rounds is 0"):
         job.resume(max_rounds=0)
+    with pytest.raises(UsageError, match="began without held-out DATA"):
+        job.resume(max_rounds=9, validation=data)
     assert kinds(job) == ["queued", "running", "done"]
     few = ingest((X := np.linspace(-2, 2, 60)[:, None], np.sin(X[:, 0])), tmp_path / "few.zarr").url
     jobs.fit(few, str(tmp_path / "basic"), Request(gamma=1.0, strategy="basic", partition_size="auto"))
@@ -262,23 +217,12 @@ def test_a_job_out_of_time_gets_more(data, tmp_path):
     assert job.resume(time_limit="1h").wait(timeout=120) is Status.DONE
     assert job.state().reason == "rounds"
     whole = jobs.fit(data, str(tmp_path / "whole"), ASKED)
-    assert bits(job.model()) == bits(whole.model)
-
-
-def test_a_job_that_broke_off_is_interrupted(data, tmp_path):
-    """Leaving at once leaves it to be resumed; the history says nothing twice."""
-    job = broken_off(data, str(tmp_path / "job"), after=2)
-    assert job.status() is Status.INTERRUPTED
-    assert job.wait(timeout=120) is Status.INTERRUPTED
-    assert job.resume().wait(timeout=120) is Status.DONE
-    whole = jobs.fit(data, str(tmp_path / "whole"), ASKED)
-    assert bits(job.model()) == bits(whole.model)
-    assert [entry["number"] for entry in job.state().history] == [entry["number"] for entry in whole.history]
+    assert job.model().digest() == whole.model.digest()
 
 
 def test_an_error_ends_a_job_as_failed(data, tmp_path, monkeypatch):
     """Whatever it is, the status says why; the cause gone, a resume goes on."""
-    job = broken_off(data, str(tmp_path / "job"))
+    job = broken_off(data, str(tmp_path / "job"), ASKED)
     tile = ZarrSource.tile
 
     def fault(self, number):
@@ -295,7 +239,7 @@ def test_an_error_ends_a_job_as_failed(data, tmp_path, monkeypatch):
 
 def test_a_cluster_that_breaks_down_interrupts(data, tmp_path, monkeypatch):
     """Nothing is wrong with the job: resume goes on."""
-    job = broken_off(data, str(tmp_path / "job"))
+    job = broken_off(data, str(tmp_path / "job"), ASKED)
 
     def gone(client):
         raise ClusterError("the scheduler is gone")
@@ -314,7 +258,7 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
     X = rng.uniform(-2, 2, size=(600, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
     data = ingest((X, y), tmp_path / "rows.zarr", tile_rows=128, shuffle=None).url
-    job = broken_off(data, str(tmp_path / "job"))
+    job = broken_off(data, str(tmp_path / "job"), ASKED)
     if what == "values":
         y[300] += 1
     else:
@@ -333,7 +277,7 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
 
 def test_other_packages_are_a_warning(data, tmp_path, monkeypatch):
     """The last digits may differ; which package, and from what to what."""
-    job = broken_off(data, str(tmp_path / "job"))
+    job = broken_off(data, str(tmp_path / "job"), ASKED)
     from partirvm.jobs import places
 
     now = places.package_versions()
@@ -349,7 +293,7 @@ def moved_job(tmp_path):
     X = rng.uniform(-2, 2, size=(600, 2))
     rows = X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
     before, now = tmp_path / "rows.zarr", tmp_path / "elsewhere" / "rows.zarr"
-    job = broken_off(ingest(rows, before, tile_rows=128, shuffle=None).url, str(tmp_path / "job"))
+    job = broken_off(ingest(rows, before, tile_rows=128, shuffle=None).url, str(tmp_path / "job"), ASKED)
     now.parent.mkdir()
     before.rename(now)
     return job, rows, before, now
@@ -373,13 +317,6 @@ def test_data_that_moved_are_given_again(tmp_path):
     ingest((rows[0][:50] + 0.1, rows[1][:50]), before, append=True)
     assert job.update(data=before, max_rounds=1).wait(timeout=60) is Status.DONE
     assert job.data() == str(before)
-
-
-def test_held_out_data_cannot_be_given_later(tmp_path):
-    """A job that began without is another fit with them."""
-    job, _, _, now = moved_job(tmp_path)
-    with pytest.raises(UsageError, match="began without held-out DATA"):
-        job.resume(data=now, validation=now)
 
 
 def test_data_that_are_gone_when_the_job_begins_do_not_fail_it(tmp_path):

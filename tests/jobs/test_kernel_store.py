@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -111,39 +108,3 @@ def test_a_job_keeps_blocks_beside_it_only_while_it_runs(data, tmp_path):
     assert handle.model().digest() == whole.model.digest()
     assert sum(entry.get("kernel_kept", 0) for entry in handle.state().history) > 0
     assert handle.state().plan["kernel_store"] == "zarr"
-
-
-PEAK = """
-import json, sys
-import numpy as np
-from partirvm.execution import LocalExecutor
-from partirvm.execution.process import peak_memory
-from partirvm.data import ZarrSource
-from partirvm.jobs.driver import MemoryJournal
-from partirvm.jobs.run import run
-from partirvm.setup.resolve import resolve
-from partirvm.options import Request
-from partirvm.types import Columns
-
-executor, journal = LocalExecutor(2), MemoryJournal()
-asked = Request(gamma=8.0, partition_size=64, max_rounds=5, memory_limit=sys.argv[2], kernel_store="memory")
-source = ZarrSource(sys.argv[1])
-run(resolve(source, asked, executor), source, executor, journal)
-kept = sum(entry["kernel_kept"] for entry in journal.history)
-evaluated = sum(entry["kernel_evaluated"] for entry in journal.history)
-print(json.dumps([peak_memory(), kept, evaluated]))
-"""
-
-
-@pytest.mark.slow
-def test_blocks_in_memory_stay_within_the_limit(tmp_path):
-    """VmHWM of a fit whose blocks (150,000 rows × 200 columns and more) are larger than what its limit leaves them."""
-    source = ingest(rows(150_000), tmp_path / "many.zarr")
-    limit = 320 << 20
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK, source.url, str(limit)], capture_output=True, text=True, check=True
-    )
-    peak, kept, evaluated = json.loads(done.stdout)
-    assert peak <= limit
-    assert kept > 0
-    assert evaluated > 0

@@ -1,19 +1,16 @@
-"""Learned kernels in plans, jobs and estimators: what is told, what is refused, resumes, features that count."""
+"""Learned kernels, and several widths at once: what plans and histories tell, what P counts, evidence."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 
+import naive
 import numpy as np
 import pytest
-from sklearn.feature_selection import SelectFromModel
-from sklearn.linear_model import LinearRegression
-from sklearn.pipeline import make_pipeline
 
 from benchmarks.estimator_parameters import grouped
 from partirvm import RVMRegressor, ingest, jobs, open_job
-from partirvm.core.termination import Termination
 from partirvm.data import as_source
 from partirvm.execution import LocalExecutor
 from partirvm.kernels import Gaussian, kernel_from_spec
@@ -24,7 +21,6 @@ from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
 from partirvm.setup.measuring import Measuring
 from partirvm.setup.resolve import resolve
-from partirvm.strategies.instructions import Stopped
 
 ASKED = Request(kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")
@@ -101,16 +97,6 @@ def test_auto_of_little_learns_nothing():
         assert RVMRegressor(kernel=kernel, random_state=0).fit(X, y).plan_.learned is None
 
 
-def test_an_abort_is_heard_while_the_kernel_is_learned():
-    """Between tiles: what planned is left at once."""
-    source, looks = as_source(*rows(), seed=0), iter(range(10**6))
-    executor = LocalExecutor(1)
-    with pytest.raises(Stopped):
-        resolve(source, ASKED, executor, interrupted=lambda: Termination.ABORTED if next(looks) > 20 else None)
-    executor.close()
-    assert next(looks) < 30
-
-
 def test_little_memory_holds_the_centres(data):
     """Fewer of them than asked for, and a note; a plan that says so."""
     source = as_source(*rows(), seed=0)
@@ -128,21 +114,6 @@ def _fit(X, y, **asked):
     return RVMRegressor(**grouped({"gamma": "learn-per-feature", "random_state": 0, **asked})).fit(X, y)
 
 
-def test_features_that_count():
-    """gamma times variance, standardised or not; a mask, positions, and scikit-learn's own selector in a pipeline."""
-    X, y = rows(400)
-    for standardize in (True, False):
-        model = _fit(X * [1e-3, 1, 10], y, standardize=standardize, max_rounds=1)
-        variance = 1.0 if standardize else (X * [1e-3, 1, 10]).var(axis=0)
-        expected = np.array(model.kernel_.gamma) * variance
-        np.testing.assert_allclose(model.feature_relevance_, expected / expected.max(), rtol=1e-9)
-        np.testing.assert_array_equal(model.gamma_, model.kernel_.gamma)
-        assert model.get_support().tolist() == [False, True, True]
-        assert model.get_support(indices=True).tolist() == [1, 2]
-    chosen = SelectFromModel(_fit(X, y), importance_getter="feature_relevance_", threshold=1e-3)
-    assert make_pipeline(chosen, LinearRegression()).fit(X, y)[:-1].transform(X).shape == (400, 2)
-
-
 def test_a_kernel_that_is_learned_again(monkeypatch):
     """From ten centres at first: history and kernel tell of what was taken, and the last of it is the model's."""
     monkeypatch.setattr(kernel_search, "CENTRES", 10)
@@ -157,3 +128,57 @@ def test_a_kernel_that_is_learned_again(monkeypatch):
         assert (": kernel accepted" in entry["text"]) == entry["taken"] == (entry["gain"] > 0)
     taken = [first, *(entry for entry in again if entry["taken"])]
     assert model.kernel_ == kernel_from_spec(taken[-1]["kernel"])
+
+
+WIDTHS = (0.5, 40.0)
+TWO = {"gamma": 0.5, "gamma_multiples": (1, 80), "partition_size": 61, "random_state": 0}
+
+
+def hills(n=400, seed=0):
+    """Hills as wide as the map, and a steep one."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, size=(n, 2))
+    steep = 3 * np.exp(-40 * ((X - 1) ** 2).sum(axis=1))
+    return X, np.sin(X[:, 0]) + steep + 0.05 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("strategy", ["basic", "working-set", "incremental", "split-merge"])
+def test_every_strategy_offers_both_widths(strategy):
+    """P functions of P // K rows join at a time; the evidence is that of the columns that are left, by its formula."""
+    X, y = hills(150)
+    y = y + 0.4 * np.random.default_rng(0).normal(size=150)
+    model = RVMRegressor(standardize=False, **grouped({**TWO, "strategy": strategy, "partition_size": 41})).fit(X, y)
+    design = model.model_.design
+    assert [kernel.gamma for kernel in design.kernels] == [(WIDTHS[0],), (pytest.approx(WIDTHS[1]),)]
+    assert set(design.which.tolist()) == {0, 1}
+    assert len(set(design.labels.tolist())) == len(design.labels)
+    joined = [entry["candidates"] for entry in model.history_ if entry["kind"] in ("round", "part")]
+    if strategy == "working-set":
+        assert joined[0] == 40
+    if strategy != "basic":
+        assert model.plan_.partitions == -(-150 // 20)
+    Phi = np.hstack(
+        [
+            np.ones((150, int(design.bias))),
+            *(naive.gaussian(X, design.centres[[m]], WIDTHS[k]) for m, k in enumerate(design.which)),
+        ]
+    )
+    beta = 1 / model.model_.evidence_noise
+    evidence = naive.log_evidence(Phi, y - y.mean(), model.model_.alpha, beta, np.ones(150))
+    np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-5)
+
+
+def test_a_list_is_the_same():
+    """To the bit; names in it take gamma; of a list of one nothing is new."""
+    X, y = hills(200)
+    asked = {**TWO, "max_rounds": 2, "selection": "gain", "strategy": "working-set"}
+    one = RVMRegressor(**grouped({**asked, "gamma_multiples": (1, 2)})).fit(X, y)
+    left = {name: value for name, value in asked.items() if name not in ("gamma", "gamma_multiples")}
+    listed = grouped(left)
+    gamma = one.kernel_.kernels[1].gamma
+    two = RVMRegressor(**listed, kernel=[Gaussian(0.5), {"name": "gaussian", "gamma": gamma}]).fit(X, y)
+    np.testing.assert_array_equal(one.weights_, two.weights_)
+    mixed = RVMRegressor(**listed, gamma=0.5, kernel=["gaussian", Gaussian(gamma)]).fit(X, y)
+    np.testing.assert_array_equal(one.weights_, mixed.weights_)
+    alone = RVMRegressor(**listed, kernel=[Gaussian(0.5)]).fit(X, y)
+    assert alone.kernel_ == Gaussian(0.5)

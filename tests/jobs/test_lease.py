@@ -8,14 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 
 import pytest
 from processes import running
 from reference import QUICK, model
-from waiting import Clock, stopped, wait_for
+from waiting import Clock, wait_for
 
-from partirvm.errors import LeaseError, LeaseLostError, PartirvmWarning
+from partirvm.errors import LeaseError, LeaseLostError, PartirvmWarning, StorageError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import lease, open_folder
 from partirvm.storage.lease import Process, Timing, holder, started
@@ -44,33 +43,6 @@ def clock(monkeypatch):
     made = Clock()
     monkeypatch.setattr(lease, "time", made)
     return made
-
-
-def test_two_processes_fight(tmp_path):
-    """Of three that try at once, again and again, each epoch goes to one, and nobody is in while another is."""
-    store = JobStore.create(tmp_path / "job", {})
-    code = """
-store = JobStore(sys.argv[1])
-got = 0
-end = time.monotonic() + 100
-while got < 4 and time.monotonic() < end:
-    try:
-        lease = store.acquire(patience=0.02)
-    except LeaseError:
-        continue
-    store.record({"event": "enter"})
-    store.record({"event": "leave"})
-    lease.release()
-    got += 1
-say(got)
-"""
-    with ExitStack() as stack:
-        children = [stack.enter_context(running(code, tmp_path / "job")) for _ in range(3)]
-        assert [child.stdout.readline() for child in children] == ["4\n"] * 3
-    events = store.events()
-    assert [(event["event"], event["epoch"]) for event in events] == [
-        (kind, epoch) for epoch in range(1, 13) for kind in ("enter", "leave")
-    ]
 
 
 def test_a_dead_process_frees_it_at_once(tmp_path, clock):
@@ -145,51 +117,6 @@ def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ah
     assert timing.expiry - nap < clock.now - began - beats[-1] <= timing.expiry + nap + 1e-6
 
 
-FROZEN = (
-    HOLD
-    + """
-store.save(model(1)); store.checkpoint({"from": "old"})
-say("ready")
-while not lease.lost:
-    time.sleep(0.01)
-for publish in (lambda: store.record({"event": "note"}), lambda: store.save(model(9)), lambda: store.checkpoint(9)):
-    try:
-        publish()
-    except LeaseLostError as error:
-        say("fenced", error)
-"""
-)
-
-
-def test_a_frozen_holder_is_fenced_off(tmp_path, monkeypatch):
-    """SIGSTOP beyond the expiry: taken over on the same host; SIGCONT: it learns of it, and cannot publish."""
-    store = JobStore.create(tmp_path / "job", {})
-    with running(FROZEN, tmp_path / "job") as child:
-        assert child.stdout.readline() == "holds 1\n"
-        assert child.stdout.readline() == "ready\n"
-        child.send_signal(signal.SIGSTOP)
-        wait_for(lambda: stopped(child.pid))
-        began = store.holder().last_beat
-        clock = Clock(began)
-        monkeypatch.setattr(lease, "time", clock)
-        with pytest.raises(LeaseError):
-            store.acquire(timing=QUICK)
-        mine = store.acquire(timing=QUICK, patience=20)
-        assert QUICK.expiry <= clock.now - began < QUICK.expiry + QUICK.beat
-        assert store.restore().value == {"from": "old"}
-        child.send_signal(signal.SIGCONT)
-        said = [child.stdout.readline() for _ in range(3)]
-        assert all(line.startswith("fenced") and "taken over by process" in line for line in said)
-        assert [event["epoch"] for event in store.events()] == [1]
-        assert store.restore().value == {"from": "old"}
-        assert (store.model().mean == model(1).mean).all()
-        store.record({"event": "note"})
-        store.save(model(2))
-        assert [event["epoch"] for event in store.events()] == [1, 2]
-        assert (store.model().mean == model(2).mean).all()
-        mine.release()
-
-
 @pytest.mark.parametrize("what", ["record", "save", "checkpoint"])
 def test_wherever_a_publication_is_held_up(place, what):
     """The old driver stops before each of its writes in turn, another takes over and publishes, the old one goes on.
@@ -244,6 +171,24 @@ def test_wherever_a_publication_is_held_up(place, what):
         new.lease.release()
         old.lease._ended.set()
     assert held_up >= 2
+
+
+def test_signs_of_life_go_on_when_there_is_room_again(tmp_path, monkeypatch):
+    """A full disk: one that cannot be written does not end the thread, and the lease is held."""
+    store, tried = JobStore.create(tmp_path / "job", {}), []
+    with store.acquire(timing=QUICK) as held, monkeypatch.context() as patched:
+        write = held._folder.write
+
+        def full(name, data):
+            tried.append(name)
+            raise StorageError("no space left")
+
+        patched.setattr(held._folder, "write", full)
+        wait_for(lambda: len(tried) > 3)
+        before = store.holder().beat
+        patched.setattr(held._folder, "write", write)
+        wait_for(lambda: store.holder().beat > before)
+        held.check()
 
 
 def test_a_folder_that_begins_anew_is_another_ones(place):

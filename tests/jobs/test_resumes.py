@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
+from partirvm.errors import UsageError
 from partirvm.jobs import attempt
 from partirvm.jobs.state import Status
 from partirvm.kernels import Several, kernel_from_spec
@@ -15,6 +16,7 @@ from partirvm.model import bases_of
 from partirvm.options import Request
 from partirvm.storage import Folder
 from partirvm.storage.records import read_json, to_json
+from partirvm.strategies import working_set
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
@@ -35,12 +37,12 @@ FITS = {
 
 
 def data(folder, targets=1, classes=0):
-    """500 rows of two inputs in three tiles."""
+    """300 rows of two inputs in three tiles."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, size=(500, 2))
-    y = np.column_stack([np.sin(3 * X[:, 0] + k) * X[:, 1] + 0.1 * rng.normal(size=500) for k in range(targets)])
+    X = rng.uniform(-2, 2, size=(300, 2))
+    y = np.column_stack([np.sin(3 * X[:, 0] + k) * X[:, 1] + 0.1 * rng.normal(size=300) for k in range(targets)])
     y = np.digitize(y[:, 0], [0.0]) if classes else y[:, 0] if targets == 1 else y
-    return ingest((X, y), folder / "d.zarr", tile_rows=200, classes=bool(classes)).url
+    return ingest((X, y), folder / "d.zarr", tile_rows=128, classes=bool(classes)).url
 
 
 def pair(folder, place, asked, monkeypatch):
@@ -82,6 +84,20 @@ def test_a_resume_with_more_rounds_is_the_longer_fit(asked, tmp_path, monkeypatc
         design = whole.model.design
         other = replace(whole.model, design=replace(design, labels=design.labels ^ 1))
         assert other.digest() != whole.model.digest(), "it tells whose centre is whose"
+
+
+def test_a_resume_with_more_effort_is_the_thorough_fit(tmp_path, monkeypatch):
+    """A quick fit ends by its effort, if the rule applies to small fits; resumed as a thorough one it is that one."""
+    monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)
+    place, asked = data(tmp_path), replace(ASKED, max_rounds=8, strategy="working-set")
+    jobs.fit(place, str(tmp_path / "job"), replace(asked, effort="quick"))
+    whole = jobs.fit(place, str(tmp_path / "whole"), replace(asked, effort="thorough"))
+    job = open_job(tmp_path / "job")
+    assert (job.state().reason, open_job(tmp_path / "whole").state().reason) == ("effort", "rounds")
+    with pytest.raises(UsageError, match="resume with a larger effort"):
+        job.resume(effort="quick")
+    assert job.resume(effort="thorough").wait(60) is Status.DONE
+    assert job.model().digest() == whole.model.digest()
 
 
 def test_a_job_holds_its_basis(tmp_path):

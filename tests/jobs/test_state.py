@@ -50,7 +50,7 @@ def test_the_table_knows_every_status():
 
 
 def test_a_long_life():
-    """Plan and history, times and attempts, through an interruption and a resume that repeats a round; unknown events do nothing."""
+    """Plan and history, times and attempts, through an interruption and a resume; unknown events do nothing."""
     events = [
         {"event": "queued", "time": 1.0, "reason": "submitted"},
         {"event": "running", "time": 2.0, "history": 0},

@@ -10,11 +10,9 @@ import pytest
 from reference import model
 
 from partirvm.errors import ExistsError, LeaseLostError, MissingDataError, StorageError
-from partirvm.jobs import Job, events
-from partirvm.jobs.state import Status
 from partirvm.jobs.store import FORMAT, JobStore
 from partirvm.storage import address, open_folder
-from partirvm.storage.records import read_json, to_json
+from partirvm.storage.records import to_json
 
 
 def kinds(events):
@@ -40,20 +38,6 @@ def test_many_threads_never_get_the_same_number(place):
     assert len(events) == 100
     for who in range(4):
         assert [event["n"] for event in events if event["who"] == who] == list(range(25))
-
-
-@pytest.mark.parametrize("damage", [b"", b"{", b"3", b"{}"])
-def test_a_damaged_event_in_the_middle(place, damage):
-    """FormatError with its name; so is a missing one, a MissingDataError."""
-    store, folder = JobStore.create(place, {}), open_folder(place)
-    for _ in range(4):
-        store.record({"event": "note"})
-    folder.write("events/000002.json", damage)
-    with pytest.raises(ValueError, match=r"events/000002\.json: damaged"):
-        store.events()
-    folder.remove("events/000002.json")
-    with pytest.raises(MissingDataError, match=r"events/000002\.json is missing"):
-        store.events()
 
 
 @pytest.mark.parametrize("how", ["a chunk", "the attributes", "everything"])
@@ -123,33 +107,6 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     assert not Careless().exists("/job")
 
 
-def test_who_reads_while_models_are_replaced(tmp_path):
-    """Always a whole model, whichever."""
-    store = JobStore.create(tmp_path / "job", {})
-    store.save(model(0))
-    means = {model(seed).mean.tobytes() for seed in range(15)}
-    ended = threading.Event()
-    failed = []
-
-    def read():
-        reader = JobStore(tmp_path / "job")
-        while not ended.is_set():
-            try:
-                assert reader.model().mean.tobytes() in means
-            except Exception as error:
-                failed.append(error)
-
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for thread in readers:
-        thread.start()
-    for seed in range(10):
-        store.save(model(seed))
-    ended.set()
-    for thread in readers:
-        thread.join()
-    assert failed == []
-
-
 def test_a_folder_of_hidden_names_is_not_empty(tmp_path):
     """A job is never made over somebody's .git; what is there stays."""
     (tmp_path / "project" / ".git").mkdir(parents=True)
@@ -158,12 +115,6 @@ def test_a_folder_of_hidden_names_is_not_empty(tmp_path):
         with pytest.raises(ExistsError):
             JobStore.create(str(tmp_path / "project"), {}, overwrite=overwrite)
     assert (tmp_path / "project" / ".git" / "HEAD").read_text() == "ref"
-
-
-def test_a_job_without_an_event_is_queued(tmp_path):
-    """Its maker was killed between the spec and the first event: watchers see no exception."""
-    store = JobStore.create(str(tmp_path / "job"), {})
-    assert store.state().status is Status.QUEUED
 
 
 @pytest.mark.parametrize("models", [0, 1])
@@ -194,30 +145,3 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
     assert (JobStore(place).model().mean == model(7).mean).all()
     new.lease.release()
     frozen.release()
-
-
-def test_a_model_is_found_by_the_last_events_alone(tmp_path, monkeypatch):
-    """However long the history: the events are read backwards, to the first that names a model. A pointer is missed."""
-    store = JobStore.create(str(tmp_path / "job"), {})
-    store.record({"event": "queued"})
-    store.record({"event": "running"})
-    store.save(model(0))
-    for number in range(40):
-        store.record({"event": "fit", "n": number})
-    store.save(model(1))
-    store.record({"event": "fit", "n": 40})
-    store.record({"event": "done"})
-    read: list[str] = []
-
-    def counted(folder, name, *schema):
-        read.append(name)
-        return read_json(folder, name, *schema)
-
-    monkeypatch.setattr(events, "read_json", counted)
-    for job in (JobStore(store.location), Job(store.location)):
-        read.clear()
-        np.testing.assert_array_equal(job.model().mean, model(1).mean)
-        assert read == ["events/000044.json", "events/000043.json"]
-    max((tmp_path / "job" / "models").glob("*.json")).unlink()
-    with pytest.raises(MissingDataError, match="the pointer to the last model, is missing"):
-        Job(store.location).model()

@@ -16,7 +16,6 @@ from partirvm.jobs.driver import MemoryJournal, Watcher
 from partirvm.jobs.run import run
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
-from partirvm.setup.measuring import Timer
 from partirvm.setup.resolve import resolve
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.in_order import FLOPS, STEPS, effort
@@ -117,6 +116,19 @@ def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
         assert kinds & {"round", "part"}
 
 
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_time_that_is_up_while_noise_is_fitted_leaves_a_model_with_constant_noise():
+    """From the kernels of the noise to the last pass over weighted rows."""
+    asked = Request(gamma=0.4, strategy="basic", noise="local", seed=1)
+    whole, complete, _ = ended(asked, False, np.inf)
+    assert complete.model.design.noise is not None
+    for at in range(whole.polls - 20, whole.polls - 1, 8):
+        _, journal, reason = ended(asked, False, at)
+        assert (reason, journal.history[-1]["kind"]) == (Termination.TIME, "early")
+        assert journal.model.design.noise is None
+        assert journal.model.calibration is not None
+
+
 def test_an_early_fit_has_bounded_cost():
     """Steps × multiplications and additions stay below the bound, however many columns, targets or classes."""
     source, executor = rows_of(False), LocalExecutor(1)
@@ -131,18 +143,3 @@ def test_an_early_fit_has_bounded_cost():
     assert candidates >= 10
     assert 1 <= steps <= STEPS
     assert steps == 1 or steps * (2000 * (candidates + 1) ** 2 * 20 * 21 + (20 * candidates + 20) ** 3) <= FLOPS
-
-
-def test_a_timer_counts_from_its_beginning():
-    """By the clock that it is given; what a person asks for comes first."""
-    now = [100.0]
-    timer = Timer(10.0, clock=lambda: now[0])
-    asked: list[Termination] = []
-    either = timer.after(lambda: asked[-1] if asked else None)
-    for moment, expected in ((100.0, None), (110.0, None), (110.1, Termination.TIME)):
-        now[0] = moment
-        assert timer() is either() is expected
-        assert timer.seconds == pytest.approx(moment - 100.0)
-    asked.append(Termination.ABORTED)
-    assert either() is Termination.ABORTED
-    assert Timer(None, clock=lambda: now[0])() is None

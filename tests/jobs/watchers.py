@@ -1,0 +1,36 @@
+"""Watchers that end a run: in order after so many lines of history, or at once in the dense fit that follows them."""
+
+from __future__ import annotations
+
+import pytest
+
+from partirvm import jobs, open_job
+from partirvm.jobs.driver import Watcher
+
+
+class Stopper(Watcher):
+    """Says so once there are this many lines of history."""
+
+    def __init__(self, after):
+        self.after, self.lines = after, 0
+
+    def on_record(self, entry):
+        self.lines += 1
+
+    def __call__(self):
+        return self.lines >= self.after
+
+
+class Broken(Stopper):
+    """Leaves in mid-round then."""
+
+    def on_step(self, info, candidates):
+        if self():
+            raise KeyboardInterrupt
+
+
+def broken_off(data, job, asked, after=1, **options):
+    """A job whose process has left in mid-round."""
+    with pytest.raises(KeyboardInterrupt):
+        jobs.fit(data, job, asked, watcher=Broken(after), **options)
+    return open_job(job)
