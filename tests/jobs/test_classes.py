@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import zarr
-from by_default import some
 
 from partirvm import ingest, predict
 from partirvm.cli import main
@@ -82,10 +80,7 @@ def read(path):
 
 @pytest.mark.parametrize(
     ("kind", "ending"),
-    some(
-        list(product(TYPES, [".zarr", ".parquet", ".csv"])),
-        {(kind, [".zarr", ".parquet", ".csv"][number % 3]) for number, kind in enumerate(TYPES)},
-    ),
+    [*zip(TYPES, [".zarr", ".parquet", ".csv", ".zarr", ".parquet"], strict=True), ("text", ".csv")],
 )
 def test_every_row_has_its_label_and_probabilities(tmp_path, kind, ending):
     """In the order of the table, by the command line; labels of their own type, columns in the order of the classes."""

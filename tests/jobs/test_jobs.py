@@ -11,7 +11,6 @@ from watchers import broken_off
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs, load_model, open_job, submit
 from partirvm.core.termination import Termination
-from partirvm.data import ZarrSource
 from partirvm.errors import (
     ChangedDataError,
     ClusterError,
@@ -220,45 +219,42 @@ def test_a_job_out_of_time_gets_more(data, tmp_path):
     assert job.model().digest() == whole.model.digest()
 
 
-def test_an_error_ends_a_job_as_failed(data, tmp_path, monkeypatch):
-    """Whatever it is, the status says why; the cause gone, a resume goes on."""
-    job = broken_off(data, str(tmp_path / "job"), ASKED)
-    tile = ZarrSource.tile
-
-    def fault(self, number):
-        raise ZeroDivisionError("a fault")
-
-    monkeypatch.setattr(ZarrSource, "tile", fault)
-    assert job.resume().wait(timeout=120) is Status.FAILED
-    assert job.state().reason == "ZeroDivisionError: a fault"
-    assert "in fault" in job.store.events()[-1]["traceback"]
-    monkeypatch.setattr(ZarrSource, "tile", tile)
-    assert job.abort() is Status.FAILED
-    assert job.resume().wait(timeout=120) is Status.DONE
-
-
-def test_a_cluster_that_breaks_down_interrupts(data, tmp_path, monkeypatch):
-    """Nothing is wrong with the job: resume goes on."""
+@pytest.mark.parametrize(
+    ("part", "error", "status", "reason"),
+    [
+        ("data.ZarrSource.tile", ZeroDivisionError("a fault"), Status.FAILED, "ZeroDivisionError: a fault"),
+        ("jobs.attempt.executor_for", ClusterError("it is gone"), Status.INTERRUPTED, "it is gone"),
+    ],
+)
+def test_what_an_error_makes_of_a_job(data, tmp_path, monkeypatch, part, error, status, reason):
+    """An error of the program fails it, a cluster that breaks down interrupts; the cause gone, a resume goes on."""
     job = broken_off(data, str(tmp_path / "job"), ASKED)
 
-    def gone(client):
-        raise ClusterError("the scheduler is gone")
+    def fault(*_):
+        raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr("partirvm.jobs.attempt.executor_for", gone)
-        assert job.resume().wait(timeout=120) is Status.INTERRUPTED
-    assert job.state().reason == "the scheduler is gone"
+        patched.setattr(f"partirvm.{part}", fault)
+        assert job.resume().wait(timeout=120) is status
+    assert job.state().reason == reason
+    assert status is Status.INTERRUPTED or "in fault" in job.store.events()[-1]["traceback"]
+    assert job.abort() in (Status.FAILED, Status.ABORTED)
     assert job.resume().wait(timeout=120) is Status.DONE
+
+
+def own_job(tmp_path):
+    """600 rows, and a job of them that broke off."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(600, 2))
+    rows = X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
+    data = ingest(rows, tmp_path / "rows.zarr", tile_rows=128, shuffle=None).url
+    return rows, broken_off(data, str(tmp_path / "job"), ASKED)
 
 
 @pytest.mark.parametrize("what", ["values", "rows"])
 def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
     """ChangedDataError with the first tile or the shapes; the job stays as it was, whoever notices it."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, size=(600, 2))
-    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
-    data = ingest((X, y), tmp_path / "rows.zarr", tile_rows=128, shuffle=None).url
-    job = broken_off(data, str(tmp_path / "job"), ASKED)
+    (X, y), job = own_job(tmp_path)
     if what == "values":
         y[300] += 1
     else:
@@ -289,11 +285,8 @@ def test_other_packages_are_a_warning(data, tmp_path, monkeypatch):
 
 def moved_job(tmp_path):
     """A job that broke off, and where its DATA were and are now."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, size=(600, 2))
-    rows = X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
+    rows, job = own_job(tmp_path)
     before, now = tmp_path / "rows.zarr", tmp_path / "elsewhere" / "rows.zarr"
-    job = broken_off(ingest(rows, before, tile_rows=128, shuffle=None).url, str(tmp_path / "job"), ASKED)
     now.parent.mkdir()
     before.rename(now)
     return job, rows, before, now

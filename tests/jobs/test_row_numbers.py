@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from partirvm import RVMRegressor, ingest, jobs
+from partirvm import ingest, jobs
 from partirvm.data import ZarrSource
 from partirvm.errors import MissingDataError
 from partirvm.jobs.run import table_rows
@@ -19,17 +19,6 @@ def table(n, seed):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-3, 3, (n, 1))
     return X, np.sin(X[:, 0]) + 0.3 * rng.normal(size=n)
-
-
-def test_rows_in_memory_keep_their_numbers():
-    X, y = table(200, 2)
-    fitted = RVMRegressor(gamma=0.5, random_state=0).fit(X[:100], y[:100], validation=(X[100:], y[100:]))
-    (found,) = fitted.history_[-1]["diagnostics"]
-    rows, t, mean, _ = np.array(found["largest"]).T
-    np.testing.assert_allclose(t, y[100:][rows.astype(int)])
-    errors = np.abs(y[100:] - fitted.predict(X[100:]))
-    np.testing.assert_array_equal(rows, np.argsort(-errors)[:10])
-    np.testing.assert_allclose(np.abs(t - mean), np.sort(errors)[::-1][:10])
 
 
 @pytest.mark.parametrize("held_out", [False, True])

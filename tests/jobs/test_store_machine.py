@@ -96,33 +96,28 @@ class Jobs(RuleBasedStateMachine):
             epoch = reference.WORLD["job"]["epoch"]
             open_folder(self.place).write(f"lease/{epoch:06d}.over.json", b"{}")
 
+    def alike(self, who, act):
+        """Do it, numbered, where there is a job; the answers or the kinds of error are one."""
+        if "job" in reference.WORLD:
+            self.count += 1
+            mine, theirs = self.both(who, act)
+            assert mine is theirs
+
     @rule(who=WHO, kind=st.sampled_from(["plan", "fit", "note", *(status.value for status in Status)]))
     def record(self, who, kind):
-        if "job" not in reference.WORLD:
-            return
-        self.count += 1
-        mine, theirs = self.both(who, lambda store: store.record({"event": kind, "n": self.count}))
-        assert mine is theirs
+        self.alike(who, lambda store: store.record({"event": kind, "n": self.count}))
 
     @rule(who=WHO)
     def save(self, who):
-        if "job" in reference.WORLD:
-            self.count += 1
-            mine, theirs = self.both(who, lambda store: store.save(model(self.count, m=1)))
-            assert mine is theirs
+        self.alike(who, lambda store: store.save(model(self.count, m=1)))
 
     @rule(who=WHO)
     def checkpoint(self, who):
-        if "job" in reference.WORLD:
-            self.count += 1
-            mine, theirs = self.both(who, lambda store: store.checkpoint({"n": self.count}, note=self.count))
-            assert mine is theirs
+        self.alike(who, lambda store: store.checkpoint({"n": self.count}, note=self.count))
 
     @rule(who=WHO, what=st.sampled_from(["abort", "cancel"]), attempt=st.integers(1, 2))
     def request(self, who, what, attempt):
-        if "job" in reference.WORLD:
-            mine, theirs = self.both(who, lambda store: store.request(what, attempt))
-            assert mine is theirs
+        self.alike(who, lambda store: store.request(what, attempt))
 
     @rule(who=WHO)
     def discard(self, who):
