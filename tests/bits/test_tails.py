@@ -23,6 +23,7 @@ from partirvm.core.predictive import products, quadratic_forms
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver
+from partirvm.jobs.run import run
 from partirvm.kernels import FunctionKernel, Gaussian
 from partirvm.kernels.bases import Basis, BasisPart
 from partirvm.kernels.design import Design
@@ -154,9 +155,11 @@ def run_of(case, rows, threads=1, resume=None, history=(), **changed):
     journal.history += history
     try:
         spec = resolve(rows, replace(FITS[case], memory_limit=4 << 30, **changed), executor)
-        machine = STRATEGIES[spec.plan.strategy]()
-        at = pickle.loads(resume) if resume else None
-        Driver(executor, rows).run(machine, spec.problem, spec.options, journal, resume=at)
+        if resume is None:
+            run(spec, rows, executor, journal)
+        else:
+            machine, at = STRATEGIES[spec.plan.strategy](), pickle.loads(resume)
+            Driver(executor, rows).run(machine, spec.problem, spec.options, journal, resume=at)
     finally:
         executor.close()
     return journal
