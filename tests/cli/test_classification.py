@@ -134,7 +134,6 @@ WRONG = {
         "ingest {csv} new --target score --features a,b --classes",
         r"train\.csv: the target 'score' holds continuous values such as .* without --classes",
     ),
-    "an unseen label": ("ingest other.csv new --like {train}", r"other\.csv: .*--like.* do not have: 'tin'\. Leave"),
     "evaluation of one": (
         "evaluate {job} other.zarr",
         r"other\.zarr: the class 'tin' of the data is not in the training data",
@@ -145,8 +144,6 @@ WRONG = {
         "fit {train} new --class-weight tin=2",
         r"names 'tin', but the classes of the data are .*'",
     ),
-    "two weights": ("fit {train} new --class-weight {name}=1,{name}=2", r"has two weights"),
-    "weights all zero": ("ingest w0.csv new --target kind --weights w --classes", r"w0\.csv: the weights.*all zero"),
     "missing labels": ("ingest missing.csv new --target kind --classes", r"missing\.csv: 1 values are missing.*'kind'"),
 }
 

@@ -16,7 +16,6 @@ import pytest
 from by_default import some
 from commandline import Tour, start
 
-from partirvm import predict
 from partirvm.setup import ingest
 
 SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
@@ -175,20 +174,6 @@ def read_until(stream, pattern: str) -> str:
         if re.search(pattern, text, re.MULTILINE):
             return text
     raise AssertionError(f"the process ended without {pattern!r}: {text}")
-
-
-@pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM], {signal.SIGTERM}))
-def test_an_aborted_fit_leaves_a_usable_model(tour, tmp_path, number):
-    job = str(tmp_path / "job")
-    process = start("fit", tour.train, job, *LONG)
-    read_until(process.stderr, r"^ +2 ")
-    process.send_signal(number)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 3, err
-    assert "keeping the last model" in err
-    assert f"partirvm evaluate {job}" in out
-    assert "Aborted: the model so far is usable." in out
-    assert predict.evaluate(job, tour.test)["n_rows"] == 700
 
 
 def test_a_fit_aborted_before_any_model_leaves_nothing(tour, tmp_path):

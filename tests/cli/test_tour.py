@@ -206,40 +206,6 @@ def test_the_help_names_every_kernel():
     assert set(NAMES) | {"auto", "none"} <= told
 
 
-def test_every_option_reaches_the_parameters():
-    arguments = (
-        "d j --strategy basic --likelihood full --selection gain --solver fixed-point --kernel gaussian "
-        "--metric low-rank --gamma 0.1,2 "
-        "--partition-size 7 --stop-fraction 0.25 --max-rounds 3 --max-vectors 9 --time-limit 1.5h --memory-limit 2GiB "
-        "--no-standardize --no-intercept --tol 1e-5 --noise-variance 0.5 "
-        "--seed 5 --likelihood-rows 70 --heuristic-rows 90"
-    )
-    context = group.commands["fit"].make_context("fit", arguments.split())
-    names = {name for name in context.params if hasattr(Request(), name)}
-    assert options.parameters({name: context.params[name] for name in names}) == Request(
-        kernel="gaussian",
-        metric="low-rank",
-        strategy="basic",
-        fit_rows="full",
-        sample_rows=70,
-        heuristic_rows=90,
-        selection="gain",
-        solver="fixed-point",
-        gamma="0.1,2",
-        partition_size=7,
-        stop_fraction=0.25,
-        max_rounds=3,
-        max_vectors=9,
-        time_limit=5400.0,
-        memory_limit=2 << 30,
-        standardize=False,
-        fit_intercept=False,
-        tol=1e-5,
-        noise_variance=0.5,
-        seed=5,
-    )
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_is_prose_with_an_example(verb):
     result = CliRunner().invoke(group, [verb, "--help"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +66,6 @@ def test_dask_chunks_of_unknown_size() -> None:
     np.testing.assert_array_equal(source.tile(0).X, X[X[:, 0] > 20])
 
 
-@pytest.mark.parametrize("data", [X, FRAME], ids=["numpy", "pandas"])
-def test_a_seed_shuffles_what_is_in_memory(data: Any) -> None:
-    source = as_source(data, Y, seed=8)
-    order = np.argsort(np.random.default_rng(8).random(20), kind="stable")
-    assert source.shuffled
-    np.testing.assert_array_equal(source.tile(0).t[:, 0], Y[order])
-    np.testing.assert_array_equal(source.tile(0).X, np.asarray(data, dtype=float)[order])
-
-
 def test_data_by_path_or_url(tmp_path: Path) -> None:
     ingest((X, Y), tmp_path / "d.zarr")
     for address in (tmp_path / "d.zarr", str(tmp_path / "d.zarr"), (tmp_path / "d.zarr").as_uri()):
@@ -122,9 +111,3 @@ def test_what_cannot_be_used(arguments: tuple[Any, ...], message: str) -> None:
 def test_data_carry_their_target(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="y and weights are part of DATA"):
         as_source(tmp_path / "d.zarr", Y)
-
-
-def test_importing_loads_no_heavy_library() -> None:
-    heavy = "('pandas', 'dask', 'pyarrow', 'sklearn', 'zarr')"
-    code = f"import sys, partirvm.data; print([name for name in {heavy} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

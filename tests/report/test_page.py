@@ -21,7 +21,6 @@ from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.scores import ClassScores
 from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning
-from partirvm.jobs.state import Status
 from partirvm.kernels import Categorical, Directions, Gaussian, Matern52, OnColumns, Product
 from partirvm.options import Request
 from partirvm.planning.units import format_bytes, format_duration
@@ -149,14 +148,6 @@ def test_any_state(unfinished):
         assert " ended 2" not in read.text
 
 
-def test_every_status_of_a_job_has_a_tone(fitted):
-    """And one that a later version adds is no reason to fail."""
-    known = [status.value for status in Status]
-    for status in (*known, "a later one"):
-        source = replace(fitted("basic"), status=status).html
-        assert f'class="status {status if status in known else "other"}"' in source
-
-
 def test_hostile_text_stays_text(fitted):
     """Whatever a job is called and says: the page holds the text, and no element of it."""
     job = fitted("working-set")
@@ -243,14 +234,6 @@ def test_the_page_of_classes(strategy, held_out):
     for chart in history_charts(found, CLASSIFICATION)[:2]:
         lines = {name: len(line) for name, line in lines_of(chart).items()}
         assert lines == {"training": len(found)} | ({"held-out": scored} if held_out else {})
-
-
-def test_errors_of_separable_classes_are_drawn_from_zero():
-    """No error at all: the axis does not go below 0 %."""
-    history = [histories.entry(number, number=number, train_error=0.0, held_out_error=0.0) for number in (1, 2, 3)]
-    errors = history_charts(stages(history), CLASSIFICATION)[0]
-    assert errors.title == "Error over rounds"
-    assert drawn(errors).get_ylim()[0] == 0.0
 
 
 def numbers(n=100):
@@ -359,15 +342,6 @@ def test_a_browser_draws_it(fitted, tmp_path, kind, width):
     assert measured["wide"] <= measured["seen"] == width
     assert f"Relevance vectors\n{job.history[-1]['vectors']:,}\n" in measured["text"]
     assert all(holds(picture, colour) for colour in ("#ffffff", "#f6f6f3", "#2c66a8", "#bf4f2c"))
-
-
-@browser
-@pytest.mark.slow
-def test_a_browser_draws_it_dark(fitted, tmp_path):
-    source = fitted("working-set").html
-    measured, picture = browse(tmp_path, source, "--blink-settings=preferredColorScheme=0", width=900)
-    assert measured["paper"] == "rgb(20, 23, 27)"
-    assert float(picture.mean()) < 0.25
 
 
 @browser

@@ -184,12 +184,6 @@ def test_displays_of_predictions():
         DiagnosticsDisplay.from_probabilities(["w"], [[0.5, 0.5]], ["x", "y"])
 
 
-def test_groups_are_named_by_target():
-    found = [NumberDiagnostics.of(*numbers(50), np.arange(50))] * 2
-    assert [group.name for group in target_charts(found, ("fare", "tip"))] == ["fare", "tip"]
-    assert [group.name for group in target_charts(found[:1], ("fare",))] == [""]
-
-
 @pytest.mark.parametrize("kind", ["numbers", "left-out", "classes"])
 def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
     """Held-out rows are counted once; without these a regression shows rows left out."""

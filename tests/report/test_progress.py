@@ -14,9 +14,8 @@ from histories import plan, round_of
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
-from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.planning.units import format_bytes
-from partirvm.report.progress import TITLES, LiveView, PlainView, Progress, View, progress_for
+from partirvm.report.progress import LiveView, PlainView, Progress, View, progress_for
 
 
 class Screen(io.StringIO):
@@ -206,11 +205,6 @@ def test_newton_passes_are_counted(monkeypatch):
         assert "dense fit, iteration 3" in _drawn(progress)
 
 
-def test_every_phase_has_a_title():
-    for each in (LogisticPass, MisclassificationPass, GainPass, LogisticScorePass):
-        assert each.name in TITLES
-
-
 def cost(seconds, fits):
     return SimpleNamespace(pass_seconds=0.4 * seconds, solve_seconds=0.6 * seconds, fits=fits)
 
@@ -234,12 +228,4 @@ def test_the_remaining_time_scales_the_plan(monkeypatch):
     now[0] = 145.0
     assert progress.remaining() == pytest.approx(35.0)
     progress.on_record({**ENTRY, "kind": "final"})
-    assert progress.remaining() is None
-
-
-def test_without_a_number_of_rounds_the_remaining_time_is_unknown():
-    progress = Progress()
-    plan = SomePlan()
-    plan.rounds = (cost(10.0, 1),)
-    progress.on_plan(plan)
     assert progress.remaining() is None
