@@ -21,7 +21,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.reduction import TreeSum
 from partirvm.data import ZarrSource, hash_tile, ingest, tile_rows_for
 from partirvm.data.layout import FORMAT
-from partirvm.errors import DataError, DataWarning
+from partirvm.errors import DataWarning
 
 
 def rows(n: int = 500, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -245,31 +245,6 @@ def test_parts_of_a_table_belong_together_by_position(kind: str, y: Any, tmp_pat
     np.testing.assert_array_equal(found_t[:, 0], targets[numbers])
     np.testing.assert_array_equal(data.weights_of(range(500)), 1.0 + numbers)
     assert data.columns.target in ("y", "cost")
-
-
-@pytest.mark.parametrize("kind", ["pandas", "dask"])
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        (lambda y: (y[:-1],), "X has 500 rows, but y has 499"),
-        (lambda y: (y, y[1:] ** 2), "X has 500 rows, but the weights has 499"),
-        (
-            lambda y: (pd.DataFrame(np.column_stack([y, y]), columns=["p", "p"]),),
-            "need distinct names, found .*p, p",
-        ),
-        (lambda y: (y.reshape(-1, 1, 1),), r"y must have shape \(rows,\) or \(rows, targets\), found \(500, 1, 1\)"),
-        (lambda y: (np.column_stack([y, y]), np.ones((500, 2))), r"weights must have shape \(rows,\), found"),
-        (lambda y: (pd.DataFrame({"p": y, "x1": y}),), "a column of X have the same name 'x1'"),
-        (lambda y: (pd.Series(y, name="x1"),), "a column of X have the same name 'x1'"),
-        (lambda y: (pd.Series(y, name="weights"), y**2), "a column of X have the same name 'weights'"),
-    ],
-)
-def test_parts_of_a_table_that_do_not_belong_together(kind: str, parts: Any, message: str, tmp_path: Path) -> None:
-    X, y = rows()
-    table = pd.DataFrame(X, columns=["x0", "x1", "x2"])
-    with pytest.raises(DataError, match=message):
-        ingest((table if kind == "pandas" else dd.from_pandas(table, npartitions=3), *parts(y)), tmp_path / "d.zarr")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

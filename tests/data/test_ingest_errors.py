@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask.dataframe as dd
 import fsspec
 import numpy as np
 import pandas as pd
@@ -76,17 +77,16 @@ ROWS = b"a,y\n" + b"".join(b"%d,%d\n" % (k, k * k % 97) for k in range(5000))
 ZIPPED = gzip.compress(ROWS)
 LONG = "x" * 200_000
 TARGET = {"target": "y"}
+NAMED = pd.DataFrame(X, columns=["x0", "x1"])
 
 WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], str]] = [
     ("missing value", csv("a,b,y\n1,2,3\n4,,6\n,8,9\n"), {"target": "y"}, DataError,
      r"2 values are missing or not finite, the first in row 1 \(counted from 0\), column 'b'"),
     ("infinite", csv("a,b,y\n1,2,3\n4,inf,6\n"), {"target": "y"}, DataError, "row 1.*column 'b'"),
     ("null in Parquet", parquet(a=[1.0, None, 3.0], y=[1, 2, 3]), {"target": "y"}, DataError, "row 1.*column 'a'"),
-    ("NaN in arrays", value((np.where(X == 5, np.nan, X), Y)), {}, DataError, "1 values.*row 2.*column 'x1'"),
     ("negative weight", value((X, Y, Y - 1)), {}, DataError, "weight in row 0 .*negative"),
     ("text", csv("a,b,y\n1,red,3\n4,5,6\n"), {"target": "y"}, DataError, "column 'b' holds text.*--categorical b"),
     ("text far down", csv(TEXT), {"target": "y"}, DataError, "column 'b' holds text.*red.*--categorical b"),
-    ("text target", parquet(a=[1, 2], y=["u", "v"]), {"target": "y"}, DataError, "'y' holds text.*--classes"),
     ("dates", parquet(a=pd.to_datetime(["2020-01-01", "2020-01-02"]), y=[1, 2]), {"target": "y"}, DataError, "dates"),
     ("other columns", files(one_csv=GOOD, two_csv="a,c,y\n1,2,3\n"), {"target": "y"}, DataError,
      "two.csv lacks b and also has c"),
@@ -94,51 +94,43 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("unknown target", csv(GOOD), {"target": "yy"}, DataError, "no column 'yy' .target.; did you mean 'y'.*a, b, y"),
     ("no target", csv(GOOD), {}, UsageError, "no target is named.*a, b, y"),
     ("feature is target", csv(GOOD), {"target": "y", "features": ["a", "y"]}, UsageError, "both a feature"),
-    ("target is weights", csv(GOOD), {"target": "y", "weights": "y"}, UsageError, "both the target and the weights"),
-    ("categorical target", csv(GOOD), {"target": "y", "categorical": ["y"]}, UsageError, "pass --classes"),
     ("only a target", csv("y\n1\n2\n"), {"target": "y"}, DataError, "there is no feature column"),
     ("no rows", csv("a,b,y\n"), {"target": "y"}, DataError, "there are no rows"),
     ("one row", csv("a,b,y\n1,2,3\n"), {"target": "y"}, DataError, "only one row"),
     ("empty file", csv(""), {"target": "y"}, DataError, "the file is empty"),
     ("ragged", csv("a,b,y\n1,2,3\n1,2\n"), {"target": "y"}, DataError, "cannot be read .*Expected 3 columns, got 2"),
-    ("a cube of targets", value((X, X[:, :, None])), {}, DataError, "y must have shape .rows,. or .rows, targets."),
-    ("target twice", csv(GOOD), {"target": ["y", "y"]}, UsageError, "target 'y' is named twice"),
     ("classes of two", csv(GOOD), {"target": "b,y", "classes": True}, UsageError, "classification has one target, but"),
-    ("name of y1 twice", npz(X=X, y=X, y1=Y), {}, DataError, "'y1' occurs twice"),
     ("no X", npz(Z=X, y=Y), {}, DataError, "no array X in the archive.*Z, y"),
-    ("npz names", npz(X=X, y=Y, columns=np.array(["a"])), {}, DataError, "2 columns, but `columns` has 1"),
     ("not an archive", csv("PK nothing", "a.npz"), {}, DataError, "a.npz: cannot be read"),
     ("not Parquet", csv("PAR1", "t.parquet"), {"target": "y"}, DataError, "t.parquet: cannot be read"),
     ("not text", lambda folder: (folder / "t.csv").write_bytes(b"a,b\n\xff\xfe,1\n") and folder / "t.csv",
      {"target": "b"}, DataError, "t.csv"),
     ("unknown ending", csv(GOOD, "t.xlsx"), {"target": "y"}, DataError, "the file type is unknown"),
-    ("several kinds", files(one_csv=GOOD, two_pq="x"), {"target": "y"}, DataError, "several kinds"),
-    ("no such file", lambda folder: folder / "gone.csv", {"target": "y"}, MissingDataError, "no such file"),
     ("empty folder", files(), {"target": "y"}, MissingDataError, "no file that ingest can read"),
-    ("unknown protocol", value("nonsense://t.csv"), {"target": "y"}, UsageError, "'nonsense' are not opened"),
     ("no gzip", raw(ROWS, "t.csv.gz"), TARGET, DataError, "incorrect header check"),
-    ("no zstd", raw(ROWS, "t.csv.zst"), TARGET, DataError, "ZSTD decompress failed"),
     ("gzip cut short", raw(ZIPPED[:-20], "t.csv.gz"), TARGET, DataError, "Truncated"),
     ("gzip checksum", raw(ZIPPED[:-8] + bytes(4) + ZIPPED[-4:], "t.csv.gz"), TARGET, DataError, "incorrect data check"),
-    ("gzip and more", raw(ZIPPED + b"behind", "t.csv.gz"), TARGET, DataError, "incorrect header check"),
     ("UTF-16", raw(ROWS.decode().encode("utf-16")), TARGET, DataError, "not UTF-8: convert it, for example with `ic"),
-    ("Latin-1", raw("ä,y\n1,2\n3,4\n".encode("latin-1")), TARGET, DataError, "not UTF-8"),
     ("semicolons", csv("a;y\n1;2\n2;3\n"), TARGET, DataError, "separated by ';', but ingest reads commas"),
     ("a header alone", csv("a,y"), TARGET, DataError, "no rows"),
     ("a long cell", csv(f"a,y\n1,2\n{LONG},3\n"), TARGET, DataError, r"'x{60}…' \(200,000 characters\) \(line 3\)"),
     ("a red cell", raw(b"a,y\n1,2\n\x1b[31mred,3\n"), TARGET, DataError, r"'\\x1b\[31mred'"),
     ("a long name", csv(f"{LONG},y\n1,2\nred,3\n"), TARGET, DataError, r"column 'x{60}…' \(200,000 characters\)"),
     ("lists", parquet(a=[[1.0], [2.0]], y=[1, 2]), TARGET, DataError, "type list<.*not numbers"),
-    ("structs", parquet(a=[{"u": 1}, {"u": 2}], y=[1, 2]), TARGET, DataError, "'a' holds values of the type struct<"),
     ("lists as labels", parquet(a=[[1.0], [2.0]], y=[1, 2]), {"target": "y", "categorical": ["a"]}, DataError,
      "'a' holds values that cannot be labels"),
-    ("periods as labels", value(pd.DataFrame({"a": pd.period_range("2020", periods=6), "y": Y})),
-     {"target": "y", "categorical": ["a"]}, DataError, "'a' holds values tha"),
     ("complex numbers", value(pd.DataFrame({"a": X[:, 0] + 1j, "y": Y})), TARGET, DataError, "'a' holds values of sev"),
     ("beyond 64 bits", value(pd.DataFrame({"a": pd.Series([2**70] * 6, dtype=object), "y": Y})), TARGET, DataError,
      "'a' holds .* not fit into 64 bits"),
     ("mixed labels", value((X, np.array([1, "a"] * 3, dtype=object))), {"classes": True}, DataError,
      "'y' holds values of several types"),
+    ("lengths", value((NAMED, Y[:-1])), {}, DataError, "X has 6 rows, but y has 5"),
+    ("lengths of Dask", value((dd.from_pandas(NAMED, npartitions=3), Y, Y[1:])), {}, DataError, "the weights has 5"),
+    ("targets of one name", value((NAMED, pd.DataFrame(X, columns=["p", "p"]))), {}, DataError, "names, found .*p, p"),
+    ("a cube of targets", value((NAMED, Y.reshape(-1, 1, 1))), {}, DataError, r"y must have shape \(rows,\) or \(row"),
+    ("two weights", value((NAMED, X, X)), {}, DataError, r"weights must have shape \(rows,\), found"),
+    ("a target of X", value((NAMED, pd.Series(Y, name="x1"))), {}, DataError, "a column of X have the same name 'x1'"),
+    ("named weights", value((NAMED, pd.Series(Y, name="weights"), Y)), {}, DataError, "have the same name 'weights'"),
     ("negative seed", value((X, Y)), {"shuffle": -1}, UsageError, "it must be a seed"),
 ]  # fmt: skip
 
@@ -267,7 +259,7 @@ import numpy as np
 from partirvm.data import ingest
 
 def wait(phase, done, total):
-    if phase == sys.argv[2]:
+    if phase == "write":
         print("now", flush=True)
         time.sleep(600)
 
@@ -275,10 +267,9 @@ ingest((np.random.default_rng(0).random((5000, 2)), np.arange(5000.0)), sys.argv
 """
 
 
-@pytest.mark.parametrize("phase", ["read", "write"])
-def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(phase: str, tmp_path: Path) -> None:
+def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path: Path) -> None:
     place = tmp_path / "d.zarr"
-    with subprocess.Popen([sys.executable, "-c", KILLED, str(place), phase], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(place)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"now\n"
         with pytest.raises(MissingDataError):

@@ -251,9 +251,3 @@ def test_float64_arrays_are_not_copied() -> None:
     assert np.shares_memory(source.tile(2).X, X)
     X[0, 0] = 5.0  # the arrays themselves stay writeable
     assert source.tile(0).X[0, 0] == 5.0
-
-
-@pytest.mark.parametrize("order", [np.zeros(N, int), np.arange(N - 1), np.arange(N) - 1, np.arange(N) + 0.5], ids=repr)
-def test_a_permutation_has_every_row_once(order: np.ndarray) -> None:
-    with pytest.raises(DataError, match="permutation"):
-        ArraySource(*arrays(), permutation=order)

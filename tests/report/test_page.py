@@ -90,8 +90,7 @@ def unfinished(request, fitted):
     return replace(job, history=job.history[:3])
 
 
-@pytest.mark.parametrize("held_out", [False, True])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "held_out"), zip(STRATEGIES, (False, True, False, True), strict=True))
 def test_every_number_is_there(fitted, strategy, held_out):
     job = fitted(strategy, held_out)
     read = check(job.html)
@@ -176,7 +175,7 @@ def test_hostile_text_stays_text(fitted):
 
 
 def test_values_that_are_no_numbers_are_left_out(fitted):
-    job = fitted("incremental")
+    job = fitted("working-set")
     history = [dict(entry) for entry in job.history]
     history[1].update(train_rmse=math.nan, held_out_rmse=math.inf, log_evidence=-math.inf)
     check(replace(job, history=history).html)
@@ -207,8 +206,7 @@ def job_of(strategy, *, held_out=True, **changes):
     return Report("jobs/flowers", "done", "Its model is ready.", "converged", "Nothing to do.", **(facts | changes))
 
 
-@pytest.mark.parametrize("held_out", [False, True])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "held_out"), zip(STRATEGIES, (False, True, False, True), strict=True))
 def test_the_page_of_classes(strategy, held_out):
     """Log loss, error and Newton passes, and nothing of RMSE or noise."""
     job = job_of(strategy, held_out=held_out)
@@ -236,26 +234,16 @@ def test_the_page_of_classes(strategy, held_out):
         assert lines == {"training": len(found)} | ({"held-out": scored} if held_out else {})
 
 
-def numbers(n=100):
-    """Diagnostics of a regression."""
-    rng = np.random.default_rng(0)
-    mean, std = rng.normal(size=n), np.exp(0.5 * rng.normal(size=n))
-    return NumberDiagnostics.of(mean + std * rng.normal(size=n), mean, std, np.arange(n)).to_json()
-
-
-def classes(K, n=200):
-    """Diagnostics of a classification."""
-    rng = np.random.default_rng(0)
-    p = rng.dirichlet(np.full(K, 0.4), n)
-    codes = np.array([rng.choice(K, p=each) for each in p])
-    return ClassScores.of(codes, p, p[:, 1].copy() if K == 2 else None).diagnostics[0].to_json()
-
-
 def with_every_part(kind):
     """A job with every part of the page."""
     history = histories.history("working-set")
     outputs = {"two": ("no", "yes"), "three": ("a", "b", "c"), "numbers": ("y",), "several": ("y", "z")}[kind]
-    stored = {"two": [classes(2)], "three": [classes(3)], "numbers": [numbers()], "several": [numbers(), numbers()]}
+    drawn_numbers = NumberDiagnostics.of(*histories.numbers(100, 0.5), np.arange(100)).to_json()
+    stored = {"numbers": [drawn_numbers], "several": [drawn_numbers] * 2}
+    for name, K in (("two", 2), ("three", 3)):
+        codes, p = histories.classes(K, 200)
+        scores = ClassScores.of(codes, p, p[:, 1].copy() if K == 2 else None)
+        stored[name] = [scores.diagnostics[0].to_json()]
     if kind in ("numbers", "several"):
         history = [histories.regression(entry) for entry in history]
     history[-1]["diagnostics"] = stored[kind]

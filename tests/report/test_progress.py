@@ -50,27 +50,18 @@ def play(progress: Progress) -> None:
     progress.note("a word in between")
 
 
-@pytest.fixture(params=["quiet", "plain", "live"])
-def progress(request, monkeypatch):
+@pytest.mark.parametrize(("kind", "view"), [("quiet", View), ("plain", PlainView), ("live", LiveView)])
+def test_every_progress_hears_everything(kind, view, monkeypatch):
+    """The stream decides which one it is."""
     monkeypatch.setenv("TERM", "xterm")
-    stream = Screen() if request.param == "live" else io.StringIO()
-    return progress_for(stream, quiet=request.param == "quiet")
-
-
-def test_every_progress_hears_everything(progress):
+    progress = progress_for(Screen() if kind != "plain" else io.StringIO(), quiet=kind == "quiet")
+    assert type(progress.view) is view
     with progress as inside:
         assert inside is progress
         play(progress)
         assert isinstance(progress, Watcher)
     assert progress.fits == 1
     progress.close()
-
-
-def test_the_stream_decides(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    assert type(progress_for(io.StringIO()).view) is PlainView
-    assert type(progress_for(Screen()).view) is LiveView
-    assert type(progress_for(Screen(), quiet=True).view) is View
 
 
 def test_plain_lines():
