@@ -65,7 +65,7 @@ def test_no_metadata_of_an_array_are_believed(kind, data, tmp_path):
     tracemalloc.stop()
     assert peak < 50_000_000
     if kind == "DATA":
-        assert ingest((np.zeros((3, 2)), np.zeros(3)), data, append=True).n_rows == 203
+        assert ingest((np.zeros((3, 2)), np.zeros(3), np.ones(3)), data, append=True).n_rows == 203
 
 
 @pytest.mark.parametrize("kind", ["model", "checkpoint"])
