@@ -67,8 +67,9 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, tmp_path):
     assert ESCAPE not in out + err
     assert "\r" not in err
     header, *rounds = err.splitlines()[2:]
-    titles = ["round", "candidates", "vectors", "training RMSE", "held-out RMSE", "log evidence", "rows/s", "elapsed"]
-    assert re.split(" {2,}", header.strip()) == [*titles, "memory"]
+    errors = ["training RMSE", "held-out RMSE", "held-out NLPD"]
+    titles = ["round", "candidates", "vectors", *errors, "log evidence", "rows/s", "elapsed", "memory"]
+    assert re.split(" {2,}", header.strip()) == titles
     assert [line.split()[0] for line in rounds] == ["1", "2", "last"]
     assert len({len(line) for line in [header, *rounds]}) == 1
 
