@@ -5,8 +5,8 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
+from class_problems import problems, seeds
 from hypothesis import assume, given
-from hypothesis import strategies as st
 
 from partirvm.core.laplace import init, update
 from partirvm.core.link import LINKS, LogisticBlock
@@ -14,28 +14,11 @@ from partirvm.core.newton import entry_factors
 from partirvm.core.updates import FADED
 from partirvm.types import BIAS
 
-seeds = st.integers(0, 2**32 - 1)
-
 
 def state_of(likelihood, Phi, codes, alpha, mean, w=None, labels=None):
     """A fit of all columns at α (M, C), its statistic measured at weights ``mean``."""
     labels = np.arange(Phi.shape[1]) if labels is None else labels
     return init(likelihood, labels, alpha, mean, LogisticBlock.of(likelihood, Phi, codes, mean, w))
-
-
-@st.composite
-def problems(draw, least=1):
-    """Columns of noise of which some carry the class; any α, shared by the outputs of ``multinomial``."""
-    likelihood, rng = draw(st.sampled_from(list(LINKS))), np.random.default_rng(draw(seeds))
-    K = 2 if likelihood == "bernoulli" else draw(st.integers(2, 4))
-    C, M = (1 if likelihood == "bernoulli" else K), draw(st.integers(least, 6))
-    Phi = rng.normal(size=(draw(st.integers(4 * M, 60)), M))
-    truth = rng.normal(size=(M, K)) * (rng.random((M, 1)) < 0.6)
-    codes = (Phi @ truth + rng.gumbel(size=(len(Phi), K))).argmax(axis=1).astype(float)
-    alpha = 10.0 ** rng.uniform(-1, 3, size=(M, 1 if likelihood == "multinomial" else C))
-    w = draw(st.sampled_from([None, rng.choice([0.0, 1.0, 2.0], len(Phi))]))
-    assume(w is None or w.any())
-    return likelihood, Phi, codes, np.broadcast_to(alpha, (M, C)).copy(), w
 
 
 def working(likelihood, Phi, codes, mean, w, k):
