@@ -99,8 +99,8 @@ def test_s_and_q_are_those_with_the_column_left_out(problem):
     for i, k in np.ndindex(M, C):
         rows, b, z = working(likelihood, Phi, codes, state.weights, w, k)
         rest = np.delete(np.arange(M), i)
-        s[i, k], q[i, k] = naive.working_sparsity_quality(
-            Phi[rows, i], Phi[rows][:, rest], b[rows], z[rows], alpha[rest, k]
+        s[i, k], q[i, k] = naive.sparsity_quality(
+            Phi[rows, i], Phi[rows][:, rest], z[rows], alpha[rest, k], 1.0, b[rows]
         )
     found_s, found_q = state.sparsity_quality()
     np.testing.assert_allclose(found_s, s, rtol=1e-4, atol=1e-4)
@@ -126,7 +126,7 @@ def test_entry_factors_are_those_of_columns_that_are_not_there(problem, seed):
     s, q, precision = entry_factors(state, LogisticBlock.of(likelihood, Phi, codes, mean, w))
     for k in range(alpha.shape[1]):
         rows, b, z = working(likelihood, Phi, codes, mean, w, k)
-        expected = naive.working_sparsity_quality(Phi[rows, M], Phi[rows, :M], b[rows], z[rows], alpha[:M, k])
+        expected = naive.sparsity_quality(Phi[rows, M], Phi[rows, :M], z[rows], alpha[:M, k], 1.0, b[rows])
         np.testing.assert_allclose([s[0, k], q[0, k]], expected, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(precision[0, k], b[rows] @ Phi[rows, M] ** 2, rtol=1e-4, atol=1e-6)
 
