@@ -58,7 +58,8 @@ def test_errors_are_those_of_a_fit_without_the_row_and_its_columns(rng, fit, wei
 
 
 def test_sums_are_those_of_the_parts(fit):
-    """Rows in two panels add up to the whole; the second one has no centres."""
+    """Rows in two panels add up to the whole; the second one has no centres. A noise factor u = 0.5 w changes the unit:
+    errors shrink by √½, variances by ½; ``scaled`` multiplies the u of named rows alone."""
     Phi, t, alpha, beta, own = fit
     mu, Sigma = naive.posterior(Phi, t, alpha, beta)
     root = np.linalg.cholesky(Sigma)
@@ -67,14 +68,7 @@ def test_sums_are_those_of_the_parts(fit):
     parts += LeftOut.of(Phi[12:].copy(), t[12:], mu, root, beta, rows=np.arange(12, N))
     for mine, theirs in zip(astuple(parts), astuple(whole), strict=True):
         np.testing.assert_allclose(mine, theirs)
-
-
-def test_a_noise_factor_changes_the_unit_of_errors(fit):
-    """u = 0.5 w: errors shrink by √½, variances by ½; ``scaled`` multiplies the u of named rows alone."""
-    Phi, t, alpha, beta, own = fit
-    mu, Sigma = naive.posterior(Phi, t, alpha, beta)
-    root, half = np.linalg.cholesky(Sigma), np.full(N, 0.5)
-    whole = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own)
+    half = np.full(N, 0.5)
     found = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own, factor=half)
     np.testing.assert_allclose(found.own_errors, np.sqrt(0.5) * whole.own_errors)
     np.testing.assert_allclose(found.variances, 0.5 * whole.variances)
