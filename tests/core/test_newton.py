@@ -13,7 +13,7 @@ from hypothesis import given
 from partirvm.core.gains import HOPE, entry_precision
 from partirvm.core.laplace import init, update
 from partirvm.core.link import LINKS, LogisticBlock
-from partirvm.core.newton import begin, entry_factors, receive, settle
+from partirvm.core.newton import begin, enter, entry_factors, receive, settle
 from partirvm.core.termination import StopRule, Termination
 from partirvm.types import BIAS
 
@@ -239,3 +239,20 @@ def test_alpha_and_mode_do_not_chase_each_other_for_ever():
     state, reason = fit("multinomial", design(X, 0.5), codes, 3)
     assert reason is Termination.CONVERGED
     assert state.passes < 70
+
+
+def test_candidates_join_classes_that_part(rng):
+    """Beside a fit that has saturated the link: as if their own α had been given, in a few passes."""
+    X = rng.normal(size=(400, 2))
+    codes = (X @ [1.0, 1.0] > 0).astype(float)
+    Phi = design(X, 1.0, X[:80])
+    few = np.arange(21)
+    first, _ = fit("bernoulli", Phi[:, few], codes, 2)
+    weights = np.zeros((81, 1))
+    weights[first.labels - BIAS] = first.mean
+    block = LogisticBlock.of("bernoulli", Phi, codes, weights)
+    joined = enter("bernoulli", np.arange(81) + BIAS, block, first.labels, first.alpha, first.mean)
+    state, reason = drive(begin(replace(joined, passes=1), RULE), Phi, codes)
+    assert reason is Termination.CONVERGED
+    assert state.passes < 60
+    assert first.log_evidence - 3 < state.log_evidence < 0

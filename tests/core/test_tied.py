@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.tied import ALPHA_CEILING, NoiseBounds, Reduced, Tied, slopes, updates
+from partirvm.core.tied import ALPHA_CEILING, NoiseBounds, Reduced, Tied, slopes, sums_of, updates
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 from partirvm.types import BIAS
 
@@ -156,3 +156,14 @@ def test_too_few_columns_and_offsets_have_no_reduction():
     assert Reduced.of(random_statistics(2, 1, 1)[2]) is None
     _, _, statistics = random_statistics(5, 1, 1)
     assert Reduced.of(statistics.shift(np.ones((6, 1)))) is None
+
+
+def test_sums_of_a_posterior():
+    Phi, t, statistics = random_statistics(6, 2, 1)
+    a = np.where(statistics.labels < 0, 2.0, 0.5)
+    Sigma = np.linalg.inv(3 * Phi.T @ Phi + np.diag(a))
+    mean = 3 * Sigma @ Phi.T @ t
+    found = sums_of(statistics, 1 - a * np.diagonal(Sigma), mean, 7.0)
+    truth = expected(Phi, t, statistics.labels, 0.5, 2.0, 3.0)
+    assert_allclose(listed(found)[:4], truth[:4], rtol=1e-10)
+    assert found.residual == 7.0
