@@ -85,11 +85,3 @@ def test_a_pass_reads_the_tiles_that_hold_its_rows(data):
     ]:
         wanted = None if rows_ is None else np.array(rows_)
         assert tiles_of(GramPass(KEPT, NEW, OFFSET, rows=wanted), data) == tiles
-
-
-def test_tasks_are_named_by_what_they_do(one_worker, data):
-    """Names as Dask's dashboard groups them: the pass, its sums, and what is sent."""
-    DaskExecutor(one_worker).run([PASSES["gram"]], data)
-    known = one_worker.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
-    assert {"gram", "pass"} <= known
-    assert not {name for name in known if "run" in name or "tuple" in name}

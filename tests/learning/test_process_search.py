@@ -12,7 +12,7 @@ from scipy.stats import ortho_group
 from partirvm.kernels import Gaussian, Matern32
 from partirvm.learning import process_search
 from partirvm.learning.forms import DIRECTIONS, FAMILIES
-from partirvm.learning.process_search import left_out, most_rows, search
+from partirvm.learning.process_search import left_out, search
 from partirvm.learning.search import learning_options
 
 
@@ -101,14 +101,6 @@ def test_more_rows_start_the_tied_search(monkeypatch):
     assert "families" in line.choice
     gamma = np.array(line.kernel["gamma"])
     assert gamma[2:].max() < 0.1 * gamma[:2].min()
-
-
-def test_memory_and_features_limit_the_rows_of_the_process():
-    """n² d ≤ ``WORK``, and n ≤ the columns of a dense fit; a process of too few rows only starts the tied search."""
-    assert most_rows(500, 5_000) ** 2 * 500 <= process_search.WORK < (most_rows(500, 5_000) + 1) ** 2 * 500
-    X, y = waves(300, 2)
-    line = learned(X, y - y.mean(), metric="widths", columns=100)
-    assert line.candidates == learning_options(300, classes=False).max_centres
 
 
 def test_a_stop_leaves_the_best_so_far():
