@@ -1,4 +1,4 @@
-"""Learning a kernel: which features it finds, what it asks for, that evidence never falls, and that a seed decides."""
+"""Learning a kernel: which features it finds, what it asks for, that evidence never falls, and classes."""
 
 from __future__ import annotations
 

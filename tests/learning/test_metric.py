@@ -129,7 +129,7 @@ def test_free_directions_must_pay_for_each_entry(monkeypatch):
 
 def test_a_given_metric_is_used():
     """Without a comparison, whatever the evidence says; fixed numbers cannot have one."""
-    X, y = ridge(200, 3)
+    X, y = ridge(70, 3)
     for option, form in ((Radial(metric="directions"), False), (Matern32Option(metric="low-rank"), True)):
         kernel = RVMRegressor(kernel=option, random_state=0).fit(X, y).kernel_
         assert isinstance(kernel, Directions)
