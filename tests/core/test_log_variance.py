@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime, minimize
+from scipy.optimize import approx_fprime
 from scipy.stats import kstest, norm
 
 from partirvm.core.log_variance import (
     FOLDS,
     _likelihood,
-    _mode,
     cross_fitted,
     dependence,
     fit,
@@ -46,17 +45,6 @@ def test_slope_and_curvature_are_those_of_the_density(rng):
     slopes = _likelihood(np.tile(g, 200_000), (errors**2).ravel(), np.tile(variances, 200_000))[1].reshape(-1, 7)
     np.testing.assert_allclose(slopes.mean(axis=0), 0, atol=0.01)
     np.testing.assert_allclose(slopes.var(axis=0), curvature, rtol=0.03)
-
-
-def test_the_mode_is_a_maximum(rng):
-    x, squares = drawn(rng, 200, np.sin, 0.3)
-    block, alpha, variances = bumps(x), rng.uniform(0.5, 3, 9), np.full(200, 0.3)
-
-    def objective(w):
-        return -log_likelihood(block @ w, squares, variances) + 0.5 * (alpha * w**2).sum()
-
-    found = _mode(block, squares, variances, np.zeros(9), alpha)
-    assert objective(found) == pytest.approx(minimize(objective, np.zeros(9)).fun, abs=2e-3)
 
 
 @pytest.mark.parametrize("variance", [0.0, 0.5])
