@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import norm
 from waiting import wait_for
 
+from partirvm.core.left_out import LeftOut
 from partirvm.core.scores import LEVELS
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
@@ -130,7 +131,9 @@ def expected(pass_):
         best = open_[np.lexsort((open_, -np.abs(r[open_])))][: pass_.select]
         return fields | {"largest.rows": best, "largest.values": X[best], "largest.errors": np.abs(r[best])}
     if isinstance(pass_, LeaveOneOutPass):
-        return left_out(Phi, t[:, 0], w)
+        own = [(row, np.array([k])) for k, row in enumerate(KEPT.labels, start=1)]
+        found = LeftOut.of(Phi, t[:, 0], MEAN, ROOT, BETA, w, own)  # compared with formulas in core/test_left_out
+        return {name: getattr(found, name) for name in ("errors", "variances", "own_errors", "own_variances", "owner")}
     mean = y.mean() + y.std() * Phi @ MEAN
     sd = y.std() * np.sqrt(((Phi @ ROOT) ** 2).sum(axis=1) + 0.05)
     hits = [(np.abs(y - mean) <= norm.ppf(0.5 + level / 2) * sd).sum() for level in LEVELS]
@@ -140,25 +143,6 @@ def expected(pass_):
         "nll": -norm(mean, sd).logpdf(y).sum(),
         "covered": hits,
     }
-
-
-def left_out(Phi, t, w):
-    """Rows and their own columns left out, each by the inverse of its own precision matrix (``core.left_out``)."""
-    there, owner = np.flatnonzero(w > 0), np.full(N, -1)
-    owner[KEPT.labels] = 1 + np.arange(len(KEPT.labels))
-    H, Psi, rest = np.linalg.inv(ROOT @ ROOT.T), BETA * w[:, None] * Phi, np.abs(Phi)
-    pull, found = H @ MEAN, []
-    for n in there:
-        part, moved = H - np.outer(Psi[n], Phi[n]), pull - Psi[n] * (t[n] - Phi[n] @ MEAN) - Psi[n] * (Phi[n] @ MEAN)
-        for columns in (np.arange(len(MEAN)), np.setdiff1d(np.arange(len(MEAN)), owner[n])):
-            Sigma = np.linalg.inv(part[np.ix_(columns, columns)])
-            row, mu = Phi[n, columns], Sigma @ moved[columns]
-            found.append((np.sqrt(w[n]) * (t[n] - row @ mu), w[n] * (row @ Sigma @ row)))
-    names = ("errors", "variances", "own_errors", "own_variances")
-    rest[owner >= 0, owner[owner >= 0]] = 0
-    rest[:, 0] = 0  # the bias has no peak
-    owners = {"owner": owner[there], "nearest": rest[there].max(axis=0)}
-    return dict(zip(names, np.array(found).reshape(-1, 4).T, strict=True)) | owners
 
 
 def slope(Phi, t, w):

@@ -45,11 +45,6 @@ def test_fits_side_by_side_have_the_bits_of_fits_one_by_one(executor, solves, on
     assert all(before <= solution.began <= solution.ended <= time.time() for solution in found)
 
 
-def test_no_fits_are_no_work(executor):
-    """An empty list, at once."""
-    assert executor.solve([]) == []
-
-
 def test_a_fit_that_fails_says_so(executor, solves):
     """Numbers that are not finite: NumericalError, as from ``maximise`` itself; others still serve."""
     broken = solves[0].start.statistics

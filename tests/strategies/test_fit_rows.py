@@ -8,8 +8,6 @@ from simulator import Simulator, wave
 
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass
-from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import FULL_FLOPS, automatic
 from partirvm.strategies.instructions import Solved
 from partirvm.strategies.problem import Options
 
@@ -30,16 +28,6 @@ def test_a_sample_is_the_same_for_every_intermediate_fit(name, shuffled):
     assert passes[-1].rows is None
     assert simulator.passes(Solve)[-1].start.statistics.n == 150
     assert all(solve.start.statistics.n == 60 for solve in simulator.passes(Solve)[:-1])
-
-
-@pytest.mark.parametrize("name", sorted(STRATEGIES))
-def test_auto_counts_flops(name):
-    """All rows while 2·N²·P stays below the bound; for the working set and basic always."""
-    n = 10_000
-    P = int(FULL_FLOPS / (2 * n**2))
-    assert automatic(STRATEGIES[name].schedule, n, P) == "full"
-    partitioned = name in ("split-merge", "incremental")
-    assert automatic(STRATEGIES[name].schedule, n, P + 1) == ("sample" if partitioned else "full")
 
 
 @pytest.mark.parametrize("name", PARTITIONED)
