@@ -14,7 +14,7 @@ from partirvm.core.fast import FEWEST, PART, Greedy, grow
 from partirvm.core.gains import DEPENDENT
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import HyperState, init
+from partirvm.core.updates import HyperState, StepInfo, init
 from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
@@ -146,3 +146,38 @@ def test_the_seed_decides_the_order():
     assert orders[0] == orders[1]
     assert orders[0] != orders[2]
     assert orders[3] not in (orders[0], orders[2])
+
+
+@given(seeds)
+def test_weights_and_a_residual_target_change_nothing(seed):
+    """Rows of weight 2 are rows that occur twice, and an offset of the statistics is no part of the fit."""
+    Phi, t = bumps(seed, 30, 12)
+    w = np.random.default_rng(seed).choice([1.0, 2.0], len(t))
+    twice = np.repeat(np.arange(len(t)), w.astype(int))
+    plain = statistics_of(Phi[twice], t[twice])
+    m = np.linspace(-1, 1, 12)
+    block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
+    moved = statistics_of(Phi, t, w).rebase(m[:, None], block.projection, block.sum_squares)
+    fits = [
+        grow(nothing_of(statistics, fixed_noise=True), replace(RULE, tol=1e-5 / statistics.n))[0]
+        for statistics in (plain, moved)
+    ]
+    np.testing.assert_array_equal(fits[0].labels, fits[1].labels)
+    np.testing.assert_allclose(fits[0].alpha, fits[1].alpha, rtol=1e-5)
+    np.testing.assert_allclose(fits[0].posterior.mean, fits[1].posterior.mean, rtol=1e-5, atol=1e-7)
+    assert fits[0].beta == fits[1].beta == FIRST
+
+
+@pytest.mark.parametrize("beta", [1e-3, 1e6])
+@pytest.mark.parametrize("least", [0.0, 1e-4])
+def test_a_fit_rests_once_a_refresh_changes_the_evidence_by_rounding_alone(beta, least):
+    """Residuals r ± ε change the evidence by ½βε; less than that, or than ``least``, is no change."""
+    Phi, t = bumps(3)
+    search = Greedy(replace(nothing_of(statistics_of(Phi, t)), beta=beta, entered=np.zeros(Phi.shape[1], bool)))
+    search.iteration, search.active.posterior = 1, replace(search.active.posterior, rounding=1e-6)
+    bound = max(least, 0.5 * beta * 1e-6)
+    for factor, rests in ((0.0, True), (0.99, True), (1.01, False)):
+        for sign in (1, -1):
+            info = StepInfo(1, 1, 0, 0.0, sign * factor * bound, 1 / beta)
+            assert search.rests(info, 0, least) == rests
+            assert not search.rests(info, 1, least)

@@ -35,27 +35,10 @@ def working(likelihood, Phi, codes, mean, w, k):
     return np.flatnonzero(w * b > 1e-8), w * b, f[:, k] + (t - y[:, k]) / b
 
 
-@given(problems())
-def test_at_the_mode_all_is_laplace(problem):
-    """μ is the mode of the whole Hessian's Newton, Σ_k the inverse of a block of it, the evidence Laplace's."""
-    likelihood, Phi, codes, alpha, w = problem
-    mode = naive.mode(likelihood, Phi, codes, alpha, w)
-    Sigma, evidence = naive.laplace(likelihood, Phi, codes, alpha, mode, w)
-    state = state_of(likelihood, Phi, codes, alpha, mode, w)
-    np.testing.assert_allclose(state.mean, mode, rtol=1e-8, atol=1e-8)
-    roots = state.roots()
-    np.testing.assert_allclose(roots @ roots.transpose(0, 2, 1), Sigma, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(state.log_evidence, evidence, rtol=1e-8)
-    np.testing.assert_allclose(state.penalised(), naive.penalised(likelihood, Phi, codes, alpha, mode, w), rtol=1e-10)
-    diagonal = np.diagonal(Sigma, axis1=1, axis2=2).T
-    np.testing.assert_allclose(state.variance, diagonal, rtol=1e-8)
-    np.testing.assert_allclose(state.determinedness, 1 - alpha * diagonal, rtol=1e-7, atol=1e-9)
-    assert abs(state.decrement) < 1e-12
-
-
 @given(problems(), seeds)
 def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
-    """μ_k = H_k⁻¹ΦᵀB_k z, and the decrement is what the blocks' quadratic still rises by."""
+    """μ_k = H_k⁻¹ΦᵀB_k z, and the decrement is what the blocks' quadratic still rises by. An update is MacKay's on the
+    quadratic: α = γ/μ², shared where the outputs share it; nothing is measured anew."""
     likelihood, Phi, codes, alpha, w = problem
     mean = 0.5 * np.random.default_rng(seed).normal(size=alpha.shape)
     state = state_of(likelihood, Phi, codes, alpha, mean, w)
@@ -70,14 +53,6 @@ def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
         slope = gradient[:, k] - alpha[:, k] * mean[:, k]
         rise += 0.5 * slope @ np.linalg.solve(curvature[:, k, :, k] + np.diag(alpha[:, k]), slope)
     np.testing.assert_allclose(state.decrement, rise, rtol=1e-8)
-
-
-@given(problems(least=2), seeds)
-def test_an_update_is_mackays_on_the_quadratic(problem, seed):
-    """α = γ/μ², shared where the outputs share it; nothing is measured anew."""
-    likelihood, Phi, codes, alpha, w = problem
-    mean = 0.3 * np.random.default_rng(seed).normal(size=alpha.shape)
-    state = state_of(likelihood, Phi, codes, alpha, mean, w)
     after = update(state)
     assume(np.isfinite(after.alpha).all() and len(after.labels) == len(alpha))
     Sigma, _ = naive.laplace(likelihood, Phi, codes, alpha, mean, w)

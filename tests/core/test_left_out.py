@@ -58,7 +58,8 @@ def test_errors_are_those_of_a_fit_without_the_row_and_its_columns(rng, fit, wei
 
 
 def test_sums_are_those_of_the_parts(fit):
-    """Rows in two panels add up to the whole; the second one has no centres."""
+    """Rows in two panels add up to the whole; the second one has no centres. A noise factor u = 0.5 w changes the unit:
+    errors shrink by √½, variances by ½; ``scaled`` multiplies the u of named rows alone."""
     Phi, t, alpha, beta, own = fit
     mu, Sigma = naive.posterior(Phi, t, alpha, beta)
     root = np.linalg.cholesky(Sigma)
@@ -67,14 +68,7 @@ def test_sums_are_those_of_the_parts(fit):
     parts += LeftOut.of(Phi[12:].copy(), t[12:], mu, root, beta, rows=np.arange(12, N))
     for mine, theirs in zip(astuple(parts), astuple(whole), strict=True):
         np.testing.assert_allclose(mine, theirs)
-
-
-def test_a_noise_factor_changes_the_unit_of_errors(fit):
-    """u = 0.5 w: errors shrink by √½, variances by ½; ``scaled`` multiplies the u of named rows alone."""
-    Phi, t, alpha, beta, own = fit
-    mu, Sigma = naive.posterior(Phi, t, alpha, beta)
-    root, half = np.linalg.cholesky(Sigma), np.full(N, 0.5)
-    whole = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own)
+    half = np.full(N, 0.5)
     found = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own, factor=half)
     np.testing.assert_allclose(found.own_errors, np.sqrt(0.5) * whole.own_errors)
     np.testing.assert_allclose(found.variances, 0.5 * whole.variances)
@@ -168,3 +162,14 @@ def test_many_rows_are_sampled():
     edges = np.arange(LEFT_OUT_ROWS + 1) * (7 * LEFT_OUT_ROWS + 3) // LEFT_OUT_ROWS
     assert ((edges[:-1] <= rows) & (rows < edges[1:])).all()
     assert len(np.unique((rows - edges[:-1])[:100])) == 7
+
+
+def test_a_kernel_that_covers_single_rows_only():
+    """Φ = I: the error of a row left out is its target, with its column or without; without, the mean is exact."""
+    t, beta, alpha = np.array([1.0, -2.0, 0.5]), 1e8, 1.0
+    variance = 1 / (beta + alpha)
+    own = [(n, np.array([n])) for n in range(3)]
+    found = LeftOut.of(np.eye(3), t, beta * variance * t, np.sqrt(variance) * np.eye(3), beta, None, own)
+    np.testing.assert_allclose(found.own_errors, t, rtol=1e-6)
+    np.testing.assert_allclose(found.own_variances, 0, atol=1e-6)
+    assert found.calibration(beta, 9.0).overconfidence == pytest.approx(beta * np.mean(t**2), rel=1e-6)

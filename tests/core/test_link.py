@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from partirvm.core.link import LINKS, LogisticBlock, guesses, moderated, probabilities, targets
+from partirvm.core.link import LINKS, LogisticBlock, moderated, probabilities
 
 
 def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.ndarray]:
@@ -133,11 +133,3 @@ def test_predictors_of_any_size_stay_finite(likelihood, size):
     assert block.log_likelihood.sum() <= -size / 2
     assert np.isfinite(block.gradient).all()
     assert np.isfinite(block.curvature).all()
-
-
-def test_targets_and_guesses():
-    """Code 1 of two is the positive class, a tie of several goes to the first."""
-    np.testing.assert_array_equal(targets(np.array([0.0, 1.0]), 1), [[0], [1]])
-    np.testing.assert_array_equal(targets(np.array([2.0, 0.0]), 3), [[0, 0, 1], [1, 0, 0]])
-    np.testing.assert_array_equal(guesses(np.array([[-1.0], [0.0], [1.0]])), [0, 0, 1])
-    np.testing.assert_array_equal(guesses(np.array([[0.0, 0.0, -1.0], [0.0, 1.0, 2.0]])), [0, 2])

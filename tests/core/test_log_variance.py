@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime
+from scipy.optimize import approx_fprime, minimize
 from scipy.stats import kstest, norm
 
 from partirvm.core.log_variance import (
     FOLDS,
     _likelihood,
+    _mode,
     cross_fitted,
     dependence,
     fit,
@@ -96,3 +97,14 @@ def test_p_values_are_uniform_without_dependence_and_small_with_it(rng):
     x, squares = drawn(rng, 150, lambda x: 2 * np.sin(x))
     assert dependence(bumps(x), squares, np.zeros(150)) < 1e-4
     assert dependence(np.ones((150, 1)), squares, np.zeros(150)) == 1.0
+
+
+def test_the_mode_is_a_maximum(rng):
+    x, squares = drawn(rng, 200, np.sin, 0.3)
+    block, alpha, variances = bumps(x), rng.uniform(0.5, 3, 9), np.full(200, 0.3)
+
+    def objective(w):
+        return -log_likelihood(block @ w, squares, variances) + 0.5 * (alpha * w**2).sum()
+
+    found = _mode(block, squares, variances, np.zeros(9), alpha)
+    assert objective(found) == pytest.approx(minimize(objective, np.zeros(9)).fun, abs=2e-3)

@@ -107,6 +107,10 @@ def test_the_mode_at_fixed_alpha_is_that_of_the_whole_hessian(problem):
     np.testing.assert_allclose(state.roots() @ state.roots().transpose(0, 2, 1), Sigma, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(state.log_evidence, evidence, rtol=1e-8)
     np.testing.assert_array_equal(state.alpha, alpha)
+    np.testing.assert_allclose(state.penalised(), naive.penalised(likelihood, Phi, codes, alpha, mode, w), rtol=1e-10)
+    diagonal = np.diagonal(Sigma, axis1=1, axis2=2).T
+    np.testing.assert_allclose(state.variance, diagonal, rtol=1e-7)
+    np.testing.assert_allclose(state.determinedness, 1 - alpha * diagonal, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("likelihood", LINKS)
@@ -215,23 +219,6 @@ def test_classes_that_part_from_weights_far_away(seed):
     assert abs(state.log_evidence - first.log_evidence) < 5
 
 
-def test_candidates_join_classes_that_part(rng):
-    """Beside a fit that has saturated the link: as if their own α had been given, in a few passes."""
-    X = rng.normal(size=(400, 2))
-    codes = (X @ [1.0, 1.0] > 0).astype(float)
-    Phi = design(X, 1.0, X[:80])
-    few = np.arange(21)
-    first, _ = fit("bernoulli", Phi[:, few], codes, 2)
-    weights = np.zeros((81, 1))
-    weights[first.labels - BIAS] = first.mean
-    block = LogisticBlock.of("bernoulli", Phi, codes, weights)
-    joined = enter("bernoulli", np.arange(81) + BIAS, block, first.labels, first.alpha, first.mean)
-    state, reason = drive(begin(replace(joined, passes=1), RULE), Phi, codes)
-    assert reason is Termination.CONVERGED
-    assert state.passes < 60
-    assert first.log_evidence - 3 < state.log_evidence < 0
-
-
 @pytest.mark.parametrize("seed", [18, 48, 66])
 def test_an_update_that_is_taken_back_at_the_mode_is_not_tried_for_ever(seed):
     """Three classes that no column tells apart: deleting the last one by blocks alone promises more than is so."""
@@ -252,3 +239,20 @@ def test_alpha_and_mode_do_not_chase_each_other_for_ever():
     state, reason = fit("multinomial", design(X, 0.5), codes, 3)
     assert reason is Termination.CONVERGED
     assert state.passes < 70
+
+
+def test_candidates_join_classes_that_part(rng):
+    """Beside a fit that has saturated the link: as if their own α had been given, in a few passes."""
+    X = rng.normal(size=(400, 2))
+    codes = (X @ [1.0, 1.0] > 0).astype(float)
+    Phi = design(X, 1.0, X[:80])
+    few = np.arange(21)
+    first, _ = fit("bernoulli", Phi[:, few], codes, 2)
+    weights = np.zeros((81, 1))
+    weights[first.labels - BIAS] = first.mean
+    block = LogisticBlock.of("bernoulli", Phi, codes, weights)
+    joined = enter("bernoulli", np.arange(81) + BIAS, block, first.labels, first.alpha, first.mean)
+    state, reason = drive(begin(replace(joined, passes=1), RULE), Phi, codes)
+    assert reason is Termination.CONVERGED
+    assert state.passes < 60
+    assert first.log_evidence - 3 < state.log_evidence < 0

@@ -112,24 +112,18 @@ class Problem:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_an_augmented_prediction_is_that_of_a_dense_rvm_with_one_column_more(rng, weighted):
-    """Mean and variance, of each test row by its own RVM with α† = 1/var(t)."""
+    """Mean and variance, of each test row by its own RVM with α† = 1/var(t); statistics of some rows add up."""
     p = Problem(rng, weighted=weighted)
     precision = np.full(len(p.heights), 1 / p.variance)
     mean, variance = naive.predict_augmented(p.rows, p.heights, p.extra, p.Phi, p.t, p.alpha, p.beta, precision, p.w)
     plain, spread = naive.predict(p.rows, p.Phi, p.t, p.alpha, p.beta, p.w)
-    shift, beyond = p.added(p.statistics())
+    both = p.statistics(slice(0, 25)) + p.statistics(slice(25, None))
+    shift, beyond = p.added(both)
+    for name in ("sum_squares", "cross", "projection"):
+        np.testing.assert_array_equal(getattr(both[3:5], name), getattr(both, name)[3:5])
     np.testing.assert_allclose(plain + shift, mean, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(spread + beyond, variance, rtol=1e-10)
     assert (beyond >= 0).all()
-
-
-def test_statistics_add_up(rng):
-    """Those of all rows are the sum of those of some and of the others."""
-    p = Problem(rng, weighted=True)
-    both, whole = p.statistics(slice(0, 25)) + p.statistics(slice(25, None)), p.statistics()
-    for name in ("sum_squares", "cross", "projection"):
-        np.testing.assert_allclose(getattr(both, name), getattr(whole, name), rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(getattr(whole[3:5], name), getattr(whole, name)[3:5])
 
 
 def test_nothing_is_added_where_nothing_can_be(rng):

@@ -82,7 +82,7 @@ def test_fits_that_end_early_are_left_to_the_fixed_point():
 
 
 def test_fixed_noise_stays_and_steps_are_heard():
-    """β is as it was; iterations count up over all stages, and whoever listens may leave at any of them."""
+    """β is as it was; every stage tells of its iterations."""
     start = replace(start_of(*bumps(1)), fixed_noise=True)
     heard = []
     fit, _ = solve(start, RULE, "auto", heard.append)
@@ -91,14 +91,6 @@ def test_fixed_noise_stays_and_steps_are_heard():
     assert fit.beta == start.beta
     assert len(heard) > len(alone)
     assert {1 / info.noise_variance for info in heard} == {start.beta}
-
-    def leave(info):
-        if len(alone) == len(heard):
-            raise InterruptedError
-        alone.append(info)
-
-    with pytest.raises(InterruptedError):
-        solve(start, RULE, "auto", leave)
 
 
 def test_auto_reaches_the_best_of_several_starts():

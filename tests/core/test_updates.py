@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from partirvm.core import laplace
 from partirvm.core.gains import HOPE, entry_precision, evidence_gain
 from partirvm.core.link import LogisticBlock
+from partirvm.core.posterior import WEAK_CORRELATION
 from partirvm.core.priors import FLAT, GammaDensity, Prior
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
@@ -231,20 +232,15 @@ def fit_and_info(rng, noise=0.1, **changes):
         (StopRule(1e-7, 500, vectors=3), {"change": 1.0, "pruned": 0}, Termination.HALVED),
         (StopRule(1e-7, 500, vectors=2), {"change": 1.0, "pruned": 0}, None),
         (StopRule(1e-7, 1), {"change": 1.0, "pruned": 0}, Termination.ITERATIONS),
+        (StopRule(1e-7, 500), {"change": 0.0, "pruned": 0, "noise": 1e-10}, Termination.CANCELLED),
+        (StopRule(1e-7, 500, guard=False), {"change": 0.0, "pruned": 0, "noise": 1e-10}, Termination.CONVERGED),
     ],
 )
 def test_when_a_fit_is_over(rng, rule, changes, expected):
-    """N = 40 rows, 3 vectors, after 1 iteration: tol·N = 4e-6 nats."""
+    """N = 40 rows, 3 vectors, after 1 iteration: tol·N = 4e-6 nats. A cancelled residual ends a guarded fit, before
+    anything else, and only with the guard."""
     state, info = fit_and_info(rng, **changes)
     assert verdict(state, info, rule) is expected
-
-
-def test_a_cancelled_residual_ends_a_guarded_fit(rng):
-    """Before anything else, and only with the guard."""
-    state, info = fit_and_info(rng, noise=1e-10, change=0.0, pruned=0)
-    assert state.posterior.cancelled
-    assert verdict(state, info, StopRule(1e-7, 500)) is Termination.CANCELLED
-    assert verdict(state, info, StopRule(1e-7, 500, guard=False)) is Termination.CONVERGED
 
 
 @given(st.floats(-6, 6), st.floats(-4, 5), st.floats(-4, 1.5), st.floats(-10, 4))
@@ -320,3 +316,27 @@ def test_an_update_of_classes(rng, likelihood):
     flat = laplace.init(likelihood, state.labels, alpha, weights, block)
     counted = alpha[1:] if likelihood == "ovr" else alpha[1:, 0]
     np.testing.assert_allclose(state.log_evidence - flat.log_evidence, naive.log_prior(counted, a, b).sum(), rtol=1e-9)
+
+
+def test_thinning_deletes_one_of_those_that_stand_in_for_each_other(rng):
+    """The deleted fail q² > s, are hardly correlated with each other, and the evidence does not fall."""
+    Phi, t, state = crowd(rng)
+    labels = state.statistics.labels
+    thinner = thin(state)
+    gone = np.setdiff1d(labels, thinner.statistics.labels)
+    assert 1 <= len(gone) < len(labels)
+    Sigma = np.linalg.inv(state.beta * Phi[:, labels].T @ Phi[:, labels] + np.diag(state.alpha))
+    s = 1 / np.diagonal(Sigma) - state.alpha
+    q = state.posterior.mean / np.diagonal(Sigma)
+    positions = np.flatnonzero(np.isin(labels, gone))
+    assert (q[positions] ** 2 <= s[positions] * (1 + 1e-9)).all()
+    sd = np.sqrt(np.diagonal(Sigma))
+    correlation = np.abs(Sigma / np.outer(sd, sd))[np.ix_(positions, positions)] - np.eye(len(positions))
+    assert correlation.max() < WEAK_CORRELATION
+    groups = gone[gone < 18] // 6
+    assert len(set(groups)) == len(groups), "two near-copies went at once"
+    before = naive.log_evidence(Phi[:, labels], t, state.alpha, state.beta)
+    rest = thinner.statistics.labels
+    after = naive.log_evidence(Phi[:, rest], t, thinner.alpha, thinner.beta)
+    assert after >= before - 1e-6
+    np.testing.assert_allclose(thinner.posterior.log_evidence, after, rtol=1e-9)
