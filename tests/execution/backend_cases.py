@@ -183,25 +183,16 @@ class HeldSource(ZarrSource):
         return super().tile(number)
 
 
-def statistics(M, seed, rows=1200):
-    """Statistics of M smooth columns, and of the same columns over other rows."""
+def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
+    """The instruction of a dense fit of M smooth columns."""
     rng = np.random.default_rng(seed)
-    x, centres = rng.uniform(-3, 3, size=(2 * rows, 2)), rng.uniform(-3, 3, size=(M, 2))
+    x, centres = rng.uniform(-3, 3, size=(rows, 2)), rng.uniform(-3, 3, size=(M, 2))
     Phi = np.exp(-0.7 * ((x[:, None, :] - centres) ** 2).sum(axis=-1))
-    t = (np.sin(2 * x[:, 0]) * x[:, 1] + 0.2 * rng.normal(size=2 * rows))[:, None]
+    t = (np.sin(2 * x[:, 0]) * x[:, 1] + 0.2 * rng.normal(size=rows))[:, None]
     offset = np.zeros((M, 1)) if seed % 2 else 0.01 * rng.normal(size=(M, 1))
     r = t - Phi @ offset
-    halves = [
-        GramStatistics("basis", np.arange(M), Phi[k].T @ Phi[k], Phi[k].T @ r[k], (r[k] ** 2).sum(axis=0), offset, rows)
-        for k in (slice(rows), slice(rows, None))
-    ]
-    return *halves, float(t.var())
-
-
-def fit(M, seed, steps=500, tol=1e-9, vectors=None):
-    """The instruction of a dense fit of M columns."""
-    mine, _, target_variance = statistics(M, seed)
-    start = init(mine, np.full(M, 0.1), 5.0, target_variance=target_variance)
+    gram = GramStatistics("basis", np.arange(M), Phi.T @ Phi, Phi.T @ r, (r**2).sum(axis=0), offset, rows)
+    start = init(gram, np.full(M, 0.1), 5.0, target_variance=float(t.var()))
     return Solve(start, StopRule(tol, steps, vectors, guard=False), M)
 
 

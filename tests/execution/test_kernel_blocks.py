@@ -30,7 +30,6 @@ FOLDER = {"memory": lambda folder: None, "zarr": str}
 """The folder of the blocks of each store."""
 
 STORES = list(FOLDER)
-COLUMNS = 64
 
 
 @pytest.fixture

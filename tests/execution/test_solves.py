@@ -18,7 +18,7 @@ from partirvm.execution.tasks import run_solve
 
 @pytest.fixture(scope="module")
 def solves():
-    """Fits of several sizes, with and without an offset and rows of their own for the noise; one ends at a limit."""
+    """Fits of several sizes, with and without an offset; one ends at a limit."""
     return [fit(60 + 30 * seed, seed) for seed in range(6)] + [fit(150, 7, vectors=75), fit(90, 8, steps=3)]
 
 

@@ -15,7 +15,7 @@ from partirvm.options import Request
 from partirvm.planning.cost import RANDOM_SEARCH, CandidateSearch, Rates
 from partirvm.planning.make_plan import affordable, make_plan
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
-from partirvm.planning.plan import Machine, Sparseness, choose
+from partirvm.planning.plan import Machine, choose
 from partirvm.planning.units import format_bytes
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import rows_used
@@ -104,9 +104,6 @@ def test_every_plan_keeps_its_limit_and_is_json(strategy, likelihood):
     assert found["rho"] is None
     assert ("sample of 2,000 rows" in str(plan)) == (likelihood == "sample")
     assert (plan.batch_elements > 0) == (strategy == "split-merge")
-
-
-SPARSENESS = Sparseness(rows=222, vectors=27, partition_size=45)
 
 
 @pytest.mark.parametrize(
