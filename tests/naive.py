@@ -90,25 +90,17 @@ def determinedness(Phi, t, alpha, beta, w=None):
     return 1 - alpha * np.diagonal(posterior(Phi, t, alpha, beta, w)[1])
 
 
-def mackay(Phi, t, alpha, beta, w=None):
-    """One update α = γ/μ², β = (N − Σγ)/‖t − Φμ‖²_W (eqs. 16 to 18)."""
-    return updates(Phi, t, alpha, beta, (0.0, 0.0, 0.0, 0.0), "mackay", w)
-
-
 def log_prior(x, shape, rate):
     """log of a Gamma(shape, rate) density of log x at each x, shape·log x − rate·x, less its peak where it has one."""
     peak = shape * (np.log(shape / rate) - 1) if shape and rate else 0.0
     return shape * np.log(x) - rate * x - peak
 
 
-def updates(Phi, t, alpha, beta, prior, rule, w=None):
-    """One update with priors (a, b) of α and (c, d) of β, MacKay's or that of EM (Tipping 2001, app. A)."""
+def updates(Phi, t, alpha, beta, prior=(0.0, 0.0, 0.0, 0.0), w=None):
+    """One update α = γ/μ², β = (N − Σγ)/‖t − Φμ‖²_W (eqs. 16 to 18), with priors (a, b) and (c, d) (app. A)."""
     w, (a, b, c, d) = ones(Phi, w), prior
     mu, Sigma = posterior(Phi, t, alpha, beta, w)
     N, squares = (w > 0).sum(), w @ (t - Phi @ mu) ** 2
-    if rule == "em":
-        spread = np.trace(Phi.T @ np.diag(w) @ Phi @ Sigma)
-        return (1 + 2 * a) / (mu**2 + np.diagonal(Sigma) + 2 * b), (N + 2 * c) / (squares + spread + 2 * d)
     gamma = 1 - alpha * np.diagonal(Sigma)
     return (gamma + 2 * a) / (mu**2 + 2 * b), (N - gamma.sum() + 2 * c) / (squares + 2 * d)
 
@@ -139,7 +131,7 @@ def rvm(Phi, t, *, beta, noise_floor=1e-8, iterations=3000, w=None):
     s, q = beta * sum_squares, beta * Phi.T @ t
     alpha = np.where(q**2 > s, s**2 / np.maximum(q**2 - s, 1e-300), s)
     for _ in range(iterations):
-        alpha, beta = mackay(Phi[:, kept], t, alpha, beta, w)
+        alpha, beta = updates(Phi[:, kept], t, alpha, beta, w=w)
         beta = min(beta, 1 / (noise_floor * t.var()))
         stays = alpha < 1e9 * beta * sum_squares[kept]
         kept, alpha = kept[stays], alpha[stays]
@@ -230,12 +222,6 @@ def laplace_mackay(likelihood, alpha, mean, Sigma):
     return gamma / mean**2
 
 
-def working_sparsity_quality(phi, Phi, b, z, alpha):
-    """s = φᵀC⁻¹φ and q = φᵀC⁻¹z of a column that is not in Φ, with C = B⁻¹ + ΦA⁻¹Φᵀ and the working response z."""
-    C = np.diag(1 / b) + (Phi / alpha) @ Phi.T
-    return phi @ np.linalg.solve(C, phi), phi @ np.linalg.solve(C, z)
-
-
 def map_weights(Phi, t, alpha, beta):
     """w of lowest β‖t − Φw‖² + Σ α w², by least squares of the stacked system: no normal equations."""
     stacked = np.vstack([np.sqrt(beta) * Phi, np.diag(np.sqrt(alpha))])
@@ -289,7 +275,7 @@ def tipping_faul(Phi, t, beta, *, least, between):
             since += 1
             continue
         before, done, since = log_evidence(*parts()), since, 0
-        beta = mackay(*parts())[1]
+        beta = updates(*parts())[1]
         rests = abs(log_evidence(*parts()) - before) < least
         if not done and rests and best_action(Phi, t, active, beta)[0] <= least:
             return actions, beta

@@ -186,7 +186,7 @@ class JobStore:
         return None if self._folder.path is None else self._folder.path / name
 
     def spec(self) -> dict[str, Any]:
-        """Find the current job of the folder, and return its request. Other methods read the job found last.
+        """Find the current job of the folder, and return its request.
 
         Raises ``MissingDataError`` if there is no job, ``FormatError`` if it is damaged or of another version.
         """
@@ -218,7 +218,8 @@ class JobStore:
 
     @property
     def _job(self) -> _Objects:
-        return self._found or self._find()
+        """The job of this process while it has a lease, otherwise the current job: another process may overwrite it."""
+        return self._found if self.lease is not None and self._found is not None else self._find()
 
     # The lease
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ import numpy as np
 from partirvm.cli import main
 
 NOISE = 0.1
+LONG = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "6", "--max-rounds", "500")
+"""A fit that takes long enough to be aborted."""
 
 
 def target(X: np.ndarray) -> np.ndarray:
@@ -42,6 +45,31 @@ class Tour:
             assert main([*arguments, "--target", "fare", "--quiet"]) == 0
         choices = ["--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--quiet"]
         assert main(["fit", self.train, self.job, "--validation", self.test, *choices]) == 0
+
+
+PEAK = """
+import sys
+from partirvm.cli import main
+status = main(sys.argv[1:])
+print(status, next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def measured(*arguments: str) -> tuple[int, float, str, str]:
+    """Exit status, VmHWM in MiB, stdout and stderr of the command line in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, check=False)
+    status, kibibytes = map(int, done.stdout.splitlines()[-1].split())
+    return status, kibibytes / 1024, done.stdout, done.stderr
+
+
+def read_until(stream: Any, pattern: str) -> str:
+    """Read lines until the pattern shows up in them."""
+    text = ""
+    for line in stream:
+        text += line
+        if re.search(pattern, text, re.MULTILINE):
+            return text
+    raise AssertionError(f"the process ended without {pattern!r}: {text}")
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:

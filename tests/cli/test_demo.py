@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commandline import measured
 
 from partirvm import predict
 from partirvm.cli import demo, main
@@ -66,16 +66,11 @@ def test_the_demo_without_matplotlib(monkeypatch, tmp_path, capsys):
 @pytest.mark.timeout(900)
 def test_the_whole_demo(tmp_path):
     """A test error below 30 m of heights that spread by 133 m, honest intervals, and VmHWM within 512 MiB."""
-    code = (
-        "import sys\nfrom partirvm.cli import main\nstatus = main(sys.argv[1:])\n"
-        "print(status, next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
-    )
     arguments = ["demo", "--output", str(tmp_path / "demo"), "--quiet"]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
-    status, kibibytes = map(int, done.stdout.splitlines()[-1].split())
-    assert status == 0, done.stderr
-    assert kibibytes <= 512 << 10
-    scores = next(json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    status, peak, out, said = measured(*arguments)
+    assert status == 0, said
+    assert peak <= 512
+    scores = next(json.loads(line) for line in out.splitlines() if line.startswith("{"))
     assert scores["rmse"] < 30
     assert 0.93 < scores["coverage_95"] < 0.97
     assert Path(tmp_path, "demo", "terrain.png").stat().st_size > 100_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import socket
@@ -12,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import start
-from test_process import read_until
 from waiting import wait_for
 
 from partirvm import RVMRegressor, WorkingSet, ingest, load_model, open_job, submit
@@ -79,44 +76,6 @@ def data(tmp_path_factory):
 def bits(job) -> tuple[bytes, ...]:
     model = load_model(job)
     return model.mean.tobytes(), model.root.tobytes(), model.design.centres.tobytes()
-
-
-def call(*arguments: str, cwd: Path, timeout: float = 120) -> tuple[int, str, str]:
-    process = start(*arguments, cwd=cwd)
-    out, err = process.communicate(timeout=timeout)
-    return process.returncode, out, err
-
-
-@pytest.mark.slow
-def test_a_detached_job_is_watched_aborted_and_resumed(scheduler, data, tmp_path, cli_json):
-    """Every step from a process of its own, places relative; in the end the bits of a fit in one process."""
-    (tmp_path / "rough.zarr").symlink_to(data / "rough.zarr")
-    on = ("--scheduler", scheduler)
-    status, out, err = call("fit", "rough.zarr", "job", *ROUGH, "--max-rounds", "300", *on, "--detach", cwd=tmp_path)
-    assert (status, err) == (0, "")
-    assert f"job: handed over to {scheduler}" in out
-    follower = start("status", "job", "--follow", cwd=tmp_path)
-    seen = read_until(follower.stdout, r"^ +2 ")
-    assert "working-set, 60 candidates per round, up to 300 rounds" in seen
-    status, _, err = call("resume", "job", *on, "--detach", cwd=tmp_path)
-    assert status == 2
-    assert "is in use by process" in err
-    assert call("abort", "job", "--reason", "flat", cwd=tmp_path)[0] == 0
-    assert call("wait", "job", "--timeout", "120s", cwd=tmp_path)[0] == 3
-    out, _ = follower.communicate(timeout=120)
-    assert follower.returncode == 3
-    assert "aborted: flat" in out
-    job = str(tmp_path / "job")
-    reached = len(open_job(job).state().history)
-    scores = cli_json("evaluate", job, str(data / "held-out.zarr"), "--quiet")
-    assert scores["n_rows"] == 1000
-    limit = ("--max-rounds", str(reached + 2))
-    assert call("resume", "job", *limit, *on, "--detach", cwd=tmp_path)[0] == 0
-    assert call("wait", "job", "--timeout", "120s", cwd=tmp_path)[0] == 0
-    status, out, err = call("fit", "rough.zarr", "whole", *ROUGH, *limit, "--json", "--quiet", cwd=tmp_path)
-    assert status == 0, err
-    assert json.loads(out)["fits"] == reached + 2
-    assert bits(tmp_path / "job") == bits(tmp_path / "whole")
 
 
 SUBMIT = """

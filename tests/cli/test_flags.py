@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from partirvm.cli.options import as_flags
-from partirvm.options import TABLE
 
 
 @pytest.mark.parametrize(
@@ -29,8 +28,3 @@ from partirvm.options import TABLE
 )
 def test_options_become_flags(message, expected):
     assert as_flags(message) == expected
-
-
-@pytest.mark.parametrize("name", [name for name in TABLE if "_" in name])
-def test_every_option_has_its_flag(name):
-    assert as_flags(f"raise {name}, or else") == f"raise {TABLE[name].flag}, or else"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -60,20 +58,6 @@ def test_names_on_the_command_line(arguments, desk, cli):
     assert "partirvm: error: " in err
 
 
-@pytest.mark.parametrize("name", ["time", "epoch", "event", "seconds", "number"])
-@pytest.mark.parametrize("value", [None, "x", {}, 1e400])
-def test_an_event_that_was_changed_is_named(name, value, tour, desk, cli):
-    shutil.copytree(tour.job, desk / "job")
-    place = desk / "job" / "events" / "000004.json"
-    event = json.loads(place.read_text())
-    assert name in event
-    place.write_text(json.dumps({**event, name: value}, indent=1))
-    for verb in (("status", "job"), ("report", "job", "r.html"), ("resume", "job", "--max-rounds", "4", QUIET)):
-        status, _, err = cli(*verb)
-        assert status == 2, err
-        assert "events/000004.json: damaged" in err
-
-
 HOSTILE = "\x1b]0;title\x07\x1b[2Jgone\r\x9b1m\u202e"
 ESCAPED = r"\x1b]0;title\x07\x1b[2Jgone\r\x9b1m\u202e"
 
@@ -93,10 +77,3 @@ def test_reasons_are_shown_escaped(job, cli, verb):
     _, out, err = cli(*arguments.get(verb, (verb, job)))
     assert ESCAPED in out
     assert not set("\x1b\x07\r\x9b\u202e") & set(out + err)
-
-
-def test_a_page_has_them_escaped_too(job, cli, tmp_path):
-    assert cli("report", job, str(tmp_path / "page.html"))[0] == 0
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert ESCAPED in text
-    assert not set("\x1b\x07\x9b\u202e") & set(text)

@@ -8,11 +8,10 @@ import shutil
 import signal
 
 import pytest
-from commandline import start
-from test_process import LONG, read_until
+from commandline import LONG, read_until, start
 from waiting import wait_for
 
-from partirvm import jobs, load_model, open_job
+from partirvm import jobs, load_model, open_job, predict
 from partirvm.jobs.state import Status as JobStatus
 from partirvm.jobs.submission import create
 from partirvm.options import Request
@@ -32,7 +31,11 @@ def stopped_once(tour, tmp_path_factory):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 3, err
+    assert "keeping the last model" in err
     assert f"partirvm resume {job}" in out
+    assert f"partirvm evaluate {job}" in out
+    assert "Aborted: the model so far is usable." in out
+    assert predict.evaluate(job, tour.test)["n_rows"] == 700
     return job
 
 
@@ -83,25 +86,6 @@ def test_wait_exits_with_how_it_ended(tour, stopped, cli):
     status, _, err = cli("resume", stopped)
     assert status == 2
     assert "was cancelled" in err
-
-
-def test_wait_gives_up_in_time(tour, tmp_path, cli):
-    """And leaves the job alone: aborted from here, its process ends with 3."""
-    job = str(tmp_path / "job")
-    process = start("fit", tour.train, job, *LONG)
-    read_until(process.stderr, r"^ +1 ")
-    status, out, err = cli("wait", job, "--timeout", "0.5s")
-    assert (status, out) == (4, "")
-    assert "is still running after 0.5 s" in err
-    status, out, _ = cli("abort", job, "--reason", "flat")
-    assert status == 0
-    assert f"partirvm wait {job}" in out
-    process.communicate(timeout=120)
-    assert process.returncode == 3
-    assert open_job(job).state().reason == "flat"
-    status, out, _ = cli("abort", job)
-    assert status == 0
-    assert f"{job} is aborted. " in out
 
 
 def test_a_resumed_fit_shows_all_rounds_and_changes_no_bit(tour, stopped, cli, tmp_path):
@@ -172,8 +156,8 @@ def test_two_ctrl_c_leave_at_once(tour, tmp_path):
     assert opened.state().reason == "stopped at once (KeyboardInterrupt)"
 
 
-def test_follow_shows_rounds_as_they_come(tour, tmp_path):
-    """From another process, until the end; its own Ctrl-C changes nothing for the job."""
+def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
+    """From another process, until an abort; its own Ctrl-C, and a wait in vain, change nothing for the job."""
     job = str(tmp_path / "job")
     process = start("fit", tour.train, job, *LONG, "--quiet")
     wait_for((tmp_path / "job" / "events").exists, "the job")
@@ -185,7 +169,12 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path):
     seen = read_until(follower.stdout, r"^ +3 ")
     assert process.poll() is None
     assert re.search(r"^[\d-]+ [\d:]+  running: by process \d+ on", seen, re.MULTILINE)
-    open_job(job).abort("enough")
+    status, out, err = cli("wait", job, "--timeout", "0.5s")
+    assert (status, out) == (4, "")
+    assert "is still running after 0.5 s" in err
+    status, out, _ = cli("abort", job, "--reason", "enough")
+    assert status == 0
+    assert f"partirvm wait {job}" in out
     out, err = follower.communicate(timeout=120)
     assert (follower.returncode, err) == (3, "")
     assert re.search(r"^[\d-]+ [\d:]+  aborted: enough$", out, re.MULTILINE)
@@ -196,6 +185,9 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path):
     assert entries[-1]["status"] == "aborted"
     process.communicate(timeout=120)
     assert process.returncode == 3
+    status, out, _ = cli("abort", job)
+    assert status == 0
+    assert f"{job} is aborted. " in out
 
 
 @pytest.mark.parametrize("usable", [True, False])

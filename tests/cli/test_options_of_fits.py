@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import product
-from pathlib import Path
 
 import pytest
 from by_default import some
-
-from partirvm import load_model
 
 CHOICES = ("--gamma", "1", "--partition-size", "300")
 COURSE = {
@@ -74,26 +70,3 @@ def test_a_kernel_is_learned(tour, cli, cli_json, tmp_path):
     learned, start = (cli_json("evaluate", each, tour.test, "--quiet")["rmse"] for each in (job, plain))
     assert learned < start
     assert cli("report", job, str(tmp_path / "report.html"))[0] == 0
-
-
-PRIORS = ("--alpha-prior", "1,0.1", "--fixed-alpha", "bias=1e-6")
-FIT = ("--gamma", "1", "--partition-size", "30", "--max-rounds", "1")
-
-
-def test_priors_go_into_the_job_and_act(tour, cli, tmp_path):
-    """The model has the fixed α, and a prior of 10⁷ rows decides the noise; resume keeps them."""
-    job = str(tmp_path / "job")
-    status, _, err = cli("fit", tour.train, job, *FIT, *PRIORS, "--noise-prior", "5e6,1e5", "--quiet")
-    assert status == 0, err
-    spec = json.loads((Path(job) / "spec.json").read_text())["parameters"]
-    assert spec["alpha_prior"] == [1.0, 0.1]
-    assert spec["noise_prior"] == [5e6, 1e5]
-    assert spec["fixed_alpha"] == {"bias": 1e-6}
-    model = load_model(job)
-    assert model.alpha[0] == 1e-6
-    assert model.noise_variance == pytest.approx(1e5 / 5e6, rel=0.02)
-    status, _, err = cli("resume", job, "--fixed-alpha", "bias=1")
-    assert status == 2
-    assert re.search("No such option:? '?--fixed-alpha", err)
-    status, _, err = cli("resume", job, "--max-rounds", "2", "--quiet")
-    assert status == 0, err

@@ -105,28 +105,14 @@ def test_ends_of_the_interval_are_written_beside_mean_and_std(tour, cli, tmp_pat
     assert "--interval" in err
 
 
-def test_a_target_given_twice_is_two_targets(cli_json, tmp_path):
-    (tmp_path / "two.csv").write_text("a,y,z\n1,2,3\n2,3,5\n4,1,0\n")
-    arguments = (
-        str(tmp_path / "two.csv"),
-        str(tmp_path / "d.zarr"),
-        "--target",
-        "y",
-        "--target",
-        "z",
-        "--quiet",
-        "--json",
-    )
-    assert cli_json("ingest", *arguments)["targets"] == ["y", "z"]
-
-
 def test_ingest_says_what_it_made(tour, cli_json, tmp_path):
-    facts = cli_json(
-        *("ingest", str(tour.folder / "train.csv"), str(tmp_path / "d.zarr"), "--target", "fare", "--features", "b,a"),
-        *("--shuffle", "7", "--json", "--quiet"),
-    )
+    """A target given twice is two targets."""
+    source, roles = str(tour.folder / "train.csv"), ("--target", "fare", "--features", "b,a", "--shuffle", "7")
+    facts = cli_json("ingest", source, str(tmp_path / "d.zarr"), *roles, "--json", "--quiet")
     assert facts["features"] == ["b", "a"]
     assert (facts["n_rows"], facts["n_features"], facts["target"], facts["shuffle"]) == (3000, 2, "fare", 7)
+    roles = ("--target", "fare", "--target", "a")
+    assert cli_json("ingest", source, str(tmp_path / "e.zarr"), *roles, "--json", "--quiet")["targets"] == ["fare", "a"]
 
 
 def test_categories_weights_and_a_test_set_like_the_training(cli, cli_json, tmp_path):
@@ -190,11 +176,9 @@ def test_fit_says_where_the_model_is_and_what_to_do_next(tour, cli, tmp_path):
     assert len({line.rstrip() for line in out.splitlines()}) > 5
 
 
-def test_defaults_are_those_of_the_library():
-    """Options that nobody gave ask for what ``Request()`` asks for."""
+def test_plan_takes_the_options_of_a_fit():
     context = group.commands["fit"].make_context("fit", ["d", "j"])
     names = {name for name in context.params if hasattr(Request(), name)}
-    assert options.parameters({name: context.params[name] for name in names}) == Request()
     shared = set(group.commands["plan"].make_context("plan", ["d"]).params) - {"data", "as_json"}
     assert shared - names == {"validation", "scheduler"}
 
@@ -204,40 +188,6 @@ def test_the_help_names_every_kernel():
     kernel = next(option for option in group.commands["fit"].params if option.name == "kernel")
     told = set(re.findall(r"\b[a-z]+(?:[0-9]+|-[a-z]+)?\b", kernel.help))
     assert set(NAMES) | {"auto", "none"} <= told
-
-
-def test_every_option_reaches_the_parameters():
-    arguments = (
-        "d j --strategy basic --likelihood full --selection gain --solver fixed-point --kernel gaussian "
-        "--metric low-rank --gamma 0.1,2 "
-        "--partition-size 7 --stop-fraction 0.25 --max-rounds 3 --max-vectors 9 --time-limit 1.5h --memory-limit 2GiB "
-        "--no-standardize --no-intercept --tol 1e-5 --noise-variance 0.5 "
-        "--seed 5 --likelihood-rows 70 --heuristic-rows 90"
-    )
-    context = group.commands["fit"].make_context("fit", arguments.split())
-    names = {name for name in context.params if hasattr(Request(), name)}
-    assert options.parameters({name: context.params[name] for name in names}) == Request(
-        kernel="gaussian",
-        metric="low-rank",
-        strategy="basic",
-        fit_rows="full",
-        sample_rows=70,
-        heuristic_rows=90,
-        selection="gain",
-        solver="fixed-point",
-        gamma="0.1,2",
-        partition_size=7,
-        stop_fraction=0.25,
-        max_rounds=3,
-        max_vectors=9,
-        time_limit=5400.0,
-        memory_limit=2 << 30,
-        standardize=False,
-        fit_intercept=False,
-        tol=1e-5,
-        noise_variance=0.5,
-        seed=5,
-    )
 
 
 @pytest.mark.parametrize("verb", VERBS)

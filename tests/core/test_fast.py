@@ -7,7 +7,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm.core.fast import FEWEST, PART, Greedy, grow
@@ -51,9 +51,9 @@ def recorded(state, rule=RULE):
     return fit, reason, actions
 
 
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", range(2))
 def test_every_action_is_that_of_the_dense_algorithm(block):
-    """Kinds, columns, α, evidence of all actions, and the end, on 50 problems; no rank-one update in the other."""
+    """Kinds, columns, α, evidence of all actions, and the end, on 20 problems; no rank-one update in the other."""
     for seed in range(10 * block, 10 * block + 10):
         Phi, t = bumps(seed)
         expected, beta = naive.tipping_faul(
@@ -87,44 +87,6 @@ def test_the_evidence_rises_to_where_no_action_gains(seed, width, order):
     assert dense_gain(Phi, t, fit) < 2 * RULE.tol * len(t)
     dense = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
     np.testing.assert_allclose(fit.log_evidence, dense, rtol=1e-7, atol=1e-6)
-
-
-@given(seeds)
-def test_rank_one_changes_add_up_to_a_refresh(seed):
-    """After any number of actions Σ, μ, S, Q and the residual are those of a factorisation, to rounding."""
-    Phi, t = bumps(seed)
-    greedy = Greedy(nothing_of(statistics_of(Phi, t)))
-    for _ in range(40):
-        action = greedy.action(0.0, thin=False)
-        if action:
-            greedy.do(action)
-    active = greedy.active
-    held = active.variance.copy(), active.mean.copy(), active.S.copy(), active.Q.copy(), active.now().residual
-    found = active.refresh(FIRST)
-    for old, new in zip(held, (active.variance, active.mean, active.S, active.Q, found.residual), strict=True):
-        np.testing.assert_allclose(old, new, rtol=1e-6, atol=1e-8 * np.max(np.abs(new)))
-    assert active.drift() < 1e-9
-
-
-@settings(max_examples=20)
-@given(seeds)
-def test_weights_and_a_residual_target_change_nothing(seed):
-    """Rows of weight 2 are rows that occur twice, and an offset of the statistics is no part of the fit."""
-    Phi, t = bumps(seed, 30, 12)
-    w = np.random.default_rng(seed).choice([1.0, 2.0], len(t))
-    twice = np.repeat(np.arange(len(t)), w.astype(int))
-    plain = statistics_of(Phi[twice], t[twice])
-    m = np.linspace(-1, 1, 12)
-    block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
-    moved = statistics_of(Phi, t, w).rebase(m[:, None], block.projection, block.sum_squares)
-    fits = [
-        grow(nothing_of(statistics, fixed_noise=True), replace(RULE, tol=1e-5 / statistics.n))[0]
-        for statistics in (plain, moved)
-    ]
-    np.testing.assert_array_equal(fits[0].labels, fits[1].labels)
-    np.testing.assert_allclose(fits[0].alpha, fits[1].alpha, rtol=1e-5)
-    np.testing.assert_allclose(fits[0].posterior.mean, fits[1].posterior.mean, rtol=1e-5, atol=1e-7)
-    assert fits[0].beta == fits[1].beta == FIRST
 
 
 def test_copies_stay_out_and_near_copies_may_join():
@@ -176,7 +138,37 @@ def test_deletions_end_at_the_vectors_of_the_rule():
         grow(begun, RULE, leave)
 
 
-@pytest.mark.parametrize("beta", [1e-3, 10.0, 1e6])
+def test_the_seed_decides_the_order():
+    """The same seed repeats the same actions, another one has others; the best order has the best one first."""
+    Phi, t = bumps(3)
+    state = nothing_of(statistics_of(Phi, t), target_variance=float(t @ t) / len(t))
+    orders = [[action.column for action in recorded(state, replace(RULE, order=seed))[2]] for seed in (0, 0, 1, None)]
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+    assert orders[3] not in (orders[0], orders[2])
+
+
+@given(seeds)
+def test_weights_and_a_residual_target_change_nothing(seed):
+    """Rows of weight 2 are rows that occur twice, and an offset of the statistics is no part of the fit."""
+    Phi, t = bumps(seed, 30, 12)
+    w = np.random.default_rng(seed).choice([1.0, 2.0], len(t))
+    twice = np.repeat(np.arange(len(t)), w.astype(int))
+    plain = statistics_of(Phi[twice], t[twice])
+    m = np.linspace(-1, 1, 12)
+    block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
+    moved = statistics_of(Phi, t, w).rebase(m[:, None], block.projection, block.sum_squares)
+    fits = [
+        grow(nothing_of(statistics, fixed_noise=True), replace(RULE, tol=1e-5 / statistics.n))[0]
+        for statistics in (plain, moved)
+    ]
+    np.testing.assert_array_equal(fits[0].labels, fits[1].labels)
+    np.testing.assert_allclose(fits[0].alpha, fits[1].alpha, rtol=1e-5)
+    np.testing.assert_allclose(fits[0].posterior.mean, fits[1].posterior.mean, rtol=1e-5, atol=1e-7)
+    assert fits[0].beta == fits[1].beta == FIRST
+
+
+@pytest.mark.parametrize("beta", [1e-3, 1e6])
 @pytest.mark.parametrize("least", [0.0, 1e-4])
 def test_a_fit_rests_once_a_refresh_changes_the_evidence_by_rounding_alone(beta, least):
     """Residuals r ± ε change the evidence by ½βε; less than that, or than ``least``, is no change."""
@@ -189,13 +181,3 @@ def test_a_fit_rests_once_a_refresh_changes_the_evidence_by_rounding_alone(beta,
             info = StepInfo(1, 1, 0, 0.0, sign * factor * bound, 1 / beta)
             assert search.rests(info, 0, least) == rests
             assert not search.rests(info, 1, least)
-
-
-def test_the_seed_decides_the_order():
-    """The same seed repeats the same actions, another one has others; the best order has the best one first."""
-    Phi, t = bumps(3)
-    state = nothing_of(statistics_of(Phi, t), target_variance=float(t @ t) / len(t))
-    orders = [[action.column for action in recorded(state, replace(RULE, order=seed))[2]] for seed in (0, 0, 1, None)]
-    assert orders[0] == orders[1]
-    assert orders[0] != orders[2]
-    assert orders[3] not in (orders[0], orders[2])

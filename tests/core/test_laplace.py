@@ -5,8 +5,8 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
+from class_problems import problems, seeds
 from hypothesis import assume, given
-from hypothesis import strategies as st
 
 from partirvm.core.laplace import init, update
 from partirvm.core.link import LINKS, LogisticBlock
@@ -14,28 +14,11 @@ from partirvm.core.newton import entry_factors
 from partirvm.core.updates import FADED
 from partirvm.types import BIAS
 
-seeds = st.integers(0, 2**32 - 1)
-
 
 def state_of(likelihood, Phi, codes, alpha, mean, w=None, labels=None):
     """A fit of all columns at α (M, C), its statistic measured at weights ``mean``."""
     labels = np.arange(Phi.shape[1]) if labels is None else labels
     return init(likelihood, labels, alpha, mean, LogisticBlock.of(likelihood, Phi, codes, mean, w))
-
-
-@st.composite
-def problems(draw, least=1):
-    """Columns of noise of which some carry the class; any α, shared by the outputs of ``multinomial``."""
-    likelihood, rng = draw(st.sampled_from(list(LINKS))), np.random.default_rng(draw(seeds))
-    K = 2 if likelihood == "bernoulli" else draw(st.integers(2, 4))
-    C, M = (1 if likelihood == "bernoulli" else K), draw(st.integers(least, 6))
-    Phi = rng.normal(size=(draw(st.integers(4 * M, 60)), M))
-    truth = rng.normal(size=(M, K)) * (rng.random((M, 1)) < 0.6)
-    codes = (Phi @ truth + rng.gumbel(size=(len(Phi), K))).argmax(axis=1).astype(float)
-    alpha = 10.0 ** rng.uniform(-1, 3, size=(M, 1 if likelihood == "multinomial" else C))
-    w = draw(st.sampled_from([None, rng.choice([0.0, 1.0, 2.0], len(Phi))]))
-    assume(w is None or w.any())
-    return likelihood, Phi, codes, np.broadcast_to(alpha, (M, C)).copy(), w
 
 
 def working(likelihood, Phi, codes, mean, w, k):
@@ -52,27 +35,10 @@ def working(likelihood, Phi, codes, mean, w, k):
     return np.flatnonzero(w * b > 1e-8), w * b, f[:, k] + (t - y[:, k]) / b
 
 
-@given(problems())
-def test_at_the_mode_all_is_laplace(problem):
-    """μ is the mode of the whole Hessian's Newton, Σ_k the inverse of a block of it, the evidence Laplace's."""
-    likelihood, Phi, codes, alpha, w = problem
-    mode = naive.mode(likelihood, Phi, codes, alpha, w)
-    Sigma, evidence = naive.laplace(likelihood, Phi, codes, alpha, mode, w)
-    state = state_of(likelihood, Phi, codes, alpha, mode, w)
-    np.testing.assert_allclose(state.mean, mode, rtol=1e-8, atol=1e-8)
-    roots = state.roots()
-    np.testing.assert_allclose(roots @ roots.transpose(0, 2, 1), Sigma, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(state.log_evidence, evidence, rtol=1e-8)
-    np.testing.assert_allclose(state.penalised(), naive.penalised(likelihood, Phi, codes, alpha, mode, w), rtol=1e-10)
-    diagonal = np.diagonal(Sigma, axis1=1, axis2=2).T
-    np.testing.assert_allclose(state.variance, diagonal, rtol=1e-8)
-    np.testing.assert_allclose(state.determinedness, 1 - alpha * diagonal, rtol=1e-7, atol=1e-9)
-    assert abs(state.decrement) < 1e-12
-
-
 @given(problems(), seeds)
 def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
-    """μ_k = H_k⁻¹ΦᵀB_k z, and the decrement is what the blocks' quadratic still rises by."""
+    """μ_k = H_k⁻¹ΦᵀB_k z, and the decrement is what the blocks' quadratic still rises by. An update is MacKay's on the
+    quadratic: α = γ/μ², shared where the outputs share it; nothing is measured anew."""
     likelihood, Phi, codes, alpha, w = problem
     mean = 0.5 * np.random.default_rng(seed).normal(size=alpha.shape)
     state = state_of(likelihood, Phi, codes, alpha, mean, w)
@@ -87,14 +53,6 @@ def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
         slope = gradient[:, k] - alpha[:, k] * mean[:, k]
         rise += 0.5 * slope @ np.linalg.solve(curvature[:, k, :, k] + np.diag(alpha[:, k]), slope)
     np.testing.assert_allclose(state.decrement, rise, rtol=1e-8)
-
-
-@given(problems(least=2), seeds)
-def test_an_update_is_mackays_on_the_quadratic(problem, seed):
-    """α = γ/μ², shared where the outputs share it; nothing is measured anew."""
-    likelihood, Phi, codes, alpha, w = problem
-    mean = 0.3 * np.random.default_rng(seed).normal(size=alpha.shape)
-    state = state_of(likelihood, Phi, codes, alpha, mean, w)
     after = update(state)
     assume(np.isfinite(after.alpha).all() and len(after.labels) == len(alpha))
     Sigma, _ = naive.laplace(likelihood, Phi, codes, alpha, mean, w)
@@ -116,8 +74,8 @@ def test_s_and_q_are_those_with_the_column_left_out(problem):
     for i, k in np.ndindex(M, C):
         rows, b, z = working(likelihood, Phi, codes, state.weights, w, k)
         rest = np.delete(np.arange(M), i)
-        s[i, k], q[i, k] = naive.working_sparsity_quality(
-            Phi[rows, i], Phi[rows][:, rest], b[rows], z[rows], alpha[rest, k]
+        s[i, k], q[i, k] = naive.sparsity_quality(
+            Phi[rows, i], Phi[rows][:, rest], z[rows], alpha[rest, k], 1.0, b[rows]
         )
     found_s, found_q = state.sparsity_quality()
     np.testing.assert_allclose(found_s, s, rtol=1e-4, atol=1e-4)
@@ -143,7 +101,7 @@ def test_entry_factors_are_those_of_columns_that_are_not_there(problem, seed):
     s, q, precision = entry_factors(state, LogisticBlock.of(likelihood, Phi, codes, mean, w))
     for k in range(alpha.shape[1]):
         rows, b, z = working(likelihood, Phi, codes, mean, w, k)
-        expected = naive.working_sparsity_quality(Phi[rows, M], Phi[rows, :M], b[rows], z[rows], alpha[:M, k])
+        expected = naive.sparsity_quality(Phi[rows, M], Phi[rows, :M], z[rows], alpha[:M, k], 1.0, b[rows])
         np.testing.assert_allclose([s[0, k], q[0, k]], expected, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(precision[0, k], b[rows] @ Phi[rows, M] ** 2, rtol=1e-4, atol=1e-6)
 

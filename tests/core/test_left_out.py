@@ -58,7 +58,8 @@ def test_errors_are_those_of_a_fit_without_the_row_and_its_columns(rng, fit, wei
 
 
 def test_sums_are_those_of_the_parts(fit):
-    """Rows in two panels add up to the whole; the second one has no centres."""
+    """Rows in two panels add up to the whole; the second one has no centres. A noise factor u = 0.5 w changes the unit:
+    errors shrink by √½, variances by ½; ``scaled`` multiplies the u of named rows alone."""
     Phi, t, alpha, beta, own = fit
     mu, Sigma = naive.posterior(Phi, t, alpha, beta)
     root = np.linalg.cholesky(Sigma)
@@ -67,14 +68,7 @@ def test_sums_are_those_of_the_parts(fit):
     parts += LeftOut.of(Phi[12:].copy(), t[12:], mu, root, beta, rows=np.arange(12, N))
     for mine, theirs in zip(astuple(parts), astuple(whole), strict=True):
         np.testing.assert_allclose(mine, theirs)
-
-
-def test_a_noise_factor_changes_the_unit_of_errors(fit):
-    """u = 0.5 w: errors shrink by √½, variances by ½; ``scaled`` multiplies the u of named rows alone."""
-    Phi, t, alpha, beta, own = fit
-    mu, Sigma = naive.posterior(Phi, t, alpha, beta)
-    root, half = np.linalg.cholesky(Sigma), np.full(N, 0.5)
-    whole = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own)
+    half = np.full(N, 0.5)
     found = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own, factor=half)
     np.testing.assert_allclose(found.own_errors, np.sqrt(0.5) * whole.own_errors)
     np.testing.assert_allclose(found.variances, 0.5 * whole.variances)
@@ -94,10 +88,7 @@ def test_noise_is_the_part_of_the_errors_beyond_the_weights():
     assert left(errors, 7.0).calibration(1.0, 9.0).noise_variance == 1.0
     assert left(1e3 * errors, 2.0).calibration(1.0, 9.0).noise_variance == 10.0
     assert left([]).calibration(4.0, 9.0) is None
-
-
-def test_a_larger_error_known_from_elsewhere_widens_all_intervals():
-    """Mean square 50 with variances of 2: noise variance 48, and quantiles in units of the wider deviation."""
+    # a larger mean square known from elsewhere, 50 with variances of 2: quantiles in units of the wider deviation
     rows = left(np.arange(1.0, 41.0) / 10, 2.0)
     plain = rows.calibration(1.0, 100.0)
     wide = replace(rows, least_square=50.0).calibration(1.0, 100.0)
@@ -122,6 +113,13 @@ def test_centres_far_beyond_the_other_rows_are_scaled_down():
     assert found.calibration(100.0, 1e9).noise_variance == pytest.approx((10 + 2 * 30**2) / 12)
     few = replace(left(errors[1:]), owner=owner[1:], nearest=np.zeros(1))
     assert few.calibration(100.0, 1e9).noise_variance == pytest.approx((9 + 2e6) / 11)
+    # ten centres of three times the errors: all 20 are scaled to the mean square, √5, and have the same quantiles
+    z = np.linspace(0.5, 1.5, 10)
+    z /= np.sqrt(np.mean(z**2))
+    both = np.concatenate([z, 3 * z])
+    found = replace(left(both), owner=np.repeat([-1, 0], 10), nearest=np.zeros(1)).calibration(1e9, 0.0)
+    alike = left(np.sqrt(5) * np.concatenate([z, z])).calibration(1e9, 0.0)
+    np.testing.assert_allclose(found.quantiles, alike.quantiles)
 
 
 @pytest.mark.parametrize("n", [20, 100, 5000])
@@ -143,16 +141,6 @@ def test_quantiles_are_order_statistics_of_the_errors(rng, n):
     assert found.scale == pytest.approx(found.multiple(0.9) / 1.6448536269514722)
 
 
-def test_centres_and_other_rows_are_scaled_alike():
-    """Ten centres of three times the errors: all 20 are scaled to the mean square, √5, and have the same quantiles."""
-    z = np.linspace(0.5, 1.5, 10)
-    z /= np.sqrt(np.mean(z**2))
-    both = np.concatenate([z, 3 * z])
-    found = replace(left(both), owner=np.repeat([-1, 0], 10), nearest=np.zeros(1)).calibration(1e9, 0.0)
-    alike = left(np.sqrt(5) * np.concatenate([z, z])).calibration(1e9, 0.0)
-    np.testing.assert_allclose(found.quantiles, alike.quantiles)
-
-
 def test_few_rows_have_students_quantiles():
     """Nineteen rows have a noise but no quantiles of their own."""
     found = left(np.ones(19)).calibration(4.0, 9.0)
@@ -160,17 +148,6 @@ def test_few_rows_have_students_quantiles():
     assert found.multiple(0.95) == pytest.approx(student.ppf(0.975, 19))
     with pytest.raises(UsageError, match="level is 1"):
         Calibration(20, 1.0, 1.0, 0.9, (1.0, 2.0)).multiple(1.0)
-
-
-def test_a_kernel_that_covers_single_rows_only():
-    """Φ = I: the error of a row left out is its target, with its column or without; without, the mean is exact."""
-    t, beta, alpha = np.array([1.0, -2.0, 0.5]), 1e8, 1.0
-    variance = 1 / (beta + alpha)
-    own = [(n, np.array([n])) for n in range(3)]
-    found = LeftOut.of(np.eye(3), t, beta * variance * t, np.sqrt(variance) * np.eye(3), beta, None, own)
-    np.testing.assert_allclose(found.own_errors, t, rtol=1e-6)
-    np.testing.assert_allclose(found.own_variances, 0, atol=1e-6)
-    assert found.calibration(beta, 9.0).overconfidence == pytest.approx(beta * np.mean(t**2), rel=1e-6)
 
 
 def test_many_rows_are_sampled():
@@ -185,3 +162,14 @@ def test_many_rows_are_sampled():
     edges = np.arange(LEFT_OUT_ROWS + 1) * (7 * LEFT_OUT_ROWS + 3) // LEFT_OUT_ROWS
     assert ((edges[:-1] <= rows) & (rows < edges[1:])).all()
     assert len(np.unique((rows - edges[:-1])[:100])) == 7
+
+
+def test_a_kernel_that_covers_single_rows_only():
+    """Φ = I: the error of a row left out is its target, with its column or without; without, the mean is exact."""
+    t, beta, alpha = np.array([1.0, -2.0, 0.5]), 1e8, 1.0
+    variance = 1 / (beta + alpha)
+    own = [(n, np.array([n])) for n in range(3)]
+    found = LeftOut.of(np.eye(3), t, beta * variance * t, np.sqrt(variance) * np.eye(3), beta, None, own)
+    np.testing.assert_allclose(found.own_errors, t, rtol=1e-6)
+    np.testing.assert_allclose(found.own_variances, 0, atol=1e-6)
+    assert found.calibration(beta, 9.0).overconfidence == pytest.approx(beta * np.mean(t**2), rel=1e-6)

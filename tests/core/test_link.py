@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from partirvm.core.link import LINKS, LogisticBlock, guesses, moderated, probabilities, targets
+from partirvm.core.link import LINKS, LogisticBlock, moderated, probabilities
 
 
 def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.ndarray]:
@@ -23,7 +23,11 @@ def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.nd
 
 @pytest.mark.parametrize("likelihood", LINKS)
 @given(st.data())
-def test_probabilities_equal_the_formulas(likelihood, data):
+def test_probabilities_are_those_of_the_formulas_and_sum_to_one_however_large(likelihood, data):
+    found = probabilities(likelihood, data.draw(outputs(likelihood, -1e4, 1e4)))
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
     f = data.draw(outputs(likelihood, -30, 30))
     if likelihood == "bernoulli":
         second = 1 / (1 + np.exp(-f[:, 0]))
@@ -34,29 +38,14 @@ def test_probabilities_equal_the_formulas(likelihood, data):
     np.testing.assert_allclose(probabilities(likelihood, f), expected, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("likelihood", LINKS)
-@given(st.data())
-def test_probabilities_are_finite_and_sum_to_one_however_large_the_predictors(likelihood, data):
-    f = data.draw(outputs(likelihood, -1e4, 1e4))
-    found = probabilities(likelihood, f)
-    assert np.isfinite(found).all()
-    assert (found >= 0).all()
-    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
-
-
 def test_one_versus_rest_prefers_the_least_unlikely_class_where_all_sigmoids_underflow():
     found = probabilities("ovr", np.array([[-1000.0, -999.0, -9000.0]]))
     ratio = np.exp(1.0)
     np.testing.assert_allclose(found, [[1 / (1 + ratio), ratio / (1 + ratio), 0.0]], rtol=1e-12)
 
 
-def test_an_unknown_likelihood_is_refused():
-    with pytest.raises(ValueError, match="probit"):
-        probabilities("probit", np.zeros((1, 1)))
-
-
-@pytest.mark.parametrize("f", [-8.0, -2.0, -0.5, 0.0, 1.0, 4.0])
-@pytest.mark.parametrize("variance", [0.0, 0.1, 1.0, 4.0, 25.0, 100.0])
+@pytest.mark.parametrize("f", [-8.0, -0.5, 1.0])
+@pytest.mark.parametrize("variance", [0.0, 1.0, 25.0])
 def test_moderation_is_near_the_mean_of_the_sigmoid_over_the_normal(f, variance):
     def integrand(z: float) -> float:
         return float(norm.pdf(z) / (1 + np.exp(-(f + np.sqrt(variance) * z))))
@@ -121,15 +110,6 @@ def test_parts_add_up_to_the_whole_for_any_split(problem, data):
     same(total, whole)
 
 
-@given(problems())
-def test_a_row_of_weight_zero_is_absent(problem):
-    """Whatever its columns hold that is finite."""
-    likelihood, Phi, codes, mean, _ = problem
-    w = np.where(np.arange(len(Phi)) % 2, 0.0, 1.5)
-    block = LogisticBlock.of(likelihood, Phi, codes, mean, w)
-    same(block, LogisticBlock.of(likelihood, Phi[w > 0], codes[w > 0], mean, w[w > 0]))
-
-
 @given(problems(), st.data())
 def test_columns_taken_are_those_of_their_own_statistic(problem, data):
     """Where the others have no weight."""
@@ -153,11 +133,3 @@ def test_predictors_of_any_size_stay_finite(likelihood, size):
     assert block.log_likelihood.sum() <= -size / 2
     assert np.isfinite(block.gradient).all()
     assert np.isfinite(block.curvature).all()
-
-
-def test_targets_and_guesses():
-    """Code 1 of two is the positive class, a tie of several goes to the first."""
-    np.testing.assert_array_equal(targets(np.array([0.0, 1.0]), 1), [[0], [1]])
-    np.testing.assert_array_equal(targets(np.array([2.0, 0.0]), 3), [[0, 0, 1], [1, 0, 0]])
-    np.testing.assert_array_equal(guesses(np.array([[-1.0], [0.0], [1.0]])), [0, 0, 1])
-    np.testing.assert_array_equal(guesses(np.array([[0.0, 0.0, -1.0], [0.0, 1.0, 2.0]])), [0, 2])

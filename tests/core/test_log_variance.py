@@ -48,17 +48,6 @@ def test_slope_and_curvature_are_those_of_the_density(rng):
     np.testing.assert_allclose(slopes.var(axis=0), curvature, rtol=0.03)
 
 
-def test_the_mode_is_a_maximum(rng):
-    x, squares = drawn(rng, 200, np.sin, 0.3)
-    block, alpha, variances = bumps(x), rng.uniform(0.5, 3, 9), np.full(200, 0.3)
-
-    def objective(w):
-        return -log_likelihood(block @ w, squares, variances) + 0.5 * (alpha * w**2).sum()
-
-    found = _mode(block, squares, variances, np.zeros(9), alpha)
-    assert objective(found) == pytest.approx(minimize(objective, np.zeros(9)).fun, abs=2e-3)
-
-
 @pytest.mark.parametrize("variance", [0.0, 0.5])
 def test_a_known_log_variance_is_found(rng, variance):
     """Over 4,000 rows the log of the whole variance is within .15 of the truth, also beside a known variance."""
@@ -108,3 +97,14 @@ def test_p_values_are_uniform_without_dependence_and_small_with_it(rng):
     x, squares = drawn(rng, 150, lambda x: 2 * np.sin(x))
     assert dependence(bumps(x), squares, np.zeros(150)) < 1e-4
     assert dependence(np.ones((150, 1)), squares, np.zeros(150)) == 1.0
+
+
+def test_the_mode_is_a_maximum(rng):
+    x, squares = drawn(rng, 200, np.sin, 0.3)
+    block, alpha, variances = bumps(x), rng.uniform(0.5, 3, 9), np.full(200, 0.3)
+
+    def objective(w):
+        return -log_likelihood(block @ w, squares, variances) + 0.5 * (alpha * w**2).sum()
+
+    found = _mode(block, squares, variances, np.zeros(9), alpha)
+    assert objective(found) == pytest.approx(minimize(objective, np.zeros(9)).fun, abs=2e-3)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from class_problems import problems
+from hypothesis import given
 
 from partirvm.core.gains import HOPE, entry_precision
 from partirvm.core.laplace import init, update
@@ -17,7 +17,6 @@ from partirvm.core.newton import begin, enter, entry_factors, receive, settle
 from partirvm.core.termination import StopRule, Termination
 from partirvm.types import BIAS
 
-seeds = st.integers(0, 2**32 - 1)
 ABSENT = 1e9
 """α in the place of ∞ for the dense formulas."""
 
@@ -91,22 +90,7 @@ def banana(rng, n):
     return X + np.column_stack([codes, 0.5 * codes]) + 0.35 * rng.normal(size=(n, 2)), codes
 
 
-@st.composite
-def fixed(draw):
-    """A likelihood of 2 or 3 classes, columns, codes, α shared where outputs are coupled, weights of rows."""
-    likelihood, rng = draw(st.sampled_from(list(LINKS))), np.random.default_rng(draw(seeds))
-    K = 2 if likelihood == "bernoulli" else 3
-    M = draw(st.integers(1, 6))
-    Phi = rng.normal(size=(draw(st.integers(8, 60)), M))
-    codes = (2 * Phi @ rng.normal(size=(M, K)) + rng.gumbel(size=(len(Phi), K))).argmax(axis=1).astype(float)
-    alpha = 10.0 ** rng.uniform(
-        -1, 2, size=(M, 1 if likelihood == "multinomial" else (1 if likelihood == "bernoulli" else K))
-    )
-    w = draw(st.sampled_from([None, rng.choice([0.5, 1.0, 2.0], len(Phi))]))
-    return likelihood, Phi, codes, np.broadcast_to(alpha, (M, (1 if likelihood == "bernoulli" else K))).copy(), w
-
-
-@given(fixed())
+@given(problems())
 def test_the_mode_at_fixed_alpha_is_that_of_the_whole_hessian(problem):
     """Mode, Σ and evidence to 1e-8, by passes that know of blocks alone."""
     likelihood, Phi, codes, alpha, w = problem
@@ -123,6 +107,10 @@ def test_the_mode_at_fixed_alpha_is_that_of_the_whole_hessian(problem):
     np.testing.assert_allclose(state.roots() @ state.roots().transpose(0, 2, 1), Sigma, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(state.log_evidence, evidence, rtol=1e-8)
     np.testing.assert_array_equal(state.alpha, alpha)
+    np.testing.assert_allclose(state.penalised(), naive.penalised(likelihood, Phi, codes, alpha, mode, w), rtol=1e-10)
+    diagonal = np.diagonal(Sigma, axis1=1, axis2=2).T
+    np.testing.assert_allclose(state.variance, diagonal, rtol=1e-7)
+    np.testing.assert_allclose(state.determinedness, 1 - alpha * diagonal, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("likelihood", LINKS)
@@ -134,6 +122,7 @@ def test_a_converged_fit_is_a_fixed_point(rng, likelihood):
     Phi = design(X, 0.5)
     state, reason = fit(likelihood, Phi, codes, 3 if likelihood != "bernoulli" else 2)
     assert reason is Termination.CONVERGED
+    assert state.passes <= (40 if likelihood == "bernoulli" else 70)
     assert abs(update(state).log_evidence - state.log_evidence) < 10 * RULE.tol * len(codes)
     prior = np.where(np.isfinite(state.alpha), state.alpha, ABSENT)
     if likelihood != "ovr":
@@ -187,21 +176,6 @@ def test_limits_end_a_fit(rng):
     assert (reason, state.passes) == (Termination.ITERATIONS, 5)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("gamma", [0.3, 1.0])
-def test_few_passes(seed, gamma):
-    """Two crescents, 200 rows that are all candidates, tol 1e-7: done by at most 40 passes, near the best error."""
-    rng = np.random.default_rng(seed)
-    X, codes = banana(rng, 200)
-    state, reason = fit("bernoulli", design(X, gamma), codes, 2)
-    assert reason is Termination.CONVERGED
-    assert state.passes <= 40
-    fresh, truth = banana(rng, 2000)
-    wrong = probabilities(state, design(fresh, gamma, X)).argmax(axis=1) != truth
-    assert wrong.mean() < 0.2
-    assert state.n_vectors < 20
-
-
 @pytest.mark.parametrize("likelihood", LINKS)
 @pytest.mark.parametrize("kind", ["separable", "equal inputs", "both labels", "one row each"])
 def test_hard_data_end_finite(rng, likelihood, kind):
@@ -226,7 +200,7 @@ def test_hard_data_end_finite(rng, likelihood, kind):
         np.testing.assert_allclose(p, 0.5, atol=1e-6)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_classes_that_part_from_weights_far_away(seed):
     """The quadratic of a flank says nothing of the mode: updates of α there would prune what the data need, and the
     evidence run away. The end is that of a start at zero, and no probability is above one."""
@@ -243,37 +217,6 @@ def test_classes_that_part_from_weights_far_away(seed):
     assert reason is Termination.CONVERGED
     assert state.log_evidence < 0
     assert abs(state.log_evidence - first.log_evidence) < 5
-
-
-def test_candidates_join_classes_that_part(rng):
-    """Beside a fit that has saturated the link: as if their own α had been given, in a few passes."""
-    X = rng.normal(size=(400, 2))
-    codes = (X @ [1.0, 1.0] > 0).astype(float)
-    Phi = design(X, 1.0, X[:80])
-    few = np.arange(21)
-    first, _ = fit("bernoulli", Phi[:, few], codes, 2)
-    weights = np.zeros((81, 1))
-    weights[first.labels - BIAS] = first.mean
-    block = LogisticBlock.of("bernoulli", Phi, codes, weights)
-    joined = enter("bernoulli", np.arange(81) + BIAS, block, first.labels, first.alpha, first.mean)
-    state, reason = drive(begin(replace(joined, passes=1), RULE), Phi, codes)
-    assert reason is Termination.CONVERGED
-    assert state.passes < 60
-    assert first.log_evidence - 3 < state.log_evidence < 0
-
-
-@given(seeds)
-@settings(max_examples=10)
-def test_weights_of_rows_are_repeats_and_absences(seed):
-    """A fit of whole weights is that of the rows repeated; rows of zero are not there."""
-    rng = np.random.default_rng(seed)
-    X, codes = banana(rng, 60)
-    times = rng.integers(0, 3, size=60)
-    Phi = design(X, 0.5, X[:10])
-    state, _ = fit("bernoulli", Phi, codes, 2, w=times.astype(float))
-    other, _ = fit("bernoulli", np.repeat(Phi, times, axis=0), np.repeat(codes, times), 2)
-    np.testing.assert_allclose(state.log_evidence, other.log_evidence, atol=1e-3)
-    assert state.n == (times > 0).sum()
 
 
 @pytest.mark.parametrize("seed", [18, 48, 66])
@@ -296,4 +239,20 @@ def test_alpha_and_mode_do_not_chase_each_other_for_ever():
     state, reason = fit("multinomial", design(X, 0.5), codes, 3)
     assert reason is Termination.CONVERGED
     assert state.passes < 70
-    assert abs(update(state).log_evidence - state.log_evidence) < 10 * RULE.tol * len(codes)
+
+
+def test_candidates_join_classes_that_part(rng):
+    """Beside a fit that has saturated the link: as if their own α had been given, in a few passes."""
+    X = rng.normal(size=(400, 2))
+    codes = (X @ [1.0, 1.0] > 0).astype(float)
+    Phi = design(X, 1.0, X[:80])
+    few = np.arange(21)
+    first, _ = fit("bernoulli", Phi[:, few], codes, 2)
+    weights = np.zeros((81, 1))
+    weights[first.labels - BIAS] = first.mean
+    block = LogisticBlock.of("bernoulli", Phi, codes, weights)
+    joined = enter("bernoulli", np.arange(81) + BIAS, block, first.labels, first.alpha, first.mean)
+    state, reason = drive(begin(replace(joined, passes=1), RULE), Phi, codes)
+    assert reason is Termination.CONVERGED
+    assert state.passes < 60
+    assert first.log_evidence - 3 < state.log_evidence < 0

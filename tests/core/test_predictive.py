@@ -44,30 +44,18 @@ def test_information_is_that_of_the_targets_distribution(rng):
         np.testing.assert_allclose(information(alpha, root, len(t)), dense_information(Phi, alpha, beta), atol=1e-10)
 
 
-@pytest.mark.parametrize("known_noise", [False, True])
-def test_widened_covariance_and_freedom(rng, known_noise):
-    """Σ + J C Jᵀ with J by differences of μ and C = (information + 1/REACH²)⁻¹; ν = 2/C_ββ, infinite of known noise."""
+@pytest.mark.parametrize(("known_noise", "known"), [(False, ()), (True, ()), (False, (1, 2))])
+def test_widened_covariance_and_freedom(rng, known_noise, known):
+    """Σ + J C Jᵀ over θ that are not given, J by differences of μ and C = (information + 1/REACH²)⁻¹; ν = 2/C_ββ,
+    infinite of known noise; with every α and the noise given Σ itself."""
     Phi, t, alpha, beta = problem(rng)
     mean, Sigma = naive.posterior(Phi, t, alpha, beta)
-    theta, size = np.log([*alpha, beta]), len(alpha) + (not known_noise)
-    steps = 1e-5 * np.eye(len(theta))[:size]
-    J = np.array([mean_of(Phi, t, theta + e) - mean_of(Phi, t, theta - e) for e in steps]).T / 2e-5
-    C = np.linalg.inv(dense_information(Phi, alpha, beta)[:size, :size] + np.eye(size) / REACH**2)
-    root, freedom = widened(alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=known_noise)
+    theta, free = np.log([*alpha, beta]), np.setdiff1d(np.arange(5 - known_noise), known)
+    J = np.array([mean_of(Phi, t, theta + e) - mean_of(Phi, t, theta - e) for e in 1e-5 * np.eye(5)[free]]).T / 2e-5
+    C = np.linalg.inv(dense_information(Phi, alpha, beta)[np.ix_(free, free)] + np.eye(len(free)) / REACH**2)
+    root, freedom = widened(alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=known_noise, known=known)
     np.testing.assert_allclose(root @ root.T, Sigma + J @ C @ J.T, rtol=1e-6, atol=1e-10)
     assert freedom == (np.inf if known_noise else pytest.approx(2 / C[-1, -1]))
-
-
-def test_alpha_that_are_given_add_nothing(rng):
-    """Σ + J C Jᵀ over the other elements of θ alone; with every α and the noise given Σ itself."""
-    Phi, t, alpha, beta = problem(rng)
-    mean, Sigma = naive.posterior(Phi, t, alpha, beta)
-    theta, free = np.log([*alpha, beta]), [0, 3, 4]
-    J = np.array([mean_of(Phi, t, theta + e) - mean_of(Phi, t, theta - e) for e in 1e-5 * np.eye(5)[free]]).T / 2e-5
-    C = np.linalg.inv(dense_information(Phi, alpha, beta)[np.ix_(free, free)] + np.eye(3) / REACH**2)
-    root, freedom = widened(alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=False, known=(1, 2))
-    np.testing.assert_allclose(root @ root.T, Sigma + J @ C @ J.T, rtol=1e-6, atol=1e-10)
-    assert freedom == pytest.approx(2 / C[-1, -1])
     root, _ = widened(alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=True, known=range(4))
     np.testing.assert_allclose(root @ root.T, Sigma, rtol=1e-12)
 
@@ -124,24 +112,18 @@ class Problem:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_an_augmented_prediction_is_that_of_a_dense_rvm_with_one_column_more(rng, weighted):
-    """Mean and variance, of each test row by its own RVM with α† = 1/var(t)."""
+    """Mean and variance, of each test row by its own RVM with α† = 1/var(t); statistics of some rows add up."""
     p = Problem(rng, weighted=weighted)
     precision = np.full(len(p.heights), 1 / p.variance)
     mean, variance = naive.predict_augmented(p.rows, p.heights, p.extra, p.Phi, p.t, p.alpha, p.beta, precision, p.w)
     plain, spread = naive.predict(p.rows, p.Phi, p.t, p.alpha, p.beta, p.w)
-    shift, beyond = p.added(p.statistics())
+    both = p.statistics(slice(0, 25)) + p.statistics(slice(25, None))
+    shift, beyond = p.added(both)
+    for name in ("sum_squares", "cross", "projection"):
+        np.testing.assert_array_equal(getattr(both[3:5], name), getattr(both, name)[3:5])
     np.testing.assert_allclose(plain + shift, mean, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(spread + beyond, variance, rtol=1e-10)
     assert (beyond >= 0).all()
-
-
-def test_statistics_add_up(rng):
-    """Those of all rows are the sum of those of some and of the others."""
-    p = Problem(rng, weighted=True)
-    both, whole = p.statistics(slice(0, 25)) + p.statistics(slice(25, None)), p.statistics()
-    for name in ("sum_squares", "cross", "projection"):
-        np.testing.assert_allclose(getattr(both, name), getattr(whole, name), rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(getattr(whole[3:5], name), getattr(whole, name)[3:5])
 
 
 def test_nothing_is_added_where_nothing_can_be(rng):

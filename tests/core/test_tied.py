@@ -75,20 +75,17 @@ def test_updates_come_to_rest_where_the_evidence_is_level(rng, weighted, bias):
         assert abs(evidence(logs + move) - evidence(logs - move)) / (2 * STEP) < 1e-4
 
 
-def test_the_noise_is_fixed_or_held_to_its_floor(rng):
-    """A σ² that was given stays; a target that the columns explain entirely stops at the floor."""
+def test_noise_and_alpha_keep_within_bounds(rng):
+    """A σ² that was given stays; a target that the columns explain entirely stops at the floor. α of columns that
+    explain nothing ends at the ceiling, that of a target that is far too large at the floor."""
     Phi = numbers(rng, False)[0]
     t = Phi @ rng.normal(size=5)
     target_variance = float(t @ t / 40)
     assert updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 20, NoiseBounds(target_variance, 4.0))[0].beta == 4.0
     free = updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 200, NoiseBounds(target_variance))[0].beta
     np.testing.assert_allclose(free, 1 / (NOISE_FLOOR * target_variance))
-
-
-def test_alpha_keeps_within_bounds(rng):
-    """Columns that explain nothing end at the ceiling, a target that is far too large at the floor."""
-    Phi, t, _ = numbers(rng, False)
-    noise = t - Phi @ np.linalg.lstsq(Phi, t, rcond=None)[0]
+    drawn = t + rng.normal(size=40)
+    noise = drawn - Phi @ np.linalg.lstsq(Phi, drawn, rcond=None)[0]
     for target, bound in ((noise, ALPHA_CEILING), (1e9 * t, ALPHA_FLOOR)):
         statistics = statistics_of(Phi, target)
         tied, _ = updates(statistics, Tied(1.0, 1.0, 1.0), 200, NoiseBounds(1.0, 1.0))
@@ -146,15 +143,12 @@ def test_the_formulas(K, J, T):
 
 
 def test_columns_that_repeat_each_other():
-    """A Gram matrix of rank 10 has 30 eigenvalues 0, whose γ is 0."""
-    Phi, t, statistics = random_statistics(40, 0, 1, rank=10)
-    found = Reduced.of(statistics).sums(1e-3, 1.0, 10.0)
-    truth = expected(Phi, t, statistics.labels, 1e-3, 1.0, 10.0)
-    assert_allclose(listed(found), truth, rtol=1e-6, atol=1e-9)
-
-
-def test_no_sums_where_rounding_leaves_no_positive_matrix():
-    _, _, statistics = random_statistics(40, 1, 1, rank=10)
+    """A Gram matrix of rank 10 has 30 eigenvalues 0, whose γ is 0; no sums where rounding leaves no positive matrix."""
+    for leading in (0, 1):
+        Phi, t, statistics = random_statistics(40, leading, 1, rank=10)
+        found = Reduced.of(statistics).sums(1e-3, 1.0, 10.0)
+        truth = expected(Phi, t, statistics.labels, 1e-3, 1.0, 10.0)
+        assert_allclose(listed(found), truth, rtol=1e-6, atol=1e-9)
     assert Reduced.of(statistics).sums(1e-300, 1e-300, 1.0) is None
 
 

@@ -7,11 +7,14 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from partirvm.core import laplace
 from partirvm.core.gains import HOPE, entry_precision, evidence_gain
+from partirvm.core.link import LogisticBlock
 from partirvm.core.posterior import WEAK_CORRELATION
+from partirvm.core.priors import FLAT, GammaDensity, Prior
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import (
@@ -30,14 +33,20 @@ from partirvm.types import BIAS
 seeds = st.integers(0, 2**32 - 1)
 
 
-def state_of(Phi, t, alpha, beta, w=None, *, fixed_noise=False, offset=None, labels=None):
+def prior_of(numbers, **others):
+    """The prior of shapes and rates (a, b, c, d)."""
+    a, b, c, d = numbers
+    return Prior(GammaDensity(a, b), GammaDensity(c, d), **others)
+
+
+def state_of(Phi, t, alpha, beta, w=None, *, fixed_noise=False, offset=None, labels=None, prior=FLAT):
     """A fit of all columns at α and β, its statistics taken by ``GramBlock.of`` on the whole design."""
     labels = np.arange(Phi.shape[1]) if labels is None else labels
     m = np.zeros(Phi.shape[1]) if offset is None else offset
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
     statistics = GramStatistics.empty("b").extend(labels, block, "b")
     statistics = statistics.rebase(m[:, None], block.projection, block.sum_squares)
-    return init(statistics, alpha, beta, target_variance=float(t.var()), fixed_noise=fixed_noise)
+    return init(statistics, alpha, beta, target_variance=float(t.var()), fixed_noise=fixed_noise, prior=prior)
 
 
 @st.composite
@@ -54,22 +63,38 @@ def problems(draw, least=1):
     return Phi, t, alpha, beta, w
 
 
+def total(Phi, t, alpha, beta, numbers, w=None):
+    """log p(t | α, β) with the log priors of α and β."""
+    a, b, c, d = numbers
+    return naive.log_evidence(Phi, t, alpha, beta, w) + naive.log_prior(alpha, a, b).sum() + naive.log_prior(beta, c, d)
+
+
+PRIORS = [(0.0, 0.0, 0.0, 0.0), (2.0, 0.5, 3.0, 1.0), (0.0, 0.01, 0.0, 5.0), (0.5, 0.0, 4.0, 0.0)]
+"""Shape and rate of the densities of α and of β."""
+
+
+@pytest.mark.parametrize("numbers", PRIORS)
 @given(problems(), st.booleans(), st.booleans())
-def test_a_step_is_mackays_update(problem, fixed_noise, with_offset):
-    """α_i = γ_i/μ_i², β = (N − Σγ)/‖t − Φμ‖² (eqs. 16 to 18), and the posterior and evidence that belong to them."""
+def test_a_step_is_mackays_update(numbers, problem, fixed_noise, with_offset):
+    """α_i = γ_i/μ_i², β = (N − Σγ)/‖t − Φμ‖² (eqs. 16 to 18), and with priors those of app. A; the posterior and
+    evidence that belong to them."""
     Phi, t, alpha, beta, w = problem
     offset = np.linspace(-1, 1, len(alpha)) if with_offset else None
-    state, info = step(state_of(Phi, t, alpha, beta, w, fixed_noise=fixed_noise, offset=offset))
+    start = state_of(Phi, t, alpha, beta, w, fixed_noise=fixed_noise, offset=offset, prior=prior_of(numbers))
+    counted = (*numbers[:2], 0.0, 0.0) if fixed_noise else numbers
+    before = total(Phi, t, alpha, beta, counted, w)
+    np.testing.assert_allclose(start.log_evidence, before, rtol=1e-9, atol=1e-8)
+    state, info = step(start)
     assume(info.pruned == 0)
-    new_alpha, new_beta = naive.mackay(Phi, t, alpha, beta, w)
+    new_alpha, new_beta = naive.updates(Phi, t, alpha, beta, numbers, w)
     if fixed_noise:
         new_beta = beta
     np.testing.assert_allclose(state.alpha, new_alpha, rtol=1e-7)
     np.testing.assert_allclose(state.beta, new_beta, rtol=1e-8)
     np.testing.assert_allclose(info.noise_variance, 1 / new_beta, rtol=1e-8)
-    expected = naive.log_evidence(Phi, t, new_alpha, new_beta, w)
+    expected = total(Phi, t, new_alpha, new_beta, counted, w)
     np.testing.assert_allclose(info.log_evidence, expected, rtol=1e-8, atol=1e-7)
-    np.testing.assert_allclose(info.change, expected - naive.log_evidence(Phi, t, alpha, beta, w), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(info.change, expected - before, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(
         state.posterior.mean, naive.posterior(Phi, t, new_alpha, new_beta, w)[0], rtol=1e-7, atol=1e-9
     )
@@ -94,7 +119,7 @@ def test_a_column_goes_if_it_gains_nothing_and_is_hardly_determined(problem):
     np.testing.assert_array_equal(state.statistics.labels, stays + BIAS)
     assert info.pruned == M - len(stays)
     assert state.n_vectors == (stays > 0).sum(), "the bias is no vector"
-    np.testing.assert_allclose(state.alpha, naive.mackay(Phi, t, alpha, beta, w)[0][stays], rtol=1e-6)
+    np.testing.assert_allclose(state.alpha, naive.updates(Phi, t, alpha, beta, w=w)[0][stays], rtol=1e-6)
 
 
 @pytest.mark.parametrize("copies", [2, 20, 100])
@@ -113,44 +138,17 @@ def test_near_copies_that_excuse_each_other_do_not_go_at_once(rng, copies):
     assert state.posterior.log_evidence > single - 1
 
 
-def test_a_fit_to_convergence_finds_the_naive_fixed_point(rng):
-    """30 noise columns, 4 that matter: the same columns, α, β and evidence as the dense loop run to its end."""
-    Phi = rng.normal(size=(200, 30))
-    t = Phi[:, [3, 8, 15, 22]] @ np.array([1.0, -2.0, 0.5, 1.5]) + 0.2 * rng.normal(size=200)
-    state, reason = state_of(Phi, t, np.ones(30), 10 / t.var()), None
-    while reason is None:
-        state, info = step(state)
-        reason = verdict(state, info, StopRule(1e-13, 5000))
-    assert reason is Termination.CONVERGED
-    kept, alpha, beta = naive.rvm(Phi, t, beta=10 / t.var())
-    np.testing.assert_array_equal(state.statistics.labels, kept)
-    assert {3, 8, 15, 22} <= set(kept.tolist())
-    expected = naive.log_evidence(Phi[:, kept], t, alpha, beta)
-    np.testing.assert_allclose(state.posterior.log_evidence, expected, atol=1e-4)
-    np.testing.assert_allclose(1 / state.beta, 1 / beta, rtol=1e-4)
-    mean, _ = naive.posterior(Phi[:, kept], t, alpha, beta)
-    np.testing.assert_allclose(Phi[:, kept] @ state.posterior.mean, Phi[:, kept] @ mean, atol=1e-3 * t.std())
-
-
-def test_the_noise_stops_at_its_floor(rng):
-    """Data without noise: σ² = NOISE_FLOOR × the target's mean square, and the state says so."""
+@pytest.mark.parametrize("known", [0.0, 0.3])
+def test_the_noise_stops_at_its_floor(rng, known):
+    """Data without noise: σ² = NOISE_FLOOR × the target's mean square, and the state says so. A σ² known to be at least
+    .3 stays there, without the remark on the floor."""
     Phi = rng.normal(size=(50, 3))
     t = Phi @ np.array([1.0, 2.0, -1.0])
-    state = state_of(Phi, t, np.ones(3), 10.0)
+    state = replace(state_of(Phi, t, np.ones(3), 10.0), least_noise=known)
     for _ in range(60):
         state, _ = step(state)
-    assert state.floored
-    np.testing.assert_allclose(1 / state.beta, NOISE_FLOOR * t.var(), rtol=1e-12)
-
-
-def test_a_known_least_noise_is_no_floor(rng):
-    """Data without noise whose σ² is known to be at least .3: it stays there, without the remark on the floor."""
-    Phi = rng.normal(size=(50, 3))
-    state = replace(state_of(Phi, Phi @ np.array([1.0, 2.0, -1.0]), np.ones(3), 10.0), least_noise=0.3)
-    for _ in range(60):
-        state, _ = step(state)
-    assert not state.floored
-    assert state.beta == 1 / 0.3
+    assert state.floored == (not known)
+    np.testing.assert_allclose(1 / state.beta, known or NOISE_FLOOR * t.var(), rtol=1e-12)
 
 
 def test_more_columns_than_freedom_keep_beta_positive():
@@ -202,30 +200,6 @@ def crowd(rng, copies=6, n=80):
     return Phi, t, maximise(start, StopRule(1e-7, 300))[0]
 
 
-def test_thinning_deletes_one_of_those_that_stand_in_for_each_other(rng):
-    """The deleted fail q² > s, are hardly correlated with each other, and the evidence does not fall."""
-    Phi, t, state = crowd(rng)
-    labels = state.statistics.labels
-    thinner = thin(state)
-    gone = np.setdiff1d(labels, thinner.statistics.labels)
-    assert 1 <= len(gone) < len(labels)
-    Sigma = np.linalg.inv(state.beta * Phi[:, labels].T @ Phi[:, labels] + np.diag(state.alpha))
-    s = 1 / np.diagonal(Sigma) - state.alpha
-    q = state.posterior.mean / np.diagonal(Sigma)
-    positions = np.flatnonzero(np.isin(labels, gone))
-    assert (q[positions] ** 2 <= s[positions] * (1 + 1e-9)).all()
-    sd = np.sqrt(np.diagonal(Sigma))
-    correlation = np.abs(Sigma / np.outer(sd, sd))[np.ix_(positions, positions)] - np.eye(len(positions))
-    assert correlation.max() < WEAK_CORRELATION
-    groups = gone[gone < 18] // 6
-    assert len(set(groups)) == len(groups), "two near-copies went at once"
-    before = naive.log_evidence(Phi[:, labels], t, state.alpha, state.beta)
-    rest = thinner.statistics.labels
-    after = naive.log_evidence(Phi[:, rest], t, thinner.alpha, thinner.beta)
-    assert after >= before - 1e-6
-    np.testing.assert_allclose(thinner.posterior.log_evidence, after, rtol=1e-9)
-
-
 def test_a_thin_fit_ends_with_columns_that_all_earn_their_place(rng):
     """No column fails q² > s, there are fewer of them, and the evidence is no lower than before."""
     _, _, state = crowd(rng)
@@ -258,17 +232,111 @@ def fit_and_info(rng, noise=0.1, **changes):
         (StopRule(1e-7, 500, vectors=3), {"change": 1.0, "pruned": 0}, Termination.HALVED),
         (StopRule(1e-7, 500, vectors=2), {"change": 1.0, "pruned": 0}, None),
         (StopRule(1e-7, 1), {"change": 1.0, "pruned": 0}, Termination.ITERATIONS),
+        (StopRule(1e-7, 500), {"change": 0.0, "pruned": 0, "noise": 1e-10}, Termination.CANCELLED),
+        (StopRule(1e-7, 500, guard=False), {"change": 0.0, "pruned": 0, "noise": 1e-10}, Termination.CONVERGED),
     ],
 )
 def test_when_a_fit_is_over(rng, rule, changes, expected):
-    """N = 40 rows, 3 vectors, after 1 iteration: tol·N = 4e-6 nats."""
+    """N = 40 rows, 3 vectors, after 1 iteration: tol·N = 4e-6 nats. A cancelled residual ends a guarded fit, before
+    anything else, and only with the guard."""
     state, info = fit_and_info(rng, **changes)
     assert verdict(state, info, rule) is expected
 
 
-def test_a_cancelled_residual_ends_a_guarded_fit(rng):
-    """Before anything else, and only with the guard."""
-    state, info = fit_and_info(rng, noise=1e-10, change=0.0, pruned=0)
-    assert state.posterior.cancelled
-    assert verdict(state, info, StopRule(1e-7, 500)) is Termination.CANCELLED
-    assert verdict(state, info, StopRule(1e-7, 500, guard=False)) is Termination.CONVERGED
+@given(st.floats(-6, 6), st.floats(-4, 5), st.floats(-4, 1.5), st.floats(-10, 4))
+@example(2.0, 3.0, 0.3, -10.0)
+@example(4.0, 1.3, 1.0, -9.0)
+def test_the_gain_of_a_column_is_the_largest_of_all_precisions(log_s, log_r, log_a, log_b):
+    """ℓ(α) with the prior, by a fine grid of α; the peak has that value, and there is none where no α has any."""
+    s, r = 10.0**log_s, 10.0**log_r
+    a, b = (0.0 if log_a < -3.5 else 10.0**log_a), 10.0**log_b / s
+    density, q = GammaDensity(a, b), np.sqrt(s * r)
+    expected = naive.best_gain(s, q, a, b)
+    gain = evidence_gain(np.array([s]), np.array([q]), density)[0]
+    alpha = density.peak(np.array([s]), np.array([q**2]))[0]
+    np.testing.assert_allclose(gain, expected, rtol=1e-4, atol=1e-6)
+    assert density.worthless(np.array([s]), np.array([q**2]))[0] == (gain <= 0) == np.isinf(alpha)
+    if gain > 0:
+        there = 0.5 * (np.log(alpha / (alpha + s)) + q**2 / (alpha + s)) + naive.log_prior(alpha, a, b)
+        np.testing.assert_allclose(there, gain, rtol=1e-6, atol=1e-9)
+
+
+def test_columns_that_do_not_fade_are_thinned_out(rng):
+    """26 of 30 columns are noise: those that matter stay, and no column is left whose loss would raise the sum."""
+    Phi, numbers = rng.normal(size=(200, 30)), (0.0, 1e-3, 0.0, 0.0)
+    t = Phi[:, [3, 8, 15, 22]] @ np.array([1.0, -2.0, 0.5, 1.5]) + 0.2 * rng.normal(size=200)
+    state = state_of(Phi, t, np.ones(30), 10 / t.var(), prior=prior_of(numbers))
+    state, reason = maximise(state, StopRule(1e-9, 3000))
+    assert reason is Termination.CONVERGED
+    assert {3, 8, 15, 22} <= set(state.labels.tolist())
+    assert len(state.labels) <= 20
+    evidence = total(Phi[:, state.labels], t, state.alpha, state.beta, numbers)
+    for i in range(len(state.labels)):
+        rest = np.delete(np.arange(len(state.labels)), i)
+        without = total(Phi[:, state.labels[rest]], t, state.alpha[rest], state.beta, numbers)
+        assert without < evidence
+
+
+def test_a_fixed_precision_stays_and_so_does_its_column(rng):
+    """A bias that explains nothing keeps its α to the bit, through steps and thinning; the prior does not count it."""
+    Phi = np.hstack([np.ones((80, 1)), rng.normal(size=(80, 3))])
+    t = Phi[:, 1] + 0.1 * rng.normal(size=80)
+    t -= t.mean()
+    prior = prior_of((0.0, 1e-3, 0.0, 0.0), fixed=((BIAS, 1e7),))
+    state = state_of(Phi, t, np.ones(4), 10.0, fixed_noise=True, labels=np.arange(4) + BIAS, prior=prior)
+    state, _ = maximise(state, StopRule(1e-9, 200, thin=True))
+    assert state.labels[0] == BIAS
+    assert state.alpha[0] == 1e7
+    left = Phi[:, state.labels - BIAS]
+    expected = naive.log_evidence(left, t, state.alpha, 10.0) + naive.log_prior(state.alpha[1:], 0.0, 1e-3).sum()
+    np.testing.assert_allclose(state.log_evidence, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", ["ovr", "multinomial"])
+def test_an_update_of_classes(rng, likelihood):
+    """α from each output's quadratic, or from the sums over outputs; the prior once per α; a fixed α stays."""
+    C, M, (a, b) = 3, 4, (2.0, 0.5)
+    roots = rng.normal(size=(C, 20, M))
+    curvature = np.einsum("knm,knl->kml", roots, roots)
+    weights, alpha = rng.normal(size=(M, C)), np.repeat(rng.uniform(0.5, 2, (M, 1)), C, axis=1)
+    block = LogisticBlock(np.full(C if likelihood == "ovr" else 1, -9.0), rng.normal(size=(M, C)), curvature, 20, 0)
+    prior = prior_of((a, b, 0.0, 0.0), fixed=((BIAS, 3.0),))
+    state = laplace.init(likelihood, np.arange(M) + BIAS, alpha, weights, block, prior)
+    alpha[0] = 3.0
+    Sigma = [np.linalg.inv(curvature[k] + np.diag(alpha[:, k])) for k in range(C)]
+    slope = block.gradient - alpha * weights
+    mu = np.stack([weights[:, k] + Sigma[k] @ slope[:, k] for k in range(C)], 1)
+    spread = np.stack([np.diagonal(each) for each in Sigma], 1)
+    top, bottom = 1 - alpha * spread, mu**2
+    if likelihood == "multinomial":
+        top, bottom = (np.repeat(value.sum(axis=1, keepdims=True), C, axis=1) for value in (top, bottom))
+    expected = (top + 2 * a) / (bottom + 2 * b)
+    expected[0] = 3.0
+    np.testing.assert_allclose(laplace.update(state).alpha, expected, rtol=1e-9)
+    flat = laplace.init(likelihood, state.labels, alpha, weights, block)
+    counted = alpha[1:] if likelihood == "ovr" else alpha[1:, 0]
+    np.testing.assert_allclose(state.log_evidence - flat.log_evidence, naive.log_prior(counted, a, b).sum(), rtol=1e-9)
+
+
+def test_thinning_deletes_one_of_those_that_stand_in_for_each_other(rng):
+    """The deleted fail q² > s, are hardly correlated with each other, and the evidence does not fall."""
+    Phi, t, state = crowd(rng)
+    labels = state.statistics.labels
+    thinner = thin(state)
+    gone = np.setdiff1d(labels, thinner.statistics.labels)
+    assert 1 <= len(gone) < len(labels)
+    Sigma = np.linalg.inv(state.beta * Phi[:, labels].T @ Phi[:, labels] + np.diag(state.alpha))
+    s = 1 / np.diagonal(Sigma) - state.alpha
+    q = state.posterior.mean / np.diagonal(Sigma)
+    positions = np.flatnonzero(np.isin(labels, gone))
+    assert (q[positions] ** 2 <= s[positions] * (1 + 1e-9)).all()
+    sd = np.sqrt(np.diagonal(Sigma))
+    correlation = np.abs(Sigma / np.outer(sd, sd))[np.ix_(positions, positions)] - np.eye(len(positions))
+    assert correlation.max() < WEAK_CORRELATION
+    groups = gone[gone < 18] // 6
+    assert len(set(groups)) == len(groups), "two near-copies went at once"
+    before = naive.log_evidence(Phi[:, labels], t, state.alpha, state.beta)
+    rest = thinner.statistics.labels
+    after = naive.log_evidence(Phi[:, rest], t, thinner.alpha, thinner.beta)
+    assert after >= before - 1e-6
+    np.testing.assert_allclose(thinner.posterior.log_evidence, after, rtol=1e-9)

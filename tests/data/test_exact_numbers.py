@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,13 +120,9 @@ ODD_X[3, 1] = ODD_Y[3] = ODD
 FITTED = {
     "X": (ODD_X, Y),
     "y": (X, ODD_Y),
-    "series": (X, pd.Series(ODD_Y)),
     "several targets": (X, np.column_stack([ODD_Y, ODD_Y])),
-    "an array of text": (ODD_X.astype(str), Y),
     "a frame of pandas' text": (pd.DataFrame(ODD_X.astype(str), columns=["a", "b"], dtype="string"), Y),
     "frame": (pd.DataFrame(ODD_X, columns=["a", "b"]).assign(c=0.5), Y),
-    "dask X": (da.from_array(ODD_X, chunks=5), Y),
-    "zarr X": (zarr.array(ODD_X, chunks=(5, 2)), Y),
     "dask frame": (dd.from_pandas(pd.DataFrame(ODD_X, columns=["a", "b"]).assign(c=0.5), npartitions=2), Y),
     "dask series": (dd.from_pandas(pd.DataFrame(X), npartitions=2), dd.from_pandas(pd.Series(ODD_Y), npartitions=2)),
 }

@@ -21,7 +21,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.reduction import TreeSum
 from partirvm.data import ZarrSource, hash_tile, ingest, tile_rows_for
 from partirvm.data.layout import FORMAT
-from partirvm.errors import DataError, DataWarning
+from partirvm.errors import DataWarning
 
 
 def rows(n: int = 500, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -52,7 +52,7 @@ def all_rows(data: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.concatenate([tile.X for tile in tiles]), np.concatenate([tile.t for tile in tiles]), numbers
 
 
-def assert_holds(data: Any, X: np.ndarray, y: np.ndarray, seed: int | None) -> None:
+def assert_holds(data: Any, X: np.ndarray, y: np.ndarray, seed: int | None, weights: Any = None) -> None:
     """``data`` are these rows, in the order of ``default_rng(seed).random(N)``, with the right metadata."""
     order = np.arange(len(X)) if seed is None else np.argsort(np.random.default_rng(seed).random(len(X)), kind="stable")
     found_X, found_t, numbers = all_rows(data)
@@ -60,9 +60,13 @@ def assert_holds(data: Any, X: np.ndarray, y: np.ndarray, seed: int | None) -> N
     np.testing.assert_array_equal(found_X, X[order])
     np.testing.assert_array_equal(found_t[:, 0], y[order])
     assert (data.seed, data.shuffled) == (seed, seed is not None)
+    mean = np.average(y, weights=weights)
+    variance = np.average((y - mean) ** 2, weights=weights)
     np.testing.assert_array_equal(data.moments.inputs.minimum, X.min(axis=0))
-    np.testing.assert_allclose(data.moments.inputs.mean, X.mean(axis=0), rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(data.moments.targets.variance, y.var(), rtol=1e-12)
+    np.testing.assert_allclose(data.moments.inputs.mean, np.average(X, axis=0, weights=weights), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(data.moments.targets.variance, variance, rtol=1e-12)
+    if weights is not None:
+        np.testing.assert_array_equal(data.weights_of(range(len(X))), weights[order])
 
 
 def saved(path: Path, save: Any, **options: Any) -> str:
@@ -110,14 +114,7 @@ def test_a_table_comes_back_whole(write: Any, seed: int | None, tmp_path: Path) 
     assert data.columns.categories == {"colour": ("blue", "green", "red")}
     assert data.columns.classes is None
     X = table[["a", "colour", "b", "count"]].replace({"colour": {"blue": 0, "green": 1, "red": 2}}).to_numpy(float)
-    order = all_rows(data)[2]
-    weights = np.concatenate([data.tile(number).weights for number in range(data.n_tiles)])
-    np.testing.assert_array_equal(weights, table["w"].to_numpy()[order])
-    found_X, found_t, _ = all_rows(data)
-    np.testing.assert_array_equal(found_X, X[order])
-    np.testing.assert_array_equal(found_t[:, 0], table["t"].to_numpy()[order])
-    expected = np.arange(500) if seed is None else np.argsort(np.random.default_rng(seed).random(500), kind="stable")
-    np.testing.assert_array_equal(order, expected)
+    assert_holds(data, X, table["t"].to_numpy(), seed, table["w"].to_numpy())
     assert sorted(path.name for path in tmp_path.iterdir() if "partial" in path.name) == []
 
 
@@ -250,31 +247,6 @@ def test_parts_of_a_table_belong_together_by_position(kind: str, y: Any, tmp_pat
     assert data.columns.target in ("y", "cost")
 
 
-@pytest.mark.parametrize("kind", ["pandas", "dask"])
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        (lambda y: (y[:-1],), "X has 500 rows, but y has 499"),
-        (lambda y: (y, y[1:] ** 2), "X has 500 rows, but the weights has 499"),
-        (
-            lambda y: (pd.DataFrame(np.column_stack([y, y]), columns=["p", "p"]),),
-            "need distinct names, found .*p, p",
-        ),
-        (lambda y: (y.reshape(-1, 1, 1),), r"y must have shape \(rows,\) or \(rows, targets\), found \(500, 1, 1\)"),
-        (lambda y: (np.column_stack([y, y]), np.ones((500, 2))), r"weights must have shape \(rows,\), found"),
-        (lambda y: (pd.DataFrame({"p": y, "x1": y}),), "a column of X have the same name 'x1'"),
-        (lambda y: (pd.Series(y, name="x1"),), "a column of X have the same name 'x1'"),
-        (lambda y: (pd.Series(y, name="weights"), y**2), "a column of X have the same name 'weights'"),
-    ],
-)
-def test_parts_of_a_table_that_do_not_belong_together(kind: str, parts: Any, message: str, tmp_path: Path) -> None:
-    X, y = rows()
-    table = pd.DataFrame(X, columns=["x0", "x1", "x2"])
-    with pytest.raises(DataError, match=message):
-        ingest((table if kind == "pandas" else dd.from_pandas(table, npartitions=3), *parts(y)), tmp_path / "d.zarr")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("labels", "classes"),
     [
@@ -333,35 +305,6 @@ def test_whole_numbers_may_turn_fractional_far_down_a_csv(tmp_path: Path) -> Non
     (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(lines) + "\n")
     data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", shuffle=None)
     assert data.gather([200_000, 200_001])[:, 0].tolist() == [0.5, 1000]
-
-
-def test_warnings_about_the_data(tmp_path: Path) -> None:
-    X, y = rows(40)
-    X[:, 1] = 3.0
-    X[30:], y[30:] = X[:10], y[:10]
-    with pytest.warns(DataWarning) as caught:
-        data = ingest((X, y), tmp_path / "d.zarr")
-    texts = [str(warning.message) for warning in caught]
-    assert any("1 constant feature(s)" in text and "x1" in text for text in texts)
-    assert any("10 of 40 rows are duplicates" in text for text in texts)
-    assert data.moments is not None
-    assert data.moments.inputs.variance[1] == 0
-    with pytest.warns(DataWarning, match="target 'y' is constant"):
-        ingest((rows(40)[0], np.full(40, 2.5)), tmp_path / "e.zarr")
-
-
-def test_progress_is_told(tmp_path: Path) -> None:
-    told: list[tuple[str, int, int | None]] = []
-    ingest(rows(), tmp_path / "d.zarr", tile_rows=200, progress=lambda *step: told.append(step))
-    assert [step for step in told if step[0] == "read"][-1] == ("read", 500, 500)
-    assert [step for step in told if step[0] == "write"] == [("write", n, 500) for n in (200, 400, 500)]
-
-
-def test_overwriting_replaces_the_data(tmp_path: Path) -> None:
-    ingest(rows(50), tmp_path / "d.zarr")
-    X, y = rows(60, seed=1)
-    assert_holds(ingest((X, y), tmp_path / "d.zarr", overwrite=True), X, y, 0)
-    assert [path.name for path in tmp_path.iterdir()] == ["d.zarr"]
 
 
 def test_data_behind_a_url(tmp_path: Path) -> None:

@@ -105,85 +105,61 @@ def assert_same_tile(found: Any, expected: Any) -> None:
         np.testing.assert_array_equal(found.weights, expected.weights)
 
 
-def test_it_is_a_source(case: Case) -> None:
-    source = case.source
+def test_tiles_cut_the_rows_exactly(case: Case) -> None:
+    """They are contiguous float64 and cannot be written; there are no others."""
+    source, (X, y, weights) = case.source, arrays()
     assert isinstance(source, Source)
     assert (source.n_rows, source.n_features, source.n_targets, source.n_tiles) == (N, D, case.targets, 7)
     assert source.tile_rows == TILE
     assert source.shuffled == bool((case.order != np.arange(N)).any())
     assert source.columns.features == ("x0", "x1", "x2")
-
-
-def test_tiles_cut_the_rows_exactly(case: Case) -> None:
-    X, y, weights = arrays()
     for number, rows in enumerate(slice(start, min(start + TILE, N)) for start in range(0, N, TILE)):
-        tile, order = case.source.tile(number), case.order[rows]
+        tile, order = source.tile(number), case.order[rows]
         assert (tile.number, tile.start) == (number, rows.start)
         np.testing.assert_array_equal(tile.X, X[order])
         np.testing.assert_array_equal(tile.t, np.column_stack([y, -y])[order, : case.targets])
+        assert (tile.weights is not None) == case.weighted
         if case.weighted:
             np.testing.assert_array_equal(tile.weights, weights[order])
-        else:
-            assert tile.weights is None
-
-
-def test_blocks_are_contiguous_float64_and_cannot_be_written(case: Case) -> None:
-    tile = case.source.tile(6)
-    for block in [tile.X, tile.t, *[tile.weights] * case.weighted]:
-        assert block.dtype == np.float64
-        assert block.flags.c_contiguous
-        assert not block.flags.writeable or block.size == 0
-
-
-@pytest.mark.parametrize("number", [-1, 7])
-def test_there_are_no_other_tiles(case: Case, number: int) -> None:
-    with pytest.raises(IndexError, match="tile"):
-        case.source.tile(number)
+        for block in [tile.X, tile.t, *[tile.weights] * case.weighted]:
+            assert block.dtype == np.float64
+            assert block.flags.c_contiguous
+            assert not block.flags.writeable or block.size == 0
+    for number in (-1, 7):
+        with pytest.raises(IndexError, match="tile"):
+            source.tile(number)
 
 
 @pytest.mark.parametrize("rows", [[], [106], [3, 3, 100, 0, 17, 16], list(range(N))[::-1]], ids=str)
-def test_gather_keeps_the_order_asked_for(case: Case, rows: list[int]) -> None:
-    gathered = case.source.gather(rows)
-    assert gathered.shape == (len(rows), D)
-    np.testing.assert_array_equal(gathered, arrays()[0][case.order[np.array(rows, dtype=int)]])
-
-
-@pytest.mark.parametrize("row", [-1, N])
-def test_rows_that_are_not_there_are_refused(case: Case, row: int) -> None:
-    for ask in (case.source.gather, case.source.weights_of):
-        with pytest.raises(IndexError):
-            ask([0, row])
-
-
-def test_gather_reads_each_tile_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    if isinstance(case.source, ArraySource | ClassWeighted):
-        pytest.skip("indexes the arrays, or asks its source")
-    read: list[int] = []
-    inputs = type(case.source)._inputs
-    monkeypatch.setattr(type(case.source), "_inputs", lambda self, number: read.append(number) or inputs(self, number))
-    case.source.gather([100, 3, 4, 101, 3, 17])
-    assert sorted(read) == [0, 1, 6]
-
-
-@pytest.mark.parametrize("rows", [[], [106], [3, 3, 100, 0, 17, 16], list(range(N))[::-1]], ids=str)
-def test_weights_of_rows_keep_the_order_asked_for(case: Case, rows: list[int]) -> None:
+def test_rows_keep_the_order_asked_for(case: Case, rows: list[int]) -> None:
+    """Inputs and weights; rows that are not there are refused."""
+    order = case.order[np.array(rows, dtype=int)]
     for source in (case.source, pickle.loads(pickle.dumps(case.source.part(range(7))))):
-        found = source.weights_of(rows)
-        if not case.weighted:
-            assert found is None
-            continue
-        assert (found.shape, found.dtype) == ((len(rows),), np.float64)
-        np.testing.assert_array_equal(found, arrays()[2][case.order[np.array(rows, dtype=int)]])
+        gathered, weights = source.gather(rows), source.weights_of(rows)
+        assert gathered.shape == (len(rows), D)
+        np.testing.assert_array_equal(gathered, X[order])
+        assert (weights is not None) == case.weighted
+        if case.weighted:
+            assert (weights.shape, weights.dtype) == ((len(rows),), np.float64)
+            np.testing.assert_array_equal(weights, WEIGHTS[order])
+    for row in (-1, N):
+        for ask in (case.source.gather, case.source.weights_of):
+            with pytest.raises(IndexError):
+                ask([0, row])
 
 
-def test_weights_of_rows_read_each_tile_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    if isinstance(case.source, ArraySource) or not case.weighted:
-        pytest.skip("indexes the arrays, or has none")
+@pytest.mark.parametrize(("ask", "asked"), [("gather", "_inputs"), ("weights_of", "_weights_in")])
+def test_rows_read_each_tile_once(case: Case, monkeypatch: pytest.MonkeyPatch, ask: str, asked: str) -> None:
+    """And weights without inputs."""
+    weights, kind = ask == "weights_of", type(case.source)
+    if kind is ArraySource or (not case.weighted if weights else kind is ClassWeighted):
+        pytest.skip("indexes the arrays, asks its source, or has none")
     read: list[int] = []
-    weights_in, kind = type(case.source)._weights_in, type(case.source)
-    monkeypatch.setattr(kind, "_weights_in", lambda self, number: read.append(number) or weights_in(self, number))
-    monkeypatch.setattr(kind, "_inputs", lambda self, number: pytest.fail("inputs are not needed"))
-    case.source.weights_of([100, 3, 4, 101, 3, 17])
+    reading = getattr(kind, asked)
+    if weights:
+        monkeypatch.setattr(kind, "_inputs", lambda self, number: pytest.fail("inputs are not needed"))
+    monkeypatch.setattr(kind, asked, lambda self, number: read.append(number) or reading(self, number))
+    getattr(case.source, ask)([100, 3, 4, 101, 3, 17])
     assert sorted(read) == [0, 1, 6]
 
 
@@ -195,12 +171,10 @@ def test_a_part_reads_the_same_tiles_in_another_process(case: Case, tiles: list[
     assert part.fingerprint() == case.source.fingerprint()
     for number in tiles:
         assert_same_tile(part.tile(number), case.source.tile(number))
+    gathered = [number * TILE + 1 for number in tiles]
+    np.testing.assert_array_equal(part.gather(gathered), X[case.order[gathered]])
     again = part.part(tiles[:1])
     assert_same_tile(again.tile(tiles[0]), case.source.tile(tiles[0]))
-
-
-def test_a_part_gathers_from_its_tiles(case: Case) -> None:
-    np.testing.assert_array_equal(case.source.part([1, 2]).gather([40, 17]), arrays()[0][case.order[[40, 17]]])
 
 
 @pytest.mark.parametrize("kind", ["arrays", "permuted", "dask"])
@@ -209,18 +183,13 @@ def test_a_part_of_what_lives_in_memory_knows_no_other_tile(kind: str, tmp_path:
         CASES[kind](tmp_path).source.part([1, 2]).tile(3)
 
 
-def test_a_part_of_arrays_in_memory_is_small() -> None:
+def test_parts_are_small(tmp_path: Path) -> None:
+    """A part of arrays in memory and of Dask holds its rows; DATA pickle as an address."""
     source = ArraySource(np.zeros((100_000, 4)), np.zeros(100_000))
     assert len(pickle.dumps(source.part([3]))) < 1.1 * source.tile_rows * 5 * 8
-
-
-def test_a_part_of_dask_arrays_is_small() -> None:
-    X = da.from_array(np.zeros((100_000, 4)), chunks=(1000, 4))
-    source = ChunkedSource(X, X[:, 0], tile_rows=2000)
-    assert len(pickle.dumps(source.part([3]))) < 2 * 2000 * 5 * 8 + 20_000
-
-
-def test_data_pickle_as_an_address(tmp_path: Path) -> None:
+    chunks = da.from_array(np.zeros((100_000, 4)), chunks=(1000, 4))
+    chunked = ChunkedSource(chunks, chunks[:, 0], tile_rows=2000)
+    assert len(pickle.dumps(chunked.part([3]))) < 2 * 2000 * 5 * 8 + 20_000
     assert len(pickle.dumps(CASES["data"](tmp_path).source)) < 2000
 
 
@@ -239,21 +208,16 @@ def twin(case: Case, X: np.ndarray) -> ArraySource:
 
 
 def test_the_fingerprint_is_the_same_wherever_the_rows_are(case: Case) -> None:
-    expected = twin(case, arrays()[0][case.order]).fingerprint()
+    """Any other value, and another shape, give another one."""
+    X = arrays()[0][case.order]
+    expected = twin(case, X).fingerprint()
     assert case.source.fingerprint().hashes == expected.hashes
     case.source.check(expected)
     case.source.check(expected)
-
-
-def test_a_changed_value_changes_the_fingerprint(case: Case) -> None:
-    X = arrays()[0][case.order]
     X[20, 1] += 1e-9
     with pytest.raises(ChangedDataError, match="the values of tile 1 have changed"):
         case.source.check(twin(case, X).fingerprint())
-
-
-def test_another_shape_is_another_fingerprint(case: Case) -> None:
-    fewer = ArraySource(arrays()[0][1:], tile_rows=TILE)
+    fewer = ArraySource(X[1:], tile_rows=TILE)
     with pytest.raises(ChangedDataError, match="106 rows × 3"):
         check_fingerprint(fewer.fingerprint(), case.source.fingerprint(), "the data")
 
@@ -287,9 +251,3 @@ def test_float64_arrays_are_not_copied() -> None:
     assert np.shares_memory(source.tile(2).X, X)
     X[0, 0] = 5.0  # the arrays themselves stay writeable
     assert source.tile(0).X[0, 0] == 5.0
-
-
-@pytest.mark.parametrize("order", [np.zeros(N, int), np.arange(N - 1), np.arange(N) - 1, np.arange(N) + 0.5], ids=repr)
-def test_a_permutation_has_every_row_once(order: np.ndarray) -> None:
-    with pytest.raises(DataError, match="permutation"):
-        ArraySource(*arrays(), permutation=order)

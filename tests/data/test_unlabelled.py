@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from partirvm.core.moments import ColumnMoments
-from partirvm.data import ArraySource, Columns, ingest, require_target
+from partirvm.data import ArraySource, Columns, ingest
 from partirvm.errors import DataError, UsageError
 
 N = 300
@@ -78,30 +78,17 @@ def test_a_source_with_the_target_stays_labelled(train, tmp_path):
     assert ingest(pair, tmp_path / "pair.zarr", like=train).columns.target == "y"
 
 
-def test_classes_are_kept_for_the_prediction(tmp_path):
-    rows = table()
-    rows["fare"] = np.where(rows["fare"] > 0, "high", "low")
-    train = ingest(rows, tmp_path / "train.zarr", target="fare", categorical=["zone"], classes=True)
-    new = ingest(table(target=False), tmp_path / "new.zarr", like=train)
-    assert new.columns == train.columns
-    assert new.columns.classes == ("high", "low")
-
-
 HINT = r"To predict rows without a target.*`--like`"
 
 WRONG = {
     "no target, nothing like it": (table(9, target=False), {"like": None}, UsageError, HINT),
     "a named target": (table(9, target=False), {"target": "fair", "like": None}, DataError, HINT),
-    "arrays": ((np.eye(3), None), {"like": None}, DataError, f"no array y.*{HINT}"),
-    "an array alone": (np.eye(3), {}, UsageError, r"\(X, None\) and like="),
     "another target": (table(9, target=False), {"target": "fair"}, DataError, f"no column 'fair'.*{HINT}"),
     "a feature is lacking": (table(9, target=False)[["a"]], {}, DataError, "no column 'zone'"),
     "no rows": (table(0, target=False).astype({"zone": str}), {}, DataError, r"there are no rows\.$"),
     "one row with a target": (table(1), {}, DataError, "only one row"),
     "missing value": (table(9, target=False).replace({"zone": {"s": None}}), {}, DataError, "row 1.*'zone'"),
-    "weights": (table(9, target=False), {"weights": "w"}, DataError, "no column 'w' .weights."),
     "bad weights": ((table(9, target=False), None, -np.ones(9)), {}, DataError, "negative"),
-    "no rows in arrays": ((np.empty((0, 2)), None), {}, DataError, r"there are no rows\.$"),
 }
 
 
@@ -111,12 +98,3 @@ def test_wrong_input(case, train, tmp_path):
     with pytest.raises(error, match=message):
         ingest(source, tmp_path / "new.zarr", **{"like": train, **options})
     assert not (tmp_path / "new.zarr").exists()
-
-
-def test_a_target_is_required_where_it_is_needed(train, tmp_path):
-    require_target(train)
-    new = ingest(table(target=False), tmp_path / "new.zarr", like=train)
-    with pytest.raises(DataError, match=r"new\.zarr: the data have no target.*has the target 'fare'"):
-        require_target(new)
-    with pytest.raises(DataError, match="ArraySource of 3 rows × 3 features: the data have no target"):
-        require_target(ArraySource(np.eye(3)))

@@ -14,7 +14,7 @@ import zarr
 
 from partirvm.data import ChunkedSource, ZarrSource, as_source, ingest
 from partirvm.data.layout import FORMAT
-from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
+from partirvm.errors import ChangedDataError, FormatError, MissingDataError
 
 
 @pytest.fixture
@@ -150,8 +150,3 @@ def test_chunks_of_foreign_arrays_that_cannot_be_decoded(tmp_path: Path) -> None
     source.tile(0)
     with pytest.raises(MissingDataError, match=r"rows 50 to 99 of the Zarr array X: cannot be read"):
         source.tile(1)
-
-
-def test_foreign_arrays_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="X has 100 rows, but y has 99"):
-        as_source(own_array(tmp_path), np.arange(99))

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
-
-import numpy as np
 import pytest
 from checks import run_check
-from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import make_moons
-from sklearn.model_selection import GridSearchCV, cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data, parametrize_with_checks
 
 from partirvm import RVMClassifier
@@ -60,24 +51,3 @@ def test_a_row_of_weight_two_is_two_rows(options):
     """
     estimator = RVMClassifier(gamma="scale", tol=1e-13, random_state=0, **options)
     check_sample_weight_equivalence_on_dense_data("RVMClassifier", estimator)
-
-
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_clone_pickle_pipeline_search_and_calibration():
-    """The conveniences of scikit-learn; a pickle predicts the same bits."""
-    X, codes = make_moons(160, noise=0.25, random_state=0)
-    y = np.array(["dusk", "night"])[codes]
-    made = RVMClassifier(gamma=1.0, class_weight={"dusk": 2.0}, random_state=0)
-    assert clone(made).class_weight == {"dusk": 2.0}
-    model = clone(made).fit(X, y)
-    restored = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(restored.predict_proba(X), model.predict_proba(X))
-    assert make_pipeline(StandardScaler(), clone(made)).fit(X, y).score(X, y) > 0.85
-    search = GridSearchCV(RVMClassifier(random_state=0), {"gamma": [1.0, 1e-6]}, cv=3, scoring="neg_log_loss")
-    assert search.fit(X, y).best_params_ == {"gamma": 1.0}
-    for fitted in (
-        CalibratedClassifierCV(RVMClassifier(gamma=1.0, random_state=0), cv=3).fit(X, y).predict_proba(X),
-        cross_val_predict(RVMClassifier(gamma=1.0, random_state=0), X, y, cv=3, method="predict_proba"),
-    ):
-        assert fitted.shape == (160, 2)
-        assert np.mean(fitted.argmax(axis=1) == codes) > 0.85

@@ -118,22 +118,6 @@ def test_rows_of_several_labels(strategy, multi_class):
     np.testing.assert_allclose(p, times / times.sum(axis=1, keepdims=True), atol=0.1)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES[1:])
-def test_rows_without_weight_are_no_vectors(strategy):
-    """Elsewhere the draws of rows differ: absent rows are never vectors, and their labels tell nothing."""
-    X, y = make_blobs(240, centers=[[0, 0], [4, 0]], random_state=3)
-    w = np.where(np.arange(240) % 3 == 0, 0.0, 1.0)
-    X[w == 0, 1] += 100
-    lied = np.where(w == 0, 1 - y, y)
-    options = {"strategy": strategy, "partition_size": 50}
-    model = fitted(X, lied, weights=w, **options)
-    assert model.relevance_vectors_[:, 1].max() < 50
-    assert right(model, X[w > 0], y[w > 0]) > 0.95
-    assert model.history_[-1]["rows"] == (w > 0).sum()
-    same = fitted(np.where(w[:, None] == 0, -1e3, X), lied, weights=w, **options)
-    np.testing.assert_allclose(told(same, X[w > 0]), told(model, X[w > 0]), atol=1e-6)
-
-
 @pytest.mark.parametrize("selection", ["gain", "random"])
 def test_a_rare_class_is_found(selection):
     """3 rows of 10,000, apart from the others: candidates in the first round, and predicted where they are."""

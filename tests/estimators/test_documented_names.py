@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from dataclasses import fields, replace
 
 import pytest
-from regressions import plane
 
-from partirvm import RVMClassifier, RVMRegressor, ingest, submit
-from partirvm.cli import main
+from partirvm import RVMClassifier, RVMRegressor
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.options.values import VALUES
 from partirvm.setup.parameters import check_parameters
@@ -49,15 +46,7 @@ def test_the_documented_names_are_found():
     assert len(names) > 30
 
 
-def test_rbf_of_a_job_is_gaussian(tmp_path):
-    """The spec of a job, by Python and by the command line, names the gaussian kernel, and gamma is learned."""
-    X, y = plane(60)
-    data = ingest((X, y), tmp_path / "d.zarr").url
-    job = submit(RVMRegressor(kernel="rbf", max_rounds=1), data, tmp_path / "python")
-    job.wait()
-    assert main(["fit", data, str(tmp_path / "line"), "--kernel", "rbf", "--gamma", "learn", "--quiet"]) == 0
-    for name in ("python", "line"):
-        spec = (tmp_path / name / "spec.json").read_text()
-        assert json.loads(spec)["parameters"]["kernel"] == "gaussian"
+def test_rbf_is_gaussian():
+    """To the check of the options, and in a spec."""
+    assert check_parameters(RVMRegressor(kernel="rbf", random_state=0).parameters()).kernel == "gaussian"
     assert isinstance(kernel_from_spec({"name": "rbf", "gamma": [1.0]}), Gaussian)
-    assert isinstance(job.model().design.kernel, Gaussian)

@@ -1,14 +1,14 @@
-"""Every kernel through the estimators: by name, by value, by function; in models on disk; what is refused."""
+"""Every kernel through the estimators: by name, by value, by function; in models on disk."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_cases import CASES, D, cauchy
+from kernel_cases import CASES, D
 
-from partirvm import RVMClassifier, RVMRegressor, load_model
+from partirvm import RVMRegressor, load_model
 from partirvm.errors import UsageError
-from partirvm.kernels import NAMES, WITH_GAMMA, Gaussian, OnColumns
+from partirvm.kernels import NAMES, WITH_GAMMA
 from partirvm.model.files import save_model
 
 BASIC = {"strategy": "basic", "random_state": 0}
@@ -54,17 +54,6 @@ def test_a_fit_with_every_kernel(case, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_classes_with_every_kernel(case):
-    """Two classes that a function of the inputs tells apart; in rounds, too, through kept blocks."""
-    X, _, y = rows()
-    options = {"strategy": "working-set", "partition_size": 20, "max_rounds": 3, "random_state": 0}
-    model = RVMClassifier(kernel=case.kernel, **options).fit(X, y)
-    assert model.score(X, y) > 0.6
-    assert np.isfinite(model.predict_proba(X)).all()
-
-
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_the_kernel_with_its_defaults(name):
     """With gamma where there is one: "scale" is 1/d of standardised inputs, numbers are themselves."""
@@ -81,34 +70,3 @@ def test_a_name_is_the_kernel_with_its_defaults(name):
         else:
             with pytest.raises(UsageError, match=rf"gamma is .*, but the kernel '{name}' has none: leave gamma out"):
                 estimator.fit(X, y)
-
-
-def test_a_function_by_name_and_in_person_are_the_same_fit():
-    """``module:function`` and the callable: equal bits, in rounds as well."""
-    X, y, _ = rows(300)
-    options = {"strategy": "working-set", "partition_size": 30, "random_state": 0}
-    named = RVMRegressor(kernel="kernel_cases:cauchy", **options).fit(X, y)
-    called = RVMRegressor(kernel=cauchy, **options).fit(X, y)
-    np.testing.assert_array_equal(named.weights_, called.weights_)
-    np.testing.assert_array_equal(named.predict(X), called.predict(X))
-
-
-REFUSED = {
-    "a class": ({"kernel": Gaussian}, r"kernel is the class Gaussian: give a value of it"),
-    "a number": ({"kernel": 3}, r"kernel is 3; known"),
-    "no function": ({"kernel": "kernel_cases:"}, r"function 'kernel_cases:': it must be named as 'module:function'"),
-    "no module": ({"kernel": "no_such:f"}, r"module 'no_such' cannot be imported"),
-    "a shape": ({"kernel": "kernel_cases:narrow"}, r"kernel kernel_cases:narrow returned the shape"),
-    "gamma of a function": ({"kernel": cauchy, "gamma": "scale"}, r"gamma is 'scale', but the kernel has its own"),
-    "too many widths": ({"kernel": Gaussian((1.0, 2.0))}, r"2 values but the data have 3 features"),
-    "a column too many": ({"kernel": OnColumns(Gaussian(1.0), (3,))}, r"columns \[3\], but the data have 3 features"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_kernels_that_are_refused(name):
-    """Before the fit, by place and value, with what to do."""
-    asked, message = REFUSED[name]
-    X, y, _ = rows()
-    with pytest.raises(UsageError, match=message):
-        RVMRegressor(**asked).fit(X, y)

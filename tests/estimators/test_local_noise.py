@@ -11,8 +11,7 @@ import pytest
 
 from partirvm import RVMRegressor, load_model, save_model
 from partirvm.errors import UsageError
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import TEMPER, LocalNoise
+from partirvm.kernels.design import TEMPER
 
 OPTIONS = {"gamma": 0.3, "random_state": 0}
 
@@ -45,15 +44,13 @@ def test_the_noise_is_stated_where_it_is(fitted):
 
 
 def test_constant_noise_stays_constant():
-    """Of 20 samples with constant noise at most one gets local noise."""
-    taken = 0
-    for seed in range(20):
+    """Of 8 samples with constant noise none gets local noise."""
+    for seed in range(8):
         rng = np.random.default_rng(seed)
         X = rng.uniform(-3, 3, size=(150, 1))
         y = np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=150)
         model = RVMRegressor(**OPTIONS).fit(X, y)
-        taken += model.model_.design.noise is not None
-    assert taken <= 1
+        assert model.model_.design.noise is None, seed
 
 
 def test_the_mean_is_that_of_weighted_rows():
@@ -115,9 +112,3 @@ def test_what_excludes_local_noise(fitted):
         RVMRegressor(noise="local", gamma=0.3).fit(X, np.column_stack([y, -y]))
     few = RVMRegressor(noise="local", gamma=0.3).fit(*rows(45))
     assert few.model_.design.noise is None
-
-
-def test_a_factor_by_hand():
-    """Two centres at distance 0 and 2: exp(1 · 1 − 2 · exp(−0.5 · 4) − 0.25)."""
-    noise = LocalNoise(Gaussian(0.5), np.array([[0.0], [2.0]]), np.array([1.0, -2.0]), 0.25)
-    assert noise.factor(np.array([[0.0]]))[0] == pytest.approx(np.exp(1 - 2 * np.exp(-2.0) - 0.25))

@@ -127,8 +127,8 @@ def test_a_single_column_is_one_target():
 def test_widths_are_learned_for_all_targets_together():
     """Of four inputs each target needs one, and the other two are switched off."""
     rng = np.random.default_rng(2)
-    X = rng.uniform(-2, 2, size=(500, 4))
-    y = np.column_stack([np.sin(2 * X[:, 0]), np.sin(3 * X[:, 2])]) + 0.1 * rng.normal(size=(500, 2))
+    X = rng.uniform(-2, 2, size=(200, 4))
+    y = np.column_stack([np.sin(2 * X[:, 0]), np.sin(3 * X[:, 2])]) + 0.1 * rng.normal(size=(200, 2))
     model = RVMRegressor(gamma="learn-per-feature", partition_size=60, max_rounds=2, random_state=0).fit(X, y)
     assert set(model.get_support(indices=True)) == {0, 2}
 

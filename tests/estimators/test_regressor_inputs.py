@@ -12,10 +12,8 @@ import pytest
 from regressions import plane
 
 from partirvm import RVMRegressor, WorkingSet, ingest, plan
-from partirvm.data import as_source
 from partirvm.errors import (
     DataError,
-    DataWarning,
 )
 
 
@@ -25,16 +23,6 @@ def test_predictions_of_data_come_in_the_order_before_shuffling(tmp_path):
     model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
     data = ingest((X, y), tmp_path / "rows.zarr", shuffle=4, tile_rows=32)
     np.testing.assert_allclose(model.predict(data.url), model.predict(X), atol=1e-12)
-
-
-def test_rows_in_memory_and_tiles_are_predicted_to_the_same_bits():
-    """One BLAS thread for both, whatever is set around them."""
-    X, y = plane(4000, d=3)
-    model = RVMRegressor(gamma="scale", partition_size=60, max_rounds=1, random_state=0).fit(X, y)
-    in_memory = model.predict(X, return_std=True)
-    tiles = model.predict(as_source(X, tile_rows=len(X)), return_std=True)
-    np.testing.assert_array_equal(in_memory[0], tiles[0])
-    np.testing.assert_array_equal(in_memory[1], tiles[1])
 
 
 def test_names_and_number_of_features_follow_each_fit(tmp_path):
@@ -75,21 +63,6 @@ def test_validation_may_be_a_list_and_its_columns_must_be_those_of_the_training(
                 warnings.filterwarnings("ignore", message="X .* feature names")
                 assert made.fit(*training, validation=(held_out, y)).history_[-1]["held_out_rmse"] > 0
     made.fit(X, y, validation=(dd.from_pandas(frame, npartitions=2), y))
-
-
-def test_validation_ends_up_in_the_history():
-    """Held-out rmse and nlpd of every round, by the formulas at the last one."""
-    X, y = plane(400)
-    test, truth = plane(100, seed=8)
-    model = RVMRegressor(gamma=0.3, partition_size=60, max_rounds=3, random_state=0).fit(X, y, validation=(test, truth))
-    assert all(np.isfinite(entry["held_out_rmse"]) for entry in model.history_)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
-        mean, std = model.predict(test, return_std=True)
-    last = model.history_[-1]
-    assert last["held_out_rmse"] == pytest.approx(np.sqrt(np.mean((truth - mean) ** 2)))
-    surprise = 0.5 * np.log(2 * np.pi * std**2) + (truth - mean) ** 2 / (2 * std**2)
-    assert last["held_out_nlpd"] == pytest.approx(surprise.mean())
 
 
 def test_a_plan_without_a_fit(tmp_path):

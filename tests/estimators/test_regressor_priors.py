@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from regressions import design_of, plane, sinc
 
-from partirvm import AlphaPrior, Noise, RVMClassifier, RVMRegressor, WorkingSet
+from partirvm import AlphaPrior, Noise, RVMClassifier, RVMRegressor, WorkingSet, load_model, save_model
 from partirvm.errors import DataError, UsageError
 
 FITS = [
@@ -78,6 +78,7 @@ def test_rows_of_known_noise_weigh_by_its_inverse_square():
     rng = np.random.default_rng(3)
     r, w = rng.uniform(0.5, 3, 150), rng.choice([0.0, 1.0, 2.0], 150)
     there = w > 0
+    y = np.where(there, y, 1e6)
     models = [
         RVMRegressor(gamma=4.0).fit(X, y, sample_weight=w, sample_noise=r),
         RVMRegressor(gamma=4.0).fit(X, y, sample_weight=w / r**2),
@@ -95,3 +96,22 @@ def test_noise_that_is_none_is_refused():
         RVMRegressor().fit(X, y, sample_noise=np.where(np.arange(20) == 4, 0.0, 1.0))
     with pytest.raises(UsageError, match="y and weights are part of DATA"):
         RVMRegressor().fit("data.zarr", sample_noise=np.ones(20))
+
+
+def test_a_given_precision_is_known_to_intervals(tmp_path):
+    """All α and the noise given: the interval is the normal one of Σ, also of a model that was stored."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 1))
+    y = X[:, 0] + 0.5 * rng.normal(size=30)
+    asked = {"kernel": None, "basis": "linear", "fit_intercept": False, "noise_variance": 0.25}
+    fit = RVMRegressor(**asked, alpha_prior=AlphaPrior(fixed={"x0": 0.5})).fit(X, y)
+    save_model(fit.model_, tmp_path / "model.zarr")
+    mean, std = fit.predict(X, return_std=True)
+    for model in (fit.model_, load_model(tmp_path / "model.zarr")):
+        assert model.known_alpha == (0,)
+        ends, _ = model.interval(0.95)(X)
+        np.testing.assert_allclose(ends, np.column_stack([mean - 1.959964 * std, mean + 1.959964 * std]), rtol=1e-6)
+    free = RVMRegressor(**asked).fit(X, y)
+    assert free.model_.known_alpha == ()
+    plain = np.diff(free.predict_interval(X, hyperparameters=False), axis=0)
+    assert (np.diff(free.predict_interval(X), axis=0) > plain).all()

@@ -55,17 +55,6 @@ def test_duplicate_rows_make_a_correct_fit(strategy):
     assert model.noise_variance_**0.5 == pytest.approx(0.1, rel=0.2)
 
 
-def test_rows_that_are_all_the_same():
-    """Nothing to learn from: the prediction is the mean of the targets, σ² their variance."""
-    y = np.random.default_rng(0).normal(5, 2, size=40)
-    with pytest.warns(DataWarning) as caught:
-        model = RVMRegressor(random_state=0).fit(np.ones((40, 2)), y)
-    texts = " ".join(str(warning.message) for warning in caught)
-    assert all(part in texts for part in ("constant features", "39 candidates", "no relevance vector"))
-    np.testing.assert_allclose(model.predict(np.ones((1, 2))), y.mean())
-    np.testing.assert_allclose(model.noise_variance_, y.var(), rtol=0.05)
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_noise_free_data_warn_of_the_floor(strategy):
     """A target in the span of two kernels: NoiseFloorWarning, 1e-8·var(y) by the evidence, and a mean that is right."""

@@ -5,9 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.feature_selection import SelectFromModel
-from sklearn.linear_model import LinearRegression
-from sklearn.pipeline import make_pipeline
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, open_job
 from partirvm.options import Request
@@ -35,17 +32,6 @@ def test_support_of_an_estimator(frame, classifies):
     assert model.get_support().tolist() == [True, True, False, False]
     assert model.get_support(indices=True).tolist() == [0, 1]
     assert model.feature_names_in_[model.get_support()].tolist() == ["age", "height"]
-
-
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_a_step_of_a_pipeline(frame):
-    """``SelectFromModel`` passes on the columns that count, with their names; a predictor has no transform itself."""
-    X, y = frame
-    selector = SelectFromModel(RVMRegressor(**ASK), importance_getter="feature_relevance_", threshold=1e-3)
-    pipeline = make_pipeline(selector, LinearRegression()).fit(X, y)
-    assert pipeline[0].get_feature_names_out().tolist() == ["age", "height"]
-    assert pipeline[1].n_features_in_ == 2
-    assert not hasattr(RVMRegressor(), "transform")
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import norm
 from waiting import wait_for
 
+from partirvm.core.left_out import LeftOut
 from partirvm.core.scores import LEVELS
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
@@ -130,7 +131,9 @@ def expected(pass_):
         best = open_[np.lexsort((open_, -np.abs(r[open_])))][: pass_.select]
         return fields | {"largest.rows": best, "largest.values": X[best], "largest.errors": np.abs(r[best])}
     if isinstance(pass_, LeaveOneOutPass):
-        return left_out(Phi, t[:, 0], w)
+        own = [(row, np.array([k])) for k, row in enumerate(KEPT.labels, start=1)]
+        found = LeftOut.of(Phi, t[:, 0], MEAN, ROOT, BETA, w, own)  # compared with formulas in core/test_left_out
+        return {name: getattr(found, name) for name in ("errors", "variances", "own_errors", "own_variances", "owner")}
     mean = y.mean() + y.std() * Phi @ MEAN
     sd = y.std() * np.sqrt(((Phi @ ROOT) ** 2).sum(axis=1) + 0.05)
     hits = [(np.abs(y - mean) <= norm.ppf(0.5 + level / 2) * sd).sum() for level in LEVELS]
@@ -140,25 +143,6 @@ def expected(pass_):
         "nll": -norm(mean, sd).logpdf(y).sum(),
         "covered": hits,
     }
-
-
-def left_out(Phi, t, w):
-    """Rows and their own columns left out, each by the inverse of its own precision matrix (``core.left_out``)."""
-    there, owner = np.flatnonzero(w > 0), np.full(N, -1)
-    owner[KEPT.labels] = 1 + np.arange(len(KEPT.labels))
-    H, Psi, rest = np.linalg.inv(ROOT @ ROOT.T), BETA * w[:, None] * Phi, np.abs(Phi)
-    pull, found = H @ MEAN, []
-    for n in there:
-        part, moved = H - np.outer(Psi[n], Phi[n]), pull - Psi[n] * (t[n] - Phi[n] @ MEAN) - Psi[n] * (Phi[n] @ MEAN)
-        for columns in (np.arange(len(MEAN)), np.setdiff1d(np.arange(len(MEAN)), owner[n])):
-            Sigma = np.linalg.inv(part[np.ix_(columns, columns)])
-            row, mu = Phi[n, columns], Sigma @ moved[columns]
-            found.append((np.sqrt(w[n]) * (t[n] - row @ mu), w[n] * (row @ Sigma @ row)))
-    names = ("errors", "variances", "own_errors", "own_variances")
-    rest[owner >= 0, owner[owner >= 0]] = 0
-    rest[:, 0] = 0  # the bias has no peak
-    owners = {"owner": owner[there], "nearest": rest[there].max(axis=0)}
-    return dict(zip(names, np.array(found).reshape(-1, 4).T, strict=True)) | owners
 
 
 def slope(Phi, t, w):
@@ -199,25 +183,16 @@ class HeldSource(ZarrSource):
         return super().tile(number)
 
 
-def statistics(M, seed, rows=1200):
-    """Statistics of M smooth columns, and of the same columns over other rows."""
+def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
+    """The instruction of a dense fit of M smooth columns."""
     rng = np.random.default_rng(seed)
-    x, centres = rng.uniform(-3, 3, size=(2 * rows, 2)), rng.uniform(-3, 3, size=(M, 2))
+    x, centres = rng.uniform(-3, 3, size=(rows, 2)), rng.uniform(-3, 3, size=(M, 2))
     Phi = np.exp(-0.7 * ((x[:, None, :] - centres) ** 2).sum(axis=-1))
-    t = (np.sin(2 * x[:, 0]) * x[:, 1] + 0.2 * rng.normal(size=2 * rows))[:, None]
+    t = (np.sin(2 * x[:, 0]) * x[:, 1] + 0.2 * rng.normal(size=rows))[:, None]
     offset = np.zeros((M, 1)) if seed % 2 else 0.01 * rng.normal(size=(M, 1))
     r = t - Phi @ offset
-    halves = [
-        GramStatistics("basis", np.arange(M), Phi[k].T @ Phi[k], Phi[k].T @ r[k], (r[k] ** 2).sum(axis=0), offset, rows)
-        for k in (slice(rows), slice(rows, None))
-    ]
-    return *halves, float(t.var())
-
-
-def fit(M, seed, steps=500, tol=1e-9, vectors=None):
-    """The instruction of a dense fit of M columns."""
-    mine, _, target_variance = statistics(M, seed)
-    start = init(mine, np.full(M, 0.1), 5.0, target_variance=target_variance)
+    gram = GramStatistics("basis", np.arange(M), Phi.T @ Phi, Phi.T @ r, (r**2).sum(axis=0), offset, rows)
+    start = init(gram, np.full(M, 0.1), 5.0, target_variance=float(t.var()))
     return Solve(start, StopRule(tol, steps, vectors, guard=False), M)
 
 

@@ -85,3 +85,16 @@ def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three
         mean, std = estimator.predict(X[:100], return_std=True)
         found.append((fitted_bits(estimator.model_), bits(mean), bits(std), estimator.log_evidence_.hex()))
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
+def test_a_kernel_that_is_a_function_is_imported_by_the_workers(data, one_worker, tmp_path):
+    """A fit on workers has the bits of one in this process."""
+    functions = {"kernel": "sklearn.metrics.pairwise:laplacian_kernel", "basis": ["linear", "numpy:tanh"]}
+    asked = Request(strategy="working-set", partition_size=40, max_rounds=2, seed=1, **functions)
+    there = jobs.fit(data.url, str(tmp_path / "there"), asked, client=one_worker).model
+    here = jobs.fit(data.url, str(tmp_path / "here"), asked).model
+    assert there.design.kernel.spec() == {"name": "function", "function": asked.kernel}
+    assert there.design.functions.spec()["parts"][1]["function"] == "numpy:tanh"
+    assert there.design.n_leading > 1
+    assert fitted_bits(there) == fitted_bits(here)

@@ -5,14 +5,17 @@ The cluster is a real one: processes over TCP, with one worker of one thread and
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from backend_cases import KEPT, NEW, OFFSET, PASSES, TILE, N, bits, expected, field, first_row, rows
 
-from partirvm.data import ingest
+from partirvm.data import ArraySource, ingest
 from partirvm.errors import MissingDataError
+from partirvm.execution import LocalExecutor
 from partirvm.execution.dask import DaskExecutor
-from partirvm.execution.tasks import tiles_of
+from partirvm.execution.tasks import grouped, tiles_of
 from partirvm.likelihoods.passes import GramPass
 
 
@@ -24,11 +27,24 @@ def test_a_pass_has_the_statistic_of_its_formula(reference, name):
         np.testing.assert_allclose(field(found, path), value, rtol=1e-9, atol=1e-9, err_msg=path)
 
 
-@pytest.mark.parametrize("name", PASSES)
+BATCHES = {
+    "of every kind": list(PASSES),
+    "in another order": [*reversed(PASSES), "gram", "gram, one tile"],
+    "over all tiles": ["gram", "residual, selection", "gram, everywhere", "moments"],
+    "over the same two": ["gram, two tiles", "gram, the same two", "gram, diagonal, two tiles"],
+    "over one tile each": ["residual, last tile", "gram, one tile", "gram, panels"],
+    "of one many times": ["gram, one tile"] * 30,
+    "of none": [],
+}
+
+
 @pytest.mark.parametrize("where", ["data", "memory"])
-def test_every_executor_gives_the_same_bits(executor, reference, request, name, where):
-    """One thread, three, one worker, three workers; rows on disk and rows in this process."""
-    assert bits(executor.run([PASSES[name]], request.getfixturevalue(where))[0]) == bits(reference[name])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_a_pass_in_a_batch_has_the_bits_that_it_has_alone(executor, reference, request, batch, where):
+    """Of every executor, for rows on disk and here: whoever shares its tiles, in the order in which they were given."""
+    names = BATCHES[batch]
+    found = executor.run([PASSES[name] for name in names], request.getfixturevalue(where))
+    assert [bits(statistic) for statistic in found] == [bits(reference[name]) for name in names]
 
 
 def test_map_keeps_the_order_of_the_tiles(executor, data):
@@ -87,9 +103,52 @@ def test_a_pass_reads_the_tiles_that_hold_its_rows(data):
         assert tiles_of(GramPass(KEPT, NEW, OFFSET, rows=wanted), data) == tiles
 
 
-def test_tasks_are_named_by_what_they_do(one_worker, data):
-    """Names as Dask's dashboard groups them: the pass, its sums, and what is sent."""
-    DaskExecutor(one_worker).run([PASSES["gram"]], data)
-    known = one_worker.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
-    assert {"gram", "pass"} <= known
-    assert not {name for name in known if "run" in name or "tuple" in name}
+def test_progress_counts_the_tiles_of_all_groups(executor, data):
+    """8 for the two passes over all tiles, 1 for one tile, 2 for the two passes over two."""
+    names = ["gram", "gram, one tile", "residual", "gram, two tiles", "gram, the same two"]
+    seen = []
+    executor.run([PASSES[name] for name in names], data, lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (11, 11)
+    assert seen == sorted(seen)
+    assert {total for _, total in seen} == {11}
+
+
+class CountedSource(ArraySource):
+    """Counts how often each tile is read here, and how often it is in a part that is sent."""
+
+    def __init__(self, *arrays):
+        super().__init__(*arrays, tile_rows=TILE)
+        self.read, self.sent = Counter(), Counter()
+
+    def tile(self, number):
+        self.read[number] += 1
+        return super().tile(number)
+
+    def part(self, tiles):
+        self.sent.update(tiles)
+        return super().part(tiles)
+
+
+def test_passes_over_the_same_tiles_read_them_once():
+    """Three passes over all tiles and three over tiles 2 and 3: a tile is read once for each of the two groups."""
+    source = CountedSource(*rows())
+    whole, two = ["gram", "residual", "gram, everywhere"], BATCHES["over the same two"]
+    names = [name for pair in zip(whole, two, strict=True) for name in pair]
+    groups = grouped([PASSES[name] for name in names], source)
+    assert [(group.positions, group.tiles) for group in groups] == [((0, 2, 4), tuple(range(8))), ((1, 3, 5), (2, 3))]
+    executor = LocalExecutor(2)
+    executor.run([PASSES[name] for name in names], source)
+    executor.close()
+    assert source.read == {number: 2 if number in (2, 3) else 1 for number in range(8)}
+
+
+def test_rows_of_this_process_are_sent_once(three_workers, reference):
+    """Passes over all tiles, over some and ``map`` refer to the same rows on the cluster."""
+    source = CountedSource(*rows())
+    runner = DaskExecutor(three_workers)
+    for names in BATCHES.values():
+        found = runner.run([PASSES[name] for name in names], source)
+        assert [bits(statistic) for statistic in found] == [bits(reference[name]) for name in names]
+    assert [value for _, value in runner.map(first_row, source, range(8), None)] == rows()[0][::TILE, 0].tolist()
+    runner.close()
+    assert {number: source.sent[number] for number in range(1, 8)} == dict.fromkeys(range(1, 8), 1)

@@ -30,7 +30,6 @@ FOLDER = {"memory": lambda folder: None, "zarr": str}
 """The folder of the blocks of each store."""
 
 STORES = list(FOLDER)
-COLUMNS = 64
 
 
 @pytest.fixture
@@ -147,35 +146,6 @@ def test_columns_are_evaluated_once_while_they_are_wanted(data, keep, where):
     fresh = MANY.take(np.arange(150, 170), leading=NONE)
     _, fetched = counts(executor, data, blocks, GramPass(survivors, fresh, np.zeros((35, 1))))
     assert (fetched.evaluated, fetched.kept) == (20 * N, 34 * N)
-    executor.close()
-
-
-@pytest.mark.parametrize("where", STORES)
-def test_later_columns_go_before_earlier_ones(data, keep, where):
-    """Columns 0 … 39 stay, 40 … 79 come and go: they are deleted two runs later, and evaluated when they come again."""
-    executor, blocks = LocalExecutor(1), keep(where)
-    stays, both = (MANY.take(np.arange(n)) for n in (40, 80))
-    evaluated = []
-    for columns in (stays, both, stays, stays, both):
-        pass_ = ResidualPass(columns, np.ones((columns.n_columns, 1)))
-        found, fetched = counts(executor, data, blocks, pass_)
-        assert bits(found) == bits(executor.run([pass_], data)[0])
-        evaluated.append(fetched.evaluated // N)
-    assert evaluated == [40, 40, 0, 0, 40]
-    executor.close()
-
-
-@pytest.mark.parametrize("where", STORES)
-def test_half_the_room_keeps_half_and_changes_nothing(data, keep, where):
-    """As many blocks as the budget holds are kept, and these stay; the statistic is that of no store."""
-    executor = LocalExecutor(2)
-    pass_ = ResidualPass(MANY.take(np.arange(COLUMNS)), np.ones((COLUMNS + 1, 1)), select=10)
-    whole = bits(executor.run([pass_], data)[0])
-    blocks = keep(where, 8 * COLUMNS * N // 2)
-    for _ in range(3):
-        found, fetched = counts(executor, data, blocks, pass_)
-        assert bits(found) == whole
-    assert 0.35 < fetched.kept / (COLUMNS * N) <= 0.65
     executor.close()
 
 

@@ -18,7 +18,7 @@ from partirvm.execution.tasks import run_solve
 
 @pytest.fixture(scope="module")
 def solves():
-    """Fits of several sizes, with and without an offset and rows of their own for the noise; one ends at a limit."""
+    """Fits of several sizes, with and without an offset; one ends at a limit."""
     return [fit(60 + 30 * seed, seed) for seed in range(6)] + [fit(150, 7, vectors=75), fit(90, 8, steps=3)]
 
 
@@ -43,11 +43,6 @@ def test_fits_side_by_side_have_the_bits_of_fits_one_by_one(executor, solves, on
     assert seen[-1] == (len(solves), len(solves))
     assert seen == sorted(seen)
     assert all(before <= solution.began <= solution.ended <= time.time() for solution in found)
-
-
-def test_no_fits_are_no_work(executor):
-    """An empty list, at once."""
-    assert executor.solve([]) == []
 
 
 def test_a_fit_that_fails_says_so(executor, solves):

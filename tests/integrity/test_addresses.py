@@ -15,12 +15,12 @@ import shutil
 import numpy as np
 import pytest
 from fsspec.registry import known_implementations
+from written import ASKED
 
 from partirvm import ingest, jobs, load_model, open_job, save_model
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import UsageError
-from partirvm.options import Request
 from partirvm.storage import Folder, open_folder
 from partirvm.storage.records import read_json, to_json
 
@@ -34,27 +34,19 @@ class Canary(LocalFileSystem):
 
 ADDRESSES = [
     "canary://{}",
-    "canary://{}::file://{}",
     "file://{}::canary://x",
     "simplecache::file://{}",
-    "dir://{}",
     "zip://x::file://{}",
     "reference://{}",
-    "REFERENCE://{}",
     " reference://{}",
     "Canary://{}",
     "s3://a::reference://b",
-    "s3://a/b::memory://c",
     "::memory://a",
     "data:application/json,{{}}",
-    "local://{}",
     "http://127.0.0.1:9/{}",
-    "https://127.0.0.1:9/{}",
     "sftp://127.0.0.1/{}",
-    "jupyter://127.0.0.1/{}",
     "python://os",
     "://{}",
-    "unknown://{}",
     "file%3A//{}://x",
 ]
 
@@ -116,8 +108,7 @@ def made(tmp_path_factory):
     np.savez(folder / "t.npz", X=X, y=np.sin(X[:, 0]))
     data, job = str(folder / "d.zarr"), str(folder / "job")
     ingest(str(folder / "t.npz"), data, tile_rows=64)
-    asked = Request(strategy="working-set", partition_size=10, max_rounds=1, seed=1, gamma=0.5)
-    jobs.fit(data, job, asked, validation=data)
+    jobs.fit(data, job, ASKED, validation=data)
     return {"table": str(folder / "t.npz"), "data": data, "job": job, "out": str(folder / "out")}
 
 

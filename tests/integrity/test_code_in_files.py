@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.base import clone
+from written import ASKED
 
-from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_model
+from partirvm import RVMRegressor, jobs, load_model, open_job, save_model
 from partirvm.cli import main
 from partirvm.errors import UsageError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.kernels import FunctionKernel, Gaussian, OnColumns, Sum
-from partirvm.options import Request
 from partirvm.storage import Folder
 from partirvm.storage.records import read_json, to_json
 
@@ -48,35 +48,21 @@ def code(tmp_path, monkeypatch):
     sys.modules.pop("own_code", None)
 
 
-@pytest.fixture
-def data(tmp_path):
-    """DATA of 120 rows."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(120, 2))
-    ingest((X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=120)), tmp_path / "d.zarr", tile_rows=64)
-    return str(tmp_path / "d.zarr")
-
-
 def forget(code):
     """As a process that has not fitted it: the module is not imported, and left no trace."""
     sys.modules.pop("own_code", None)
     (code / "imported").unlink(missing_ok=True)
 
 
-def asked(**options):
-    """A fit in rounds that can go on."""
-    return Request(strategy="working-set", partition_size=10, max_rounds=1, seed=1, **options)
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_a_job_is_refused_until_its_reader_allows_code(part, code, data, tmp_path, capsys):
     """predict, evaluate, resume and load_model name the function and the flag; then they work. The fit needs none."""
     job = str(tmp_path / "job")
-    jobs.fit(data, job, asked(**PARTS[part]))
+    jobs.fit(str(data), job, replace(ASKED, **{"gamma": "auto", **PARTS[part]}))
     forget(code)
     before = open_job(job).state()
     output = str(tmp_path / "p.csv")
-    verbs = (["predict", job, data, output], ["evaluate", job, data], ["resume", job, "--max-rounds=2"])
+    verbs = (["predict", job, str(data), output], ["evaluate", job, str(data)], ["resume", job, "--max-rounds=2"])
     for verb in verbs:
         assert main([*verb, "--quiet"]) == 2
         said = capsys.readouterr().err
@@ -134,7 +120,7 @@ def test_parameters_of_a_saved_estimator(parameter, targets, code, tmp_path):
 def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     """Into its spec, into what a resume has changed, or into a checkpoint: refused, whatever else the job says."""
     job = tmp_path / "job"
-    jobs.fit(data, str(job), asked(gamma=0.5))
+    jobs.fit(str(data), str(job), ASKED)
     folder = Folder(str(job), job)
     spec, last = read_json(folder, "spec.json"), sorted((job / "events").iterdir())[-1].name
     event = read_json(folder, f"events/{last}")
@@ -156,7 +142,7 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     for each in (job / "checkpoints").iterdir():
         folder.remove(f"checkpoints/{each.name}")
     seal = save_checkpoint(state, group)
-    folder.write(name, to_json(name, {**about, "seal": seal, "history": 1, "final": False, "rows": 120}))
+    folder.write(name, to_json(name, {**about, "seal": seal, "history": 1, "final": False, "rows": 200}))
     with pytest.raises(UsageError, match="own_code:kernel"):
         load_checkpoint(group)
     resumed = open_job(job).resume(max_rounds=2)

@@ -1,4 +1,4 @@
-"""Whole files in the wrong place, and chunks that are larger than they say: a named error, never other numbers.
+"""Files in the wrong place or of before, and chunks larger than they say: a named error, never other numbers.
 
 One case of each mechanism runs by default, the whole matrix by
 
@@ -10,43 +10,19 @@ from __future__ import annotations
 import shutil
 import struct
 import tracemalloc
+from dataclasses import replace
 from itertools import product
 
 import google_crc32c
-import numpy as np
 import pytest
 from by_default import some
+from written import ASKED, rows, swap
 
-from partirvm import ingest, jobs, load_model
+from partirvm import ingest, jobs, load_model, open_job
 from partirvm.cli import main
 from partirvm.data import ZarrSource
-from partirvm.errors import ChangedDataError, MissingDataError, PartirvmError
+from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmError
 from partirvm.jobs.store import JobStore
-from partirvm.options import Request
-
-ASKED = Request(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=3, seed=1)
-
-
-def rows(seed, n=200):
-    """X (n, 2), y (n,) and weights (n,)."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 2))
-    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n), rng.uniform(0.5, 2.0, n)
-
-
-def swap(one, other):
-    """Exchange the names of two files or folders."""
-    aside = one.with_name("aside")
-    one.rename(aside)
-    other.rename(one)
-    aside.rename(other)
-
-
-@pytest.fixture
-def data(tmp_path):
-    """DATA of four tiles."""
-    ingest(rows(0), tmp_path / "d.zarr", tile_rows=64)
-    return tmp_path / "d.zarr"
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +31,7 @@ def both(tmp_path_factory):
     top = tmp_path_factory.mktemp("jobs")
     ingest(rows(0), top / "d.zarr", tile_rows=64)
     for name, gamma in (("job", 0.5), ("other", 2.0)):
-        jobs.fit(str(top / "d.zarr"), str(top / name), Request(**{**vars(ASKED), "gamma": gamma}))
+        jobs.fit(str(top / "d.zarr"), str(top / name), replace(ASKED, gamma=gamma, max_rounds=3))
     return top / "job", top / "other"
 
 
@@ -160,3 +136,69 @@ def test_a_chunk_of_data_is_not_believed(field, data):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50_000_000
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory):
+    """DATA that grew twice, the second time for the update of a job, and the job before it; and other DATA."""
+    tops = [tmp_path_factory.mktemp(name) for name in ("one", "other")]
+    for number, top in enumerate(tops):
+        for k, n in enumerate((150, 20, 20)):
+            if (number, k) == (0, 2):
+                jobs.fit(str(top / "d.zarr"), str(top / "job"), ASKED)
+                shutil.copytree(top / "job", top / "old-job")
+            ingest(rows(10 * number + k, n), top / "d.zarr", **({"append": True} if k else {"tile_rows": 64}))
+    assert str(open_job(tops[0] / "job").update().wait(60)) == "done"
+    return tops
+
+
+@pytest.fixture
+def top(intact, tmp_path):
+    """A copy to change."""
+    return shutil.copytree(intact[0], tmp_path / "top")
+
+
+def back(top, part):
+    """Return a folder of the job to what it was before the update."""
+    shutil.rmtree(top / "job" / part)
+    shutil.copytree(top / "old-job" / part, top / "job" / part)
+
+
+@pytest.mark.parametrize("how", ["series", "pointer", "attributes"])
+def test_the_spec_of_before_an_update(how, top):
+    """An older one would give a fit of other rows, or another kernel."""
+    if how == "series":
+        back(top, "specs")
+    else:
+        newest = max((top / "job" / "specs").glob("*.json"))
+        path = newest if how == "pointer" else newest.with_suffix("") / "zarr.json"
+        path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(PartirvmError, match="specs/0"):
+        JobStore(top / "job").fit_spec()
+
+
+@pytest.mark.parametrize("how", ["swapped", "of other DATA", "attributes of other DATA", "attributes of before"])
+def test_an_append_in_the_wrong_place(how, top, intact):
+    """A group that is not the one that was published under this name is named, not skipped."""
+    data = top / "d.zarr"
+    first, last = sorted(data.glob("append-*"))
+    if how == "swapped":
+        swap(first, last)
+    elif how == "of other DATA":
+        shutil.rmtree(last)
+        shutil.copytree(sorted((intact[1] / "d.zarr").glob("append-*"))[-1], last)
+    elif how == "attributes of before":
+        shutil.copy(first / "zarr.json", last)
+    else:
+        shutil.copy(sorted((intact[1] / "d.zarr").glob("append-*"))[-1] / "zarr.json", last)
+    with pytest.raises(FormatError, match=last.name):
+        ZarrSource(data)
+
+
+@pytest.mark.timeout(30)
+def test_a_missing_event_ends_a_resume(top):
+    """The next holder cannot state how many events there are: it says so, and does not try for ever."""
+    path = top / "job" / "events" / "000002.json"
+    path.unlink()
+    with pytest.raises(MissingDataError, match=r"events/000002\.json is missing"):
+        open_job(top / "job").resume(max_rounds=3)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from written import ASKED, edit
 
 from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_model
 from partirvm.cli import main
@@ -18,35 +19,16 @@ from partirvm.errors import ChangedDataError, FormatError, MissingDataError, Par
 from partirvm.execution.process import peak_memory
 from partirvm.jobs.checkpoint import CODEC, FORMAT, KIND, attached, load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
-from partirvm.options import Request
 from partirvm.storage import sealed
 from partirvm.storage.codec import read_encoded
 from partirvm.storage.records import digest
-
-ASKED = Request(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=2, seed=1)
-
-
-@pytest.fixture
-def data(tmp_path):
-    """DATA of 200 rows."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 2))
-    ingest((X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=200)), tmp_path / "d.zarr", tile_rows=64)
-    return tmp_path / "d.zarr"
 
 
 @pytest.fixture
 def job(data, tmp_path):
     """A job of two rounds on them, that is done."""
-    jobs.fit(str(data), str(tmp_path / "job"), ASKED)
+    jobs.fit(str(data), str(tmp_path / "job"), replace(ASKED, max_rounds=2))
     return tmp_path / "job"
-
-
-def edit(path, change):
-    """Change JSON in place."""
-    found = json.loads(path.read_text())
-    change(found)
-    path.write_text(json.dumps(found))
 
 
 @pytest.mark.parametrize("change", ["moments", "features"])
@@ -83,7 +65,7 @@ def test_no_metadata_of_an_array_are_believed(kind, data, tmp_path):
     tracemalloc.stop()
     assert peak < 50_000_000
     if kind == "DATA":
-        assert ingest((np.zeros((3, 2)), np.zeros(3)), data, append=True).n_rows == 203
+        assert ingest((np.zeros((3, 2)), np.zeros(3), np.ones(3)), data, append=True).n_rows == 203
 
 
 @pytest.mark.parametrize("kind", ["model", "checkpoint"])

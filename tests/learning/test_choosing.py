@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from by_default import some
-from sampling import Passes, Stopped, arm, problem_of, sample_of
+from sampling import Passes, arm, problem_of, sample_of
 from scipy.special import expit
 
 from partirvm.data import ArraySource
@@ -135,20 +134,6 @@ def test_many_rows_get_a_width_of_each_unasked(monkeypatch):
     assert all(len(rows) == 200 for _, rows in seen.made)
     assert all(len(one.design.kernel.gamma) == 3 for one in seen.of(IndicatorGramPass))
     assert len(kernel.gamma) == 3
-
-
-@pytest.mark.parametrize("all_candidates", some([False, True], {True}))
-def test_a_stop_ends_it(all_candidates):
-    """Whatever was done before; the best kernel so far was told: of the folds at first, then of all rows."""
-    X, f = arm(60, 3)
-    y = (f > 0).astype(float)
-    _, found, whole = chosen(X, y, K=2, all_candidates=all_candidates)
-    for most in np.linspace(0, len(whole.made) - 2, 5).astype(int).tolist():
-        told = []
-        with pytest.raises(Stopped):
-            chosen(X, y, K=2, all_candidates=all_candidates, most=most, told=told)
-        assert all(len(kernel.gamma) in (1, 3) for kernel in told)
-    assert told[-1].gamma == pytest.approx(found.gamma, rel=0.5)
 
 
 def test_unscaled_features_have_gammas_in_proportion_to_their_variances():

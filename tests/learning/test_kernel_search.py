@@ -1,4 +1,4 @@
-"""Learning a kernel: which features it finds, what it asks for, that evidence never falls, and that a seed decides."""
+"""Learning a kernel: which features it finds, what it asks for, that evidence never falls, and classes."""
 
 from __future__ import annotations
 
@@ -46,16 +46,6 @@ def test_the_features_that_matter_are_found(prior):
     (line,) = entries
     assert (line["kind"], line["rows"], line["candidates"]) == ("kernel", 1200, 100)
     assert line["gain"] > 100
-
-
-def test_a_pair_that_matters_only_together_is_found():
-    """Each of two features alone tells nothing of the sign of their product; six others tell nothing at all."""
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(1500, 8))
-    y = np.tanh(X[:, 0]) + np.tanh(X[:, 2] * X[:, 5]) + 0.1 * rng.normal(size=1500)
-    found = gammas(learned(X, y - y.mean(), centres=150))
-    assert (found[[0, 2, 5]] > 0.05).all()
-    assert (np.delete(found, [0, 2, 5]) < OFF).all()
 
 
 def test_one_width_is_sought_from_several_starts():
@@ -128,25 +118,3 @@ def test_any_kernel_with_parameters(kernel, parameters):
         assert len(line["kernel"].logs) == parameters
         assert line["kernel"] != kernel
         assert line["gain"] > 5
-
-
-def test_a_seed_decides():
-    """Where rows kept their order a sample is drawn: the same bits again, other rows for another seed."""
-    X, y = arm(600, 3)
-    runs = [learned(X, y, rows=200, seed=seed, shuffled=False) for seed in (0, 0, 1)]
-    told = [[(line["kernel"], line["log_evidence"], line["iterations"]) for line in lines] for lines in runs]
-    assert told[0] == told[1] != told[2]
-
-
-@pytest.mark.parametrize("K", [0, 2])
-def test_blocks_are_evaluated_once_for_each_kernel(K):
-    """Where there is room for them: kept blocks serve all passes of an evaluation but the first, and change no bit."""
-    X, y = arm(150, 2)
-    problem, lines = problem_of(X, (y > 0).astype(float) if K else y, K=K), {}
-    for room in (0, 1 << 20):
-        lines[room] = []
-        with sample_of(X, (y > 0).astype(float) if K else y, room=room, threads=2, lines=lines[room]) as sample:
-            learn(sample, problem, learning_options(150, classes=bool(K)), 0)
-            fetched = sample._blocks.fetched
-        assert (fetched.kept >= fetched.evaluated > 0) == bool(room)
-    assert repr(lines[0]) == repr(lines[1 << 20])

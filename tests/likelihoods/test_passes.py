@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from partirvm.core.gains import HOPE
-from partirvm.core.statistics import GramStatistics
-from partirvm.core.updates import init
 from partirvm.execution.tasks import MomentsPass
 from partirvm.likelihoods import class_passes, passes
-from partirvm.likelihoods.base import Panel, Pass, between, eligible
+from partirvm.likelihoods.base import Panel, Pass, eligible
 from partirvm.likelihoods.classes import Start
 
 PASSES = [
@@ -32,15 +29,6 @@ def test_it_has_a_name_and_is_found_by_workers(kind):
     assert getattr(importlib.import_module(kind.__module__), kind.__qualname__) is kind
 
 
-def test_it_counts_its_rows():
-    """All, or those that it lists."""
-    assert MomentsPass().count(70) == 70
-    some = object.__new__(passes.ResidualPass)
-    object.__setattr__(some, "rows", [3, 5])
-    assert some.count(70) == 2
-    assert len(PASSES) == 16
-
-
 ROWS = np.array([4, 5, 7, 9])
 
 
@@ -52,19 +40,6 @@ def test_eligible_rows_have_a_weight_and_are_not_excluded(excluded, weights):
     found = eligible(Panel(ROWS, X, X, weights), np.array(excluded, dtype=np.int64))
     weight = np.ones(4) if weights is None else weights
     assert found.tolist() == [w > 0 and row not in excluded for row, w in zip(ROWS.tolist(), weight, strict=True)]
-
-
-@pytest.mark.parametrize("first", range(3, 11))
-def test_between_includes_both_ends(first):
-    """Those of the numbers that are at least the first and at most the last."""
-    for last in range(first, 11):
-        assert between(ROWS, first, last).tolist() == [row for row in ROWS.tolist() if first <= row <= last]
-
-
-def test_again_counts_iterations_from_zero():
-    """The last fit has the whole limit of iterations, whatever the rounds before it took."""
-    fit = init(GramStatistics.empty("basis"), np.zeros(0), 1.0, target_variance=1.0)
-    assert replace(fit, iteration=7).again().iteration == 0
 
 
 def test_two_fits_together_begin_with_half_their_weights():

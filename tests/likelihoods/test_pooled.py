@@ -5,11 +5,10 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from by_default import some
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm import AlphaPrior, FixedPoint, RVMClassifier
+from partirvm import FixedPoint, RVMClassifier
 from partirvm.core.termination import Termination
 from partirvm.errors import LimitWarning
 from partirvm.likelihoods.pooled import STEPS, Peak
@@ -78,10 +77,8 @@ def bayes(X, y):
     return np.mean(CLASSES[np.linalg.norm(X[:, None] - MIDDLES, axis=2).argmin(axis=1)] == y)
 
 
-@pytest.mark.parametrize(
-    "strategy", some(["basic", "working-set", "incremental", "split-merge"], {"basic", "working-set"})
-)
-def test_every_strategy_ends_with_a_softmax(rows, strategy, tmp_path):
+@pytest.mark.parametrize("strategy", ["basic", "working-set"])
+def test_strategies_end_with_a_softmax(rows, strategy, tmp_path):
     """The model of the last fit is saved and loaded, and predicts the classes."""
     X, y = rows
     fit = RVMClassifier(gamma=GAMMA, strategy=strategy, partition_size=40, random_state=0).fit(X, y)
@@ -90,13 +87,6 @@ def test_every_strategy_ends_with_a_softmax(rows, strategy, tmp_path):
     assert fit.score(X, y) > bayes(X, y) - 0.05
     save_model(fit.model_, tmp_path / "model")
     np.testing.assert_array_equal(load_model(tmp_path / "model").predict_proba(X), fit.predict_proba(X))
-
-
-def test_fixed_alpha_stays(rows):
-    """The α of the bias that the user fixes."""
-    X, y = rows
-    fit = RVMClassifier(gamma=GAMMA, strategy="basic", alpha_prior=AlphaPrior(fixed={"bias": 0.25})).fit(X, y)
-    assert (fit.basis_alpha_ == 0.25).all()
 
 
 def test_few_passes_end_the_fit(rows):

@@ -85,11 +85,3 @@ def test_moderation_is_exact(registered, rows):
     variance = ((Phi @ model.root[0]) ** 2).sum(axis=1)
     expected = ndtr(Phi @ model.mean[:, 0] / np.sqrt(1 + variance))
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected, atol=1e-10)
-
-
-@pytest.mark.parametrize("f", [-2.0, 0.3, 1.5])
-def test_derivatives_agree_with_differences(f):
-    """The slope is that of the log likelihood."""
-    link, h, at = Probit(), 1e-5, np.array([[f]])
-    up, down = (link.derivatives(at + d, np.ones((1, 1))) for d in (h, -h))
-    np.testing.assert_allclose((up[0] - down[0]) / (2 * h), link.derivatives(at, np.ones((1, 1)))[1], rtol=1e-7)

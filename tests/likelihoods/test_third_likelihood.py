@@ -1,24 +1,32 @@
-"""A likelihood that the package does not know is fitted, saved and predicted: nothing but its own file knows of it."""
+"""A likelihood that a test alone registers is asked for by its word, and fitted by every strategy and estimators."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import zarr
 from scipy.optimize import minimize
 from student import NU, StudentLikelihood
 
-from partirvm.core.termination import Termination
-from partirvm.data import as_source
-from partirvm.execution.local import LocalExecutor
-from partirvm.jobs.driver import Driver, MemoryJournal
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
-from partirvm.likelihoods import GAUSSIAN
-from partirvm.strategies import STRATEGIES
-from partirvm.strategies.problem import Options, Problem
-from partirvm.types import Scaling
+from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
+from partirvm.errors import UsageError
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.state import Status
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.options import Request
+from partirvm.predict import evaluate, predict
 
 N = 240
+
+pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
+ASKED = {"strategy": "working-set", "partition_size": 30, "selection": "random", "gamma": 1.0, "max_rounds": 4}
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    """Nothing of the package is changed but the registry."""
+    monkeypatch.setitem(LIKELIHOODS, "student", StudentLikelihood())
 
 
 @pytest.fixture(scope="module")
@@ -31,55 +39,85 @@ def rows():
     return X, clean + 0.05 * rng.normal(size=N) + off * rng.normal(scale=4.0, size=N), clean
 
 
-def fitted(rows, strategy, likelihood, selection="random", threads=2, **options):
-    """Outcome and journal of a fit by the real driver and executor."""
-    X, y, _ = rows
-    source = as_source(X, y, tile_rows=64)
-    scaling = Scaling(np.zeros(1), np.ones(1), np.array([y.mean()]), np.ones(1))
-    empty = Design(Gaussian((1.0,)), scaling, np.zeros((0, 1)), np.zeros(0, np.int64), bias=False)
-    problem = Problem(N, empty, True, float(y.var()), None, 1.0, False, False, likelihood=likelihood)
-    executor, journal = LocalExecutor(threads), MemoryJournal()
-    try:
-        run = Driver(executor, source).run
-        return run(STRATEGIES[strategy](), problem, Options(30, selection, max_passes=300, **options), journal), journal
-    finally:
-        executor.close()
+@pytest.fixture(scope="module")
+def data(rows, tmp_path_factory):
+    """The same as DATA."""
+    place = tmp_path_factory.mktemp("third") / "d.zarr"
+    ingest((rows[0], rows[1]), place, tile_rows=64, shuffle=3)
+    return str(place)
 
 
-@pytest.mark.parametrize("strategy", ["basic", "working-set", "incremental", "split-merge"])
-def test_the_mean_is_the_mode_and_outliers_do_not_move_it(rows, strategy):
-    """log p(w | t) = −½(ν + 1) Σ log(1 + β r² / ν) − ½ wᵀAw + const, maximised densely by BFGS."""
-    X, y, clean = rows
-    outcome, journal = fitted(rows, strategy, StudentLikelihood())
-    assert outcome.last.kind == "final"
-    assert outcome.last.termination is Termination.CONVERGED
-    design, fit = outcome.kept
-    Phi, t = design.block(X), y - y.mean()
+def assert_mode(model, X, y):
+    """log p(w | t) = −½(ν + 1) Σ log(1 + β r² / ν) − ½ wᵀAw + const, maximised densely by BFGS, has its mode there."""
+    scaling = model.design.scaling
+    Phi, t = model.design.block(X), (y - scaling.t_shift) / scaling.t_scale
+    beta = float(scaling.t_scale[0]) ** 2 / model.evidence_noise
 
     def negative(w):
         r = t - Phi @ w
-        value = 0.5 * (NU + 1) * np.log1p(fit.beta * r**2 / NU).sum() + 0.5 * fit.alpha @ w**2
-        return value, fit.alpha * w - Phi.T @ ((NU + 1) * fit.beta * r / (NU + fit.beta * r**2))
+        value = 0.5 * (NU + 1) * np.log1p(beta * r**2 / NU).sum() + 0.5 * model.alpha @ w**2
+        return value, model.alpha * w - Phi.T @ ((NU + 1) * beta * r / (NU + beta * r**2))
 
-    mean = fit.posterior.mean
-    dense = minimize(negative, mean + 1e-3, jac=True, method="BFGS", options={"gtol": 1e-8})
-    np.testing.assert_allclose(Phi @ mean, Phi @ dense.x, atol=1e-4)
-    robust = np.abs(journal.model.predict(X) - clean).mean()
-    plain = np.abs(fitted(rows, strategy, GAUSSIAN)[1].model.predict(X) - clean).mean()
-    assert robust < 0.05
-    assert robust < 0.5 * plain
+    dense = minimize(negative, model.mean + 1e-3, jac=True, method="BFGS", options={"gtol": 1e-8})
+    np.testing.assert_allclose(Phi @ model.mean, Phi @ dense.x, atol=1e-4)
 
 
-@pytest.mark.parametrize("selection", ["random", "error", "gain"])
-def test_every_selection_knows_it(rows, selection):
-    """Candidates are chosen by the verbs of the likelihood."""
-    outcome, journal = fitted(rows, "working-set", StudentLikelihood(), selection, max_rounds=3)
-    assert outcome.last.vectors > 0
-    assert selection in {entry["selection"] for entry in journal.history}
-    assert np.isfinite(journal.history[-1]["log_evidence"])
+@pytest.mark.parametrize(
+    ("strategy", "selection"),
+    [
+        ("basic", "random"),
+        ("working-set", "random"),
+        ("working-set", "error"),
+        ("working-set", "gain"),
+        ("incremental", "random"),
+        ("split-merge", "random"),
+    ],
+)
+def test_the_mean_is_the_mode_and_outliers_do_not_move_it(rows, data, strategy, selection, tmp_path):
+    """By every strategy, with candidates that are chosen by the verbs of the likelihood."""
+    X, y, clean = rows
+    asked = {**ASKED, "strategy": strategy, "selection": selection, "max_rounds": None}
+    robust, plain = (
+        jobs.fit(data, str(tmp_path / noise), Request(noise_variance=noise, **asked)).model
+        for noise in ("student", "estimate")
+    )
+    assert_mode(robust, X, y)
+    off = np.abs(robust.predict(X) - clean).mean()
+    assert off < 0.05
+    assert off < 0.5 * np.abs(plain.predict(X) - clean).mean()
 
 
-def test_its_bits_do_not_depend_on_threads(rows):
-    """Its passes are summed over tiles in the fixed tree, as those of the package are."""
-    first, second = (fitted(rows, "working-set", StudentLikelihood(), threads=n)[1].model for n in (1, 3))
-    assert first.digest() == second.digest()
+def test_a_job_is_aborted_resumed_and_predicts(rows, data, tmp_path):
+    """The model has the bits of a fit that was never aborted, and outliers do not move it."""
+    X, y, clean = rows
+    request = Request(noise_variance="student", **ASKED)
+    whole = jobs.fit(data, str(tmp_path / "whole"), request).model
+    lines = []
+
+    class Counting(Watcher):
+        def on_record(self, entry):
+            lines.append(entry)
+
+    jobs.fit(data, str(tmp_path / "job"), request, watcher=Counting(), aborted=lambda: len(lines) >= 2)
+    job = open_job(tmp_path / "job")
+    assert job.status() is Status.ABORTED
+    job = job.resume()
+    assert job.wait(120) is Status.DONE, job.state().reason
+    model = load_model(tmp_path / "job")
+    assert model.digest() == whole.digest()
+    assert_mode(model, X, y)
+
+    assert predict(str(tmp_path / "job"), data, str(tmp_path / "p.zarr")) == N
+    written = zarr.open_group(tmp_path / "p.zarr", mode="r")["mean"][...]
+    np.testing.assert_allclose(written, model.predict(X), rtol=1e-12)
+    assert np.abs(model.predict(X) - clean).mean() < 0.05
+    assert evaluate(str(tmp_path / "job"), data)["n_rows"] == N
+
+
+def test_an_estimator_asks_for_it_and_everything_is_automatic(rows):
+    """The kernel is learned and the partition size measured by the likelihood that stands for it."""
+    X, y, clean = rows
+    model = RVMRegressor(noise_variance="student", random_state=0).fit(X, y)
+    assert np.abs(model.predict(X) - clean).mean() < 0.1
+    with pytest.raises(UsageError, match=r"noise_variance is 'nobody'; known: .*estimate, student"):
+        RVMRegressor(noise_variance="nobody").fit(X, y)

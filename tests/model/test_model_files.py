@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +16,7 @@ import pytest
 from partirvm import RVMRegressor, load_model
 from partirvm.core.left_out import Calibration
 from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError
-from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
-from partirvm.kernels.bases import Basis, BasisPart
 from partirvm.kernels.design import Design
 from partirvm.model import Model, save_model
 from partirvm.model.files import FORMAT, KIND
@@ -139,14 +135,6 @@ def test_nothing_there(tmp_path, location):
     assert isinstance(caught.value, FileNotFoundError)
 
 
-def with_basis():
-    """A model with two of three linear functions, so that no array of it is empty."""
-    model = made()
-    design = replace(model.design, functions=Basis((BasisPart("linear", 3),)), active=np.array([0, 2]))
-    mean, alpha = np.append(model.mean, [1.0, 2.0]), np.append(model.alpha, [1.0, 2.0])
-    return replace(model, design=design, mean=mean, alpha=alpha, root=np.eye(9))
-
-
 @pytest.mark.parametrize("name", ["packed", "the last one"])
 @pytest.mark.parametrize("damage", ["missing chunk", "cut chunk", "missing array"])
 def test_damage_is_found_in_every_array(tmp_path, name, damage):
@@ -249,68 +237,6 @@ def test_rows_that_cannot_be_predicted(X, says):
     """DataError."""
     with pytest.raises(DataError, match=says):
         made().predict(X)
-
-
-@pytest.fixture(params=["folder", "memory"])
-def job(request, tmp_path):
-    """A place for a job."""
-    if request.param == "folder":
-        yield str(tmp_path / "deep" / "job")
-    else:
-        yield "memory://jobs/one"
-        fs = fsspec.filesystem("memory")
-        if fs.exists("/jobs"):
-            fs.rm("/jobs", recursive=True)
-
-
-def test_a_job_is_not_started_over_another_without_leave(job):
-    """ExistsError; with ``overwrite`` nothing of the old job is left."""
-    store = JobStore.create(job, {"run": 1})
-    store.save(made())
-    store.record({"event": "fit"})
-    with pytest.raises(ExistsError, match="--overwrite"):
-        JobStore.create(job, {"run": 2})
-    assert JobStore(job).spec()["run"] == 1
-    fresh = JobStore.create(job, {"run": 2}, overwrite=True)
-    assert fresh.spec()["run"] == 2
-    assert fresh.events() == []
-    with pytest.raises(MissingDataError, match="no model yet"):
-        fresh.model()
-    fresh.save(made(seed=1))
-    fs, root = fsspec.core.url_to_fs(job)
-    assert [path.rsplit("/", 1)[-1] for path in fs.ls(root.rpartition("/")[0], detail=False)] == [root.split("/")[-1]]
-    np.testing.assert_array_equal(JobStore(job).model().mean, made(seed=1).mean)
-
-
-@pytest.mark.parametrize("limit", [100, 2000])
-def test_a_full_disk_leaves_nothing_half_written(tmp_path, limit):
-    """Files cannot grow beyond a limit: StorageError; no part, no partial model, and the model before stays in use."""
-    store = JobStore.create(str(tmp_path / "job"), {})
-    store.save(made(m=1))
-    before = sorted(tmp_path.rglob("*"))
-    code = f"""
-import resource, signal
-import numpy as np
-from partirvm.errors import StorageError
-from partirvm.jobs.store import JobStore
-from dataclasses import replace
-store = JobStore({str(tmp_path / "job")!r})
-model = store.model()
-rng = np.random.default_rng(0)
-model = replace(model, root=rng.normal(size=(50, 50)))
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
-for write in (lambda: store.save(model), lambda: store.record({{"event": "fit", "text": "x" * 3000}})):
-    try:
-        write()
-    except StorageError as error:
-        print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("cannot be written") == 2
-    assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "events"] == before
-    np.testing.assert_array_equal(store.model().mean, made(m=1).mean)
 
 
 def test_a_calibration_comes_back_and_counts_for_the_digest(tmp_path):

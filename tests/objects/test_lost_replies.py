@@ -261,23 +261,6 @@ def driver(between, local) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(5))
-def test_two_drivers_of_one_job(between, local, driver, number) -> None:
-    """Processes that begin at once, while replies to exclusive creations are lost: one runs the job, one is refused."""
-    job = f"{BUCKET}/two-{number}"
-    between.begin()
-    create(local.data, job, OPTIONS, None, False)
-    between.begin(lambda request: "lost" if request.creates and request.first else None)
-    drivers = [driver(job) for _ in range(2)]
-    for each in drivers:
-        each.stdin.write("go\n")
-        each.stdin.flush()
-    said = sorted(each.communicate(timeout=PATIENCE)[0].split()[0] for each in drivers)
-    assert said in (["LeaseError", "done"], ["done", "nothing"])
-    assert seen(job) == local.after[0]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("what", ["event", "pointer of a model", "pointer of a checkpoint", "array of a model"])
 def test_a_frozen_driver_that_wakes_is_fenced_off(between, local, driver, what) -> None:
     """SIGSTOP while a request is on its way, which arrives when another driver has taken over and has ended the job."""

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 
 import partirvm
 from benchmarks.estimator_parameters import grouped
@@ -104,18 +103,6 @@ def test_nested_names():
         RVMRegressor().set_params(strategy__selection="gain")
     with pytest.raises(UsageError, match=r"WorkingSet.fit_rows is 'auto', which has no 'rows'"):
         WorkingSet().set_params(fit_rows__rows=5)
-
-
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_grid_search_over_nested_names():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, size=(60, 1))
-    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
-    model = RVMRegressor(strategy=WorkingSet(), partition_size=20, kernel=Gaussian(), random_state=0)
-    grid = {"strategy__selection": ["random", "error"], "kernel__gamma": [0.5, 500.0]}
-    search = GridSearchCV(model, grid, cv=2).fit(X, y)
-    assert search.best_params_["kernel__gamma"] == 0.5
-    assert search.best_estimator_.gamma_ == 0.5
 
 
 @pytest.mark.parametrize(

@@ -59,17 +59,6 @@ def test_a_job_predicts_what_the_estimator_does(folder):
     np.testing.assert_allclose(again, (mean, std), rtol=1e-9)
 
 
-def test_far_from_the_data_the_deviation_is_that_of_the_target(folder):
-    found = pd.read_csv(folder / "whole.csv")
-    _, y, w = rows()
-    model = JobStore(str(folder / "job")).model()
-    far = np.abs(rows(TESTED, seed=1)[0]).max(axis=1) > 9
-    bias = model.predictive.root[0] @ model.predictive.root[0] * model.design.scaling.t_scale[0] ** 2
-    variance = np.average((y - np.average(y, weights=w)) ** 2, weights=w)
-    assert far.sum() > 5
-    np.testing.assert_allclose(found["std"][far], np.sqrt(model.predictive.noise_variance + bias + variance), rtol=1e-6)
-
-
 @pytest.mark.parametrize("most", [240, 480, 10_000])
 def test_how_many_rows_share_a_pass_changes_no_byte(folder, tmp_path, monkeypatch, most):
     """Two pieces, four, and all at once; progress hears of every tile of every pass."""

@@ -6,6 +6,8 @@ import json
 import math
 from dataclasses import asdict
 
+import numpy as np
+
 from partirvm.core.termination import Termination
 from partirvm.strategies.instructions import Record
 
@@ -60,6 +62,20 @@ def history(strategy, *, held_out=True):
         for number in range(1, 6)
     ]
     return [*rounds, entry(5.5, kind="final", number=5, vectors=14, passes=12, held_out=held_out, fade=0.16)]
+
+
+def numbers(n=500, spread=0.0):
+    """Targets, means and stated deviations that vary with ``spread``."""
+    rng = np.random.default_rng(0)
+    mean, std = rng.normal(10, 3, n), np.exp(spread * rng.normal(size=n))
+    return mean + std * rng.normal(size=n), mean, std
+
+
+def classes(K, n=500):
+    """Codes drawn from the stated probabilities (n, K)."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(K, 0.4), n)
+    return np.array([rng.choice(K, p=each) for each in p]), p
 
 
 def regression(line):

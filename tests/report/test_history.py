@@ -8,9 +8,8 @@ import histories
 import pytest
 from histories import round_of
 
-from partirvm.report.history import Lines, format_rate, heuristic_line, rows_per_second, stages
-from partirvm.report.quantities import CLASSIFICATION, QUANTITIES, REGRESSION, format_error, format_share, kind_of
-from partirvm.strategies.instructions import Record
+from partirvm.report.history import Lines, format_rate, rows_per_second, stages
+from partirvm.report.quantities import format_error, format_share
 
 
 def part(level, number, seconds, candidates=10, vectors=7):
@@ -23,15 +22,6 @@ def printed(history, lines=None):
     return [line for one in history for line in lines.of(one)]
 
 
-def test_a_level_has_one_line():
-    """Sums and seconds of its fits when the next level begins, and at the end."""
-    lines = Lines()
-    history = [part(0, 1, 1.0), part(0, 2, 1.5), part(0, 3, 2.0), part(1, 1, 2.5, 14, 8)]
-    assert printed(history, lines) == ["level 0: 3 fits, 30 candidates → 21 vectors, 2.0 s"]
-    assert lines.rest() == ["level 1: 1 fit, 14 candidates → 8 vectors, 0.5 s"]
-    assert lines.rest() == []
-
-
 def test_kernels_have_a_line_that_says_when_they_were_learned():
     """Before the fit, and again between rounds."""
     kernel = {"kind": "kernel", "text": "so"}
@@ -39,13 +29,6 @@ def test_kernels_have_a_line_that_says_when_they_were_learned():
         *["learned: so"] * 2,
         "learned again: so",
     ]
-
-
-def test_the_heuristic_in_a_line():
-    """ρ = 27/222, and P as it was found and as it was limited."""
-    measured = {"vectors": 27, "rows": 222, "partition_size": 45, "heuristic_size": 45}
-    assert heuristic_line(measured) == "sparseness: 27 of 222 random rows became vectors (ρ = 0.122) → P = 45"
-    assert heuristic_line({**measured, "heuristic_size": 1200}).endswith("→ P = 1,200, limited to 45")
 
 
 def test_rate_counts_the_rows_of_every_pass():
@@ -100,14 +83,3 @@ def test_stages_are_rounds_and_levels_in_order():
     rounds = stages([round_of(1), round_of(2), round_of(2, kind="final")])
     assert [stage.x for stage in rounds] == [1, 2, 3]
     assert [stage.x for stage in stages([round_of(1), round_of(2, kind="final")])] == [1, 2]
-
-
-def test_the_kind_of_a_line():
-    """By what it holds; before there is a line, by the plan. Keys are those that strategies write."""
-    line = histories.entry(1.0)
-    assert kind_of(line) is CLASSIFICATION
-    assert kind_of(histories.regression(line)) is REGRESSION
-    assert kind_of(histories.regression(line), {"outputs": 3}) is REGRESSION
-    assert kind_of({}) is REGRESSION
-    assert kind_of({}, {"outputs": 1}) is CLASSIFICATION
-    assert {quantity.key for quantity in QUANTITIES} <= set(Record.__dataclass_fields__)

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from histories import classes, numbers
 from pages import browse, browser, check, check_drawing, drawn
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
@@ -28,20 +29,6 @@ def _close_figures(monkeypatch):
     from matplotlib import pyplot
 
     pyplot.close("all")
-
-
-def numbers(n=500, spread=0.0):
-    """Predictions whose stated deviations vary with ``spread``."""
-    rng = np.random.default_rng(0)
-    mean, std = rng.normal(10, 3, n), np.exp(spread * rng.normal(size=n))
-    return mean + std * rng.normal(size=n), mean, std
-
-
-def classes(K, n=500):
-    """Codes drawn from the stated probabilities (n, K)."""
-    rng = np.random.default_rng(0)
-    p = rng.dirichlet(np.full(K, 0.4), n)
-    return np.array([rng.choice(K, p=each) for each in p]), p
 
 
 def by_title(panels):
@@ -184,12 +171,6 @@ def test_displays_of_predictions():
         DiagnosticsDisplay.from_probabilities(["w"], [[0.5, 0.5]], ["x", "y"])
 
 
-def test_groups_are_named_by_target():
-    found = [NumberDiagnostics.of(*numbers(50), np.arange(50))] * 2
-    assert [group.name for group in target_charts(found, ("fare", "tip"))] == ["fare", "tip"]
-    assert [group.name for group in target_charts(found[:1], ("fare",))] == [""]
-
-
 @pytest.mark.parametrize("kind", ["numbers", "left-out", "classes"])
 def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
     """Held-out rows are counted once; without these a regression shows rows left out."""
@@ -219,9 +200,9 @@ def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
 
 
 @browser
-@pytest.mark.parametrize("width", [390, 1000])
-def test_a_browser_finds_no_overlaps(width, tmp_path):
-    """Of the panels of numbers, of two classes and of many with long names."""
+def test_a_browser_finds_no_overlaps(tmp_path):
+    """Of the panels of numbers, of two classes and of many with long names, on the screen of a phone."""
+    width = 390
     t, mean, std = numbers(spread=0.5)
     panels = number_charts(NumberDiagnostics.of(1e5 * t, 1e5 * mean, 1e5 * std, np.arange(len(t))), "fare")
     for K in (2, 5, 12):

@@ -14,9 +14,8 @@ from histories import plan, round_of
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
-from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.planning.units import format_bytes
-from partirvm.report.progress import TITLES, LiveView, PlainView, Progress, View, progress_for
+from partirvm.report.progress import LiveView, PlainView, Progress, View, progress_for
 
 
 class Screen(io.StringIO):
@@ -51,27 +50,18 @@ def play(progress: Progress) -> None:
     progress.note("a word in between")
 
 
-@pytest.fixture(params=["quiet", "plain", "live"])
-def progress(request, monkeypatch):
+@pytest.mark.parametrize(("kind", "view"), [("quiet", View), ("plain", PlainView), ("live", LiveView)])
+def test_every_progress_hears_everything(kind, view, monkeypatch):
+    """The stream decides which one it is."""
     monkeypatch.setenv("TERM", "xterm")
-    stream = Screen() if request.param == "live" else io.StringIO()
-    return progress_for(stream, quiet=request.param == "quiet")
-
-
-def test_every_progress_hears_everything(progress):
+    progress = progress_for(Screen() if kind != "plain" else io.StringIO(), quiet=kind == "quiet")
+    assert type(progress.view) is view
     with progress as inside:
         assert inside is progress
         play(progress)
         assert isinstance(progress, Watcher)
     assert progress.fits == 1
     progress.close()
-
-
-def test_the_stream_decides(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    assert type(progress_for(io.StringIO()).view) is PlainView
-    assert type(progress_for(Screen()).view) is LiveView
-    assert type(progress_for(Screen(), quiet=True).view) is View
 
 
 def test_plain_lines():
@@ -206,11 +196,6 @@ def test_newton_passes_are_counted(monkeypatch):
         assert "dense fit, iteration 3" in _drawn(progress)
 
 
-def test_every_phase_has_a_title():
-    for each in (LogisticPass, MisclassificationPass, GainPass, LogisticScorePass):
-        assert each.name in TITLES
-
-
 def cost(seconds, fits):
     return SimpleNamespace(pass_seconds=0.4 * seconds, solve_seconds=0.6 * seconds, fits=fits)
 
@@ -234,12 +219,4 @@ def test_the_remaining_time_scales_the_plan(monkeypatch):
     now[0] = 145.0
     assert progress.remaining() == pytest.approx(35.0)
     progress.on_record({**ENTRY, "kind": "final"})
-    assert progress.remaining() is None
-
-
-def test_without_a_number_of_rounds_the_remaining_time_is_unknown():
-    progress = Progress()
-    plan = SomePlan()
-    plan.rounds = (cost(10.0, 1),)
-    progress.on_plan(plan)
     assert progress.remaining() is None

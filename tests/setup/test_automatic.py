@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from partirvm import ingest
 from partirvm.core.termination import Termination
-from partirvm.errors import UsageError
 from partirvm.options import Request
 from partirvm.setup.measuring import resolve_partition_size
-from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import resolve_fit_rows, resolve_strategy
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Record
@@ -74,17 +70,3 @@ def test_few_rows_are_one_basic_fit():
     assert [resolve_strategy(Request(), n) for n in (200, 201)] == ["basic", "working-set"]
     assert resolve_strategy(Request(partition_size=10), 200) == "working-set"
     assert resolve_strategy(Request(strategy="incremental"), 200) == "incremental"
-
-
-@pytest.mark.parametrize("strategy", ["basic", "incremental", "working-set", "auto"])
-def test_only_split_merge_refuses_rounds(strategy):
-    assert check_parameters(Request(strategy=strategy, max_rounds=3)).max_rounds == 3
-    with pytest.raises(UsageError, match="max_rounds is 3, but split-merge has no rounds"):
-        check_parameters(Request(strategy="split-merge", max_rounds=3))
-
-
-def test_a_memory_limit_of_ingest_may_be_a_text(tmp_path):
-    X = np.arange(20.0).reshape(10, 2)
-    with pytest.raises(UsageError, match="memory_limit 'lots'"):
-        ingest((X, X[:, 0]), tmp_path / "d.zarr", memory_limit="lots")
-    assert ingest((X, X[:, 0]), tmp_path / "d.zarr", memory_limit="8GiB").n_rows == 10

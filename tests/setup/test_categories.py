@@ -104,8 +104,8 @@ def test_kernels_that_see_codes_as_numbers_say_so():
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_what_is_learned_is_told_by_names():
     """In plan and history; relevance gamma·v beside gamma·variance, and the features that it selects."""
-    X, y = rows(400)
-    asked = {"gamma": "learn-per-feature", "partition_size": 60, "max_rounds": 2, "random_state": 0}
+    X, y = rows(250)
+    asked = {"gamma": "learn-per-feature", "partition_size": 50, "max_rounds": 2, "random_state": 0}
     fitted = RVMRegressor(kernel="gaussian", **asked).fit(X, y)
     text = next(entry["text"] for entry in fitted.history_ if entry["kind"] == "kernel")
     for part in (" × categorical, gamma of ", "gamma of x ", "gamma of zone ", "switched off: noise"):

@@ -1,4 +1,7 @@
-"""Answers a strategy's instructions from arrays in memory, with dense formulas: no tiles, no threads, no files."""
+"""Answers a strategy's instructions: passes over one tile in memory, no threads, no files.
+
+The statistics of passes are compared with dense formulas in ``execution/test_executors.py`` and ``core``.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,17 @@ from typing import Any
 
 import naive
 import numpy as np
-from scipy.stats import norm
 
 from partirvm.core import solvers
-from partirvm.core.left_out import LeftOut
-from partirvm.core.sampling import LargestErrors
-from partirvm.core.scores import LEVELS, Scores
-from partirvm.core.statistics import CrossBlock, GramBlock, ResidualStatistics
 from partirvm.core.termination import Termination
+from partirvm.data import ArraySource
+from partirvm.execution.tasks import tile_statistics
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
+from partirvm.likelihoods.base import Pass
+from partirvm.likelihoods.class_passes import LogisticScorePass
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, LeaveOneOutPass, ResidualPass, ScorePass
+from partirvm.likelihoods.passes import GramPass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Gather, Gathered, Log, Save, Solved, Stopped, StrategySteps
 from partirvm.strategies.problem import Options, Problem
@@ -131,66 +133,21 @@ class Simulator:
         match instruction:
             case Gather(rows):
                 return Gathered(self.X[rows], None if self.w is None else self.w[rows] > 0)
-            case GramPass():
-                return self._gram(instruction)
-            case ResidualPass():
-                return self._residual(instruction)
-            case LeaveOneOutPass():
-                return self._left_out(instruction)
-            case ScorePass():
-                return self._score(instruction)
             case Solve(fit, rule, _, solver):
                 return Solved(*solvers.solve(fit, rule, solver))
             case Save() | Log():
                 return None
+            case ScorePass() | LogisticScorePass():
+                return tile_statistics([instruction], ArraySource(*self.held_out), 0).parts[0]
+            case Pass():
+                source = ArraySource(self.X, self.t + self.scaling.t_shift, self.w)
+                return tile_statistics([instruction], source, 0).parts[0]
         raise AssertionError(f"no answer to {instruction}")
-
-    def _gram(self, pass_: GramPass) -> GramBlock | CrossBlock:
-        wanted = slice(None) if pass_.rows is None else pass_.rows
-        kept, new = self.phi(pass_.kept, self.X[wanted]), self.phi(pass_.new, self.X[wanted])
-        w = None if self.w is None else self.w[wanted]
-        r = self.t[wanted] - kept @ pass_.offset
-        M = kept.shape[1]
-        gram, projection, sum_squares = naive.gram(np.hstack([kept, new]), r, w)
-        there = np.ones(len(r)) if w is None else w[w > 0]
-        cross, square = gram[:M, M:], gram[M:, M:]
-        if pass_.diagonal:
-            return CrossBlock(cross, np.diagonal(square), projection[M:], len(there))
-        return GramBlock(cross, square, projection[M:], sum_squares, len(there), float(np.log(there).sum()))
 
     def sampled(self, pass_: ResidualPass) -> np.ndarray:
         """Which rows a residual pass reads."""
         rows = np.arange(len(self.X))
         return np.ones(len(rows), bool) if pass_.rows is None else np.isin(rows, pass_.rows)
-
-    def _residual(self, pass_: ResidualPass) -> ResidualStatistics:
-        Phi = self.phi(pass_.design)
-        r = self.t - Phi @ pass_.mean
-        weights = self.sampled(pass_) * (np.ones(len(r)) if self.w is None else self.w)
-        _, projection, sum_squares = naive.gram(Phi, r, weights)
-        there = weights > 0
-        rows = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
-        errors = np.abs(r[rows, 0])
-        best = np.lexsort((rows, -errors))[: pass_.select]
-        largest = LargestErrors(rows[best], errors[best], self.X[rows[best]], pass_.select)
-        return ResidualStatistics(int(there.sum()), sum_squares, projection, largest)
-
-    def _left_out(self, pass_: LeaveOneOutPass) -> LeftOut:
-        rows = np.concatenate([np.full(int(pass_.design.bias), -1), pass_.design.rows])
-        own = [(row, np.flatnonzero(rows == row)) for row in pass_.design.rows]
-        return LeftOut.of(self.phi(pass_.design), self.t[:, 0], pass_.mean, pass_.root, pass_.beta, self.w, own)
-
-    def _score(self, pass_: ScorePass) -> Scores:
-        X, y = self.held_out
-        Phi = self.phi(pass_.design, X)
-        mean = self.scaling.t_shift[0] + Phi @ pass_.mean
-        sd = np.sqrt(((Phi @ pass_.root) ** 2).sum(axis=1) + pass_.noise_variance)
-        error, z, half = np.abs(y - mean), (y - mean) / sd, pass_.multiples[LEVELS.index(0.95)] * sd
-        crps = sd * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
-        interval = 2 * half + 2 / 0.05 * np.maximum(error - half, 0)
-        inside = tuple(int((error <= multiple * sd).sum()) for multiple in pass_.multiples)
-        nll = -norm(mean, sd).logpdf(y).sum()
-        return Scores(len(y), float((error**2).sum()), float(error.sum()), nll, crps.sum(), interval.sum(), inside)
 
     def resumes(self, name: str, options: Options) -> None:
         """Resume a finished run from the state after each of its lines, pickled: the same instructions follow."""

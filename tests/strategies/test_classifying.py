@@ -15,7 +15,6 @@ from partirvm.strategies.instructions import Gather, Solved
 from partirvm.strategies.problem import Options
 from partirvm.strategies.working_set import PATIENCE
 
-FIT_ROWS = ("full", "sample", "growing")
 KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "ovr"))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.strategies import working_set
-from partirvm.strategies.working_set import is_slow, work_before_rounds, work_of_round
+from partirvm.strategies.working_set import is_slow, work_before_rounds
 
 LEAST = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 PARTITION = 40
@@ -24,11 +24,6 @@ def test_slow_is_less_than_the_least_gain_for_twice_the_work(effort, loss):
     assert not is_slow(effort, 8e6, 1e6, least * 1.001, loss)
     assert is_slow(effort, 8e6, 1e6, least * 0.999, loss) == (effort != "thorough")
     assert is_slow(effort, 8e6, 1e6, -0.1, loss) == (effort != "thorough")
-
-
-def test_work_is_that_of_the_pass_and_of_16_dense_iterations():
-    """2 M P + P² multiplications a row for M kept and P new columns; 16 (M + P)³."""
-    assert work_of_round(1000, 70, 40) == 1000 * (2 * 30 * 40 + 40**2) + 16 * 70**3
 
 
 def test_the_work_before_the_rounds():

@@ -1,15 +1,19 @@
-"""Which rows a fit sees, and what the heuristic measures."""
+"""Which rows a fit sees and searches, and columns that join it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import naive
 import numpy as np
 import pytest
 from simulator import Simulator, wave
 
+from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.updates import init
+from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass
-from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import FULL_FLOPS, automatic
+from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.strategies.instructions import Solved
 from partirvm.strategies.problem import Options
 
@@ -30,16 +34,6 @@ def test_a_sample_is_the_same_for_every_intermediate_fit(name, shuffled):
     assert passes[-1].rows is None
     assert simulator.passes(Solve)[-1].start.statistics.n == 150
     assert all(solve.start.statistics.n == 60 for solve in simulator.passes(Solve)[:-1])
-
-
-@pytest.mark.parametrize("name", sorted(STRATEGIES))
-def test_auto_counts_flops(name):
-    """All rows while 2·N²·P stays below the bound; for the working set and basic always."""
-    n = 10_000
-    P = int(FULL_FLOPS / (2 * n**2))
-    assert automatic(STRATEGIES[name].schedule, n, P) == "full"
-    partitioned = name in ("split-merge", "incremental")
-    assert automatic(STRATEGIES[name].schedule, n, P + 1) == ("sample" if partitioned else "full")
 
 
 @pytest.mark.parametrize("name", PARTITIONED)
@@ -63,3 +57,54 @@ def test_a_working_set_ends_where_only_absent_rows_are_left(selection):
     simulator = Simulator(X, y, w=w)
     simulator.run("working-set", Options(20, selection))
     assert not set(simulator.candidates()) & set(np.flatnonzero(w == 0).tolist())
+
+
+@pytest.mark.parametrize(("selection", "share"), [("largest-error", 1.0), ("error", 20 * 6 / 400)])
+def test_candidates_are_the_largest_errors_of_the_rows_searched(selection, share):
+    """``error`` searches 20·P of shuffled rows, ``largest-error`` all; both take P unused rows (Ben-Shimon & Shmilovici
+    2006)."""
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-3, 3, (400, 2))
+    simulator = Simulator(X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=400))
+    simulator.run("working-set", Options(partition_size=6, selection=selection, max_rounds=5))
+    searches = 0
+    for turn, answer in zip(simulator.turns, simulator.answers, strict=False):
+        pass_ = turn[0]
+        if not (isinstance(pass_, ResidualPass) and pass_.select):
+            continue
+        searched = simulator.sampled(pass_)
+        assert searched.mean() == pytest.approx(share)
+        Phi = np.hstack(
+            [np.ones((400, int(pass_.design.bias))), naive.gaussian(X, pass_.design.centres, simulator.gamma)]
+        )
+        error = np.abs(simulator.t[:, 0] - Phi @ pass_.mean[:, 0])
+        free = [row for row in np.argsort(-error) if searched[row] and row not in pass_.exclude]
+        found = answer[0].largest.rows.tolist()
+        assert sorted(found) == sorted(free[:6])
+        searches += 1
+    assert searches >= 3
+
+
+@pytest.mark.parametrize("new_rows", [[7], [7, 11, 2], [40, 41]])
+def test_those_that_join_have_entered_and_the_others_keep_their_alpha(new_rows):
+    """Actions begin without all columns that have entered, and with no other; the statistics are the dense ones."""
+    simulator = Simulator(*wave(60))
+    kept_rows, alpha, new_rows = np.array([9, 3, 30]), np.array([1e-3, 2.0, 0.5]), np.array(new_rows)
+    kept = simulator.empty.with_centres(simulator.X[kept_rows], kept_rows)
+    new = simulator.empty.with_centres(simulator.X[new_rows], new_rows)
+    Phi, added, t = simulator.phi(kept), simulator.phi(new), simulator.t
+    block = GramBlock.of(Phi[:, :0], Phi, t)
+    before = init(
+        GramStatistics.empty(kept.basis).extend(kept.labels, block, kept.basis), alpha, 50.0, target_variance=1.0
+    )
+
+    fit = GAUSSIAN.join(simulator.problem, replace(before, iteration=3), kept, new, GramBlock.of(Phi, added, t))
+
+    labels = fit.statistics.labels
+    assert sorted(labels) == sorted([*kept_rows, *new_rows])
+    assert fit.entered.tolist() == [label in new_rows for label in labels]
+    assert {label: a for label, a, new in zip(labels, fit.alpha, fit.entered, strict=True) if not new} == dict(
+        zip(kept_rows, alpha, strict=True)
+    )
+    design = naive.gaussian(simulator.X, simulator.X[labels], simulator.gamma)
+    np.testing.assert_allclose(fit.statistics.gram, design.T @ design, rtol=1e-9, atol=1e-9)

@@ -82,18 +82,6 @@ def test_statistics_of_samples_add_up(weighted):
     assert fit.statistics.n == (600 if w is None else np.count_nonzero(w))
 
 
-def test_products_of_columns_that_stay_are_computed_once_for_each_row():
-    """Fresh rows are multiplied with the columns of the fit, and old rows only with columns that are new."""
-    simulator, _ = simulated()
-    done: dict[int, int] = {}
-    for pass_ in simulator.passes(GramPass):
-        rows = 600 if pass_.rows is None else len(pass_.rows)
-        for label in pass_.new.labels.tolist():
-            done[label] = done.get(label, 0) + rows
-    kept = simulator.saves[-1].design.labels.tolist()
-    assert {done[label] for label in kept} == {600}
-
-
 def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
     """Few columns explain this target, so that their number asks for no more rows: flat rounds do, then end the run."""
     simulator = Simulator(*wave(2000, noise=0.05), gamma=0.3)

@@ -10,7 +10,7 @@ import naive
 import numpy as np
 import pytest
 
-from partirvm.core.rprop import OFF, awakened
+from partirvm.core.rprop import OFF
 from partirvm.core.scores import Scores
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
@@ -200,12 +200,3 @@ def test_when_it_is_due():
     assert not due(replace(problem, n_rows=240), OPTIONS, fit, 0)
     assert due(replace(problem, n_rows=250), OPTIONS, fit, 0)
     assert not due(replace(problem, likelihood=BERNOULLI, n_classes=2), OPTIONS, fit, 0)
-
-
-def test_gammas_that_are_off_are_raised():
-    """In each kernel that has one per feature; one that is 0 stays it."""
-    logs = np.log([1.0, 1e-6, 0.5, 2.0, 1e-4])
-    raised = awakened(logs, [np.arange(3), np.array([3, 4])])
-    np.testing.assert_allclose(np.exp(raised), [1.0, 1e-2, 0.5, 2.0, 2e-2])
-    logs[1] = -np.inf
-    assert awakened(logs, [np.arange(3)])[1] == -np.inf

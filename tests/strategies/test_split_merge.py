@@ -51,21 +51,6 @@ def test_the_best_part_so_far_is_the_model(likelihood):
             assert line.design.labels.tolist() == [label for label in fit.labels.tolist() if label != BIAS]
 
 
-def test_a_level_is_asked_for_at_once():
-    """One Gather of neighbouring partitions, then all their passes in one answer, then all their dense fits."""
-    simulator = Simulator(*wave(120, noise=0.3))
-    simulator.run("split-merge", Options(20, "order"))
-    gather, passes, solves, logs = simulator.turns[:4]
-    assert [type(i) for i in gather] == [Gather]
-    assert gather[0].rows.tolist() == list(range(120))
-    assert [type(i) for i in passes] == [GramPass] * 6
-    assert [type(i) for i in solves] == [Solve] * 6
-    assert [i.record.number for i in logs] == [1, 2, 3, 4, 5, 6]
-    for number, pass_ in enumerate(passes):
-        assert pass_.new.labels.tolist() == list(range(20 * number, 20 * number + 20))
-        assert pass_.rows is None
-
-
 def test_a_merge_has_the_survivors_of_both():
     """Columns of a merge: those that its two parts kept, in the order of the rows."""
     simulator = Simulator(*wave(120, noise=0.3))

@@ -1,0 +1,34 @@
+"""Rows that these tests write, and changes to what was written."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from partirvm.options import Request
+
+ASKED = Request(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=1, seed=1)
+"""A fit in rounds that can go on."""
+
+
+def rows(seed, n=200):
+    """X (n, 2), y (n,) and weights (n,)."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n), rng.uniform(0.5, 2.0, n)
+
+
+def swap(one, other):
+    """Exchange the names of two files or folders."""
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+def edit(path, change):
+    """Change JSON in place."""
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
