@@ -15,15 +15,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 LIMITS = {
-    "lines of partirvm": (44_400, 25_000),
-    "lines of code of partirvm": (27_250, 15_500),
-    "files of partirvm": (286, 150),
-    "lines of tests": (41_000, 26_000),
+    "lines of partirvm": (35_800, 25_000),
+    "lines of code of partirvm": (22_200, 15_500),
+    "files of partirvm": (175, 150),
+    "lines of tests": (28_400, 26_000),
     "lines of benchmarks": (6_500, 6_500),
     "methods of the likelihood protocol": (12, 12),
     "depth of inheritance in strategies": (1, 1),
-    "class names that occur twice": (7, 0),
-    "names of files that occur twice": (7, 0),
+    "class names that occur twice": (0, 0),
+    "names of files that occur twice": (0, 0),
 }
 """Greatest count that is allowed, and the goal."""
 
