@@ -70,6 +70,7 @@ def test_who_wakes_while_another_is_at_work(breeder, data, undisturbed, tmp_path
     assert_one_round_repeated(store.events())
 
 
+@pytest.mark.filterwarnings("ignore:.*waiting up to")  # if more than the expiry passes before the takeover
 def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path):
     """Another process clears away what is half written: LeaseLostError, not that there is no such file."""
     place = tmp_path / "job"
