@@ -50,7 +50,7 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
     "TURNS": (1, 6),
     "STEPS": (10, 40),
     "FIRST_STEPS": (8, 50),
-    "HOPEFUL": (1, 6),
+    "STARTS_CLIMBED": (1, 6),
     "LEFT_OUT": (200, 1000),
 }
 

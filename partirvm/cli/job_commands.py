@@ -84,7 +84,7 @@ def jobs(folder: str, as_json: bool) -> None:
         except PartirvmError as error:
             found.append({"job": job.location, "error": str(error)})
     if not found and not as_json:
-        is_job = jobs.Job(folder).store.there()
+        is_job = jobs.Job(folder).store.exists()
         echo(f"{folder}: no jobs in this folder" + f"; it is one: partirvm status {folder}" * is_job)
         return
     show(found, jobs_table(found), as_json)

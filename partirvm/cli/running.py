@@ -248,7 +248,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
                 fitted = work(watcher=progress, on_plan=on_plan, aborted=stop.poll)
         except KeyboardInterrupt:
             store = jobs.Job(job).store
-            if not (work_begun.begun or resumed) or not store.there():
+            if not (work_begun.begun or resumed) or not store.exists():
                 raise
             usable = store.has_model()
             has = "the model of the last finished round" if usable else "no model yet"

@@ -199,7 +199,7 @@ class Greedy:
             return True
         return self.since % LOOKS == LOOKS - 1 and self.active.drift() > DRIFT
 
-    def rests(self, info: StepInfo, done: int, least: float) -> bool:
+    def is_settled(self, info: StepInfo, done: int, least: float) -> bool:
         """True if the refresh after ``done`` actions changed the evidence by at most ``least``."""
         rounding = 0.5 * self.active.beta * self.active.posterior.rounding
         return not done and abs(info.change) <= max(least, rounding)
@@ -275,7 +275,7 @@ def grow(
         on_step(info)
         if halved:
             reason = Termination.HALVED
-        elif greedy.rests(info, done, least) and not greedy.action(least, thin=rule.thin):
+        elif greedy.is_settled(info, done, least) and not greedy.action(least, thin=rule.thin):
             reason = Termination.CONVERGED
         elif greedy.iteration >= rule.max_iterations or enough(greedy.cost, greedy.active.M):
             reason = Termination.ITERATIONS

@@ -79,7 +79,7 @@ def optimum(s: Float, q: Float) -> tuple[Float, Float]:
     return alpha, best
 
 
-HOPE = 1e-3
+JOINING = 1e-3
 """Columns that join together start at this fraction of their individually optimal α.
 
 Columns are similar, and several share what one of them explains alone: started at their own optimal α they eliminate
@@ -121,7 +121,7 @@ def joint_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
 
 
 def entry_precision(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """Initial α of new columns: ``HOPE`` × the individual optimum, or × s if there is none. Any shape.
+    """Initial α of new columns: ``JOINING`` × the individual optimum, or × s if there is none. Any shape.
 
     The optimum is s²/(q² − s) if q² > s (Tipping & Faul 2003, eq. 20), or from the prior. A column without gain alone
     may gain together with others: a small α makes its prior weak at first. ``precision`` is βφᵀφ: the s of a near-copy
@@ -141,4 +141,4 @@ def joint_entry(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT
 
 def _entry(best: Float, s: Float, precision: Float) -> Float:
     # a centre far from every row has a column of zeros: any α is valid, the first step prunes it
-    return np.where(precision > ABSENT, HOPE * np.where(np.isfinite(best), best, s), 1.0)
+    return np.where(precision > ABSENT, JOINING * np.where(np.isfinite(best), best, s), 1.0)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from partirvm.core.gains import HOPE, entry_precision
+from partirvm.core.gains import JOINING, entry_precision
 from partirvm.core.laplace import LaplaceState, init, settled, thin, trial_factors, update
 from partirvm.core.link import LogisticBlock
 from partirvm.core.priors import FLAT, Prior
@@ -149,7 +149,7 @@ def receive(
 
 def _converged(search: NewtonSearch, now: LaplaceState, pairs: Pairs) -> tuple[NewtonSearch, Termination | None]:
     """End the fit, or first take a step without the columns that do not raise the evidence, if there are any."""
-    thinner = thin(now) if now.prior.lingers else now
+    thinner = thin(now) if now.prior.keeps_worthless else now
     if thinner is now:
         return replace(search, current=now), Termination.CONVERGED
     return _tried(now, thinner, now.passes, pairs), None
@@ -239,7 +239,7 @@ def _sober(state: LaplaceState) -> LaplaceState:
     entering = (state.weights == 0).all(axis=1)
     if not entering.any():
         return state
-    return settled(state, np.where(entering[:, None], state.alpha / HOPE, state.alpha), state.weights, state.block)
+    return settled(state, np.where(entering[:, None], state.alpha / JOINING, state.alpha), state.weights, state.block)
 
 
 def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:

@@ -160,7 +160,7 @@ class Prior:
     fixed: tuple[tuple[int, float], ...] = ()
 
     @property
-    def lingers(self) -> bool:
+    def keeps_worthless(self) -> bool:
         """True if α can stay finite for a column that does not raise the evidence."""
         return self.alpha.rate > 0
 

@@ -55,7 +55,7 @@ class StopRule:
 
     Limits are ``max_iterations``, and a number of kernel columns, ``vectors``, to which pruning reduces the fit; None
     means convergence. With ``guard`` a fit whose residual has cancelled stops and requests a pass. With ``thin``, or if
-    the prior keeps worthless columns (``Prior.lingers``), it has converged only if no such column is left. ``order`` is
+    ``Prior.keeps_worthless``, it has converged only if no such column is left. ``order`` is
     the seed of a random order of actions on single columns; None means the action of largest gain.
     """
 

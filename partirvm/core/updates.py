@@ -55,7 +55,7 @@ It bounds the condition number of the scaled H. Smooth targets with a wide kerne
 each other, and with them the digits of the residual; with this floor they fit as well and nothing cancels.
 """
 
-LINGERING = 100.0
+SLOW_CHANGE = 100.0
 """With a prior that keeps columns, they are thinned once a step gains less than this × tol nats per row."""
 
 OVERCONFIDENT = 4.0
@@ -269,8 +269,8 @@ def maximise(
         state, info = step(state)
         on_step(info)
         reason = verdict(state, info, rule)
-        slow = state.prior.lingers and reason is None and abs(info.change) < LINGERING * rule.tol * state.n
-        done = reason is Termination.CONVERGED and (rule.thin or state.prior.lingers)
+        slow = state.prior.keeps_worthless and reason is None and abs(info.change) < SLOW_CHANGE * rule.tol * state.n
+        done = reason is Termination.CONVERGED and (rule.thin or state.prior.keeps_worthless)
         if (slow or done) and state.iteration < rule.max_iterations:
             thinner = thin(state)
             reason, state = (reason if thinner is state else None), thinner

@@ -129,7 +129,7 @@ def load_model(
     """
     location = os.fspath(location)
     job = Job(location, storage_options=storage_options)
-    if job.store.there():
+    if job.store.exists():
         return job.store.model(allow_code=allow_code)
     model, saved = load_saved(location, allow_code=allow_code, storage_options=storage_options)
     if saved is None and not isinstance(model, tuple):

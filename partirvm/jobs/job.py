@@ -70,7 +70,7 @@ def jobs_in(folder: str) -> list[Job]:
     if not place.exists():
         raise MissingDataError(f"{folder}: there is no such folder")
     found = (Job(f"{folder.rstrip('/')}/{name}") for name in place.list() if not name.startswith("."))
-    return [job for job in found if job.store.there()]
+    return [job for job in found if job.store.exists()]
 
 
 class Job:

@@ -177,11 +177,11 @@ class JobStore:
         with storing(store.location):
             store._require_creatable(overwrite)
 
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Return True if the folder holds a job, readable or not."""
         return bool(_runs(self._folder))
 
-    def beside(self, name: str) -> Path | None:
+    def local_path(self, name: str) -> Path | None:
         """Return the path of a temporary folder inside the job, or None if the job is not a local folder."""
         return None if self._folder.path is None else self._folder.path / name
 
@@ -433,7 +433,7 @@ class JobStore:
             raise ExistsError(
                 f"{self.location} exists already: replace a job with --overwrite, or continue it with `partirvm resume`"
             )
-        if not self.there():
+        if not self.exists():
             raise ExistsError(f"{self.location} exists and is not a job: it is not overwritten; choose another folder")
         return True
 

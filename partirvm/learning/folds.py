@@ -27,23 +27,20 @@ the best of ``WIDTHS`` is used. If a width per feature is chosen, its widths are
 
 The kernel of a regression is chosen by ``learning.process_search``.
 
-Basic RVMs of a sample, whose rows are the candidates, also measure how sparse a problem is. The partition size follows
-from the sparseness (Ben-Shimon & Shmilovici 2006, §3.1): ρ is the fraction of rows that a basic RVM on √(N·d) random
-rows keeps as vectors. (The paper prints the middle line of ``partition_size`` with a reversed sign.)
+Basic RVMs of a sample, whose rows are the candidates, also measure how sparse a problem is (``sparseness``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.sampling import Purpose, stream
-from partirvm.kernels import Kernel, Several
+from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.learning.evidence import evaluate, losses
 from partirvm.learning.forms import DIRECTIONS, EACH, LearnedForms, learn, learn_forms, per_feature, turnable
@@ -107,7 +104,7 @@ It was not compared with other values.
 
 def choose(
     sample: SampledRows, problem: Problem, learning: LearningOptions, options: Options, *, all_candidates: bool
-) -> Kernel | Several:
+) -> Kernel:
     """Choose the form of the kernel by cross-validation, then learn the kernel from the sample.
 
     The kernel of the problem has one gamma. The history entries record the choice. ``all_candidates`` is True if every
@@ -190,7 +187,7 @@ def with_ratios(errors: list[float], sums: list[list[float]]) -> list[float]:
     return [float(each) for each in found]
 
 
-def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel | Several]:
+def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel]:
     """Return the kernels with one width: the initial kernel at ``WIDTHS``; of more than two classes, unscaled too.
 
     An unscaled kernel has one width for the features in their own units: the gamma of each feature is proportional to
@@ -235,7 +232,7 @@ class FoldComparison:
     problem: Problem
     learning: LearningOptions
     options: Options
-    kernels: list[Kernel | Several]
+    kernels: list[Kernel]
     basic: bool
 
     def run(self) -> tuple[dict[str, Any], int, int]:
@@ -276,27 +273,6 @@ class FoldComparison:
         return [next(found) if each else np.inf for each in running], evaluations
 
 
-def partition_size(n_rows: int, n_features: int, rho: float) -> int:
-    """Compute the partition size ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 for larger ρ.
-
-    >>> [partition_size(6144, 8, rho) for rho in (0.1, 0.5, 0.9)]
-    [45, 134, 222]
-    >>> [partition_size(6144, 32, rho) for rho in (0.25, 0.75, 1.0)]
-    [89, 267, 444]
-    """
-    return ceil(fraction(rho) * sqrt(n_rows * n_features))
-
-
-def fraction(rho: float) -> float:
-    """Return the factor f of ``partition_size`` for a sparseness ρ."""
-    return 0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0
-
-
-def probe_rows(n_rows: int, n_features: int, cap: int) -> int:
-    """Return the number of rows on which ρ is measured: ⌈√(N·d)⌉, at most ``cap`` and at most all rows."""
-    return min(ceil(sqrt(n_rows * n_features)), cap, n_rows)
-
-
 def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
     offered, design = sample.candidates(problem, sample.rows.rows)
@@ -331,7 +307,7 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
 
 
 def fits_at(
-    sample: SampledRows, problem: Problem, options: Options, kernels: Sequence[Kernel | Several]
+    sample: SampledRows, problem: Problem, options: Options, kernels: Sequence[Kernel]
 ) -> list[tuple[Design, Float]]:
     """Fit one basic RVM of two classes per kernel; return for each the columns kept and the posterior mean (M, 1).
 

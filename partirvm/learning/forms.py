@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.rprop import FIRST_STEP, LATER_STEP
-from partirvm.kernels import WITH_GAMMA, Directions, Kernel, Several
+from partirvm.kernels import WITH_GAMMA, Directions, Kernel
 from partirvm.kernels.composed import radials, replaced, with_radial
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.sample import SampledRows
@@ -66,7 +66,7 @@ BESIDE = 0.1
 """First gamma of a direction that stands beside the features, relative to that of a standardised input alone."""
 
 
-def families_of(kernel: Kernel | Several, n_features: int) -> list[str]:
+def families_of(kernel: Kernel, n_features: int) -> list[str]:
     """Return the names of the families that can replace the radial kernels of a kernel; empty if it has none."""
     found = radials(kernel, n_features)
     return [name for name in FAMILIES if found and name != found[0][0].name]
@@ -114,7 +114,7 @@ class LearnedForms:
         d = self.widths.pool.centres.shape[1]
         return float(0.25 * d * (d - 1) * np.log(self.widths.sample.rows.n_rows))
 
-    def take(self, form: str, choice: dict[str, Any]) -> Kernel | Several:
+    def take(self, form: str, choice: dict[str, Any]) -> Kernel:
         """Log a record of the chosen form, with ``choice`` in the history, and return its kernel."""
         facts: dict[str, Any] = {"form": form}
         evaluations = 0
@@ -129,7 +129,7 @@ class LearnedForms:
 
 def learn(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
-) -> Kernel | Several:
+) -> Kernel:
     """Maximise the tied evidence over all stages and return the kernel; each stage adds a history record.
 
     If the metric is "auto", directions are taken if they raise the evidence by one nat per feature. ``turned`` is a
@@ -177,7 +177,7 @@ def _free(kernel: Kernel, columns: Int) -> Kernel:
     return replace(kernel, free=True) if isinstance(kernel, Directions) else kernel
 
 
-def turnable(kernel: Kernel | Several, n_features: int) -> bool:
+def turnable(kernel: Kernel, n_features: int) -> bool:
     """Return whether directions can replace the features: in a radial kernel of more than one feature."""
     return any(len(columns) > 1 for _, columns in radials(kernel, n_features))
 

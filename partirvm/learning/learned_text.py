@@ -85,7 +85,7 @@ def _form(entry: Entry, choice: dict[str, Any]) -> str:
     return f"{form}, because {why}: " if why else f"{form}: "
 
 
-def described(kernel: Kernel | Several) -> str:
+def described(kernel: Kernel) -> str:
     """Describe the composition of a kernel in words.
 
     >>> from partirvm.kernels import Categorical, Gaussian
@@ -106,7 +106,7 @@ def described(kernel: Kernel | Several) -> str:
     return kernel.name
 
 
-def parameter_names(kernel: Kernel | Several, features: Sequence[str]) -> list[str]:
+def parameter_names(kernel: Kernel, features: Sequence[str]) -> list[str]:
     """Name the parameters of a kernel; the gamma of a single feature contains the name of the feature.
 
     >>> from partirvm.kernels import Categorical, Gaussian
@@ -118,7 +118,7 @@ def parameter_names(kernel: Kernel | Several, features: Sequence[str]) -> list[s
     return names if len(set(names)) == len(names) else list(kernel.parameters)
 
 
-def _names(kernel: Kernel | Several, features: Sequence[str]) -> list[str]:
+def _names(kernel: Kernel, features: Sequence[str]) -> list[str]:
     if isinstance(kernel, Several):
         weights = [f"weight ({k + 1})" for k in range(1, len(kernel.kernels))]
         own = [f"{name} ({k + 1})" for k, each in enumerate(kernel.kernels) for name in _names(each, features)]

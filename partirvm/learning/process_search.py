@@ -84,8 +84,8 @@ UNSEEN = 0.01
 DISTINCT = 1.0
 """Least difference in nats of two results that count as different."""
 
-HOPEFUL, KEPT = 3, 2
-"""Number of different starts that go on after a few steps, and of results from which the searches of families begin."""
+STARTS_CLIMBED, KEPT = 3, 2
+"""Number of different starts that are climbed to the end, and of results from which the searches of families begin."""
 
 JITTER = 0.3
 """Standard deviation of the first log parameters around a start: features with equal parameters can stay equal."""
@@ -164,7 +164,7 @@ def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> list[P
         starts.append(_screened(more, kernel))
     begun = [ProcessFit(kernel.with_logs(start), level, level + np.log(FIRST_NOISE)) for start in starts]
     found = [climb(rows, each, FIRST_STEPS) for each in begun]
-    return _different([climb(rows, each, LATER_STEPS) for each in _different(found)[:HOPEFUL]])
+    return _different([climb(rows, each, LATER_STEPS) for each in _different(found)[:STARTS_CLIMBED]])
 
 
 def _different(found: list[ProcessFit]) -> list[ProcessFit]:

@@ -22,7 +22,7 @@ from partirvm.data.source import Source
 from partirvm.execution import Executor, LocalExecutor, in_this_process
 from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.execution.process import peak_memory
-from partirvm.kernels import Kernel, Several
+from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.strategies.instructions import Record
@@ -109,7 +109,7 @@ class SampledRows:
     spent: Spent
     room: int = 0
     log: Callable[[Record], None] = lambda record: None
-    best: Callable[[Kernel | Several], None] = lambda kernel: None
+    best: Callable[[Kernel], None] = lambda kernel: None
 
     @cached_property
     def _blocks(self) -> Blocks:

@@ -49,7 +49,7 @@ from partirvm.core.rprop import (
 )
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
-from partirvm.kernels import Kernel, Several
+from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.learning.evidence import EvidencePoint, evaluate, evaluate_fit
 from partirvm.learning.sample import SampledRows
@@ -174,7 +174,7 @@ class KernelSearch:
     """
 
     sample: SampledRows
-    start: Kernel | Several
+    start: Kernel
     prior: str
     pool: Design
     count: int
@@ -189,7 +189,7 @@ class KernelSearch:
     most: int = MOST_ROUNDS
 
     @property
-    def kernel(self) -> Kernel | Several:
+    def kernel(self) -> Kernel:
         """The kernel with the best evidence so far."""
         return self.start.with_logs(self.search.best)
 
@@ -198,11 +198,11 @@ class KernelSearch:
         """The best evidence so far."""
         return -np.inf if self.best is None else self.best.value
 
-    def design(self, kernel: Kernel | Several) -> Design:
+    def design(self, kernel: Kernel) -> Design:
         """Return the design of this stage's centres with another kernel."""
         return replace(self.pool.take(np.arange(self.count)), kernel=kernel)
 
-    def candidate(self, kernel: Kernel | Several, step: float | Float) -> KernelSearch:
+    def candidate(self, kernel: Kernel, step: float | Float) -> KernelSearch:
         """Return a stage with the same rows and centres that begins at another kernel."""
         search = begin(kernel.logs, kernel.logs, step)
         return replace(self, start=kernel, search=search, evaluations=0, best=None, reason=None)
@@ -337,7 +337,7 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     return KernelLearned(stage.kernel, better, stage.best.rows, stage.evaluations)
 
 
-def with_prior(prior: str, start: Kernel | Several, logs: Float, value: float, slope: Float) -> tuple[float, Float]:
+def with_prior(prior: str, start: Kernel, logs: Float, value: float, slope: Float) -> tuple[float, Float]:
     """Add the log prior of parameters ``logs`` (p,) to the evidence, and its slopes (p,); constants are left out.
 
     Each gamma per feature has the prior ``prior``, and each entry of a direction a normal one around ``start``.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.gains import HOPE
+from partirvm.core.gains import JOINING
 from partirvm.core.laplace import LaplaceState, init
 from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.newton import NewtonSearch, begin, enter, receive, settle
@@ -56,13 +56,13 @@ class Start:
         """Return a start for the joined columns of two fits, restricted to ``labels``.
 
         The two fits explain the same data, so that columns start with half their weights. Their α is multiplied by
-        ``HOPE``, as for new columns.
+        ``JOINING``, as for new columns.
         """
         joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
         alpha = np.concatenate([self.alpha, other.alpha])[first]
         weights = np.concatenate([self.weights, other.weights])[first]
         kept = np.isin(joined, labels)
-        return Start(joined[kept], HOPE * alpha[kept], 0.5 * weights[kept])
+        return Start(joined[kept], JOINING * alpha[kept], 0.5 * weights[kept])
 
     def placed(self, labels: Int) -> Float:
         """Return the weights (M, C) of the columns with these labels, zero for new columns."""

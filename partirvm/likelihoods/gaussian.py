@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.gains import HOPE, joint_entry
+from partirvm.core.gains import JOINING, joint_entry
 from partirvm.core.left_out import LeftOut, left_out_of, sampled_rows
 from partirvm.core.posterior import AnyPosterior, any_posterior
 from partirvm.core.scores import Scores
@@ -100,14 +100,14 @@ class Warm:
         """Return a start for the joined columns of two fits, restricted to ``labels``.
 
         Columns of the two fits explain the same data. Started at the α of the separate fits, they would eliminate each
-        other before the noise variance has decreased. They start at ``HOPE`` × α, so that the prior is weak at first.
+        other before the noise variance has decreased. They start at ``JOINING`` × α, so the prior is weak at first.
         β is the larger one of the two fits.
         """
         joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
         alpha = np.concatenate([self.alpha, other.alpha])[first]
         kept = np.isin(joined, labels)
         beta = np.maximum(self.beta, other.beta)
-        return Warm(joined[kept], HOPE * alpha[kept], beta if isinstance(self.beta, np.ndarray) else float(beta))
+        return Warm(joined[kept], JOINING * alpha[kept], beta if isinstance(self.beta, np.ndarray) else float(beta))
 
 
 @dataclass(frozen=True)

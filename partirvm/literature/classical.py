@@ -48,9 +48,9 @@ class ClassicalPrior(Prior):
     limit: float | None = None
 
     @property
-    def lingers(self) -> bool:
+    def keeps_worthless(self) -> bool:
         """True for EM: α stays finite for a column that does not raise the evidence."""
-        return self.em or super().lingers
+        return self.em or super().keeps_worthless
 
     def alpha_update(self, determinedness: Float, square: Float, variance: Float) -> Float:
         """Return the next α."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil, sqrt
 from typing import Any
 
 from partirvm.errors import MemoryLimitError
@@ -169,3 +170,27 @@ def _columns(
     if threads < most:
         notes += (f"{threads} of {most} threads are used because of the memory limit",)
     return candidates, threads, columns, notes
+
+
+def partition_size(n_rows: int, n_features: int, rho: float) -> int:
+    """Compute the partition size ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 for larger ρ.
+
+    ρ is the fraction of rows that a basic RVM on √(N·d) random rows keeps as vectors (Ben-Shimon & Shmilovici 2006,
+    §3.1; the paper prints the middle line with a reversed sign).
+
+    >>> [partition_size(6144, 8, rho) for rho in (0.1, 0.5, 0.9)]
+    [45, 134, 222]
+    >>> [partition_size(6144, 32, rho) for rho in (0.25, 0.75, 1.0)]
+    [89, 267, 444]
+    """
+    return ceil(fraction(rho) * sqrt(n_rows * n_features))
+
+
+def fraction(rho: float) -> float:
+    """Return the factor f of ``partition_size`` for a sparseness ρ."""
+    return 0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0
+
+
+def probe_rows(n_rows: int, n_features: int, cap: int) -> int:
+    """Return the number of rows on which ρ is measured: ⌈√(N·d)⌉, at most ``cap`` and at most all rows."""
+    return min(ceil(sqrt(n_rows * n_features)), cap, n_rows)

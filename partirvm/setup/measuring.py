@@ -15,8 +15,8 @@ from partirvm.blas_threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
-from partirvm.kernels import Kernel, Several, kernel_from_spec
-from partirvm.learning.folds import DENSE, WIDTHS, choose, partition_size, probe_rows, sparseness
+from partirvm.kernels import Kernel, kernel_from_spec
+from partirvm.learning.folds import DENSE, WIDTHS, choose, sparseness
 from partirvm.learning.forms import MOST_TURNED, learn, per_feature
 from partirvm.learning.learned_text import kernel_texts
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
@@ -24,7 +24,7 @@ from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options, within_work
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
-from partirvm.planning.make_plan import affordable
+from partirvm.planning.make_plan import affordable, partition_size, probe_rows
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.planning.units import parse_duration
@@ -90,7 +90,7 @@ class Learned:
     limits that reduced the number of centres. ``left_out_square`` is that of ``Problem``.
     """
 
-    kernel: Kernel | Several
+    kernel: Kernel
     centres: int
     lines: tuple[Entry, ...]
     text: str
@@ -241,12 +241,12 @@ class Measuring:
 class _Lines:
     """History entries of small fits with their run times, and the best kernel so far."""
 
-    def __init__(self, measuring: Measuring, kernel: Kernel | Several) -> None:
+    def __init__(self, measuring: Measuring, kernel: Kernel) -> None:
         self.best, self.spent = kernel, Spent()
         self.entries: list[Entry] = []
         self._measuring, self._epoch, self._since = measuring, time.time(), time.perf_counter()
 
-    def is_best(self, kernel: Kernel | Several) -> None:
+    def is_best(self, kernel: Kernel) -> None:
         """Store the best kernel so far."""
         self.best = kernel
 

@@ -89,7 +89,7 @@ class BasicRound:
         if not problem.n_kernels:
             return (yield from one_fit(state, problem.empty.led_by(problem.leading), kind=self.kind))
         chosen = yield from columns_of(state.design, self.rows(state))
-        new = chosen.take(fresh(chosen, state.design), leading=problem.lacking(state.design))
+        new = chosen.take(fresh(chosen, state.design), leading=problem.missing_leading(state.design))
         state = replace(state, duplicates=count_duplicates(chosen, new))
         return (yield from one_fit(state, new, kind=self.kind))
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
-from partirvm.kernels import Kernel, Several
+from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.planning.cost import Schedule
@@ -188,7 +188,7 @@ class KernelLearned:
     evidence, and ``rows`` the number of rows with a weight above zero.
     """
 
-    kernel: Kernel | Several
+    kernel: Kernel
     better: bool
     rows: int
     evaluations: int

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.priors import FLAT, Prior
-from partirvm.kernels import Kernel, Several
+from partirvm.kernels import Kernel
 from partirvm.kernels.bases import label_of
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import GAUSSIAN, AnyLikelihood
@@ -70,7 +70,7 @@ class Problem:
     batches: tuple[AppendedBatch, ...] = ()
     left_out_square: float = 0.0
 
-    def with_kernel(self, kernel: Kernel | Several) -> Problem:
+    def with_kernel(self, kernel: Kernel) -> Problem:
         """Return the problem with another kernel."""
         return replace(self, empty=replace(self.empty, kernel=kernel))
 
@@ -96,7 +96,7 @@ class Problem:
         numbers = np.arange(0 if functions is None else functions.size)
         return np.concatenate([np.full(int(self.bias), BIAS, dtype=np.int64), label_of(numbers)])
 
-    def lacking(self, design: Design) -> Int:
+    def missing_leading(self, design: Design) -> Int:
         """Return the labels of the leading columns that a design lacks."""
         return np.setdiff1d(self.leading, design.leading)
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState
-from partirvm.kernels import Kernel, Several
+from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, Rows
 from partirvm.likelihoods.gaussian import with_rows
@@ -142,7 +142,7 @@ class Rounds(Generic[S]):
         vectors = np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors
         if vectors < (each if self.divisible else proposed):
             return 0, Termination.VECTORS
-        beside = max(len(problem.lacking(state.design)), 1)
+        beside = max(len(problem.missing_leading(state.design)), 1)
         columns = np.inf if options.max_columns is None else options.max_columns - state.fit.n_columns - beside
         if columns < min(proposed, vectors):
             return 0, Termination.MEMORY
@@ -150,7 +150,7 @@ class Rounds(Generic[S]):
 
     def join(self, state: S, chosen: Design) -> Steps[S]:
         """Fit these candidates beside the vectors; if no further round is possible, their fit is the last."""
-        new = chosen.take(fresh(chosen, state.design), leading=state.problem.lacking(state.design))
+        new = chosen.take(fresh(chosen, state.design), leading=state.problem.missing_leading(state.design))
         candidates, duplicates = state.fit.n_vectors + len(new.labels), state.duplicates + count_duplicates(chosen, new)
         state = replace(state, candidates=candidates, duplicates=duplicates)
         if not len(new.labels):
@@ -201,7 +201,7 @@ class Rounds(Generic[S]):
         if grew:
             state = yield from self.enlarge(state, state.problem.n_rows)
         if state.seen != state.options.last_rows:
-            leading = NONE if grew else state.problem.lacking(state.design)
+            leading = NONE if grew else state.problem.missing_leading(state.design)
             state = yield from measured(state, state.design.take(NONE, leading=leading), state.options.last_rows)
         return (yield from self.last_fit(state, reason, noise))
 
@@ -234,7 +234,7 @@ class Rounds(Generic[S]):
         yield (Log(replace(line, rows=found.rows, iterations=found.evaluations)),)
         return state
 
-    def with_kernel(self, state: S, kernel: Kernel | Several) -> Steps[S]:
+    def with_kernel(self, state: S, kernel: Kernel) -> Steps[S]:
         """Measure the columns of the fit under another kernel, at the same α and β."""
         problem, design = state.problem.with_kernel(kernel), replace(state.design, kernel=kernel)
         rows = posterior_rows(problem, state.options, state.seen)

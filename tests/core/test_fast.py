@@ -179,5 +179,5 @@ def test_a_fit_rests_once_a_refresh_changes_the_evidence_by_rounding_alone(beta,
     for factor, rests in ((0.0, True), (0.99, True), (1.01, False)):
         for sign in (1, -1):
             info = StepInfo(1, 1, 0, 0.0, sign * factor * bound, 1 / beta)
-            assert search.rests(info, 0, least) == rests
-            assert not search.rests(info, 1, least)
+            assert search.is_settled(info, 0, least) == rests
+            assert not search.is_settled(info, 1, least)

@@ -10,7 +10,7 @@ import pytest
 from class_problems import problems
 from hypothesis import given
 
-from partirvm.core.gains import HOPE, entry_precision
+from partirvm.core.gains import JOINING, entry_precision
 from partirvm.core.laplace import init, update
 from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.newton import begin, enter, entry_factors, receive, settle
@@ -147,7 +147,7 @@ def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
     search, reason = receive(search, LogisticBlock.of("bernoulli", Phi[:, :1], codes, trial.weights), RULE)
     assert search.current.block is state.block
     np.testing.assert_array_equal(search.trial.labels, labels)
-    np.testing.assert_array_equal(search.trial.alpha, alpha / [[1.0], [HOPE]])  # who is not in yet hopes for less
+    np.testing.assert_array_equal(search.trial.alpha, alpha / [[1.0], [JOINING]])  # who is not in yet hopes for less
     assert search.step == 1.0
     while search.current.block is state.block and reason is None:
         before = search

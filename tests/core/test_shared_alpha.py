@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partirvm.core import gains
-from partirvm.core.gains import HOPE, entry_precision, evidence_gain, joint_entry, joint_gain
+from partirvm.core.gains import JOINING, entry_precision, evidence_gain, joint_entry, joint_gain
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import candidate_factors, init, step
 
@@ -108,4 +108,4 @@ def test_one_target_is_the_closed_form():
     np.testing.assert_array_equal(gains.fails(s[:, None], q[:, None], np.where(rising, alpha, 1e3)), ~rising)
     entries = joint_entry(s[:, None], q[:, None], s[:, None])
     np.testing.assert_allclose(entries, entry_precision(s, q, s), rtol=1e-3)
-    np.testing.assert_allclose(entries[rising], HOPE * alpha[rising])
+    np.testing.assert_allclose(entries[rising], JOINING * alpha[rising])

@@ -11,7 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from partirvm.core import laplace
-from partirvm.core.gains import HOPE, entry_precision, evidence_gain
+from partirvm.core.gains import JOINING, entry_precision, evidence_gain
 from partirvm.core.link import LogisticBlock
 from partirvm.core.posterior import WEAK_CORRELATION
 from partirvm.core.priors import FLAT, GammaDensity, Prior
@@ -163,7 +163,7 @@ def test_more_columns_than_freedom_keep_beta_positive():
 @given(problems(least=2), st.data())
 def test_candidates_gain_what_the_evidence_rises_by(problem, data):
     """s and q of columns on trial (Tipping & Faul 2003, eqs. 19, 22); the best α, s²/(q² − s), raises the evidence by
-    ½[q²/s − 1 − log(q²/s)], which is log N(t | 0, C) with the column less that without it; entry is at HOPE × it.
+    ½[q²/s − 1 − log(q²/s)], which is log N(t | 0, C) with the column less that without it; entry is at JOINING × it.
     """
     Phi, t, alpha, beta, w = problem
     M = data.draw(st.integers(0, len(alpha) - 1))
@@ -173,7 +173,7 @@ def test_candidates_gain_what_the_evidence_rises_by(problem, data):
     block = GramBlock.of(Phi[:, :M], Phi[:, M:], r[:, None], w)
     extended = state.statistics.extend(np.arange(M, len(alpha)), block, "b")
     s, q = candidate_factors(state, extended)
-    best = entry_precision(s, q, beta * np.diagonal(block.gram)) / HOPE
+    best = entry_precision(s, q, beta * np.diagonal(block.gram)) / JOINING
     gains = evidence_gain(s, q)
     before = naive.log_evidence(Phi[:, :M], t, alpha[:M], beta, w)
     for i in range(len(s)):

@@ -13,7 +13,7 @@ from regressions import plane
 from partirvm import Incremental, RVMRegressor, Sample, SplitMerge, WorkingSet
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning
-from partirvm.learning.folds import fraction
+from partirvm.planning.make_plan import fraction
 
 KINDS = {kind.name: kind for kind in (SplitMerge, Incremental, WorkingSet)}
 PARTITIONED = tuple(KINDS)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from partirvm import RVMRegressor, ingest, jobs
-from partirvm.errors import AccuracyWarning
-from partirvm.jobs import open_job
+from partirvm.errors import AccuracyWarning, StorageError
+from partirvm.jobs import open_job, reference
 from partirvm.jobs.reference import ReferenceErrors, by_near_rows, noise_of_near_rows
 from partirvm.options import Request
 
@@ -43,6 +43,19 @@ def test_boosting_is_named_where_it_is_better():
     assert any("HistGradientBoostingRegressor" in text and "this model" in text for text in found)
     assert model.history_[-1]["reference"]["remarks"] == found
     assert model.history_[-1]["reference"]["rows"] == 300
+
+
+def test_a_comparison_that_cannot_read_its_rows_fails_no_fit(monkeypatch):
+    """The model is saved before; its line of history has no comparison."""
+
+    def unreadable(*given):
+        raise StorageError("the rows cannot be read")
+
+    monkeypatch.setattr(reference, "gathered", unreadable)
+    found, model = told(*steps())
+    assert found == []
+    assert model.history_[-1]["kind"] == "final"
+    assert "reference" not in model.history_[-1]
 
 
 def test_a_smooth_function_gets_no_warning():

@@ -67,9 +67,9 @@ def test_what_was_pruned_is_offered_again(rng):
     made = design(rng)
     problem = Problem(9, made.led_by(NONE), True, 1.0, None, 1.0, True, False)
     np.testing.assert_array_equal(problem.leading, -1 - np.arange(8))
-    assert set(problem.lacking(made)) == {-2, -4, -5, -7}
-    assert set(problem.lacking(made.led_by(np.array([-8])))) == {-1, -2, -3, -4, -5, -6, -7}
-    assert not len(problem.lacking(made.led_by(problem.leading)))
+    assert set(problem.missing_leading(made)) == {-2, -4, -5, -7}
+    assert set(problem.missing_leading(made.led_by(np.array([-8])))) == {-1, -2, -3, -4, -5, -6, -7}
+    assert not len(problem.missing_leading(made.led_by(problem.leading)))
 
 
 def test_specs_and_pickles():

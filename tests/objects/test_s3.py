@@ -98,7 +98,7 @@ def test_a_killed_fit_is_resumed_to_the_bits_of_a_local_one(places, requests):
 def _there(place: str) -> str | None:
     from partirvm.jobs import Job
 
-    return place if Job(place).store.there() else None
+    return place if Job(place).store.exists() else None
 
 
 @pytest.mark.parametrize("ending", some(["parquet", "csv", "zarr"], "zarr"))
