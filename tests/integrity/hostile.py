@@ -86,10 +86,12 @@ def repoint(group, seal):
 
 
 def repack(group, kind, version, change):
-    """Change the JSON and the arrays of a value; its digest and the pointer to it agree."""
+    """Change the JSON and the arrays of a value; its digest, which is returned, and the pointer to it agree."""
     tree, arrays = change(*read_encoded(str(group), kind, version))
     shutil.rmtree(group)
-    repoint(group, write_encoded(tree, arrays, str(group), kind, version))
+    seal = write_encoded(tree, arrays, str(group), kind, version)
+    repoint(group, seal)
+    return seal
 
 
 def forged_value(tree, arrays, rng):

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, save_model
+from partirvm.data import layout
 from partirvm.jobs import checkpoint
 from partirvm.model import files
 from partirvm.options import Request
@@ -99,7 +100,10 @@ def checkpoints_and_specs(case, rng, number):
 @kind(25)
 def data(case, rng, number):
     """The attributes of DATA."""
-    h.reseal(case / "d.zarr", lambda value: h.forged(value, rng))
+    (group,) = (case / "d.zarr").glob("rows-*/attributes")
+    seal = h.repack(group, layout.KIND, layout.FORMAT, lambda *value: h.forged_value(*value, rng))
+    name = "versions/000001.json"
+    (case / "d.zarr" / name).write_bytes(h.to_json(name, {"group": group.parent.name, "seal": seal}))
     return (*ON_DATA, "ingest t.npz d.zarr --append", "evaluate job d.zarr", "update job", "resume job --max-rounds=2")[
         number % 8
     ]
@@ -116,7 +120,11 @@ RAW = [
 @kind(16)
 def metadata(case, rng, number):
     """zarr.json of anything, or no file at all."""
-    place, words = (("model", "load model"), ("d.zarr", ON_DATA[0]), ("job/spec.json", "status job"))[number % 3]
+    place, words = (
+        ("model", "load model"),
+        ("d.zarr/versions/000001.json", ON_DATA[0]),
+        ("job/spec.json", "status job"),
+    )[number % 3]
     path = case / place if place.endswith("json") else case / place / "zarr.json"
     path.unlink()
     if number < len(RAW):

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from written import ASKED, edit
+from written import ASKED, edit, rows_in
 
 from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_model
 from partirvm.cli import main
-from partirvm.data import ZarrSource
-from partirvm.data.layout import DataAttributes
+from partirvm.core.moments import Moments
+from partirvm.data import ZarrSource, layout
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmError
 from partirvm.execution.process import peak_memory
 from partirvm.jobs.checkpoint import CODEC, FORMAT, KIND, attached, load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
 from partirvm.storage import sealed
 from partirvm.storage.codec import read_encoded
-from partirvm.storage.records import digest
+from partirvm.storage.records import digest, to_json
+from partirvm.types import Columns
 
 
 @pytest.fixture
@@ -31,16 +32,44 @@ def job(data, tmp_path):
     return tmp_path / "job"
 
 
+def write_attributes(data, attributes):
+    """Replace the newest attributes of DATA; the pointer agrees."""
+    group, name = rows_in(data), max((data / "versions").iterdir()).name
+    shutil.rmtree(group / "attributes")
+    seal = layout.CODEC.write(attributes, str(group / "attributes"), layout.KIND, layout.FORMAT)
+    pointer = to_json(f"versions/{name}", {"group": group.name, "seal": seal})
+    (data / "versions" / name).write_bytes(pointer)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_rows": 10**12},
+        {"tile_rows": 0},
+        {"hashes": {}},
+        {"segments": ((0, "../other"),)},
+        {"segments": ((1, f"rows-{32 * 'a'}"),)},
+        {"moments": Moments.of(np.zeros((5, 3)), np.zeros((5, 1)))},
+        {"columns": Columns(("a",))},
+    ],
+    ids=str,
+)
+def test_attributes_that_contradict_each_other(change, data):
+    """With seals that agree."""
+    write_attributes(data, replace(layout.open_data(str(data))[1], **change))
+    with pytest.raises(FormatError, match="contradict each other"):
+        ZarrSource(data)
+
+
 @pytest.mark.parametrize("change", ["moments", "features"])
 def test_other_attributes_are_other_data(change, data, job):
     """Attributes that are whole, but not those that the job began with: the same rows under another name, or mean."""
-    head = json.loads((data / "zarr.json").read_text())
-    found = DataAttributes.from_json(dict(head["attributes"]), "data")
+    found = layout.open_data(str(data))[1]
     inputs = replace(found.moments.inputs, mean=found.moments.inputs.mean + 0.5)
     columns = replace(found.columns, features=("a", "b"))
     other = replace(found, **({"moments": replace(found.moments, inputs=inputs)} if change == "moments" else {}))
     other = replace(other, **({"columns": columns} if change == "features" else {}))
-    edit(data / "zarr.json", lambda head: head.update(attributes=other.to_json()))
+    write_attributes(data, other)
     with pytest.raises(ChangedDataError, match="names, categories, classes, moments"):
         open_job(job).requeue(max_rounds=3)
 
@@ -56,7 +85,7 @@ def test_no_metadata_of_an_array_are_believed(kind, data, tmp_path):
         save_checkpoint({"big": np.arange(20_000)}, str(tmp_path / "c"))
         place, name, read = tmp_path / "c", "a0", lambda place: load_checkpoint(str(place))["big"]
     else:
-        place, name, read = data, "X", lambda place: ZarrSource(place).tile(1).X
+        place, name, read = rows_in(data), "X", lambda place: ZarrSource(place.parent).tile(1).X
     before = read(place)
     edit(place / name / "zarr.json", lambda about: about["shape"].__setitem__(-1, 10**12))
     tracemalloc.start()
