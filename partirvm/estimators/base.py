@@ -35,11 +35,11 @@ from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
 from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import progress_for
-from partirvm.setup.measuring import timer_of
-from partirvm.setup.parameters import check_parameters, portable
-from partirvm.setup.relevance import relevances
-from partirvm.setup.resolve import grow, resolve
-from partirvm.setup.spec import FitSpec
+from partirvm.resolve.measuring import timer_of
+from partirvm.resolve.parameters import check_parameters, portable
+from partirvm.resolve.relevance import relevances
+from partirvm.resolve.resolve import grow, resolve
+from partirvm.resolve.spec import FitSpec
 from partirvm.types import OFF
 
 Float = NDArray[np.float64]

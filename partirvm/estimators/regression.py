@@ -36,7 +36,7 @@ from partirvm.options.table import TABLE
 from partirvm.options.values import Noise, written
 from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import augmented_rows, require_augmentable
-from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.resolve.spec import LIMITS, FitSpec
 from partirvm.types import Columns, power_of_two
 
 Float = NDArray[np.float64]

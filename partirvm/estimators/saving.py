@@ -22,7 +22,7 @@ from partirvm.model import ClassModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
 from partirvm.options.values import VALUES, Value
-from partirvm.setup.parameters import check_parameters, portable
+from partirvm.resolve.parameters import check_parameters, portable
 from partirvm.storage.records import require
 
 VALUE = "option value"

@@ -311,7 +311,7 @@ def check(request: Request) -> Request:
     """The request with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be.
 
     The kernel, the basis, the strategy and the names of likelihoods are checked where they are resolved
-    (``setup.parameters``), which knows those there are, and so is what options exclude each other.
+    (``resolve.parameters``), which knows those there are, and so is what options exclude each other.
     """
     return replace(request, **{name: row.check(name, getattr(request, name)) for name, row in TABLE.items()})
 

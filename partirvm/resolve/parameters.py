@@ -19,9 +19,9 @@ from partirvm.likelihoods import words_of
 from partirvm.options import Request, check
 from partirvm.options.constraints import OneOf
 from partirvm.quoting import quoted
-from partirvm.setup.basis import checked_basis, portable_basis
-from partirvm.setup.kernel import checked_kernel, portable_kernel
-from partirvm.setup.measuring import Interrupted, check_aborted
+from partirvm.resolve.basis import checked_basis, portable_basis
+from partirvm.resolve.kernel import checked_kernel, portable_kernel
+from partirvm.resolve.measuring import Interrupted, check_aborted
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import grows
 

@@ -25,8 +25,8 @@ from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
 from partirvm.options.constraints import OneOf
 from partirvm.quoting import listed, quoted
-from partirvm.setup.basis import resolve_basis
-from partirvm.setup.kernel import resolve_kernel
+from partirvm.resolve.basis import resolve_basis
+from partirvm.resolve.kernel import resolve_kernel
 from partirvm.strategies.problem import Problem
 from partirvm.types import GRAIN, Scaling, over_square
 

@@ -28,7 +28,7 @@ from partirvm.planning.make_plan import affordable, partition_size, probe_rows
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.planning.units import parse_duration
-from partirvm.setup.kernel import chooses, chooses_family, metric_of
+from partirvm.resolve.kernel import chooses, chooses_family, metric_of
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Record, Stopped
 from partirvm.strategies.problem import Options, Problem
