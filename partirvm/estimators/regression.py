@@ -179,7 +179,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         asked, journal = self.parameters(), MemoryJournal(resumable=True)
         if stream is None:
             rows = training_rows(self, X, y, sample_weight)
-            calls, columns, request, before = (rows,), rows.columns or ArraySource(rows.X).columns, asked, None
+            calls: tuple[TrainingRows, ...] = (rows,)
+            columns, request, before = rows.columns or ArraySource(rows.X).columns, asked, None
         else:
             request, columns, before = self._continued(stream, asked), stream.columns, (stream.spec, stream.checkpoint)
             calls = (*stream.calls, training_rows(self, X, y, sample_weight, columns.categories))
