@@ -334,8 +334,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
 
         For a regression: actual against predicted values, coverage of intervals, standardised residuals, the
         probability integral transform, and, if the stated standard deviations vary, errors against them. For a
-        classification: reliability of probabilities, confusion matrix, and of two classes the ROC and the
-        precision-recall curve. Panels of points or by deviation show
+        classification: reliability of probabilities and confusion matrix. Panels of points or by deviation show
         400 random rows; all other panels count all rows. The rows are read once, tile by tile. Of several targets the
         first four are drawn, and of more than twelve classes the last ones are one class.
 
