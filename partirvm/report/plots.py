@@ -158,8 +158,6 @@ def _tenths(order: Float, values: Float) -> tuple[Float, Float]:
     groups = [values[group] for group in np.array_split(np.argsort(order, kind="stable"), 10)]
     means, errors = [each.mean() for each in groups], [each.std(ddof=1) / len(each) ** 0.5 for each in groups]
     return np.array(means), Z * np.array(errors)
-        [each.std(ddof=1) / len(each) ** 0.5 for each in groups]
-    )
 
 
 def _predictions(found: NumberDiagnostics, target: str) -> Chart:
