@@ -194,8 +194,8 @@ def _residuals(found: NumberDiagnostics, target: str) -> Chart:
         if len(z) >= FEWEST:
             mean, half = _tenths(predicted, z)
             _estimates(axis, _tenths(predicted, predicted)[0], mean, mean - half, mean + half)
-        limits = {"xlim": ends, "ylim": span(z, np.array([-2.5, 2.5]))}
-        _label(axis, f"predicted {target}", "residual / stated deviation", **limits)
+        y = span(z, np.array([-2.5, 2.5]))
+        _label(axis, f"predicted {target}", "residual / stated deviation", xlim=ends, ylim=y)
 
     remark = "95 % between the outer lines if right; bars: means of tenths"
     return Chart("Standardised residuals", remark, paint)
@@ -210,8 +210,8 @@ def _transform(found: NumberDiagnostics) -> Chart:
         axis.axhspan(max(1 - half, 0.0), 1 + half, color="#777777", alpha=0.25, linewidth=0, zorder=0)
         _stated(axis, (0, 1), (1, 1))
         axis.bar(np.arange(bins) / bins, heights, 0.96 / bins, align="edge", color=OBSERVED, alpha=0.75)
-        limits = {"xlim": (0, 1), "ylim": (0, 1.1 * max(float(heights.max()), 1 + half))}
-        _label(axis, "stated probability of a smaller value", "rows / expected rows", "x", **limits)
+        top = 1.1 * max(float(heights.max()), 1 + half)
+        _label(axis, "stated probability of a smaller value", "rows / expected rows", "x", xlim=(0, 1), ylim=(0, top))
 
     remark = "a hill: stated deviations are too large; a valley: too small"
     return Chart("Position in the predicted distribution", remark, paint)
