@@ -223,8 +223,9 @@ class Progress(Watcher):
         return f"{self.title:<11}{figure:>12} {word:<5} {took:>10}"
 
     def _show(self, lines: list[str]) -> None:
-        for line in lines if self.view is not None else ():
-            self.view.line(printable(line, keep="\n\t"))
+        if self.view is not None:
+            for line in lines:
+                self.view.line(printable(line, keep="\n\t"))
 
     def __enter__(self) -> Progress:
         if self.view is not None:
