@@ -16,13 +16,12 @@ from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from partirvm.core.diagnostics import MOST_TARGETS
 from partirvm.core.termination import Termination
 from partirvm.data import as_source, require_target
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.estimators.callbacks import FitCallback, Watching
-from partirvm.estimators.inputs import array_of, data_errors, in_memory, rows_of, source_of
+from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of
 from partirvm.estimators.sklearn_bases import BaseEstimator
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
@@ -364,13 +363,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
             For other features, targets or labels than those of the fit; both are ``ValueError``.
         """
         check_is_fitted(self)
-        each = getattr(self, "estimators_", None)
-        if each is None:
-            model = self.model_
-            names = getattr(model, "classes", None) or model.columns.target_names(model.n_targets)
-            return DiagnosticsDisplay(self._diagnostics(X, y), [str(name) for name in names]).plot(figure)
-        found = [one._diagnostics(X, None if y is None else array_of(y)[:, k])[0] for k, one in enumerate(each)]
-        return DiagnosticsDisplay(found[:MOST_TARGETS]).plot(figure)
+        names = getattr(self.model_, "classes", None) or self.model_.columns.target_names(self.model_.n_targets)
+        return DiagnosticsDisplay(self._diagnostics(X, y), [str(name) for name in names]).plot(figure)
 
     def _diagnostics(self, X: Any, y: Any) -> list[Diagnostics]:
         """Return the diagnostics of each target, by one pass over the rows; without rows those of the fit."""

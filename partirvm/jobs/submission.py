@@ -19,7 +19,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.resolve.measuring import timer_of
-from partirvm.resolve.parameters import check_multi_output, check_parameters, check_sources, portable
+from partirvm.resolve.parameters import check_noise_form, check_parameters, check_sources, portable
 from partirvm.resolve.resolve import resolve
 from partirvm.strategies.instructions import Stopped
 
@@ -120,7 +120,7 @@ def create(
     source, held_out = sources(data, validation)
     check_sources(source, held_out)
     parameters = check_parameters(parameters)
-    check_multi_output(source, parameters)
+    check_noise_form(source, parameters)
     spec = specification(source, held_out, validation, parameters)
     store = JobStore.create(job, spec, overwrite=overwrite)
     try:

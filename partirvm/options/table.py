@@ -254,13 +254,6 @@ class Request:
         "Fixed precisions α of the bias and of basis functions, by name.  [default: none]",
         metavar="NAME=ALPHA,..",
     )
-    multi_output: str = of_noise(
-        "shared",
-        one_of(words.MultiOutput),
-        'What several targets share: "shared" (vectors and α; each target has its own weights and noise) or '
-        '"independent" (nothing; one fit per target, not available for DATA: ingest each target separately).',
-        applies={"target": (NUMBERS,)},
-    )
     multi_class: str = of_noise(
         "auto",
         ANY,

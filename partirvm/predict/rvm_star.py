@@ -223,8 +223,8 @@ def require_augmentable(model: Model) -> None:
     """Raise ``UsageError`` for a model with several targets or without a kernel."""
     if model.n_targets > 1:
         raise UsageError(
-            "augment supports one target only: fit each target separately, with multi_output='independent' or by "
-            "ingesting DATA with a single target"
+            "augment supports one target only: fit each target separately, with MultiOutputRegressor of scikit-learn, "
+            "or ingest DATA with one target"
         )
     if isinstance(model.design.kernel, NoKernel):
         raise UsageError("augment adds a kernel column at each row, but the model has no kernel: omit augment")

@@ -102,12 +102,12 @@ def _check_targets(source: Source, problem: Problem, variances: NDArray[np.float
         name = f" ({source.columns.targets[which]!r})" if source.columns.targets else ""
         raise DataError(
             f"target {which} of {source.n_targets}{name} is constant: leave this target out, or fit each target "
-            "separately with multi_output='independent'"
+            "separately with MultiOutputRegressor of scikit-learn"
         )
     if problem.prior != Prior(fixed=problem.prior.fixed):
         raise UsageError(
             f"alpha_prior and noise_prior need a single target, but y has {source.n_targets} targets: "
-            "leave these options out, or use multi_output='independent'"
+            "leave these options out, or fit each target separately"
         )
 
 

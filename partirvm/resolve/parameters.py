@@ -88,17 +88,8 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
     return moments
 
 
-def check_multi_output(source: Source, parameters: Request) -> None:
-    """Raise ``UsageError`` for options that several targets in one fit exclude.
-
-    These are ``multi_output="independent"``, because targets share vectors, and ``noise="local"``.
-    """
-    if source.n_targets > 1 and parameters.multi_output != "shared":
-        raise UsageError(
-            f"multi_output is {parameters.multi_output!r}, but the {source.n_targets} targets of {source} share their "
-            "vectors in one fit: use multi_output='shared', ingest and fit each target separately (without the other "
-            "targets as features), or fit arrays with RVMRegressor"
-        )
+def check_noise_form(source: Source, parameters: Request) -> None:
+    """Raise ``UsageError`` for local noise of several targets."""
     if source.n_targets > 1 and parameters.noise == "local":
         raise UsageError(
             f"noise='local' needs one target, but {source} has {source.n_targets}: fit each target separately, or "
