@@ -28,9 +28,9 @@ from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
 from partirvm.model import FAR, bases_of, plain_labels
 from partirvm.options import Request
-from partirvm.options.names import Auto, Effort, Gamma, KernelStore, SolverName
+from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
 from partirvm.options.table import TABLE
-from partirvm.options.values import AlphaPrior, Solver, Strategy, StrategyName, Value, flat
+from partirvm.options.values import AlphaPrior, Solver, Strategy, Value, flat
 from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
 from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json

@@ -31,9 +31,9 @@ from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable
 from partirvm.model import Model
 from partirvm.options import Request
-from partirvm.options.names import Estimate, NoiseForm, Reference
+from partirvm.options.constraints import Estimate, NoiseForm, Reference
 from partirvm.options.table import TABLE
-from partirvm.options.values import Noise, written
+from partirvm.options.values import Noise
 from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import augmented_rows, require_augmentable
 from partirvm.resolve.spec import LIMITS, FitSpec
@@ -207,9 +207,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
             before, now = getattr(stream.request, name), getattr(asked, name)
             if before is not now and before != now:
-                title = written(self.get_params(deep=False), name)
                 raise UsageError(
-                    f"{title} is {now!r}, and was {before!r} at the first rows: partial_fit keeps it, so set it back "
+                    f"{name} is {now!r}, and was {before!r} at the first rows: partial_fit keeps it, so set it back "
                     "or fit all rows again"
                 )
         limits, rounds = {name: getattr(asked, name) for name in LIMITS}, asked.max_rounds

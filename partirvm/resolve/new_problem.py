@@ -23,7 +23,7 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods import likelihood_for
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
-from partirvm.options.constraints import OneOf
+from partirvm.options.constraints import Check
 from partirvm.quoting import listed, quoted
 from partirvm.resolve.basis import resolve_basis
 from partirvm.resolve.kernel import resolve_kernel
@@ -157,7 +157,7 @@ def resolve_prior(parameters: Request, target_scale: float, labels: Mapping[str,
     shape, rate = parameters.noise_prior
     held = parameters.fixed_alpha or {}
     for name in held:
-        OneOf(tuple(labels))("a name in fixed_alpha", name)
+        Check("word", tuple(labels))("a name in fixed_alpha", name)
     fixed = sorted((labels[name], alpha) for name, alpha in held.items())
     return Prior(
         GammaDensity(*parameters.alpha_prior),

@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from partirvm.core.moments import Moments
-from partirvm.core.solvers import SOLVERS
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
 from partirvm.execution import Executor
@@ -17,7 +16,7 @@ from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import NoKernel
 from partirvm.likelihoods import words_of
 from partirvm.options import Request, check
-from partirvm.options.constraints import OneOf
+from partirvm.options.constraints import Check
 from partirvm.quoting import quoted
 from partirvm.resolve.basis import checked_basis, portable_basis
 from partirvm.resolve.kernel import checked_kernel, portable_kernel
@@ -38,11 +37,9 @@ def check_parameters(parameters: Request) -> Request:
             "kernel and basis are both none: a model needs a kernel, or basis functions such as basis='linear'"
         )
     p = check(p)
-    OneOf(("auto", *STRATEGIES))("strategy", p.strategy)
-    OneOf(tuple(SOLVERS))("solver", p.solver)
-    OneOf(words_of(classes=True))("multi_class", p.multi_class)
+    Check("word", words_of(classes=True))("multi_class", p.multi_class)
     if isinstance(p.noise_variance, str):
-        OneOf(("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
+        Check("word", ("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
     _check_together(p)
     return p
 
