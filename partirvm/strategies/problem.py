@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from partirvm.core.priors import FLAT, Prior
 from partirvm.kernels import Kernel
-from partirvm.kernels.bases import label_of
 from partirvm.kernels.design import Design
+from partirvm.kernels.functions import label_of
 from partirvm.likelihoods import GAUSSIAN, AnyLikelihood
 from partirvm.strategies.selection import Codes
 from partirvm.types import BIAS
