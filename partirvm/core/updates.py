@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.gains import fails, fixed_point, joint_gain, sparsity_quality
 from partirvm.core.left_out import Calibration
-from partirvm.core.posterior import AnyPosterior, JointPosterior, any_posterior, weakly_correlated
-from partirvm.core.priors import FLAT, Prior
+from partirvm.core.posterior import AnyPosterior, JointPosterior, any_posterior, sparsity_quality, weakly_correlated
+from partirvm.core.priors import FLAT, Prior, fails, fixed_point, joint_gain
 from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 
@@ -288,8 +287,7 @@ def thin(state: HyperState) -> HyperState:
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
-    each = old.each if isinstance(old, JointPosterior) else (old,)
-    kept = np.setdiff1d(np.arange(len(state.alpha)), weakly_correlated(each, failing))
+    kept = np.setdiff1d(np.arange(len(state.alpha)), weakly_correlated(old.each, failing))
     statistics, alpha = _columns(state, kept), state.alpha[kept]
     return replace(state, statistics=statistics, alpha=alpha, found=any_posterior(statistics, alpha, state.beta))
 
