@@ -162,7 +162,7 @@ def ingest(
     """
     from partirvm.planning.units import counted
     from partirvm.report.progress import progress_for
-    from partirvm.setup import ingest
+    from partirvm.resolve import ingest
 
     context = click.get_current_context()
     if no_shuffle and context.get_parameter_source("shuffle") is not ParameterSource.DEFAULT:

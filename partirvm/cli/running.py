@@ -231,7 +231,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     from partirvm import jobs
     from partirvm.report.progress import progress_for
     from partirvm.report.text import fit_facts, summary
-    from partirvm.setup.relevance import basis_functions_json, targets_json
+    from partirvm.resolve.relevance import basis_functions_json, targets_json
 
     with progress_for(quiet=quiet, spell=as_flags) as progress, Begun() as work_begun:
         try:

@@ -37,7 +37,7 @@ from partirvm.likelihoods.passes import AugmentPass
 from partirvm.model import FAR, AnyModel, Model
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
 from partirvm.planning.units import format_bytes, parse_bytes
-from partirvm.setup.parameters import checked_moments
+from partirvm.resolve.parameters import checked_moments
 from partirvm.types import EXTRA_COLUMNS
 
 Float = NDArray[np.float64]
@@ -223,8 +223,8 @@ def require_augmentable(model: Model) -> None:
     """Raise ``UsageError`` for a model with several targets or without a kernel."""
     if model.n_targets > 1:
         raise UsageError(
-            "augment supports one target only: fit each target separately, with multi_output='independent' or by "
-            "ingesting DATA with a single target"
+            "augment supports one target only: fit each target separately, with MultiOutputRegressor of scikit-learn, "
+            "or ingest DATA with one target"
         )
     if isinstance(model.design.kernel, NoKernel):
         raise UsageError("augment adds a kernel column at each row, but the model has no kernel: omit augment")

@@ -16,7 +16,7 @@ from partirvm.jobs.driver import MemoryJournal, Watcher
 from partirvm.jobs.run import run
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
-from partirvm.setup.resolve import resolve
+from partirvm.resolve.resolve import resolve
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.in_order import FLOPS, STEPS, effort
 from partirvm.types import Columns

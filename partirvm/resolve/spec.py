@@ -1,6 +1,6 @@
 """``FitSpec``: the complete, frozen specification of a fit, stored in the job folder.
 
-``setup.resolve`` makes a spec from a source and a request, and ``jobs.run`` runs the spec. A resume reads the stored
+``resolve.resolve`` makes a spec from a source and a request, and ``jobs.run`` runs the spec. A resume reads the stored
 spec (``jobs.checkpoint``) and changes only the limits that the user may change (``with_limits``).
 """
 
@@ -45,7 +45,7 @@ class FitSpec:
     of positive weight.
 
     ``measured`` are the history entries of kernel learning and of the heuristic's fit. ``notes`` are the notes of the
-    plan that were found before planning. ``before`` is the spec before rows were appended (``setup.resolve``), or None.
+    plan that were found before planning. ``before`` is the spec before rows were appended, or None.
     """
 
     request: Request
