@@ -1,11 +1,12 @@
 """Fast marginal likelihood maximisation: one column at a time (Tipping & Faul 2003), on sufficient statistics.
 
-The fit holds some of K candidate columns. As a function of one α_i alone the log evidence is a constant and
-ℓ(α_i) (``core.priors``), maximal at α_i = s_i²/(q_i² − s_i) if q_i² > s_i and otherwise at ∞, which deletes the column
-(their eqs. 18–20). So each candidate has an *action*, to **add** or **delete** it or to **estimate** its α again, with a
-gain in nats. The action of largest gain is applied until no gain exceeds ``tol``·N. No action lowers the evidence.
+The fit holds some of K candidate columns. As a function of one α_i alone the log evidence is a constant and ℓ(α_i)
+(``core.priors``), maximal at α_i = s_i²/(q_i² − s_i) if q_i² > s_i and otherwise at ∞, which deletes the column (their
+eqs. 18–20). So each candidate has an *action*, to **add** or **delete** it or to **estimate** its α again, with a gain
+in nats. The action of largest gain is applied until no gain exceeds ``tol``·N. No action lowers the evidence.
 
-**Rank one.** G = ΦᵀΦ and b = Φᵀt of all K candidates are known. M of them are *active*; Σ and μ refer to these. All have
+**Rank one.** G = ΦᵀΦ and b = Φᵀt of all K candidates are known. M of them are *active*; Σ and μ refer to these. All
+have
 
     S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k,      Q_k = βφ_kᵀ(t − Φμ)      (Tipping & Faul 2003, eqs. 24 and 25).
 
@@ -248,7 +249,7 @@ class Greedy:
         return int((self._state.labels[self.active.columns] >= 0).sum())
 
     def best(self, least: float, *, thin: bool) -> Action | None:
-        """The action of largest gain if it gains more than ``least`` nats; otherwise with ``thin`` the best deletion."""
+        """The action of largest gain if that exceeds ``least`` nats; otherwise with ``thin`` the best deletion."""
         active = self.active
         precision = active.beta * active.diagonal
         s, q = active.own_factors()
@@ -307,7 +308,7 @@ class Greedy:
         """Estimate σ² again unless it is fixed, then all quantities; ``change`` is the change of evidence by that."""
         before, active, beta = self.log_evidence, self.active, self.active.beta
         if not self._state.fixed_noise:
-            precision, self.floored = noise_precision(self._taken(active.now()))
+            precision, self.floored = noise_precision(self._taken(active.now(), beta))
             beta = float(precision)
         active.refresh(beta)
         self.log_evidence = active.posterior.log_evidence

@@ -182,7 +182,8 @@ FLAT = Prior()
 
 def joint_contribution(s: Float, q: Float, alpha: Float) -> Float:
     """Return ℓ(α) (P,), nats, of columns with these s and q (P, T) at α (P,)."""
-    return log_contribution(alpha[:, None], s, q).sum(axis=1)
+    found: Float = log_contribution(alpha[:, None], s, q).sum(axis=1)
+    return found
 
 
 def fails(s: Float, q: Float, alpha: Float) -> Bool:

@@ -49,7 +49,7 @@ def _routine(library: Any, name: str) -> Callable[..., int]:
     assert address is not None
     routine = ctypes.CFUNCTYPE(None)(address)
 
-    def call(*arguments: bytes | int | float | Float) -> int:
+    def call(*arguments: Any) -> int:
         given, info = list[Any](), ctypes.c_int()
         for value in arguments:
             if isinstance(value, np.ndarray):

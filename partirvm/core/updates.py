@@ -11,7 +11,7 @@ while the others are present; so a column is deleted only if, in addition, the d
 fit hardly changes, ``thin`` deletes these columns.
 
 **Several targets** share α: the fixed point is α_i ← Σ_τγ_iτ / Σ_τμ_iτ², each target has its own β_τ, and a column's
-gain is the sum over targets (``core.gains``). Then β and ``target_variance`` are (T,), μ and γ (M, T).
+gain is the sum over targets (``core.priors``). Then β and ``target_variance`` are (T,), μ and γ (M, T).
 
 **Noise floor.** σ² is at least ``NOISE_FLOOR`` × the mean square of the target: for noise-free data and interpolating
 models β would diverge. ``floored`` reports it.

@@ -21,7 +21,6 @@ StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental",
 Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain"]
 FitRows: TypeAlias = Literal["auto", "full", "growing", "sample"]
 SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]
-Actions: TypeAlias = Literal["best", "random"]
 GammaRule: TypeAlias = Literal["auto", "scale", "learn", "learn-per-feature"]
 Gamma: TypeAlias = GammaRule | float | Sequence[float]
 GammaPrior: TypeAlias = Literal["flat", "half-normal"]

@@ -195,13 +195,6 @@ class Request:
         'the one with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds '
         "columns again while that raises the evidence).",
     )
-    actions: str = of_strategy(
-        "best",
-        one_of(words.Actions),
-        'Order of the changes of single columns with solver="fast": "best" (the one with the largest gain first) '
-        'or "random".',
-        applies={"solver": ("fast",)},
-    )
     max_iterations: int | None = of_strategy(
         None,
         COUNT,
