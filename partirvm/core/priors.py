@@ -182,8 +182,10 @@ FLAT = Prior()
 
 def joint_contribution(s: Float, q: Float, alpha: Float) -> Float:
     """Return ℓ(α) (P,), nats, of columns with these s and q (P, T) at α (P,)."""
-    found: Float = log_contribution(alpha[:, None], s, q).sum(axis=1)
-    return found
+    total = alpha[:, None] + s
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Float = 0.5 * (np.log(alpha[:, None] / total) + q**2 / total).sum(axis=1)
+    return np.where(np.isfinite(alpha), found, 0.0)
 
 
 def fails(s: Float, q: Float, alpha: Float) -> Bool:
