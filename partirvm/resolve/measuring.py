@@ -30,8 +30,7 @@ from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.planning.units import parse_duration
 from partirvm.resolve.kernel import chooses, chooses_family, metric_of
 from partirvm.strategies.fit_rows import posterior_rows
-from partirvm.strategies.instructions import Record, Stopped
-from partirvm.strategies.problem import Options, Problem
+from partirvm.strategies.problem import Options, Problem, Record, Stopped
 from partirvm.types import LEARNING_ROWS
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
