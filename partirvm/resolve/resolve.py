@@ -31,10 +31,10 @@ from partirvm.resolve.parameters import check_noise_form, check_solver, check_so
 from partirvm.resolve.relevance import input_variance
 from partirvm.resolve.spec import OPTION_LIMITS, FitSpec, memory_limits, planned
 from partirvm.strategies import STRATEGIES
+from partirvm.strategies.basic import BasicRound
 from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined
-from partirvm.strategies.in_order import BasicRound, IncrementalRounds
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.working_set import WorkingSetRounds
+from partirvm.strategies.rounds import IncrementalRounds, WorkingSetRounds
 from partirvm.types import BIAS
 
 LABEL_COPIES = 4

@@ -24,7 +24,6 @@ from partirvm.options.values import SOLVERS as SOLVER_VALUES
 from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
 from partirvm.options.values import VALUES
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.selection import SELECTIONS
 
 CHECKED = [name for name, row in TABLE.items() if row.check.kind != "any"]
 
@@ -93,7 +92,6 @@ def test_every_option_has_a_flag_that_agrees(name):
     ("words", "known"),
     [
         (constraints.StrategyName, ("auto", *STRATEGIES)),
-        (constraints.Selection, ("auto", *SELECTIONS)),
         (constraints.SolverName, SOLVERS),
         (constraints.MultiClass, words_of(classes=True)),
         (constraints.Estimate, words_of(classes=False)),
