@@ -227,7 +227,9 @@ def job_facts(job: Any) -> dict[str, Any]:
     if state.reason == Termination.CONVERGED.value and schedule_of(plan["strategy"]).every_row_joins:
         advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
     levels = {entry["level"] for entry in history if entry["kind"] == "part"}
-    remarks = next((entry["reference"]["remarks"] for entry in reversed(history) if entry.get("reference")), [])
+    remarks: list[str] = next(
+        (entry["reference"]["remarks"] for entry in reversed(history) if entry.get("reference")), []
+    )
     return {
         "job": job.location,
         "status": progress["status"],
