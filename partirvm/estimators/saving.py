@@ -28,7 +28,7 @@ from partirvm.storage.records import require
 VALUE = "option value"
 """Key of a dict that represents an option value."""
 
-VALUE_OF = {"class": str, "parameters": {"kernel": Any, "basis": Any}, "requests": {"*": {}}}
+VALUE_OF = {"class": str, "parameters": {"kernel": Any, "basis": Any}, "requests": dict[str, dict[str, Any]]}
 """The schema of the content of a file."""
 
 CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}

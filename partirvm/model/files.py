@@ -24,7 +24,7 @@ from partirvm.storage.codec import Codec
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-FORMAT = 10
+FORMAT = 11
 
 DESIGN_CLASSES = (*KERNELS.values(), Basis, BasisPart, Calibration, Design, LocalNoise, Scaling)
 """The classes of a design and of the calibration of a fit."""
@@ -37,21 +37,22 @@ Saved: TypeAlias = Model | ClassModel
 def save_model(
     model: Saved | tuple[Saved, ...],
     location: str | os.PathLike[str],
+    about: dict[str, Any] | None = None,
     *,
     estimator: dict[str, Any] | None = None,
     storage_options: dict[str, Any] | None = None,
-) -> str:
+) -> None:
     """Write a model to a new folder or fsspec URL, with plain values and arrays of its ``estimator``.
 
     An estimator of several independent targets has a tuple of models.
 
 
-    Returns the digest of the file. Raises ``ExistsError`` if the folder exists, ``StorageError`` if it cannot be
+    Raises ``ExistsError`` if the folder exists, ``StorageError`` if it cannot be
     written, and ``UsageError`` for a kernel, a basis or an attribute that exists only in this process.
     """
     value = {"model": tuple(map(_plain, model)) if isinstance(model, tuple) else _plain(model), "estimator": estimator}
     try:
-        return CODEC.write(value, os.fspath(location), KIND, FORMAT, storage_options=storage_options)
+        CODEC.write(value, os.fspath(location), KIND, FORMAT, about, storage_options=storage_options)
     except TypeError as error:
         raise UsageError(f"the model cannot be kept in a file: {error}") from error
 
@@ -70,16 +71,15 @@ def load_model(
     location: str | os.PathLike[str],
     *,
     allow_code: bool = False,
-    seal: str | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> Saved:
-    """Read a model from its folder or fsspec URL. No code of the file is run. ``seal`` is the digest of the file.
+    """Read a model from its folder or fsspec URL. No code of the file is run.
 
     Raises ``MissingDataError`` if there is no model, or another one, or any of it is damaged, ``FormatError`` for
     another kind of file, ``NewerFormatError`` if a newer version wrote it, ``UsageError`` if its kernel or basis is a
     named function and ``allow_code`` is false.
     """
-    model, _ = load_saved(location, allow_code=allow_code, seal=seal, storage_options=storage_options)
+    model, _ = load_saved(location, allow_code=allow_code, storage_options=storage_options)
     if isinstance(model, tuple):
         raise FormatError(f"{os.fspath(location)}: this is an estimator of several targets, not a model")
     return model
@@ -89,12 +89,11 @@ def load_saved(
     location: str | os.PathLike[str],
     *,
     allow_code: bool = False,
-    seal: str | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> tuple[Saved | tuple[Saved, ...], Any]:
     """The model or models, and the values of the ``estimator``; None if it was saved without one."""
     location = os.fspath(location)
-    found = CODEC.read(location, KIND, FORMAT, seal=seal, storage_options=storage_options)
+    found = CODEC.read(location, KIND, FORMAT, storage_options=storage_options)
     try:
         models = found["model"] if isinstance(found["model"], tuple) else (found["model"],)
         for model in models:
