@@ -29,11 +29,11 @@ from partirvm.jobs.places import (
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.setup.parameters import check_parameters
-from partirvm.setup.resolve import in_order
-from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.resolve.parameters import check_parameters
+from partirvm.resolve.resolve import in_order
+from partirvm.resolve.spec import LIMITS, FitSpec
 from partirvm.storage.records import require
-from partirvm.strategies.in_order import IncrementalRounds
+from partirvm.strategies.rounds import IncrementalRounds
 from partirvm.strategies.stages import RoundsState
 from partirvm.strategies.working_set import LEAST_GAIN
 

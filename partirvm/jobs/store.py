@@ -4,7 +4,7 @@
     JOB/events/000001.json            one numbered object per event, never changed (jobs.events)
     JOB/models/000002-000007/         a model, named by the epoch of its writer and a number: the newest complete one
                                       is the current model (storage.snapshots)
-    JOB/specs/…                       the resolved spec of the fit, as above (setup.spec)
+    JOB/specs/…                       the resolved spec of the fit, as above (resolve.spec)
     JOB/checkpoints/…                 checkpoints of the strategy, as above (jobs.checkpoint)
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
@@ -46,7 +46,7 @@ from partirvm.jobs.checkpoint import load_checkpoint, load_spec, save_checkpoint
 from partirvm.jobs.events import SPEC, EventLog
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
-from partirvm.setup.spec import FitSpec
+from partirvm.resolve.spec import FitSpec
 from partirvm.storage import Folder, open_folder, storing
 from partirvm.storage.address import require_address
 from partirvm.storage.lease import (

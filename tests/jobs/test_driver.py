@@ -18,7 +18,7 @@ from partirvm.execution import LocalExecutor
 from partirvm.jobs.checkpoint import load_checkpoint, load_spec, save_checkpoint, save_spec
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.options import Request
-from partirvm.setup.resolve import resolve
+from partirvm.resolve.resolve import resolve
 from partirvm.strategies import STRATEGIES, fit_rows
 from partirvm.types import Columns
 
