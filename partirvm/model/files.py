@@ -14,9 +14,8 @@ from partirvm.core.left_out import Calibration
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
 from partirvm.kernels import KERNELS
-from partirvm.kernels.bases import Basis, BasisPart
 from partirvm.kernels.design import Design, LocalNoise
-from partirvm.kernels.functions import require_no_code
+from partirvm.kernels.functions import Basis, BasisPart, require_no_code
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.input_rows import plain_labels
