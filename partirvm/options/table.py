@@ -145,9 +145,8 @@ class Request:
         "auto",
         one_of(words.Metric),
         'Distances in a learned "gaussian", "matern52" or "matern32" kernel: "widths" (a width per feature), '
-        '"directions" (learned combinations of the features, each with its width), "low-rank" (a few such combinations '
-        'beside the features), or "auto" (if gamma is "auto", directions where they predict better: up to 2,000 rows '
-        "on held-out rows, above by evidence; otherwise widths).",
+        '"directions" (learned combinations of up to 45 features, each with a width), or "auto" (if gamma is "auto", '
+        "directions where they predict better: up to 2,000 rows on held-out rows, above by evidence; else widths).",
     )
     kernel_store: str = of_resources(
         "auto",
@@ -194,13 +193,6 @@ class Request:
         'How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, '
         'the one with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds '
         "columns again while that raises the evidence).",
-    )
-    actions: str = of_strategy(
-        "best",
-        one_of(words.Actions),
-        'Order of the changes of single columns with solver="fast": "best" (the one with the largest gain first) '
-        'or "random".',
-        applies={"solver": ("fast",)},
     )
     max_iterations: int | None = of_strategy(
         None,

@@ -260,12 +260,11 @@ class Fast(Value):
     Examples
     --------
     >>> from partirvm import Fast, RVMRegressor
-    >>> RVMRegressor(solver=Fast(actions="random")).get_params()["solver__actions"]
-    'random'
+    >>> RVMRegressor(solver=Fast(max_iterations=50)).get_params()["solver__max_iterations"]
+    50
     """
 
     name, of = "fast", "solver"
-    actions: words.Actions = held("actions")
     max_iterations: int | None = held("max_iterations")
 
 

@@ -31,8 +31,8 @@ from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
-from partirvm.kernels.bases import label_of
 from partirvm.kernels.design import Design
+from partirvm.kernels.functions import label_of
 from partirvm.likelihoods import GAUSSIAN, AnyLikelihood
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.planning.cost import Schedule
@@ -146,9 +146,9 @@ class Options:
 
     ``centres`` is the number of centres from which the kernel was learned, or 0 if the kernel must stay unchanged;
     ``gamma_prior`` is the prior of this learning. With at most ``learning_columns`` columns there is enough memory to
-    learn the kernel again. ``solver`` is the solver of dense fits (``core.solvers``), ``actions`` the order in which
-    "fast" applies actions. ``noise`` determines whether the noise variance of the last fit may depend on the inputs
-    (``strategies.stages``). ``effort`` determines when the rounds of the working set end (``strategies.working_set``).
+    learn the kernel again. ``solver`` is the solver of dense fits (``core.solvers``). ``noise`` determines whether the
+    noise variance of the last fit may depend on the inputs (``strategies.stages``). ``effort`` determines when the
+    rounds of the working set end (``strategies.working_set``).
     """
 
     partition_size: int
@@ -170,7 +170,6 @@ class Options:
     gamma_prior: str = "flat"
     learning_columns: int = 0
     solver: str = "fixed-point"
-    actions: str = "best"
     noise: str = "constant"
     effort: str = "thorough"
 
