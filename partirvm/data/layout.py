@@ -1,7 +1,7 @@
 """The format of DATA, and how writers publish them: versions of the attributes, and groups of arrays.
 
 ===============================  =======================================================================================
-``versions/000002.json``         the name of the newest group, and the digest (``seal``) of its attributes
+``versions/000002.json``         the name of the newest group
 ``rows-TOKEN/attributes``        ``DataAttributes``, stored by ``storage.codec``
 ``rows-TOKEN/X``                 (n, d) float64, a Zarr array with one chunk per tile
 ``rows-TOKEN/y``                 (n,) float64, or (n, T) for T targets; class codes 0 … K−1 for a class target; absent
@@ -44,10 +44,10 @@ from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint, hash_of
 from partirvm.errors import ChangedDataError, ExistsError, FormatError, LeaseLostError, MissingDataError
 from partirvm.storage import Folder, open_folder
+from partirvm.storage.address import zarr_store
 from partirvm.storage.codec import Codec
 from partirvm.storage.lease import Lease, acquire
 from partirvm.storage.records import digest, listed_numbers, numbered, read_json, to_json
-from partirvm.storage.sealed import zarr_store
 
 KIND, FORMAT = "partirvm-data", 8
 
@@ -69,7 +69,7 @@ class DataAttributes:
     """The attributes of DATA.
 
     ``seed`` is the seed of the shuffle, None if the rows kept their order. ``hashes`` contains the checksums
-    (``storage.sealed``) of the chunks of each array, in the order of the tiles. If ``labelled`` is false, the rows are
+    (``storage.records``) of the chunks of each array, in the order of the tiles. If ``labelled`` is false, the rows are
     for prediction: ``columns`` still contains the target and classes to predict, and the target moments have no
     columns. ``batches`` contains, for the ingest and each append, the number of rows and a checksum of their values.
     ``segments`` contains the first tile and the group name of each run of tiles.
@@ -151,16 +151,19 @@ def open_data(url: str) -> tuple[Folder, DataAttributes]:
                 "interrupted ingest left the folder, delete the folder."
             )
         try:
-            pointer = read_json(folder, numbered(VERSIONS, numbers[-1]), {"group": str, "seal": str})
+            pointer = read_json(folder, numbered(VERSIONS, numbers[-1]), {"group": str})
             group = pointer["group"] if GROUP.fullmatch(pointer["group"]) else "damaged"
             place = folder.place(f"{group}/attributes")
-            attributes: DataAttributes = CODEC.read(place, KIND, FORMAT, seal=pointer["seal"])
+            attributes: DataAttributes = CODEC.read(place, KIND, FORMAT)
         except MissingDataError:
             if listed_numbers(folder, VERSIONS)[-1:] == numbers[-1:]:
                 raise
             continue
-        if not (isinstance(attributes, DataAttributes) and attributes.agree()):
-            raise FormatError(f"{place}: the attributes contradict each other: restore the folder, or ingest again")
+        if not (isinstance(attributes, DataAttributes) and attributes.agree() and attributes.segments[-1][1] == group):
+            raise FormatError(
+                f"{place}: the attributes contradict each other, or are those of another group: restore the folder, or "
+                "ingest the data again"
+            )
         return folder, attributes
     raise ChangedDataError(f"{url}: the data were replaced each time they were opened: wait until the writers end")
 
@@ -205,11 +208,11 @@ class Publication:
         """Write the attributes and publish the group. Raises ``LeaseLostError`` if another process published first."""
         version = numbered(VERSIONS, self.number)
         with storing("the data"):
-            seal = CODEC.write(attributes, self.folder.place(f"{self.name}/attributes"), KIND, FORMAT)
+            CODEC.write(attributes, self.folder.place(f"{self.name}/attributes"), KIND, FORMAT)
             self.folder.flush(self.name)
             self.lease.check()
             try:
-                self.folder.create(version, to_json(version, {"group": self.name, "seal": seal}))
+                self.folder.create(version, to_json(version, {"group": self.name}))
             except FileExistsError as error:
                 raise LeaseLostError(f"{self.folder.location}: another process published other rows first") from error
             if listed_numbers(self.folder, VERSIONS)[-1] > self.number:

@@ -16,7 +16,7 @@ from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.core.reduction import TreeSum
 from partirvm.data.layout import DataAttributes, Publication, storing
 from partirvm.data.source import Float
-from partirvm.storage.sealed import checksum
+from partirvm.storage.records import checksum
 
 Progress = Callable[[str, int, int | None], None]
 """A function that is called with the phase, "read" or "write", the rows done, and the total or None."""

@@ -72,7 +72,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.fixture(scope="module")
 def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Data and jobs with something wrong with them, by name."""
-    from partirvm.setup import ingest
+    from partirvm.resolve import ingest
 
     folder = tmp_path_factory.mktemp("wrong")
     X, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
@@ -86,19 +86,13 @@ def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     (folder / "damaged.zarr" / chunk).write_bytes(b"\0" * 100)
     (folder / "holed.zarr" / chunk).unlink()
     shutil.copy(folder / "changed.zarr" / group / "X" / "c" / "1" / "0", folder / "changed.zarr" / chunk)
-    attributes = folder / "newer.zarr" / group / "attributes" / "zarr.json"
-    _edit(attributes, lambda found: found["attributes"].update(format=99))
+    newer = to_json("group.json", {"kind": "partirvm-data", "format": 99})
+    (folder / "newer.zarr" / group / "attributes" / "group.json").write_bytes(newer)
     shutil.copytree(tour.job, folder / "newjob")
     (folder / "newjob" / "spec.json").write_bytes(to_json("spec.json", {"format": 99}))
     places = {path.name.removesuffix(".zarr"): str(path) for path in folder.iterdir()}
     (folder / "empty").mkdir()
     return {**places, "train": tour.train, "test": tour.test, "job": tour.job, "folder": str(folder / "empty")}
-
-
-def _edit(path: Path, change) -> None:
-    found = json.loads(path.read_text())
-    change(found)
-    path.write_text(json.dumps(found))
 
 
 @pytest.fixture
@@ -165,7 +159,7 @@ def test_odd_data_are_warned_of_and_fitted(case, desk, cli, cli_json):
         assert rmse == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize("part", ["models/0*/packed/c/0", "specs/0*/zarr.json"])
+@pytest.mark.parametrize("part", ["models/0*/000000", "specs/0*/group.json"])
 def test_a_report_says_what_is_missing(tour, cli, tmp_path, part):
     """It is written with the rest; the page, its JSON and the error name the damaged part, once."""
     job, page = tmp_path / "job", tmp_path / "page.html"

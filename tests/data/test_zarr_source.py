@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,8 @@ import zarr
 from partirvm.data import ChunkedSource, ZarrSource, as_source, ingest
 from partirvm.data.layout import FORMAT
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
+from partirvm.storage import Folder
+from partirvm.storage.records import read_json, to_json
 
 
 @pytest.fixture
@@ -76,14 +77,13 @@ def test_no_data(tmp_path: Path) -> None:
     [
         ({"format": FORMAT + 1}, FormatError, f"has format {FORMAT + 1}, this version reads format {FORMAT}: upgrade"),
         ({"format": FORMAT - 1}, FormatError, f"has format {FORMAT - 1}, this version reads format {FORMAT}: make"),
-        ({"tail": 5}, MissingDataError, "attributes of the data are damaged"),
+        ({"parts": []}, MissingDataError, "part 000000 of the data"),
     ],
 )
 def test_other_formats(change: dict[str, Any], error: type[Exception], message: str, folder: Path) -> None:
-    (path,) = folder.glob("rows-*/attributes/zarr.json")
-    head = json.loads(path.read_text())
-    head["attributes"].update(change)
-    path.write_text(json.dumps(head))
+    (path,) = folder.glob("rows-*/attributes/group.json")
+    head = read_json(Folder("", path.parent), path.name)
+    path.write_bytes(to_json(path.name, {**head, **change}))
     with pytest.raises(error, match=message):
         ZarrSource(folder)
 
