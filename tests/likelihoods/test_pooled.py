@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from partirvm import FixedPoint, RVMClassifier
 from partirvm.core.termination import Termination
 from partirvm.errors import LimitWarning
-from partirvm.likelihoods.pooled import STEPS, Peak
+from partirvm.likelihoods.classes import STEPS, Peak
 from partirvm.model import load_model, save_model
 
 GAMMA = 0.5
