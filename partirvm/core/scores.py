@@ -7,14 +7,14 @@ the order of all scores. Too many scores are rounded to the finest grid that fit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics, ThresholdCurve
+from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
 from partirvm.core.predictive import quantile
 from partirvm.core.reduction import FieldSums
 
@@ -148,11 +148,6 @@ class Ranking:
         below = np.cumsum(self.negative) - self.negative
         return float(self.positive @ (below + 0.5 * self.negative)) / pairs if pairs else None
 
-    @property
-    def curve(self) -> ThresholdCurve | None:
-        """Return the counts at thresholds; None without pairs."""
-        return None if self.auc is None else ThresholdCurve.of(self.negative, self.positive, self.auc)
-
 
 def _ordered(scores: Float) -> Keys:
     """Encode finite numbers as integers with the same order; −0 becomes 0."""
@@ -235,8 +230,7 @@ class ClassScores(FieldSums):
     @property
     def diagnostics(self) -> tuple[ClassDiagnostics, ...]:
         """The diagnostics of the only target."""
-        curve = None if self.ranking is None else self.ranking.curve
-        return (replace(self.diagnosed, thresholds=curve),)
+        return (self.diagnosed,)
 
     @property
     def loss(self) -> float:

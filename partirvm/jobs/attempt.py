@@ -46,13 +46,13 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.setup.measuring import Interrupted, Timer, check_aborted, timer_of
-from partirvm.setup.parameters import check_parameters
-from partirvm.setup.resolve import grow, resolve, resume_spec
-from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.resolve.measuring import Interrupted, Timer, check_aborted, timer_of
+from partirvm.resolve.parameters import check_parameters
+from partirvm.resolve.resolve import grow, resolve, resume_spec
+from partirvm.resolve.spec import LIMITS, FitSpec
 from partirvm.storage.lease import Process
 from partirvm.storage.records import require
-from partirvm.strategies.instructions import Stopped
+from partirvm.strategies.problem import Stopped
 
 TAKE_OVER_SECONDS = 40.0
 """Seconds that a new driver waits for the lease of a driver that hangs or cannot be reached."""
@@ -248,7 +248,7 @@ def run_attempt(
         fingerprint = latest(store.events(), asked["fingerprint"])
 
         def resumable(about: dict[str, Any]) -> bool:
-            require(about, POINTER, f"{job}: the pointer of a checkpoint")
+            require(about, POINTER, f"{job}: the head of a checkpoint")
             return not (about["final"] and about["rows"] >= fingerprint["n_rows"])
 
         restored = store.restore(resumable, allow_code=allowed.code)

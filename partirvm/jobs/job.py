@@ -22,7 +22,7 @@ from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel, ClassModel
 from partirvm.quoting import html_table
-from partirvm.setup.relevance import basis_functions_json, directions_json, relevances
+from partirvm.resolve.relevance import basis_functions_json, directions_json, relevances
 from partirvm.storage.records import require
 
 POLL_SECONDS = 0.5
@@ -210,7 +210,7 @@ class Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
         ``data`` and ``validation`` are the new places of the DATA and the held-out DATA, if they were moved.
-        ``changed`` holds new limits, by the names in ``setup.spec.LIMITS``; a time limit counts from the resume on.
+        ``changed`` holds new limits, by the names in ``resolve.spec.LIMITS``; a time limit counts from the resume on.
         ``allow_code`` permits running a kernel or basis that is a named function. A resume of a job with a named
         function requires ``allow_code``. ``allow_data`` names the places of DATA that the job may read from another
         store (host, bucket, or this machine) than its own; such a place, unless given here, must be named.
@@ -308,14 +308,14 @@ class Job:
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
 
     def directions(self) -> list[dict[str, Any]]:
-        """Return ``share`` and ``loadings`` of the directions of the kernel, if any, as JSON (``setup.relevance``)."""
+        """Return ``share`` and ``loadings`` of the directions of the kernel, if any, as JSON."""
         model, spec = self._inspected(), self.store.fit_spec(allow_code=True)
         if model is None or spec is None:
             return []
         return directions_json(model.design.kernel, spec.input_variance, model.columns.features)
 
     def bases(self) -> list[dict[str, Any]]:
-        """Return the relevance of the explicit basis functions, if any, as plain JSON (``setup.relevance``)."""
+        """Return the relevance of the explicit basis functions, if any, as plain JSON (``resolve.relevance``)."""
         model = self._inspected()
         return [] if model is None else basis_functions_json(model)
 

@@ -29,11 +29,11 @@ from partirvm.jobs.places import (
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.setup.parameters import check_parameters
-from partirvm.setup.resolve import in_order
-from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.resolve.parameters import check_parameters
+from partirvm.resolve.resolve import in_order
+from partirvm.resolve.spec import LIMITS, FitSpec
 from partirvm.storage.records import require
-from partirvm.strategies.in_order import IncrementalRounds
+from partirvm.strategies.rounds import IncrementalRounds
 from partirvm.strategies.stages import RoundsState
 from partirvm.strategies.working_set import LEAST_GAIN
 
@@ -128,7 +128,7 @@ def _growable(store: JobStore, allowed: Allowed) -> tuple[RoundsState, FitSpec]:
     restored, spec = store.restore(allow_code=allowed.code), store.fit_spec(allow_code=allowed.code)
     state = None if restored is None else require_state(restored.value)
     if restored is not None:
-        require(restored.about, POINTER, f"{store.location}: the pointer of a checkpoint")
+        require(restored.about, POINTER, f"{store.location}: the head of a checkpoint")
     if restored is None or state is None or spec is None:
         why = "the job has finished no round, so that there is no fit that new rows could join"
     elif not isinstance(state, RoundsState):

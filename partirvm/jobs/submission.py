@@ -18,10 +18,10 @@ from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.setup.measuring import timer_of
-from partirvm.setup.parameters import check_multi_output, check_parameters, check_sources, portable
-from partirvm.setup.resolve import resolve
-from partirvm.strategies.instructions import Stopped
+from partirvm.resolve.measuring import timer_of
+from partirvm.resolve.parameters import check_noise_form, check_parameters, check_sources, portable
+from partirvm.resolve.resolve import resolve
+from partirvm.strategies.problem import Stopped
 
 
 def plan(
@@ -31,7 +31,7 @@ def plan(
     validation: str | None = None,
     client: Any = None,
 ) -> Plan:
-    """Return the plan of a fit of DATA, without running the fit. Raises as ``setup.resolve.resolve`` does."""
+    """Return the plan of a fit of DATA, without running the fit. Raises as ``resolve.resolve.resolve`` does."""
     source, held_out = sources(data, validation)
     with closing(executor_for(client)) as executor:
         return resolve(source, check_parameters(parameters), executor, held_out).plan
@@ -52,7 +52,7 @@ def fit(
 ) -> Fitted:
     """Fit DATA in this process and store model and history in JOB.
 
-    All checks run before JOB is changed. They raise as ``setup.resolve.resolve`` does, and ``ExistsError`` if JOB
+    All checks run before JOB is changed. They raise as ``resolve.resolve.resolve`` does, and ``ExistsError`` if JOB
     exists. With ``verify`` they raise ``ChangedDataError`` if a tile of DATA differs from the ingested tile.
 
     ``on_plan`` is called with the plan before the fit begins. ``aborted`` is called between tiles and between dense
@@ -120,7 +120,7 @@ def create(
     source, held_out = sources(data, validation)
     check_sources(source, held_out)
     parameters = check_parameters(parameters)
-    check_multi_output(source, parameters)
+    check_noise_form(source, parameters)
     spec = specification(source, held_out, validation, parameters)
     store = JobStore.create(job, spec, overwrite=overwrite)
     try:

@@ -21,8 +21,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.gains import JOINING
-from partirvm.core.priors import Prior
+from partirvm.core.priors import JOINING, Prior
 from partirvm.core.reduction import FieldSums
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
@@ -318,7 +317,7 @@ class Likelihood(Protocol[F]):
     draws_pools: bool = False
     """True if ``errors`` draws the pools of candidates for ``gain_pass``; otherwise pools are random rows."""
     early_rows: int = 4000
-    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.in_order``)."""
+    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.basic``)."""
     relearns: bool = False
     """True if a learned kernel is learned again as the number of vectors grows (``strategies.rounds``)."""
 
@@ -397,4 +396,4 @@ class Likelihood(Protocol[F]):
 
     @abstractmethod
     def record(self, problem: FitProblem, fit: F, scores: Any) -> dict[str, Any]:
-        """Return fields of a line of history (``strategies.instructions.Record``): sizes, evidence, noise, errors."""
+        """Return fields of a line of history (``strategies.problem.Record``): sizes, evidence, noise, errors."""

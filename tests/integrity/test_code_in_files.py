@@ -98,14 +98,13 @@ def test_a_saved_estimator(code, tmp_path):
     assert (code / "imported").exists()
 
 
-@pytest.mark.parametrize("targets", [1, 2])
 @pytest.mark.parametrize("parameter", ["kernel", "basis"])
-def test_parameters_of_a_saved_estimator(parameter, targets, code, tmp_path):
-    """Its model has no function, the next fit of its parameters has: refused too, and each target's own fit."""
+def test_parameters_of_a_saved_estimator(parameter, code, tmp_path):
+    """Its model has no function, the next fit of its parameters has: refused too."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 2))
-    y = X[:, :targets] + 0.1 * rng.normal(size=(100, targets))
-    fitted = RVMRegressor(gamma=0.5, multi_output="independent").fit(X, y)
+    y = X[:, 0] + 0.1 * rng.normal(size=100)
+    fitted = RVMRegressor(gamma=0.5).fit(X, y)
     fitted.set_params(**{parameter: f"own_code:{parameter}"}, gamma="auto" if parameter == "kernel" else 0.5)
     save_model(fitted, tmp_path / "m")
     forget(code)
@@ -134,15 +133,13 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
         with pytest.raises(UsageError, match="own_code:"):
             open_job(job).resume(max_rounds=2)
         folder.write(name, whole)
-    pointer = max((job / "checkpoints").glob("*.json"))
-    group = str(pointer.with_suffix(""))
-    name, value = f"checkpoints/{pointer.name}", load_checkpoint(group)
-    about = read_json(folder, name)
+    newest = max((job / "checkpoints").iterdir())
+    group, value = str(newest), load_checkpoint(str(newest))
+    about = read_json(Folder(group, newest), "group.json")["about"]
     state = replace(value, problem=value.problem.with_kernel(FunctionKernel("own_code:kernel")))
     for each in (job / "checkpoints").iterdir():
         folder.remove(f"checkpoints/{each.name}")
-    seal = save_checkpoint(state, group)
-    folder.write(name, to_json(name, {**about, "seal": seal, "history": 1, "final": False, "rows": 200}))
+    save_checkpoint(state, group, {**about, "history": 1, "final": False, "rows": 200})
     with pytest.raises(UsageError, match="own_code:kernel"):
         load_checkpoint(group)
     resumed = open_job(job).resume(max_rounds=2)

@@ -30,7 +30,7 @@ from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
 from partirvm.likelihoods.class_passes import IndicatorLossPass, LogisticPass
 from partirvm.likelihoods.passes import GramPass
-from partirvm.strategies.in_order import BasicRound
+from partirvm.strategies.basic import BasicRound
 from partirvm.strategies.problem import Options
 
 

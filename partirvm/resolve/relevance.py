@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
-from partirvm.kernels import Kernel
-from partirvm.kernels.composed import directions_of
+from partirvm.kernels import Directions, Kernel
+from partirvm.kernels.composed import inside
 from partirvm.model import AnyModel, Model, bases_of
-from partirvm.setup.kernel import kinds, variance_of
+from partirvm.resolve.kernel import kinds, variance_of
 from partirvm.types import Columns, Scaling
 
 Float = NDArray[np.float64]
@@ -21,7 +21,7 @@ Float = NDArray[np.float64]
 def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Float:
     """Compute the variance (d,) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature.
 
-    The variance of a categorical feature follows from its number of levels (``setup.kernel``).
+    The variance of a categorical feature follows from its number of levels (``resolve.kernel``).
     """
     variance: Float = moments.inputs.variance_over(scaling.x_scale)
     for j in kinds(columns)[1]:
@@ -75,7 +75,7 @@ def directions_json(kernel: Kernel, variance: Float, features: Sequence[str]) ->
     inputs of ``variance`` (d,). The squares of the loadings add up to 1.
     """
     found: list[tuple[float, dict[str, float]]] = []
-    for part, columns in directions_of(kernel, len(features)):
+    for part, columns in inside(kernel, len(features), Directions):
         matrix = part.matrix
         weights = part.kernel.widths(len(matrix)) * (matrix**2 @ variance[columns])
         names = [features[j] for j in columns.tolist()]

@@ -17,21 +17,19 @@ from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import Kernel, kernel_from_spec
 from partirvm.learning.folds import DENSE, WIDTHS, choose, sparseness
-from partirvm.learning.forms import MOST_TURNED, learn, per_feature
+from partirvm.learning.forms import learn, per_feature
 from partirvm.learning.learned_text import kernel_texts
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options, within_work
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
-from partirvm.planning.make_plan import affordable, partition_size, probe_rows
-from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
-from partirvm.planning.plan import Machine, Plan, Sparseness
+from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
+from partirvm.planning.plan import Machine, Plan, Sparseness, affordable, partition_size, probe_rows
 from partirvm.planning.units import parse_duration
-from partirvm.setup.kernel import chooses, chooses_family, metric_of
+from partirvm.resolve.kernel import chooses, chooses_family, metric_of
 from partirvm.strategies.fit_rows import posterior_rows
-from partirvm.strategies.instructions import Record, Stopped
-from partirvm.strategies.problem import Options, Problem
+from partirvm.strategies.problem import Options, Problem, Record, Stopped
 from partirvm.types import LEARNING_ROWS
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
@@ -39,6 +37,9 @@ Interrupted: TypeAlias = Callable[[], Termination | None]
 
 AUTO_PARTITION = (32, 1000)
 """Minimum and maximum of the partition size that ``partition_size="auto"`` chooses."""
+
+HEURISTIC_ROWS = 2000
+"""Maximum number of rows of the basic RVM from which ``partition_size="auto"`` derives P."""
 
 CALIBRATION_ROWS = 256
 """Number of rows, and of centres, of the kernel block that is timed."""
@@ -140,19 +141,19 @@ class Measuring:
 
         The size is the minimum for a constant target, and after a timeout.
         """
-        n_rows, d, parameters = self.source.n_rows, self.source.n_features, self.parameters
+        n_rows, d = self.source.n_rows, self.source.n_features
         problem = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
-        wanted = probe_rows(n_rows, d, n_rows)
-        most, least = min(wanted, parameters.heuristic_rows), min(AUTO_PARTITION[0], self.shape.n_candidates)
+        wanted = probe_rows(n_rows, d)
+        most, least = min(wanted, HEURISTIC_ROWS), min(AUTO_PARTITION[0], self.shape.n_candidates)
         if not problem.target_variance:
             return PartitionSize(least, left_open=True)
         rows = max(self._affordable(most * problem.n_kernels, most)[0] // problem.n_kernels, 1)
-        cap = "heuristic_rows" if rows == most else "the memory limit"
+        cap = "the time it takes" if rows == most else "the memory limit"
         notes = (f"ρ measured on {rows:,} rows instead of {wanted:,} because of {cap}",) if rows < wanted else ()
         lines = _Lines(self, problem.empty.kernel)
         try:
             with self._sample(problem, rows, lines) as sample:
-                record = sparseness(sample, problem, parameters.tol)
+                record = sparseness(sample, problem, self.parameters.tol)
         except Stopped as stopped:
             if stopped.reason is not Termination.TIME:
                 raise
@@ -183,10 +184,7 @@ class Measuring:
                 f"kernel learned from {rows:,} rows and at most {worth:,} centres, in searches of at most "
                 f"{evaluations:,} evaluations, because of {d:,} features",
             )
-        metric = "widths" if learning.metric == "auto" and d > MOST_TURNED else learning.metric
-        learning = replace(
-            learning, centres=min(learning.centres, most), max_centres=most, evaluations=evaluations, metric=metric
-        )
+        learning = replace(learning, centres=min(learning.centres, most), max_centres=most, evaluations=evaluations)
         every = chosen and all_rows and worth == wanted and self._memory_allows_all_candidates()
         start, lines = per_feature(problem) if chosen else problem, _Lines(self, problem.empty.kernel)
         try:
@@ -235,7 +233,7 @@ class Measuring:
         machine = replace(self.machine, base=self.machine.base + held)
         threads, most = affordable(self.shape, machine, columns, shrink_threads=self.executor.elastic)
         self.executor.use(threads)
-        return most, kept_bytes(self.shape, most, threads, machine.limit - machine.base - ALLOWANCE)
+        return most, kept_bytes(self.shape, most, threads, machine.budget)
 
 
 class _Lines:
