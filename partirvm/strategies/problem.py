@@ -128,10 +128,10 @@ class Options:
 
     ``centres`` is the number of centres from which the kernel was learned, or 0 if the kernel must stay unchanged;
     ``gamma_prior`` is the prior of this learning. With at most ``learning_columns`` columns there is enough memory to
-    learn the kernel again. ``solver`` is the solver of dense fits (``core.solvers``), ``actions`` the order in which
-    "fast" applies actions. The fit that measures the partition size always uses the fixed
-    point. ``noise`` determines whether the noise variance of the last fit may depend on the inputs
-    (``strategies.stages``). ``effort`` determines when the rounds of the working set end (``strategies.working_set``).
+    learn the kernel again. ``solver`` is the solver of dense fits (``core.solvers``); the
+    fit that measures the partition size always uses the fixed point. ``noise`` determines whether the noise variance of
+    the last fit may depend on the inputs (``strategies.stages``). ``effort`` determines when the rounds of the working
+    set end (``strategies.working_set``).
     """
 
     partition_size: int
@@ -153,6 +153,5 @@ class Options:
     gamma_prior: str = "flat"
     learning_columns: int = 0
     solver: str = "fixed-point"
-    actions: str = "best"
     noise: str = "constant"
     effort: str = "thorough"

@@ -76,20 +76,13 @@ S = TypeVar("S", bound=RoundsState)
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
     """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates."""
-    return replace(_rule(options, INTERMEDIATE * options.tol), vectors=int(options.stop_fraction * candidates))
+    vectors = int(options.stop_fraction * candidates)
+    return StopRule(INTERMEDIATE * options.tol, options.max_iterations, vectors=vectors)
 
 
 def final_rule(options: Options) -> StopRule:
     """Return the rule of a fit that converges and then deletes columns whose deletion raises the evidence."""
-    return replace(_rule(options, options.tol), thin=True)
-
-
-def _rule(options: Options, tol: float) -> StopRule:
-    """Return a rule with the options of the solver; an option of another solver has no effect."""
-    rule = StopRule(tol, options.max_iterations)
-    if options.solver == "fast" and options.actions == "random":
-        return replace(rule, order=options.seed)
-    return rule
+    return StopRule(options.tol, options.max_iterations, thin=True)
 
 
 def performed(passes: Sequence[Pass]) -> Steps[tuple[Any, ...]]:
