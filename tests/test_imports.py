@@ -64,7 +64,6 @@ ARROWS = {
 EXCEPTIONS = {
     "cli.running": {"execution"},
     "estimators.saving": {
-        "kernels.WITH_GAMMA",
         "kernels.functions.require_no_code",
         "storage.records.require",
     },

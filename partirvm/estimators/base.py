@@ -46,7 +46,7 @@ Float = NDArray[np.float64]
 Labels = NDArray[Any]
 Documented = TypeVar("Documented", bound=type)
 
-STORED = {"history_", "termination_", "n_features_in_", "feature_names_in_", "classes_", "_input_variance", "_grown"}
+STORED = {"history_", "termination_", "n_features_in_", "feature_names_in_", "classes_", "_input_variance"}
 """Attributes that a file has beside the model, from which the others follow."""
 
 PLACE = "    (The parameters are those of the fields.)\n"
@@ -253,7 +253,6 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         watching.on_end(outcome.reason)
         assert log.model is not None
         self.history_, self.termination_, self.plan_ = log.history, outcome.reason, spec.plan
-        self._grown = spec.before is not None
         self._take(log.model, spec.input_variance)
         return spec
 

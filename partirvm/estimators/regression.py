@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -27,6 +28,7 @@ from partirvm.estimators.inputs import (
     training_source,
 )
 from partirvm.estimators.sklearn_bases import RegressorMixin
+from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable
 from partirvm.model import Model
@@ -35,7 +37,7 @@ from partirvm.options.constraints import Estimate, NoiseForm, Reference
 from partirvm.options.table import TABLE
 from partirvm.options.values import Noise
 from partirvm.predict.prediction import check_features
-from partirvm.predict.rvm_star import augmented_rows, require_augmentable
+from partirvm.predict.rvm_star import Augmenting, require_augmentable
 from partirvm.resolve.spec import LIMITS, FitSpec
 from partirvm.types import Columns, power_of_two
 
@@ -299,7 +301,11 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             source = as_source(X)
         for each in (training, source):
             check_features(model, each)
-        return augmented_rows(model, source, training, self.client, self.memory_limit, grown=self._grown)
+        with closing(executor_for(self.client)) as executor:
+            augmenting = Augmenting.of(model, training, executor, source.tile_rows, self.memory_limit)
+            found = np.concatenate([piece.records for piece in augmenting.pieces(source)])
+        _, mean, std, _ = found[np.argsort(found[:, 0])].T
+        return mean, std
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the means at X (n, d) against y (n,), or of y (n, T) the mean over targets, for targets of any scale.

@@ -16,17 +16,12 @@ from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
-from partirvm.kernels import WITH_GAMMA
 from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
-from partirvm.options.values import VALUES, Value
 from partirvm.resolve.parameters import check_parameters, portable
 from partirvm.storage.records import require
-
-VALUE = "option value"
-"""Key of a dict that represents an option value."""
 
 VALUE_OF = {"class": str, "parameters": {"kernel": Any, "basis": Any}, "requests": {"*": {}}}
 """The schema of the content of a file."""
@@ -143,7 +138,7 @@ def load_model(
 def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
     """Return the parameters, metadata requests and attributes of an estimator without its model, as plain values."""
     parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name != "client"}
-    value: dict[str, Any] = {"class": type(estimator).__name__, "parameters": _plain(parameters)}
+    value: dict[str, Any] = {"class": type(estimator).__name__, "parameters": parameters}
     requests = getattr(estimator, "_metadata_request", None)
     value["requests"] = {} if requests is None else requests._serialize()
     if value["class"] not in CLASSES:
@@ -152,27 +147,12 @@ def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
     return {**value, **estimator._beside_model()}
 
 
-def _plain(value: Any) -> Any:
-    """Convert option values to dicts."""
-    if isinstance(value, Value):
-        return {VALUE: type(value).__name__, "fields": _plain(value.get_params(deep=False))}
-    return {key: _plain(each) for key, each in value.items()} if isinstance(value, dict) else value
-
-
-def _made(saved: Any) -> Any:
-    """Restore a parameter that ``_plain`` converted. Raises ``KeyError`` for an unknown option value."""
-    if not (isinstance(saved, dict) and VALUE in saved):
-        return saved
-    fields = {name: _made(each) for name, each in saved["fields"].items()}
-    return {kind.__name__: kind for kind in (*VALUES, *WITH_GAMMA.values())}[saved[VALUE]](**fields)
-
-
 def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: bool) -> RVMRegressor | RVMClassifier:
     """Return the fitted estimator; the parameters name the functions of its next fit, the model may use others."""
     require(saved, VALUE_OF, location)
     if saved["class"] not in CLASSES:
         raise FormatError(f"{location}: the estimator {saved['class']!r} is unknown to this version of partirvm")
-    parameters = {name: _made(each) for name, each in saved["parameters"].items()}
+    parameters = saved["parameters"]
     if not allow_code:
         require_no_code((parameters["kernel"], parameters["basis"]), location)
     found = CLASSES[saved["class"]](**parameters)

@@ -52,7 +52,7 @@ from partirvm.resolve.resolve import grow, resolve, resume_spec
 from partirvm.resolve.spec import LIMITS, FitSpec
 from partirvm.storage.lease import Process
 from partirvm.storage.records import require
-from partirvm.strategies.instructions import Stopped
+from partirvm.strategies.problem import Stopped
 
 TAKE_OVER_SECONDS = 40.0
 """Seconds that a new driver waits for the lease of a driver that hangs or cannot be reached."""

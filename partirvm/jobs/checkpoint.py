@@ -37,14 +37,13 @@ from partirvm.storage import reading
 from partirvm.storage.codec import Codec
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.split_merge import Part, SplitMergeState
-from partirvm.strategies.stages import RoundsState
-from partirvm.strategies.working_set import Best, WorkingSetState
+from partirvm.strategies.stages import Best, RoundsState
 
-KIND, FORMAT = "partirvm-checkpoint", 11
+KIND, FORMAT = "partirvm-checkpoint", 12
 SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 4
 
 FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start, Warm)
-STATES = (Best, Part, RoundsState, SplitMergeState, Termination, WorkingSetState)
+STATES = (Best, Part, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
 CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
@@ -93,8 +92,8 @@ def stored(state: State) -> State:
     if isinstance(state, RoundsState):
         own["fit"] = _stored_fit(state.fit)
         own["scores"] = replace(state.scores, diagnostics=()) if isinstance(state.scores, Scores) else None
-    if isinstance(state, WorkingSetState) and state.best is not None:
-        own["best"] = replace(state.best, fit=_stored_fit(state.best.fit))
+        if state.best is not None:
+            own["best"] = replace(state.best, fit=_stored_fit(state.best.fit))
     return replace(state, **own)
 
 
@@ -118,7 +117,6 @@ def attached(state: Any, problem: Problem, options: Options) -> Any:
                 _require_lengths(part.warm, part.design, problem)
         else:
             own["fit"] = _attached_fit(state.fit, state.design, problem)
-        if isinstance(state, WorkingSetState):
             _require_numbers(state.used, problem.n_rows)
             if state.best is not None:
                 own["best"] = replace(state.best, fit=_attached_fit(state.best.fit, state.best.design, problem))

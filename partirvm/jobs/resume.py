@@ -33,7 +33,7 @@ from partirvm.resolve.parameters import check_parameters
 from partirvm.resolve.resolve import in_order
 from partirvm.resolve.spec import LIMITS, FitSpec
 from partirvm.storage.records import require
-from partirvm.strategies.in_order import IncrementalRounds
+from partirvm.strategies.rounds import IncrementalRounds
 from partirvm.strategies.stages import RoundsState
 from partirvm.strategies.working_set import LEAST_GAIN
 

@@ -21,7 +21,7 @@ from partirvm.planning.plan import Plan
 from partirvm.resolve.measuring import timer_of
 from partirvm.resolve.parameters import check_noise_form, check_parameters, check_sources, portable
 from partirvm.resolve.resolve import resolve
-from partirvm.strategies.instructions import Stopped
+from partirvm.strategies.problem import Stopped
 
 
 def plan(

@@ -14,12 +14,12 @@ from partirvm.core.left_out import Calibration
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
 from partirvm.kernels import KERNELS
-from partirvm.kernels.bases import Basis, BasisPart
 from partirvm.kernels.design import Design, LocalNoise
-from partirvm.kernels.functions import require_no_code
+from partirvm.kernels.functions import Basis, BasisPart, require_no_code
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.input_rows import plain_labels
+from partirvm.options.values import VALUES
 from partirvm.storage.codec import Codec
 from partirvm.types import Columns, Scaling
 
@@ -29,7 +29,7 @@ FORMAT = 10
 DESIGN_CLASSES = (*KERNELS.values(), Basis, BasisPart, Calibration, Design, LocalNoise, Scaling)
 """The classes of a design and of the calibration of a fit."""
 
-CODEC = Codec((*DESIGN_CLASSES, Model, ClassModel, Columns, Termination))
+CODEC = Codec((*DESIGN_CLASSES, *VALUES, Model, ClassModel, Columns, Termination))
 
 Saved: TypeAlias = Model | ClassModel
 

@@ -130,9 +130,8 @@ class Request:
         "auto",
         one_of(words.Metric),
         'Distances in a learned "gaussian", "matern52" or "matern32" kernel: "widths" (a width per feature), '
-        '"directions" (learned combinations of the features, each with its width), "low-rank" (a few such combinations '
-        'beside the features), or "auto" (if gamma is "auto", directions where they predict better: up to 2,000 rows '
-        "on held-out rows, above by evidence; otherwise widths).",
+        '"directions" (learned combinations of up to 45 features, each with a width), or "auto" (if gamma is "auto", '
+        "directions where they predict better: up to 2,000 rows on held-out rows, above by evidence; else widths).",
     )
     kernel_store: str = of_resources(
         "auto",

@@ -17,7 +17,7 @@ from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import Kernel, kernel_from_spec
 from partirvm.learning.folds import DENSE, WIDTHS, choose, sparseness
-from partirvm.learning.forms import MOST_TURNED, learn, per_feature
+from partirvm.learning.forms import learn, per_feature
 from partirvm.learning.learned_text import kernel_texts
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
@@ -30,8 +30,7 @@ from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.planning.units import parse_duration
 from partirvm.resolve.kernel import chooses, chooses_family, metric_of
 from partirvm.strategies.fit_rows import posterior_rows
-from partirvm.strategies.instructions import Record, Stopped
-from partirvm.strategies.problem import Options, Problem
+from partirvm.strategies.problem import Options, Problem, Record, Stopped
 from partirvm.types import LEARNING_ROWS
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
@@ -186,10 +185,7 @@ class Measuring:
                 f"kernel learned from {rows:,} rows and at most {worth:,} centres, in searches of at most "
                 f"{evaluations:,} evaluations, because of {d:,} features",
             )
-        metric = "widths" if learning.metric == "auto" and d > MOST_TURNED else learning.metric
-        learning = replace(
-            learning, centres=min(learning.centres, most), max_centres=most, evaluations=evaluations, metric=metric
-        )
+        learning = replace(learning, centres=min(learning.centres, most), max_centres=most, evaluations=evaluations)
         every = chosen and all_rows and worth == wanted and self._memory_allows_all_candidates()
         start, lines = per_feature(problem) if chosen else problem, _Lines(self, problem.empty.kernel)
         try:

@@ -30,7 +30,7 @@ from partirvm.kernels import WITH_GAMMA
 from partirvm.options import Request
 from partirvm.options.values import VALUES
 
-LEARNED = {"gamma": "learn-per-feature", "gamma_prior": "half-normal", "metric": "low-rank"}
+LEARNED = {"gamma": "learn-per-feature", "gamma_prior": "half-normal", "metric": "directions"}
 
 ASKED = {
     "working set": (
@@ -42,7 +42,7 @@ ASKED = {
         {"strategy": "incremental", "fit_rows": "sample", "sample_rows": 70, "stop_fraction": 0.9},
     ),
     "kernel": (
-        {"kernel": Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8), metric="low-rank")},
+        {"kernel": Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8), metric="directions")},
         {"kernel": "gaussian", "gamma_multiples": (1.0, 8.0), **LEARNED},
     ),
     "a default beside a value": (

@@ -20,7 +20,6 @@ from partirvm.likelihoods import words_of
 from partirvm.options import TABLE, Request, check, constraints
 from partirvm.options.values import VALUES
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.selection import SELECTIONS
 
 CHECKED = [name for name, row in TABLE.items() if row.check.kind != "any"]
 
@@ -89,7 +88,6 @@ def test_every_option_has_a_flag_that_agrees(name):
     ("words", "known"),
     [
         (constraints.StrategyName, ("auto", *STRATEGIES)),
-        (constraints.Selection, ("auto", *SELECTIONS)),
         (constraints.SolverName, SOLVERS),
         (constraints.MultiClass, words_of(classes=True)),
         (constraints.Estimate, words_of(classes=False)),
