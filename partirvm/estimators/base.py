@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,7 +22,6 @@ from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.estimators.callbacks import FitCallback, Watching
 from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of
-from partirvm.estimators.sklearn_bases import BaseEstimator
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run, with_new_rows

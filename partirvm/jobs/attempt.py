@@ -248,7 +248,7 @@ def run_attempt(
         fingerprint = latest(store.events(), asked["fingerprint"])
 
         def resumable(about: dict[str, Any]) -> bool:
-            require(about, POINTER, f"{job}: the pointer of a checkpoint")
+            require(about, POINTER, f"{job}: the head of a checkpoint")
             return not (about["final"] and about["rows"] >= fingerprint["n_rows"])
 
         restored = store.restore(resumable, allow_code=allowed.code)

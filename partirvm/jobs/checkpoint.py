@@ -40,7 +40,7 @@ from partirvm.strategies.split_merge import Part, SplitMergeState
 from partirvm.strategies.stages import Best, RoundsState
 
 KIND, FORMAT = "partirvm-checkpoint", 12
-SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 4
+SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 5
 
 FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start, Warm)
 STATES = (Best, Part, RoundsState, SplitMergeState, Termination)
@@ -49,36 +49,36 @@ PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness,
 CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
 
 POINTER = {"history": int, "final": bool, "rows": int}
-"""The schema of the pointer of a checkpoint: the lines of history before it, and the rows of its fit."""
+"""The schema of ``about`` of a checkpoint: the lines of history before it, and the rows of its fit."""
 
 State: TypeAlias = RoundsState | SplitMergeState
 
 
-def save_checkpoint(value: Any, location: str) -> str:
-    """Write the state of a strategy to a new folder or URL. Returns and raises as ``Codec.write`` does."""
-    return CODEC.write(stored(value) if isinstance(value, State) else value, location, KIND, FORMAT)
+def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = None) -> None:
+    """Write the state of a strategy to a new folder or URL. Raises as ``Codec.write`` does."""
+    CODEC.write(stored(value) if isinstance(value, State) else value, location, KIND, FORMAT, about)
 
 
-def load_checkpoint(location: str, *, allow_code: bool = False, seal: str | None = None) -> Any:
+def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
     """Return the state stored by ``save_checkpoint``, for ``attached``. Raises as ``Codec.read`` does.
 
     Raises ``UsageError`` if it contains a named function (``kernels.functions``) and ``allow_code`` is false.
     """
-    value = CODEC.read(location, KIND, FORMAT, seal=seal)
+    value = CODEC.read(location, KIND, FORMAT)
     if not allow_code:
         require_no_code(value, location)
     return value
 
 
-def save_spec(spec: FitSpec, location: str) -> str:
-    """Write the spec of a fit, without the class codes of its rows. Returns and raises as ``Codec.write`` does."""
+def save_spec(spec: FitSpec, location: str, about: dict[str, Any] | None = None) -> None:
+    """Write the spec of a fit, without the class codes of its rows. Raises as ``Codec.write`` does."""
     before = None if spec.before is None else spec.before.with_codes(None)
-    return CODEC.write(replace(spec.with_codes(None), before=before), location, SPEC_KIND, SPEC_FORMAT)
+    CODEC.write(replace(spec.with_codes(None), before=before), location, SPEC_KIND, SPEC_FORMAT, about)
 
 
-def load_spec(location: str, *, allow_code: bool = False, seal: str | None = None) -> FitSpec:
+def load_spec(location: str, *, allow_code: bool = False) -> FitSpec:
     """Return the spec stored by ``save_spec``. Raises as ``load_checkpoint`` does."""
-    spec = CODEC.read(location, SPEC_KIND, SPEC_FORMAT, seal=seal)
+    spec = CODEC.read(location, SPEC_KIND, SPEC_FORMAT)
     if not isinstance(spec, FitSpec):
         raise FormatError(f"{location}: the spec cannot be read: it is a {type(spec).__name__}")
     if not allow_code:

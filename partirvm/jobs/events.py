@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, MissingDataError
@@ -31,15 +31,15 @@ SERIES = "events"
 
 # Schemas (``storage.records``) of a request and of events: fields that readers use. Objects may have more fields.
 
-FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": [str], "about": str, "moments": str}
+FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": list[str], "about": str, "moments": str}
 
 SPEC = {
     "data": str,
-    "validation": (str, None),
+    "validation": str | None,
     "fingerprint": FINGERPRINT,
     "validation_fingerprint": (FINGERPRINT, None),
     "parameters": {"kernel": Any, "basis": Any},
-    "versions": {"*": str},
+    "versions": dict[str, str],
 }
 
 EVENT = {
@@ -51,51 +51,51 @@ EVENT = {
     "reason?": str,
     "cluster?": str,
     "history?": int,
-    "seconds?": (TIME, None),
+    "seconds?": float | None,
     "changes?": {},
     "data?": str,
-    "validation?": (str, None),
+    "validation?": str | None,
     "fingerprint?": FINGERPRINT,
-    "rounds?": (int, None),
+    "rounds?": int | None,
 }
 
-NUMBER = (float, None)
+NUMBER = float | None
 
 PLAN = {
     "rows": int,
     "features": int,
     "strategy": str,
     "fit_rows": str,
-    "sample_rows": (int, None),
+    "sample_rows": int | None,
     "selection": str,
-    "partition_size": (int, None),
-    "partitions": (int, None),
+    "partition_size": int | None,
+    "partitions": int | None,
     "rho": NUMBER,
     "passes": int,
     "rounds": int,
-    "max_rounds": (int, None),
-    "max_vectors": (int, None),
+    "max_rounds": int | None,
+    "max_vectors": int | None,
     "max_columns": int,
     "threads": int,
     "workers": int,
     "seconds": range(MOST),
     "memory_limit": int,
     "memory_peak": int,
-    "notes": [str],
+    "notes": list[str],
 }
 
 FIT = {
-    "kind": frozenset({"round", "part", "heuristic", "kernel", "early", "final"}),
+    "kind": Literal["round", "part", "heuristic", "kernel", "early", "final"],
     "number": int,
     "rows": int,
     "candidates": int,
     "vectors": int,
     "iterations": int,
-    "termination": frozenset(each.value for each in Termination),
+    "termination": Literal[tuple(each.value for each in Termination)],
     "log_evidence": float,
     "noise_variance": NUMBER,
     "train_rmse": NUMBER,
-    "level": (int, None),
+    "level": int | None,
     "held_out_rmse": NUMBER,
     "held_out_nlpd": NUMBER,
     "train_log_loss": NUMBER,
@@ -103,11 +103,11 @@ FIT = {
     "held_out_log_loss": NUMBER,
     "held_out_error": NUMBER,
     "gain": NUMBER,
-    "taken": (bool, None),
-    "choice": ({}, None),
+    "taken": bool | None,
+    "choice": dict[str, Any] | None,
     "noise_sd": NUMBER,
-    "diagnostics": [{}],
-    "reference?": {"rows": int, "rmse": float, "others": {"*": float}, "remarks": [str]},
+    "diagnostics": list[dict[str, Any]],
+    "reference?": {"rows": int, "rmse": float, "others": dict[str, float], "remarks": list[str]},
     "seconds": TIME,
     "pass_seconds": TIME,
     "passes": int,

@@ -128,7 +128,7 @@ def _growable(store: JobStore, allowed: Allowed) -> tuple[RoundsState, FitSpec]:
     restored, spec = store.restore(allow_code=allowed.code), store.fit_spec(allow_code=allowed.code)
     state = None if restored is None else require_state(restored.value)
     if restored is not None:
-        require(restored.about, POINTER, f"{store.location}: the pointer of a checkpoint")
+        require(restored.about, POINTER, f"{store.location}: the head of a checkpoint")
     if restored is None or state is None or spec is None:
         why = "the job has finished no round, so that there is no fit that new rows could join"
     elif not isinstance(state, RoundsState):

@@ -2,11 +2,10 @@
 
     JOB/spec.json                     the request: parameters, fingerprint of the DATA, versions of packages
     JOB/events/000001.json            one numbered object per event, never changed (jobs.events)
-    JOB/models/000002-000007/         a model, named by the epoch of its writer and a number
-    JOB/models/000002-000007.json     the pointer of this model: the newest pointer names the current model
-                                      (storage.snapshots)
-    JOB/specs/…                       the resolved spec of the fit, with pointers as above (resolve.spec)
-    JOB/checkpoints/…                 checkpoints of the strategy, with pointers as above (jobs.checkpoint)
+    JOB/models/000002-000007/         a model, named by the epoch of its writer and a number: the newest complete one
+                                      is the current model (storage.snapshots)
+    JOB/specs/…                       the resolved spec of the fit, as above (resolve.spec)
+    JOB/checkpoints/…                 checkpoints of the strategy, as above (jobs.checkpoint)
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
     JOB/spec-000005.json              the request of a job that overwrites the one before: epoch 5 of the lease began
@@ -64,8 +63,7 @@ from partirvm.storage.lease import (
     limits,
     valid,
 )
-from partirvm.storage.records import TIME, read_json, require, to_json
-from partirvm.storage.sealed import require_format
+from partirvm.storage.records import TIME, read_json, require, require_format, to_json
 from partirvm.storage.snapshots import Snapshots
 
 Found = TypeVar("Found")
@@ -93,7 +91,7 @@ OWN = ("events", "models", "specs", "checkpoints", "control")
 
 @dataclass(frozen=True)
 class Restored:
-    """A checkpoint, the ``about`` of its pointer, and the newer checkpoints that were ``damaged``."""
+    """A checkpoint, its ``about``, and the newer checkpoints that were ``damaged``."""
 
     value: Any
     about: dict[str, Any]
@@ -315,7 +313,7 @@ class JobStore:
     def save(self, model: AnyModel) -> None:
         """Save this model and make it the current model. After an error the previous model stays current."""
         self._check()
-        self._saved["model"] = self._job.models.publish(lambda place: save_model(model, place), lease=self.lease)
+        self._saved["model"] = self._job.models.publish(partial(save_model, model), None, self.lease)
 
     def has_model(self) -> bool:
         """Return True if the job has a model."""
@@ -337,9 +335,9 @@ class JobStore:
                     raise  # otherwise a running job has saved a model in the meantime
 
     def _current(self, what: str, series: Snapshots, load: Callable[..., Found]) -> Found | None:
-        """Return the newest group with a whole pointer, at least the newest one that an event names; None without any.
+        """Return the newest whole group, at least the newest one that an event names; None without any.
 
-        A newer group with a damaged pointer was never used, since the event that names it comes first.
+        A newer group that is damaged was never used, since the event that names it comes first.
         """
         named = self._job.log.newest(what)
         wrong = "missing"
@@ -347,30 +345,29 @@ class JobStore:
             if snapshot.name < named:
                 break
             if snapshot.about is not None:
-                return load(self._folder.place(snapshot.name), seal=snapshot.about["seal"])
+                return load(self._folder.place(snapshot.name))
             if snapshot.name == named:
                 wrong = f"damaged or belongs to another {what}"
                 break
         if named and (wrong != "missing" or fold(self.events()).status is not Status.CANCELLED):
             raise MissingDataError(
-                f"{self.location}: {named}.json, the pointer to the last {what}, is {wrong}: restore this file, or run "
-                "the job again"
+                f"{self.location}/{named}, the last {what}, is {wrong}: restore this folder, or run the job again"
             )
         return None
 
     def save_fit_spec(self, spec: FitSpec) -> None:
         """Store this spec as the current spec of the fit."""
         self._check()
-        self._saved["spec"] = self._job.specs.publish(lambda place: save_spec(spec, place), {}, self.lease)
+        self._saved["spec"] = self._job.specs.publish(partial(save_spec, spec), {}, self.lease)
 
     def fit_spec(self, *, allow_code: bool = False) -> FitSpec | None:
         """Return the current spec of the fit, never an older one, or None if no spec was stored."""
         return self._current("spec", self._job.specs, partial(load_spec, allow_code=allow_code))
 
     def checkpoint(self, value: Any, **about: Any) -> None:
-        """Store this checkpoint as the one to resume from. ``about`` is JSON that is stored in its pointer."""
+        """Store this checkpoint as the one to resume from. ``about`` is JSON that is stored with it."""
         self._check()
-        self._job.checkpoints.publish(lambda place: save_checkpoint(value, place), about, self.lease)
+        self._job.checkpoints.publish(partial(save_checkpoint, value), about, self.lease)
 
     def has_checkpoint(self) -> bool:
         """Return True if there is a checkpoint to resume from."""
@@ -381,16 +378,16 @@ class JobStore:
     ) -> Restored | None:
         """Return the newest ``wanted`` checkpoint that can be read, or None if no checkpoint was stored.
 
-        ``wanted`` receives the ``about`` of the pointer. Raises ``MissingDataError`` if all checkpoints are damaged.
+        ``wanted`` receives the ``about`` of a checkpoint. Raises ``MissingDataError`` if all checkpoints are damaged.
         """
         damaged: list[str] = []
         for snapshot in self._job.checkpoints.newest():
             place = self._folder.place(snapshot.name)
             if snapshot.about is None:
-                damaged.append(f"{place}.json: damaged, or the pointer of another checkpoint")
+                damaged.append(f"{place}: damaged, or another checkpoint")
             elif wanted(snapshot.about):
                 try:
-                    value = load_checkpoint(place, allow_code=allow_code, seal=snapshot.about["seal"])
+                    value = load_checkpoint(place, allow_code=allow_code)
                 except NewerFormatError:
                     raise
                 except (MissingDataError, FormatError) as error:

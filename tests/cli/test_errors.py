@@ -164,7 +164,7 @@ def test_odd_data_are_warned_of_and_fitted(case, desk, cli, cli_json):
         assert rmse == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize("part", ["models/0*/packed/c/0", "specs/0*/zarr.json"])
+@pytest.mark.parametrize("part", ["models/0*/000000", "specs/0*/group.json"])
 def test_a_report_says_what_is_missing(tour, cli, tmp_path, part):
     """It is written with the rest; the page, its JSON and the error name the damaged part, once."""
     job, page = tmp_path / "job", tmp_path / "page.html"

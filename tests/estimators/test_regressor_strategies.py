@@ -13,7 +13,6 @@ from regressions import plane
 from partirvm import Incremental, RVMRegressor, SplitMerge, WorkingSet
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning
-from partirvm.planning.make_plan import fraction
 
 KINDS = {kind.name: kind for kind in (SplitMerge, Incremental, WorkingSet)}
 PARTITIONED = tuple(KINDS)
@@ -65,7 +64,8 @@ def test_the_heuristic_chooses_the_partition_size(strategy):
     first, found = model.history_[0], model.plan_.sparseness
     assert (first["kind"], first["rows"]) == ("heuristic", ceil(sqrt(N * d)))
     assert (found.rows, found.vectors, found.rho) == (first["rows"], first["vectors"], first["vectors"] / first["rows"])
-    assert found.partition_size == ceil(fraction(found.rho) * sqrt(N * d))
+    fraction = 0.2 if found.rho <= 0.25 else 0.6 if found.rho <= 0.75 else 1.0
+    assert found.partition_size == ceil(fraction * sqrt(N * d))
     assert first["heuristic_size"] == first["partition_size"] == model.plan_.partition_size == found.partition_size
     assert first["notes"] == []
     assert [entry["kind"] for entry in model.history_[1:]].count("heuristic") == 0

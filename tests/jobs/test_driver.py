@@ -104,7 +104,7 @@ def test_no_file_holds_the_codes_of_all_rows(tmp_path):
     assert load_checkpoint(str(tmp_path / "c")).problem.codes is None
     assert load_spec(str(tmp_path / "s")).problem.codes is None
     for path in (tmp_path / "c", tmp_path / "s"):
-        assert b'"|i1"' not in (path / "packed" / "c" / "0").read_bytes()
+        assert b'"|i1"' not in (path / "000000").read_bytes()
     assert_same(fit, load_spec(str(tmp_path / "s")).with_codes(fit.problem.codes))
 
 

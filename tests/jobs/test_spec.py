@@ -97,10 +97,10 @@ def test_a_checkpoint_without_its_spec_is_no_place_to_go_on_from(tmp_path):
     """The job is interrupted, and says what is missing."""
     job = str(tmp_path / "job")
     jobs.fit(data(tmp_path), job, ASKED)
-    for path in (tmp_path / "job" / "specs").glob("*.json"):
+    for path in (tmp_path / "job" / "specs").glob("*/group.json"):
         path.unlink()
     open_job(job).requeue(max_rounds=4)
-    with pytest.raises(MissingDataError, match=r"the pointer to the last spec, is missing"):
+    with pytest.raises(MissingDataError, match=r"the last spec, is missing"):
         jobs.run_job(job)
     assert open_job(job).status() is Status.INTERRUPTED
 
