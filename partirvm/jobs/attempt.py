@@ -46,10 +46,10 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.resolve.measuring import Interrupted, Timer, check_aborted, timer_of
-from partirvm.resolve.parameters import check_parameters
-from partirvm.resolve.resolve import grow, resolve, resume_spec
-from partirvm.resolve.spec import LIMITS, FitSpec
+from partirvm.resolve.measuring import Timer
+from partirvm.resolve.new_problem import Interrupted, check_aborted
+from partirvm.resolve.resolve import continued, resolve
+from partirvm.resolve.spec import LIMITS, FitSpec, check_parameters
 from partirvm.storage.lease import Process
 from partirvm.storage.records import require
 from partirvm.strategies.problem import Stopped
@@ -221,8 +221,8 @@ def _fit_spec(
     if spec is None or (rows is None and any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS)):
         return resolve(source, request, executor, held_out, interrupted)
     if rows is not None and spec.problem.n_rows < source.n_rows:
-        return grow(spec.of_rows(rows), source, request, executor, held_out, interrupted)
-    return resume_spec(spec, request, source, executor)
+        spec = spec.of_rows(rows)
+    return continued(spec, source, request, executor, held_out, interrupted)
 
 
 def run_attempt(
@@ -269,7 +269,7 @@ def run_attempt(
             spec, executor, timer = planned.spec, planned.executor, planned.timer
         else:
             request = check_parameters(current_request(asked, changes(events)))
-            executor, timer = closed.enter_context(closing(executor_for(client))), timer_of(request)
+            executor, timer = closed.enter_context(closing(executor_for(client))), Timer(request.time_limit)
             try:
                 spec = _fit_spec(store, request, source, executor, held_out, timer.after(requests), rows, allowed.code)
             except Stopped:

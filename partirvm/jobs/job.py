@@ -21,8 +21,8 @@ from partirvm.jobs.resume import check_changes, requeue, requeue_grown
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel, ClassModel
+from partirvm.model.relevance import basis_functions_json, directions_json, relevances
 from partirvm.quoting import html_table
-from partirvm.resolve.relevance import basis_functions_json, directions_json, relevances
 from partirvm.storage.records import require
 
 POLL_SECONDS = 0.5
@@ -315,7 +315,7 @@ class Job:
         return directions_json(model.design.kernel, spec.input_variance, model.columns.features)
 
     def bases(self) -> list[dict[str, Any]]:
-        """Return the relevance of the explicit basis functions, if any, as plain JSON (``resolve.relevance``)."""
+        """Return the relevance of the explicit basis functions, if any, as plain JSON."""
         model = self._inspected()
         return [] if model is None else basis_functions_json(model)
 

@@ -16,7 +16,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
 from partirvm.quoting import listed
-from partirvm.resolve.parameters import portable
+from partirvm.resolve.spec import portable
 from partirvm.storage.address import require_address, store_of
 
 Place: TypeAlias = str | os.PathLike[str] | None

@@ -29,9 +29,7 @@ from partirvm.jobs.places import (
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.resolve.parameters import check_parameters
-from partirvm.resolve.resolve import in_order
-from partirvm.resolve.spec import LIMITS, FitSpec
+from partirvm.resolve.spec import LIMITS, FitSpec, check_parameters
 from partirvm.storage.records import require
 from partirvm.strategies.rounds import IncrementalRounds
 from partirvm.strategies.stages import RoundsState
@@ -90,7 +88,7 @@ def requeue_grown(
             updates = [event for event in events if event.get("event") == "queued" and "rounds" in event]
             rounds = updates[-1]["rounds"] if updates else request.max_rounds
         changed: dict[str, Any] = {"max_rounds": None if rounds is None else state.round + rounds}
-        if in_order(grows) and request.strategy != IncrementalRounds.name:
+        if grows.in_order and request.strategy != IncrementalRounds.name:
             changed["strategy"] = IncrementalRounds.name
         check_parameters(current_request(spec, {**changes(events), **changed}))
         queued = {"reason": "updated", "changes": changed, "fingerprint": fingerprint, "rounds": rounds}

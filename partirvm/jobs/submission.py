@@ -18,9 +18,10 @@ from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.resolve.measuring import timer_of
-from partirvm.resolve.parameters import check_noise_form, check_parameters, check_sources, portable
+from partirvm.resolve.measuring import Timer
+from partirvm.resolve.new_problem import check_request
 from partirvm.resolve.resolve import resolve
+from partirvm.resolve.spec import check_parameters, portable
 from partirvm.strategies.problem import Stopped
 
 
@@ -64,7 +65,7 @@ def fit(
     """
     parameters = check_parameters(parameters)
     portable(parameters)
-    timer = timer_of(parameters)
+    timer = Timer(parameters.time_limit)
     source, held_out = sources(data, validation)
     JobStore.require_place(job, overwrite=overwrite)
     if verify:
@@ -118,9 +119,8 @@ def create(
     ``cluster`` is the address of the scheduler that runs the job, or "" without a cluster.
     """
     source, held_out = sources(data, validation)
-    check_sources(source, held_out)
     parameters = check_parameters(parameters)
-    check_noise_form(source, parameters)
+    check_request(source, parameters, held_out)
     spec = specification(source, held_out, validation, parameters)
     store = JobStore.create(job, spec, overwrite=overwrite)
     try:
