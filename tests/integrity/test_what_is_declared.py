@@ -144,7 +144,7 @@ def test_a_claim_that_is_gone(job):
 
 def test_a_checkpoint_without_a_field(job):
     """Its seal agrees: every field in turn is missing, or a list. Decoding or ``attached`` refuses what is wrong."""
-    spec = JobStore(job).fit_spec()
+    spec = JobStore(job).restore().spec
     pointer = max((job / "checkpoints").glob("*.json"))
     tree, arrays = read_encoded(str(pointer.with_suffix("")), KIND, FORMAT)
     for number, (name, values) in enumerate(tree["objects"]):
@@ -157,4 +157,4 @@ def test_a_checkpoint_without_a_field(job):
                 except Exception:  # readers name the place of any error
                     continue
                 with suppress(PartirvmError):
-                    attached(found, spec.problem, spec.options)
+                    attached(found.state, spec.problem, spec.options)
