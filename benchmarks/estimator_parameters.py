@@ -7,7 +7,18 @@ from typing import Any
 
 from partirvm.kernels import WITH_GAMMA, Gaussian
 from partirvm.options.table import TABLE
-from partirvm.options.values import SOLVERS, STRATEGIES, AlphaPrior, Auto, Noise, Radial, Sample, Value, WorkingSet
+from partirvm.options.values import (
+    SOLVERS,
+    STRATEGIES,
+    AlphaPrior,
+    Auto,
+    Noise,
+    Radial,
+    Sample,
+    Value,
+    WorkingSet,
+    options_of,
+)
 
 _PLACES: dict[str, tuple[tuple[type[Value], ...], type[Value] | None]] = {
     "fit_rows": ((Sample,), None),
@@ -28,13 +39,13 @@ def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
 
     >>> grouped({"noise_prior": (1.0, 2.0), "max_iterations": 9, "fixed_alpha": {"bias": 1e-6}, "tol": 1e-9})
     {'tol': 1e-09, 'solver': Auto(max_iterations=9), 'noise_variance': Noise(prior=(1.0, 2.0)), \
-'alpha_prior': AlphaPrior(shape=0.0, rate=0.0, fixed={'bias': 1e-06})}
+'alpha_prior': AlphaPrior(fixed={'bias': 1e-06})}
     """
     rest = dict(options)
     for place, (kinds, usual) in _PLACES.items():
         given = rest.get(place, "auto")
         kind = usual if given == "auto" else next((each for each in kinds if each.name == given), None)
-        own = {} if kind is None else {option: name for name, option in kind._options().items()}
+        own = {} if kind is None else {option: name for name, option in options_of(kind).items()}
         if kind is not None and any(name in rest for name in own if name != "gamma"):
             rest[place] = kind(**{own[name]: rest.pop(name) for name in own if name in rest})
     if "fixed_alpha" in rest:

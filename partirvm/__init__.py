@@ -21,7 +21,7 @@ _HOMES = {
     "RVMClassifier": "partirvm.estimators",
     "RVMRegressor": "partirvm.estimators",
     "allow_protocols": "partirvm.storage.address",
-    "ingest": "partirvm.setup.ingest",
+    "ingest": "partirvm.resolve.ingest",
     "load_model": "partirvm.estimators",
     "open_job": "partirvm.jobs",
     "plan": "partirvm.estimators",
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
         WorkingSet,
     )
     from partirvm.report.display import DiagnosticsDisplay
-    from partirvm.setup.ingest import ingest
+    from partirvm.resolve.ingest import ingest
     from partirvm.storage.address import allow_protocols
 
 

@@ -40,23 +40,23 @@ ARROWS = {
     | {"storage.address", "storage.sealed"},
     # Small fits on a sample of rows, before a fit and between its rounds.
     "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "execution"},
-    "setup": VALUES
+    "resolve": VALUES
     | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "execution"}
     | {"learning"},
     "jobs": VALUES
     | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "execution", "learning"}
-    | {"setup"},
+    | {"resolve"},
     "predict": VALUES
     | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "execution", "learning"}
-    | {"setup"}
+    | {"resolve"}
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
     "report": VALUES | {"core", "strategies", "jobs", "planning.units", "execution.process", "storage.folder"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
-    "estimators": VALUES | {"setup", "jobs", "predict", "report", "data", "model", "execution", "core"},
+    "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
-    "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "setup"},
-    "cli": VALUES | {"storage.address", "setup", "jobs", "predict", "report", "planning.units", "execution.process"},
+    "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
+    "cli": VALUES | {"storage.address", "resolve", "jobs", "predict", "report", "planning.units", "execution.process"},
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""
@@ -64,7 +64,6 @@ ARROWS = {
 EXCEPTIONS = {
     "cli.running": {"execution"},
     "estimators.saving": {
-        "kernels.WITH_GAMMA",
         "kernels.functions.require_no_code",
         "storage.records.require",
     },
@@ -100,13 +99,13 @@ THIRD_PARTIES = {
     "jobs.reference": {"sklearn", "scipy"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},
-    "setup": {"numpy"},
+    "resolve": {"numpy"},
     "learning": {"numpy"},
     "learning.exact_process": {"scipy"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "sklearn"},
-    "setup.basis": {"sklearn"},
+    "resolve.basis": {"sklearn"},
     "cli.demo": {"numpy", "zarr", "matplotlib"},
     "cli": {"click", "distributed"},
     "__main__": set(),

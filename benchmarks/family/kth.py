@@ -82,7 +82,7 @@ def estimator(method: str, classes: bool) -> Any:
     makers: dict[str, Callable[[], Any]] = {
         "rvm": lambda: literal(classes, solver=FixedPoint()),
         "rvm*": lambda: literal(classes, solver=FixedPoint()),
-        "fast": lambda: literal(classes, solver=FixedPoint() if classes else Fast(actions="random")),
+        "fast": lambda: literal(classes, solver=FixedPoint() if classes else Fast()),
         "default": lambda: (RVMClassifier if classes else RVMRegressor)(random_state=0),
     }
     return makers[method]()

@@ -59,7 +59,7 @@ def warned() -> Iterator[tuple[str, str, ast.expr]]:
 def noted() -> Iterator[str]:
     """Yield the notes of plans: texts in tuples named ``notes`` or ``held``, and what is appended to ``remarks``."""
     for module, tree in trees():
-        if not module.startswith(("setup/", "planning/")):
+        if not module.startswith(("resolve/", "planning/")):
             continue
         for node in ast.walk(tree):
             match node:

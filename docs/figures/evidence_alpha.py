@@ -3,7 +3,8 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from partirvm.core.fast import best_alpha, log_contribution
+from partirvm.core.fast import best_alpha
+from partirvm.core.priors import log_contribution
 
 alpha = np.geomspace(1e-3, 1e4, 500)
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained", sharex=True)

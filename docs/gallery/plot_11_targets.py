@@ -8,6 +8,7 @@ target on its own.
 
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.multioutput import MultiOutputRegressor
 
 from partirvm import RVMRegressor
 
@@ -28,20 +29,20 @@ hour = rng.uniform(0, 24, size=150)
 X, Y = hour[:, None], truth(hour) + noise * rng.normal(size=(150, 2))
 
 # %%
-# ``"shared"``, the default, selects vectors for both targets together. ``"independent"`` runs one fit per target; these
-# fits are in ``estimators_``.
+# A fit of several targets selects vectors for all of them together. ``MultiOutputRegressor`` runs one fit per target;
+# these fits are in ``estimators_``.
 
-shared = RVMRegressor(kernel="gaussian", multi_output="shared", random_state=0).fit(X, Y)
-independent = RVMRegressor(kernel="gaussian", multi_output="independent", random_state=0).fit(X, Y)
+shared = RVMRegressor(kernel="gaussian", random_state=0).fit(X, Y)
+alone = MultiOutputRegressor(RVMRegressor(kernel="gaussian", random_state=0)).fit(X, Y)
 
 grid = np.linspace(0, 24, 300)
-results = {"shared": shared, "independent": independent}
-for form, model in results.items():
-    error = np.sqrt(np.mean((model.predict(grid[:, None]) - truth(grid)) ** 2, axis=0))
-    found = np.sqrt(model.noise_variance_)
+for form, models in {"shared": [shared], "alone": alone.estimators_}.items():
+    mean = np.column_stack([model.predict(grid[:, None]) for model in models])
+    error = np.sqrt(np.mean((mean - truth(grid)) ** 2, axis=0))
+    found = np.sqrt(np.hstack([model.noise_variance_ for model in models]))
     print(
         f"{form:11}  error of the mean {error[0]:.2f} °C, {error[1]:.1f} kW;  noise {found[0]:.2f} °C, "
-        f"{found[1]:.1f} kW;  relevance vectors {model.n_relevance_vectors_}"
+        f"{found[1]:.1f} kW;  relevance vectors {[model.n_relevance_vectors_ for model in models]}"
     )
 
 # %%
@@ -54,19 +55,23 @@ print("shape of the mean and of the standard deviation:", mean.shape, std.shape)
 # Each row of the picture is a target, each column a fit. The circles are the relevance vectors.
 
 figure, axes = plt.subplots(2, 2, figsize=(10, 6.5), sharex=True, sharey="row", layout="constrained")
-for column, (form, model) in enumerate(results.items()):
-    mean, std = model.predict(grid[:, None], return_std=True)
+for column, form in enumerate(["shared vectors", "each target alone"]):
     for target in range(2):
+        model = shared if column == 0 else alone.estimators_[target]
+        mean, std = (
+            np.atleast_2d(each.T)[target if column == 0 else 0]
+            for each in model.predict(grid[:, None], return_std=True)
+        )
         axis = axes[target, column]
-        low, high = mean[:, target] - 1.96 * std[:, target], mean[:, target] + 1.96 * std[:, target]
-        vectors = (model if form == "shared" else model.estimators_[target]).relevance_vectors_
+        low, high = mean - 1.96 * std, mean + 1.96 * std
+        vectors = model.relevance_vectors_
         chosen = np.isin(hour, vectors[:, 0])
         axis.fill_between(grid, low, high, color="#56B4E9", alpha=0.3, lw=0, label="mean ± 1.96 standard deviations")
         axis.plot(grid, truth(grid)[:, target], color="black", ls="--", lw=1.2, label="true function")
-        axis.plot(grid, mean[:, target], color="#0072B2", lw=2, label="predicted mean")
+        axis.plot(grid, mean, color="#0072B2", lw=2, label="predicted mean")
         axis.plot(hour, Y[:, target], ".", color="#666666", ms=4, label="training rows")
         axis.plot(hour[chosen], Y[chosen, target], "o", mfc="none", mec="#D55E00", ms=9, mew=1.8, label="vectors")
-        axis.set_title(f'multi_output="{form}"' if target == 0 else "")
+        axis.set_title(form if target == 0 else "")
 for target in range(2):
     axes[target, 0].set_ylabel(f"{names[target]} ({units[target]})")
 for axis in axes[1]:
@@ -75,5 +80,5 @@ figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center
 plt.show()
 
 # %%
-# Both forms follow the true functions. Shared vectors lie at the same hours in both rows of panels; independent fits
-# choose their own.
+# Both forms follow the true functions. Shared vectors lie at the same hours in both rows of panels; fits of
+# each target alone choose their own.

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 import partirvm as package
 from partirvm.cli import job_commands, options
 from partirvm.cli.options import GroupedCommand, as_flags, as_json, overwrite, quiet, scheduler, takes
-from partirvm.cli.running import Begun, cluster, echo, in_foreground, place, show
+from partirvm.cli.running import cluster, echo, in_foreground, place, show
 from partirvm.options import TABLE
 from partirvm.quoting import listed, named
 
@@ -162,7 +162,7 @@ def ingest(
     """
     from partirvm.planning.units import counted
     from partirvm.report.progress import progress_for
-    from partirvm.setup import ingest
+    from partirvm.resolve import ingest
 
     context = click.get_current_context()
     if no_shuffle and context.get_parameter_source("shuffle") is not ParameterSource.DEFAULT:
@@ -322,14 +322,9 @@ def predict(
     from partirvm import predict
     from partirvm.report.progress import progress_for
 
-    with cluster(scheduler) as client, progress_for(quiet=quiet) as progress, Begun() as work:
-
-        def on_tile(done: int, total: int) -> None:
-            work.begun = True
-            progress.on_tile("predict", done, total)
-
+    with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
         augmenting = None if augment is None else place(augment, client)
-        choices |= {"augment": augmenting, "client": client, "progress": on_tile}
+        choices |= {"augment": augmenting, "client": client, "progress": partial(progress.on_tile, "predict")}
         rows = predict.predict(job, place(data, client), output, **choices)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
 
@@ -366,7 +361,7 @@ def evaluate(
             augment=None if augment is None else place(augment, client),
             allow_code=allow_code,
             client=client,
-            progress=lambda done, total: progress.on_tile("evaluate", done, total),
+            progress=partial(progress.on_tile, "evaluate"),
         )
     echo(json.dumps(scores))
     return scores

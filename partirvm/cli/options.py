@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from partirvm.errors import UsageError
-from partirvm.options import TABLE, Request, constraints
+from partirvm.options import TABLE, Request
 from partirvm.options.constraints import Option
 from partirvm.planning.units import parse_bytes, parse_duration
 
@@ -117,16 +117,16 @@ READ: dict[str, Callable[[str], Any]] = {
 }
 """Options whose text is read in a way of its own."""
 
-METAVARS: dict[type, str] = {constraints.Seconds: "TIME", constraints.Bytes: "SIZE", constraints.Whole: "N"}
+METAVARS = {"seconds": "TIME", "bytes": "SIZE", "whole": "N"}
 
 
 def _type(option: Option) -> Any:
     """Return the parameter type of a flag: it converts numbers, and calls the check of the option."""
-    if isinstance(option.check, constraints.Anything | constraints.OneOf):
+    if option.check.kind in ("any", "word"):
         return Text("TEXT", READ.get(option.name, str))
 
     def read_and_check(text: str) -> Any:
-        several = isinstance(option.check, constraints.Factors | constraints.ShapeAndRate)
+        several = option.check.kind in ("factors", "density")
         value = tuple(map(number, text.split(","))) if several else READ.get(option.name, number)(text)
         return option.check(option.flag, value)
 
@@ -136,14 +136,14 @@ def _type(option: Option) -> Any:
 def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
     """Return the flag of an option; ``other`` arguments of ``click.option`` replace those that follow from the row."""
     default, spelling = option.default, option.flag
-    if isinstance(option.check, constraints.Flag):
+    if option.check.kind == "switch":
         if not option.check.optional:
             spelling = f"{option.flag}/--no-{option.flag[2:]}"
         kind: dict[str, Any] = {"is_flag": True, "default": default if isinstance(default, bool) else None}
     else:
         if isinstance(default, tuple):
             default = ",".join(f"{each:g}" for each in default)
-        metavar = option.metavar or METAVARS.get(type(option.check))
+        metavar = option.metavar or METAVARS.get(option.check.kind)
         kind = {"default": default, "type": _type(option), "metavar": metavar}
     return click.option(spelling, option.name, **{"help": help_of(option.help), **kind, **other})
 

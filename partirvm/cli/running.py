@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from partirvm.cli.options import as_flags
-from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning
+from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning, UsageError
 from partirvm.quoting import printable
 
 TRACEBACK = "PARTIRVM_TRACEBACK"
@@ -66,7 +66,11 @@ def cluster(address: str | None) -> Iterator[Any]:
         return
     from partirvm import execution
 
-    with execution.connect(address) as client:
+    try:
+        client = execution.connect(address)
+    except ClusterError as error:
+        raise UsageError(str(error)) from error
+    with client:
         yield client
 
 
@@ -81,7 +85,7 @@ def status_of(error: BaseException) -> ExitStatus:
     >>> status_of(click.UsageError("no such option")).name, status_of(ZeroDivisionError()).name
     ('USAGE', 'FAILED')
     """
-    if isinstance(error, JobFailedError | NumericalError):
+    if isinstance(error, JobFailedError | NumericalError | ClusterError):
         return ExitStatus.FAILED
     corrected = isinstance(error, click.ClickException | PartirvmError) or _names_a_file(error)
     return ExitStatus.USAGE if corrected else ExitStatus.FAILED
@@ -122,22 +126,6 @@ def message_of(error: BaseException) -> str:
             f"input: run the same command with {TRACEBACK}=1 to see where it happened, and report it"
         )
     return "; ".join([message, *notes])
-
-
-class Begun:
-    """Converter of errors of a cluster: after the work has begun they are failures, before that wrong usage."""
-
-    def __init__(self) -> None:
-        self.begun = False
-
-    def __enter__(self) -> Begun:
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if self.begun and isinstance(error, ClusterError):
-            failed = JobFailedError(str(error))
-            failed.__notes__ = list(getattr(error, "__notes__", []))
-            raise failed from error
 
 
 @contextmanager
@@ -231,16 +219,18 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     from partirvm import jobs
     from partirvm.report.progress import progress_for
     from partirvm.report.text import fit_facts, summary
-    from partirvm.setup.relevance import basis_functions_json, targets_json
+    from partirvm.resolve.relevance import basis_functions_json, targets_json
 
-    with progress_for(quiet=quiet, spell=as_flags) as progress, Begun() as work_begun:
+    with progress_for(quiet=quiet, spell=as_flags) as progress:
+        begun = resumed
         try:
             with Signals(progress.note) as stop:
                 if resumed:
                     stop.listen()
 
                 def on_plan(made: Any) -> None:
-                    work_begun.begun = True
+                    nonlocal begun
+                    begun = True
                     if not resumed:
                         stop.listen()
                     progress.on_plan(made)
@@ -248,7 +238,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
                 fitted = work(watcher=progress, on_plan=on_plan, aborted=stop.poll)
         except KeyboardInterrupt:
             store = jobs.Job(job).store
-            if not (work_begun.begun or resumed) or not store.exists():
+            if not begun or not store.exists():
                 raise
             usable = store.has_model()
             has = "the model of the last finished round" if usable else "no model yet"

@@ -22,71 +22,6 @@ from partirvm.core.sampling import LargestErrors, Purpose, draw_key, uniform
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-POINTS = 150
-"""Number of equal steps between the points of a curve."""
-
-FIRST = 1.3
-"""Ratio of the numbers of rows at further points near the start, where precision changes most."""
-
-
-@dataclass(frozen=True)
-class ThresholdCurve:
-    """Counts of rows at or above some thresholds, from the largest score to the smallest.
-
-    ``negative`` and ``positive`` (k,) int64 count the rows of each class; both start at 0 and end at all rows.
-    ``average_precision`` is Σ (R_j − R_{j−1}) P_j over all thresholds j, with recall R and precision P, and ``auc`` is
-    the area under the ROC curve.
-    """
-
-    negative: Int
-    positive: Int
-    auc: float
-    average_precision: float
-
-    @classmethod
-    def of(cls, negative: Int, positive: Int, auc: float) -> ThresholdCurve:
-        """Return the curve from the counts (u,) of rows at each distinct score, by increasing score.
-
-        >>> ThresholdCurve.of(np.array([1, 0]), np.array([0, 1]), 1.0).average_precision
-        1.0
-        """
-        false, true = (np.concatenate([[0], np.cumsum(each[::-1])]) for each in (negative, positive))
-        recall, precision = true / true[-1], true[1:] / (true[1:] + false[1:])
-        shown = _chosen(false, true)
-        return cls(false[shown], true[shown], auc, float(np.diff(recall) @ precision))
-
-    @property
-    def rates(self) -> tuple[Float, Float]:
-        """False positive rate and true positive rate (recall), (k,) each."""
-        return self.negative / self.negative[-1], self.positive / self.positive[-1]
-
-    @property
-    def precision(self) -> Float:
-        """Precision (k − 1,) at all points but the first, which has no rows."""
-        precision: Float = self.positive[1:] / (self.positive[1:] + self.negative[1:])
-        return precision
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        counts = {name: getattr(self, name).tolist() for name in ("negative", "positive")}
-        return {**counts, "auc": self.auc, "average_precision": self.average_precision}
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> ThresholdCurve:
-        """Return the curve from the result of ``to_json``."""
-        negative, positive = (np.array(stored[name], dtype=np.int64) for name in ("negative", "positive"))
-        return cls(negative, positive, stored["auc"], stored["average_precision"])
-
-
-def _chosen(false: Int, true: Int) -> Int:
-    """Return the places of the points: equal steps of both rates together, and geometric steps of rows at the start."""
-    along, rows = false / false[-1] + true / true[-1], false + true
-    equal = np.searchsorted(along, np.linspace(0.0, 2.0, POINTS + 1) - 1e-12)
-    first = np.searchsorted(rows, FIRST ** np.arange(np.log(rows[-1]) / np.log(FIRST) + 1))
-    found: Int = np.unique(np.minimum(np.concatenate([[0], equal, first]), len(false) - 1))
-    return found
-
-
 STATED_LEVELS = (0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99)
 """Levels of the central intervals whose observed coverage is counted."""
 
@@ -188,8 +123,7 @@ class ClassDiagnostics(FieldSums):
     For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K, B) sums the
     probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64 those of this class. ``confusion``
     (K, K) int64 counts rows by true class (first axis) and most probable class. ``largest`` are the rows of
-    largest log loss: true class, most probable class, and the probabilities of both; classes are codes. ``thresholds``
-    are the counts of two classes at thresholds; a sum of diagnostics has none (``core.scores``).
+    largest log loss: true class, most probable class, and the probabilities of both; classes are codes.
     """
 
     n: int
@@ -198,7 +132,6 @@ class ClassDiagnostics(FieldSums):
     hits: Int
     confusion: Int
     largest: LargestErrors = field(default_factory=LargestErrors)
-    thresholds: ThresholdCurve | None = None
 
     @classmethod
     def of(cls, codes: Int, probabilities: Float, start: int = 0) -> ClassDiagnostics:
@@ -226,16 +159,13 @@ class ClassDiagnostics(FieldSums):
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         counts = {"n": self.n, **{name: getattr(self, name).tolist() for name in COUNTS}}
-        thresholds = self.thresholds and self.thresholds.to_json()
-        return {**counts, "largest": self.largest.to_json(), "thresholds": thresholds}
+        return {**counts, "largest": self.largest.to_json()}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> ClassDiagnostics:
         """Return the diagnostics from the result of ``to_json``; they cannot be added to others."""
         counts = {name: np.array(stored[name]) for name in COUNTS}
-        largest = LargestErrors.from_json(stored["largest"])
-        curve = stored["thresholds"] and ThresholdCurve.from_json(stored["thresholds"])
-        return cls(stored["n"], **counts, largest=largest, thresholds=curve)
+        return cls(stored["n"], **counts, largest=LargestErrors.from_json(stored["largest"]))
 
 
 COUNTS = ("stated", "rows", "hits", "confusion")

@@ -1,13 +1,19 @@
 """Fast marginal likelihood maximisation: one column at a time (Tipping & Faul 2003), on sufficient statistics.
 
-The fit holds some of K candidate columns. As a function of one α_i alone the log evidence is a constant and
+The fit holds some of K candidate columns. As a function of one α_i alone the log evidence is a constant and ℓ(α_i)
+(``core.priors``), maximal at α_i = s_i²/(q_i² − s_i) if q_i² > s_i and otherwise at ∞, which deletes the column (their
+eqs. 18–20). So each candidate has an *action*, to **add** or **delete** it or to **estimate** its α again, with a gain
+in nats. The action of largest gain is applied until no gain exceeds ``tol``·N. No action lowers the evidence.
 
-    ℓ(α_i) = ½ [log α_i − log(α_i + s_i) + q_i²/(α_i + s_i)],
+**Rank one.** G = ΦᵀΦ and b = Φᵀt of all K candidates are known. M of them are *active*; Σ and μ refer to these. All
+have
 
-maximal at α_i = s_i²/(q_i² − s_i) if q_i² > s_i and otherwise at ∞, which deletes the column (their eqs. 18–20). So
-each candidate has an *action*, to **add** or **delete** it or to **estimate** its α again, with a gain in nats. The
-action of largest gain is applied, or in a random order any one, until no gain exceeds ``tol``·N. No action lowers the
-evidence.
+    S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k,      Q_k = βφ_kᵀ(t − Φμ)      (Tipping & Faul 2003, eqs. 24 and 25).
+
+A change of one α changes Σ by a matrix of rank one, from which the changes of μ, S and Q follow (appendix of the paper)
+in O(KM + M²) flops, limited by the memory bandwidth for M rows of G and Σ. No row of the data is read. An inactive
+candidate has s = S and q = Q, an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii: eq. 23 of the paper, which uses S and Q,
+is less accurate for these if the data are much more informative than the prior.
 
 **Noise and refresh.** A change of σ² changes all s and q; computing them again is a refresh: one Cholesky factorisation
 and KM² flops. It takes as long as about M/16 actions. With ``FEWEST`` + M/``PART`` actions between two refreshes, these
@@ -27,16 +33,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
 
-from partirvm.core.gains import DEPENDENT
-from partirvm.core.posterior import Posterior, posterior
-from partirvm.core.rank_one import ActiveColumns
-from partirvm.core.sampling import Purpose, stream
+from partirvm.core.posterior import Posterior, posterior, sparsity_quality
+from partirvm.core.priors import DEPENDENT, log_contribution
+from partirvm.core.statistics import EPS, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, noise_precision
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+
+ROOM = 64
+"""Number of columns that can join before arrays are enlarged."""
 
 FEWEST, PART = 16, 8
 """Actions between two refreshes: ``FEWEST`` + M // ``PART``."""
@@ -55,11 +64,157 @@ ACTION_COST, LEAST_COST = 20, 2_500_000
 """Cost of an action in multiplications of a factorisation: per number it reads, and the minimum."""
 
 
+class ActiveColumns:
+    """Posterior of the M active columns among K candidates, updated when a single column joins or leaves. Mutable.
+
+    ``columns`` (M,) are the positions of the active candidates, in order of joining, and ``place`` (K,) their numbers
+    in this order, −1 for the others. ``alpha`` and ``mean`` (M,) refer to the active candidates, ``S`` and ``Q`` (K,)
+    to all candidates. The caller must not change ``statistics`` (of all K candidates and one target).
+    """
+
+    posterior: Posterior
+
+    def __init__(self, statistics: GramStatistics, columns: Int, alpha: Float, beta: float) -> None:
+        M = len(columns)
+        self.statistics, self.columns, self.alpha = statistics, columns.copy(), alpha.copy()
+        self.diagonal: Float = statistics.diagonal
+        self.place: Int = np.full(statistics.n_columns, -1)
+        self.place[columns] = np.arange(M)
+        # rows of G and Σ of the active columns, with room for further columns
+        self._rows: Float = statistics.gram[columns]
+        self._Sigma: Float = np.zeros((M, M), order="F")
+        self.refresh(beta)
+
+    @property
+    def M(self) -> int:
+        """Number of active columns."""
+        return len(self.columns)
+
+    @property
+    def variance(self) -> Float:
+        """The diagonal of Σ (M,)."""
+        return self._Sigma.diagonal()[: self.M]
+
+    def refresh(self, beta: float) -> None:
+        """Compute everything again at this β by one Cholesky factorisation, 2M³ + KM² flops."""
+        self.beta, M, room = beta, self.M, len(self._Sigma)
+        self.__dict__.pop("posterior", None)  # the old arrays are freed before new ones are computed
+        del self._Sigma
+        back = self.statistics.offset.copy()
+        back[self.columns] = 0.0
+        if back.any():
+            self.statistics = self.statistics.shift(-back)
+        found = posterior(self.statistics.take(self.columns), self.alpha, beta)
+        self._Sigma = np.zeros((room, room), order="F")
+        if M:
+            inverse, Sigma = lapack.dpotri(found.factor, lower=1)[0], self._Sigma[:M, :M]
+            np.add(inverse, inverse.T, out=Sigma)  # the other triangle is zero
+            np.fill_diagonal(Sigma, np.diagonal(inverse))
+            del inverse
+            Sigma *= found.scale
+            Sigma *= found.scale[:, None]
+        self.mean = found.mean.copy()
+        offset, projection = self.statistics.offset[self.columns, 0], self.statistics.projection[:, 0]
+        self.S, self.Q = sparsity_quality(found, beta, offset, self._rows[:M], self.diagonal, projection)
+        self.posterior = found
+
+    def add(self, column: int, alpha: float) -> None:
+        """Activate a candidate at this α."""
+        M, beta = self.M, self.beta
+        if len(self._rows) == M:
+            rows, Sigma = np.empty((M + ROOM, len(self.place))), np.zeros((M + ROOM, M + ROOM), order="F")
+            rows[:M], Sigma[:M, :M] = self._rows, self._Sigma
+            self._rows, self._Sigma = rows, Sigma
+        tied = np.zeros(len(self._rows))
+        tied[:M] = beta * (self._Sigma[:M, :M] @ self._rows[:M, column])
+        self._rows[M] = self.statistics.gram[column]
+        change = beta * (self._rows[M] - tied[:M] @ self._rows[:M])
+        variance = 1.0 / (alpha + self.S[column])
+        mean = variance * self.Q[column]
+        self.S -= variance * change**2
+        self.Q -= mean * change
+        self.mean = np.append(self.mean - mean * tied[:M], mean)
+        self.alpha, self.columns = np.append(self.alpha, alpha), np.append(self.columns, column)
+        self.place[column] = M
+        tied[M] = -1.0
+        self._add_outer(variance, tied)
+
+    def change(self, column: int, alpha: float) -> None:
+        """Change the α of an active candidate."""
+        i = self.place[column]
+        change = alpha - self.alpha[i]
+        # 1 − α_old Σ_ii + α_new Σ_ii is above zero, but rounds to zero if the data say nothing of this column
+        self._scale(i, change / max(1.0 + change * self._Sigma[i, i], EPS))
+        self.alpha[i] = alpha
+
+    def delete(self, column: int) -> None:
+        """Deactivate a candidate. The last active candidate moves to the free position."""
+        i, last, Sigma = int(self.place[column]), self.M - 1, self._Sigma
+        self._scale(i, 1.0 / Sigma[i, i])
+        self._rows[i] = self._rows[last]
+        Sigma[:, i] = Sigma[:, last]
+        Sigma[i, :] = Sigma[last, :]
+        Sigma[i, i] = Sigma[last, last]
+        Sigma[last, :] = 0.0
+        Sigma[:, last] = 0.0
+        for each in (self.mean, self.alpha, self.columns):
+            each[i] = each[last]
+        self.mean, self.alpha, self.columns = self.mean[:last], self.alpha[:last], self.columns[:last]
+        if i < last:
+            self.place[self.columns[i]] = i
+        self.place[column] = -1
+
+    def sparsity_and_quality(self) -> tuple[Float, Float]:
+        """Return s and q of all candidates (K,), each computed as if the candidate were not active."""
+        s, q = np.maximum(self.S, 0.0), self.Q.copy()
+        s[self.columns], q[self.columns] = self.own_factors()
+        return s, q
+
+    def own_factors(self) -> tuple[Float, Float]:
+        """Return s and q of the active candidates (M,)."""
+        precision = 1.0 / self.variance
+        return np.maximum(precision - self.alpha, 0.0), self.mean * precision
+
+    def now(self) -> Posterior:
+        """Return the posterior with current mean, variance, γ and residual; factor and evidence are not updated."""
+        delta, quality, variance = -self.statistics.offset[:, 0], self.Q.copy(), self.variance.copy()
+        delta[self.columns] += self.mean
+        quality[self.columns] = self.alpha * self.mean  # Q = β(b − Gδ), which equals αμ for active columns
+        explained = delta @ (self.statistics.projection[:, 0] + quality / self.beta)
+        return replace(
+            self.posterior,
+            mean=self.mean.copy(),
+            variance=variance,
+            determinedness=np.clip(1.0 - self.alpha * variance, 0.0, 1.0),
+            residual=float(self.statistics.sum_squares[0] - explained),
+        )
+
+    def drift(self) -> float:
+        """Return the largest |Q − αμ| of the active columns in units of √S, which is zero in exact arithmetic."""
+        off = np.abs(self.Q[self.columns] - self.alpha * self.mean)
+        least = DEPENDENT * self.beta * self.diagonal[self.columns]
+        return float(np.max(off / np.sqrt(np.maximum(self.S[self.columns], least)), initial=0.0))
+
+    def _scale(self, i: int, kappa: float) -> None:
+        """Subtract κΣ_iΣ_iᵀ from Σ, and update μ, S and Q accordingly."""
+        column = self._Sigma[:, i].copy()
+        change = self.beta * (column[: self.M] @ self._rows[: self.M])
+        mean = kappa * self.mean[i]
+        self.S += kappa * change**2
+        self.Q += mean * change
+        self.mean -= mean * column[: self.M]
+        self._add_outer(-kappa, column)
+
+    def _add_outer(self, factor: float, x: Float) -> None:
+        """Add factor·xxᵀ to Σ in place; x is zero beyond M."""
+        blas.dger(factor, x, x[: self.M], a=self._Sigma[:, : self.M], overwrite_a=1)
+
+
 @dataclass(frozen=True)
 class Action:
     """A change of the candidate at position ``column``: its new α, ∞ if it is deleted.
 
-    ``gain`` is its gain in nats, ``log_evidence`` the evidence afterwards.
+    ``kind`` is "add", "estimate" or "delete", ``gain`` its gain in nats, ``log_evidence`` the evidence afterwards.
     """
 
     kind: str
@@ -69,12 +224,6 @@ class Action:
     log_evidence: float
 
 
-def log_contribution(alpha: Float, s: Float, q: Float) -> Float:
-    """ℓ(α), the contribution of columns with these s and q to the log evidence; 0 at α = ∞. Any shape, nats."""
-    found: Float = 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha))
-    return found
-
-
 def best_alpha(s: Float, q: Float, floor: Float) -> Float:
     """The α of maximal ℓ, at least ``floor``; ∞ where q² ≤ s."""
     excess = q**2 - s
@@ -82,103 +231,55 @@ def best_alpha(s: Float, q: Float, floor: Float) -> Float:
     return np.maximum(found, floor, out=found)
 
 
-def first(gain: Float) -> int:
-    """Position of the first element within rounding of the largest gain."""
-    best = float(gain.max())
-    return int(np.argmax(gain >= best - EQUAL * abs(best)))
-
-
 class Greedy:
-    """A fit in progress. It starts with those columns of ``state`` that have not just ``entered``, at their α.
+    """A fit in progress. It starts with those columns of ``state`` that have not just ``entered``, at their α."""
 
-    ``order`` is the seed of a random order of actions.
-    """
-
-    def __init__(self, state: HyperState, order: int | None = None) -> None:
-        entered = np.zeros(state.n_columns, bool) if state.entered is None else state.entered
-        begun = np.flatnonzero(~entered)
+    def __init__(self, state: HyperState) -> None:
+        begun = np.arange(state.n_columns) if state.entered is None else np.flatnonzero(~state.entered)
         self._state = state
         self.floored, self.iteration = state.floored, state.iteration
         self.active = ActiveColumns(state.statistics, begun, state.alpha[begun], float(state.beta))
-        self.leading = state.labels < 0
-        self.since = 0
         self.log_evidence = self.active.posterior.log_evidence
+        self.since = 0
         self.cost = 0.0
-        self._draws = None if order is None else stream(order, Purpose.ACTIONS)
-
-    @property
-    def n(self) -> int:
-        """Rows of weight above zero."""
-        return self._state.n
 
     @property
     def n_vectors(self) -> int:
         """Active kernel columns."""
-        return self.active.M - int(self.leading[self.active.columns].sum())
+        return int((self._state.labels[self.active.columns] >= 0).sum())
 
-    def best(self) -> Action | None:
-        """The action of largest gain; None if there is no column."""
-        there, absent = self._present(), self._addition()
-        if there is None or absent is None:
-            return there or absent
-        return there if there.gain >= (1.0 - TIE) * absent.gain else absent
-
-    def action(self, least: float, *, thin: bool) -> Action | None:
-        """The best action if it gains more than ``least`` nats; otherwise with ``thin`` the best deletion; or None."""
-        found = self.best() if self._draws is None else self._drawn(least, self._draws)
-        if found and found.gain <= least and thin:
-            found, least = self._present(deletion=True), 0.0
+    def best(self, least: float, *, thin: bool) -> Action | None:
+        """The action of largest gain if that exceeds ``least`` nats; otherwise with ``thin`` the best deletion."""
+        active = self.active
+        precision = active.beta * active.diagonal
+        s, q = active.own_factors()
+        alpha = best_alpha(s, q, ALPHA_FLOOR * precision[active.columns])
+        gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
+        found, addition = self._largest(active.columns, alpha, gain), self._addition(precision)
+        if found is None or (addition and found.gain < (1.0 - TIE) * addition.gain):
+            found = addition
+        if thin and found and found.gain <= least:
+            gain[np.isfinite(alpha)] = 0.0
+            found, least = self._largest(active.columns, alpha, gain), 0.0
         return found if found and found.gain > least else None
 
-    def _present(self, *, deletion: bool = False) -> Action | None:
-        """The best action on an active column; with ``deletion`` the best deletion."""
-        alpha, gain = self._changes()
-        if not len(gain):
-            return None
-        if deletion:
-            gain[np.isfinite(alpha)] = 0.0
-        i = first(gain)
-        return self._action(int(self.active.columns[i]), float(alpha[i]), float(gain[i]))
-
-    def _addition(self) -> Action | None:
-        """The best addition."""
-        wanted, alpha, gain = self._additions()
-        if not len(wanted):
-            return None
-        j = first(gain)
-        return self._action(int(wanted[j]), float(alpha[j]), float(gain[j]))
-
-    def _drawn(self, least: float, draws: np.random.Generator) -> Action | None:
-        """A random one of the actions that gain more than ``least`` nats."""
-        wanted, alpha, gain = self._additions()
-        own, own_gain = self._changes()
-        columns = np.concatenate([self.active.columns, wanted])
-        alpha, gain = np.concatenate([own, alpha]), np.concatenate([own_gain, gain])
-        worth = np.flatnonzero(gain > least)
-        if not len(worth):
-            return None
-        i = int(draws.choice(worth))
-        return self._action(int(columns[i]), float(alpha[i]), float(gain[i]))
-
-    def _changes(self) -> tuple[Float, Float]:
-        """The best α and its gain for each active column, shapes (M,)."""
-        active = self.active
-        s, q = active.own_factors()
-        alpha = best_alpha(s, q, ALPHA_FLOOR * active.beta * active.diagonal[active.columns])
-        return alpha, log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
-
-    def _additions(self) -> tuple[Int, Float, Float]:
-        """Positions of the columns whose addition gains, their best α, and its gain."""
+    def _addition(self, precision: Float) -> Action | None:
+        """The best addition of a column."""
         active = self.active
         wanted = np.flatnonzero((active.Q**2 > active.S) & (active.place < 0))
-        s, q, precision = active.S[wanted], active.Q[wanted], active.beta * active.diagonal[wanted]
+        s, q, precision = active.S[wanted], active.Q[wanted], precision[wanted]
         alpha = best_alpha(s, q, ALPHA_FLOOR * precision)
         alpha[s < DEPENDENT * precision] = np.inf
-        return wanted, alpha, log_contribution(alpha, s, q)
+        return self._largest(wanted, alpha, log_contribution(alpha, s, q))
 
-    def _action(self, column: int, alpha: float, gain: float) -> Action:
-        kind = "add" if self.active.place[column] < 0 else "estimate" if np.isfinite(alpha) else "delete"
-        return Action(kind, column, alpha, gain, self.log_evidence + gain)
+    def _largest(self, columns: Int, alpha: Float, gain: Float) -> Action | None:
+        """The first action within rounding of the largest gain; None without columns."""
+        if not len(gain):
+            return None
+        most = float(gain.max())
+        i = int(np.argmax(gain >= most - EQUAL * abs(most)))
+        kind = "add" if self.active.place[columns[i]] < 0 else "estimate" if np.isfinite(alpha[i]) else "delete"
+        return Action(kind, int(columns[i]), float(alpha[i]), float(gain[i]), self.log_evidence + float(gain[i]))
 
     def do(self, action: Action) -> None:
         """Apply an action."""
@@ -201,46 +302,34 @@ class Greedy:
 
     def is_settled(self, info: StepInfo, done: int, least: float) -> bool:
         """True if the refresh after ``done`` actions changed the evidence by at most ``least``."""
-        rounding = 0.5 * self.active.beta * self.active.posterior.rounding
-        return not done and abs(info.change) <= max(least, rounding)
+        return not done and abs(info.change) <= max(least, 0.5 * self.active.beta * self.active.posterior.rounding)
 
     def refresh(self) -> StepInfo:
         """Estimate σ² again unless it is fixed, then all quantities; ``change`` is the change of evidence by that."""
         before, active, beta = self.log_evidence, self.active, self.active.beta
         if not self._state.fixed_noise:
-            beta, self.floored = self._precision()
-        self.log_evidence = active.refresh(beta).log_evidence
+            precision, self.floored = noise_precision(self._taken(active.now(), beta))
+            beta = float(precision)
+        active.refresh(beta)
+        self.log_evidence = active.posterior.log_evidence
         M = active.M
         self.cost += 2 * M**3 + M**2 * len(active.place)
         self.iteration, self.since = self.iteration + 1, 0
         return StepInfo(self.iteration, self.n_vectors, 0, self.log_evidence, self.log_evidence - before, 1 / beta)
 
     def fit(self) -> HyperState:
-        """The fit of the active columns, in the order of the candidates, with a newly computed posterior.
-
-        Must be the last call: no action can follow.
-        """
-        self.active.clear()
+        """The fit of the active columns, in the order of the candidates, with a newly computed posterior."""
         order = np.argsort(self.active.columns)
-        columns, alpha = self.active.columns[order], self.active.alpha[order]
-        statistics = self.active.statistics.take(columns)
-        fit = self._taken(posterior(statistics, alpha, self.active.beta))
-        return replace(fit, statistics=statistics, alpha=alpha)
+        statistics, alpha = self.active.statistics.take(self.active.columns[order]), self.active.alpha[order]
+        beta = self.active.beta
+        del self.active  # free the arrays that only actions need
+        found = posterior(statistics, alpha, beta)
+        return replace(self._taken(found, beta), statistics=statistics, alpha=alpha)
 
-    def _precision(self) -> tuple[float, bool]:
-        """The current estimate of β, and whether it is limited by the noise floor."""
-        beta, floored = noise_precision(self._taken(self.active.now()))
-        return float(beta), floored
-
-    def _taken(self, found: Posterior) -> HyperState:
+    def _taken(self, found: Posterior, beta: float) -> HyperState:
         """The state with this posterior, except for its statistics and α."""
         return replace(
-            self._state,
-            beta=self.active.beta,
-            found=found,
-            iteration=self.iteration,
-            floored=self.floored,
-            entered=None,
+            self._state, beta=beta, found=found, iteration=self.iteration, floored=self.floored, entered=None
         )
 
 
@@ -259,13 +348,11 @@ def grow(
     residual has finally cancelled ends as ``CANCELLED``, and continues without the inactive candidates. If ``enough``
     is true for its cost so far (``Greedy.cost``) and number of columns, it ends as at the maximum of iterations.
     """
-    greedy = Greedy(state, rule.order)
-    least = rule.tol * greedy.n
+    greedy, least, reason = Greedy(state), rule.tol * state.n, None
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors
-    reason = None
     while reason is None:
-        action = greedy.action(least, thin=rule.thin)
-        halved = limit >= 0 and greedy.n_vectors <= limit
+        action = greedy.best(least, thin=rule.thin)
+        halved = greedy.n_vectors <= limit
         if action and not (halved or greedy.due()):
             greedy.do(action)
             on_action(action)
@@ -275,7 +362,7 @@ def grow(
         on_step(info)
         if halved:
             reason = Termination.HALVED
-        elif greedy.is_settled(info, done, least) and not greedy.action(least, thin=rule.thin):
+        elif greedy.is_settled(info, done, least) and not greedy.best(least, thin=rule.thin):
             reason = Termination.CONVERGED
         elif greedy.iteration >= rule.max_iterations or enough(greedy.cost, greedy.active.M):
             reason = Termination.ITERATIONS

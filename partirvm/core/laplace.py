@@ -36,10 +36,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.gains import evidence_gain, sparsity_quality
 from partirvm.core.link import LINKS, LogisticBlock, LogisticCross
-from partirvm.core.posterior import Posterior, factorise, solve, solve_all, weakly_correlated
-from partirvm.core.priors import FLAT, Prior
+from partirvm.core.posterior import Posterior, factorise, solve, solve_all, sparsity_quality, weakly_correlated
+from partirvm.core.priors import FLAT, Prior, evidence_gain
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
 
 Float = NDArray[np.float64]

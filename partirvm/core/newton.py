@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from partirvm.core.gains import JOINING, entry_precision
 from partirvm.core.laplace import LaplaceState, init, settled, thin, trial_factors, update
 from partirvm.core.link import LogisticBlock
-from partirvm.core.priors import FLAT, Prior
+from partirvm.core.priors import FLAT, JOINING, Prior, entry_precision
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR
 

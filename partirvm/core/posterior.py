@@ -20,12 +20,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import blas, lapack, solve_triangular
 
 from partirvm.core import tiled
 from partirvm.core.statistics import GramStatistics
@@ -70,6 +69,11 @@ class Posterior:
         return self.residual < 100 * self.rounding
 
     @property
+    def each(self) -> tuple[Posterior, ...]:
+        """The posterior of each target: the only one."""
+        return (self,)
+
+    @property
     def means(self) -> Float:
         """μ as (M, T), T = 1."""
         return self.mean[:, None]
@@ -82,8 +86,6 @@ class Posterior:
 
     def root(self) -> Float:
         """Return R (M, M) with Σ = R Rᵀ, so that a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative."""
-        if not len(self.mean):
-            return np.zeros((0, 0))
         return np.ascontiguousarray(self.scale[:, None] * inverse(self.factor).T)
 
     def sparsity_and_quality(self, alpha: Float) -> tuple[Float, Float]:
@@ -97,43 +99,26 @@ class Posterior:
 
 @dataclass(frozen=True)
 class JointPosterior:
-    """Posteriors of T targets that share M columns and α. ``each`` has one posterior per target.
+    """Posteriors of T targets that share M columns and α; ``each`` has one posterior per target.
 
-    Quantities with shape (M,) for one target have shape (M, T), and scalars (T,). ``log_evidence`` is summed over
-    targets.
+    Quantities of shape (M,) for one target are (M, T), scalars are (T,), and matrices (T, M, M). ``log_evidence`` is
+    summed over targets.
     """
 
     each: tuple[Posterior, ...]
+    mean: Float
+    variance: Float
+    determinedness: Float
+    residual: Float
+    rounding: Float
+    log_evidence: float
 
-    @property
-    def mean(self) -> Float:
-        """μ (M, T)."""
-        return np.column_stack([one.mean for one in self.each])
-
-    @property
-    def variance(self) -> Float:
-        """Diagonals of Σ (M, T)."""
-        return np.column_stack([one.variance for one in self.each])
-
-    @property
-    def determinedness(self) -> Float:
-        """γ (M, T)."""
-        return np.column_stack([one.determinedness for one in self.each])
-
-    @property
-    def residual(self) -> Float:
-        """‖t − Φμ‖² of each target (T,), weighted."""
-        return np.array([one.residual for one in self.each])
-
-    @property
-    def rounding(self) -> Float:
-        """Bounds of the rounding error of each residual (T,)."""
-        return np.array([one.rounding for one in self.each])
-
-    @property
-    def log_evidence(self) -> float:
-        """Log evidence, summed over targets, nats."""
-        return float(sum(one.log_evidence for one in self.each))
+    @classmethod
+    def of(cls, each: tuple[Posterior, ...]) -> JointPosterior:
+        """Return the joint posterior of targets with these posteriors."""
+        names = ("mean", "variance", "determinedness", "residual", "rounding")
+        joined = {name: np.stack([getattr(one, name) for one in each], axis=-1) for name in names}
+        return cls(each, **joined, log_evidence=float(sum(one.log_evidence for one in each)))
 
     @property
     def cancelled(self) -> bool:
@@ -147,17 +132,17 @@ class JointPosterior:
 
     @property
     def covariances(self) -> Float:
-        """Σ of each target (T, M, M)."""
+        """Σ of each target."""
         return np.concatenate([one.covariances for one in self.each])
 
     def root(self) -> Float:
-        """Return R of each target (T, M, M)."""
+        """Return R of each target."""
         return np.stack([one.root() for one in self.each])
 
     def sparsity_and_quality(self, alpha: Float) -> tuple[Float, Float]:
-        """Return s and q of the active columns for each target, shapes (M, T)."""
-        found = [one.sparsity_and_quality(alpha) for one in self.each]
-        return np.column_stack([s for s, _ in found]), np.column_stack([q for _, q in found])
+        """Return s and q of the active columns for each target."""
+        precision = 1.0 / self.variance
+        return np.maximum(precision - alpha[:, None], 0.0), self.mean * precision
 
 
 AnyPosterior: TypeAlias = Posterior | JointPosterior
@@ -170,73 +155,40 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
     H is overwritten by L. Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
     """
     diagonal = np.diagonal(H)
-    if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
+    if not (np.isfinite(diagonal) & (diagonal > 0)).all():
         wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
         raise NumericalError(
             f"{int(wrong.sum()):,} of {len(H):,} basis functions, the first at position {int(np.argmax(wrong))}, have "
             "a sum of squares or a precision that is not finite and positive: standardize the inputs, "
             "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
         )
-    scale = 1.0 / np.sqrt(diagonal)
-    if not len(H):
-        return np.zeros((0, 0), order="F"), scale, 0.0
+    scale, ranges = 1.0 / np.sqrt(diagonal), tiled.blocks(len(H))
     L = np.ascontiguousarray(H).T  # H is symmetric: its transpose has LAPACK's column-major layout
-    if len(H) >= tiled.LEAST:
-        return _factorise_in_tiles(L, scale)
-    L *= scale[:, None]
-    L *= scale
-    unit = L.diagonal().copy()
-    for jitter in JITTERS:
-        np.fill_diagonal(L, unit + jitter)
-        L, info = lapack.dpotrf(L, lower=1, clean=0, overwrite_a=1)
-        for k in range(1, len(L)):  # SHS is still stored above the diagonal: restore it for the next jitter
-            if info == 0:
-                L[:k, k] = 0.0
-            else:
-                L[k, :k] = L[:k, k]
-        if info == 0:
-            return L, scale, jitter
-    raise _not_positive(len(H))
-
-
-def _factorise_in_tiles(L: Float, scale: Float) -> tuple[Float, Float, float]:
-    """Return the result of ``factorise`` for a large H = L, Fortran order."""
-    ranges = tiled.blocks(len(L))
     corners = [L[k, k].copy() for k in ranges]
 
-    def restore(number: int, jitter: float) -> None:
+    def restore(number: int) -> None:
         """Scale the lower triangle of a block of columns; after an attempt, it is still stored above the diagonal."""
         k = ranges[number]
         L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
         L[k, k] = corners[number] * scale[k, None] * scale[k]
-        L[k, k] += jitter * np.eye(k.stop - k.start)
-
-    for jitter in JITTERS:
-        tiled.each(partial(restore, jitter=jitter), range(len(ranges)))
-        if not tiled.cholesky(L):
-            break
-    else:
-        raise _not_positive(len(L))
+        L[k, k].flat[:: k.stop - k.start + 1] += jitter
 
     def clear(k: slice) -> None:
         L[: k.start, k] = 0.0
         L[k, k] = np.tril(L[k, k])
 
-    tiled.each(clear, ranges)
-    return L, scale, jitter
-
-
-def _not_positive(columns: int) -> NumericalError:
-    return NumericalError(
-        f"the posterior precision of {columns} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
+    for jitter in JITTERS:
+        tiled.each(restore, range(len(ranges)))
+        if tiled.cholesky(L):
+            tiled.each(clear, ranges)
+            return L, scale, jitter
+    raise NumericalError(
+        f"the posterior precision of {len(L)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
     )
 
 
 def inverse(factor: Float) -> Float:
     """Return L⁻¹ (M, M) of a lower triangular factor L."""
-    if len(factor) < tiled.LEAST:
-        inverted: Float = lapack.dtrtri(factor, lower=1)[0]
-        return inverted
     found = np.zeros_like(factor)
 
     def store(columns: slice, block: Float) -> None:
@@ -253,7 +205,7 @@ def any_posterior(statistics: GramStatistics, alpha: Float, beta: float | Float)
     """
     if not isinstance(beta, np.ndarray):
         return posterior(statistics, alpha, beta)
-    return JointPosterior(tuple(posterior(statistics.target(k), alpha, float(b)) for k, b in enumerate(beta)))
+    return JointPosterior.of(tuple(posterior(statistics.target(k), alpha, float(b)) for k, b in enumerate(beta)))
 
 
 def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterior:
@@ -293,11 +245,21 @@ def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
     def measure(columns: slice, block: Float) -> None:
         lengths[columns] = np.einsum("ij,ij->j", block, block)
 
-    if len(factor) < tiled.LEAST:
-        measure(slice(None), lapack.dtrtri(factor, lower=1)[0])
-    else:
-        tiled.inverse_columns(factor, measure)
+    tiled.inverse_columns(factor, measure)
     return solution, scale**2 * lengths
+
+
+def sparsity_quality(
+    old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
+) -> tuple[Float, Float]:
+    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) from cross (M, P), diagonal (P,) and projection (P,), one target."""
+    if not len(cross):
+        return beta * diagonal, beta * projection
+    # the transposed problem: rows of ``cross`` are columns for BLAS, so nothing is copied
+    whitened = blas.dtrsm(1.0, old.factor, (old.scale[:, None] * cross).T, side=1, lower=1, trans_a=1, overwrite_b=1)
+    s = beta * diagonal - beta**2 * np.einsum("pm,pm->p", whitened, whitened)
+    q = beta * (projection - cross.T @ (old.mean - offset))
+    return np.maximum(s, 0.0), q
 
 
 def solve_all(H: Float, right: Float) -> tuple[list[tuple[Float, Float, float]], Float, Float]:

@@ -1,4 +1,4 @@
-"""Gamma priors of α and β, and the updates of α and β with these priors.
+"""Gamma priors of α and β, the updates with these priors, and what a column gains: for one or several targets.
 
 Each α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, with shape a and rate b (Tipping 2001, eq. 5 and appendix
 A). The priors are used as densities of log α and log β. Up to constants, these densities add to log p(t | α, β)
@@ -8,7 +8,7 @@ A). The priors are used as densities of log α and log β. Up to constants, thes
 Here the maximum a log(a/b) − a is subtracted from each term, so that a term is 0 at the mode of the prior and below 0
 elsewhere. So the prior alone never favours a column, sums over different columns can be compared, and the terms do not
 depend on units. The default, all zeros, is flat in log α and log β. A prior with a shape but no rate is improper: its
-term has no maximum, and is not shifted.
+term has no maximum, is not shifted, and does not count in the gain of a column.
 
 **MacKay's updates** (appendix A, eqs. 48–50), with γ_i = 1 − α_iΣ_ii:
 
@@ -16,21 +16,20 @@ term has no maximum, and is not shifted.
 
 **One column** with sparsity s and quality q changes the log evidence at precision α by (Tipping & Faul 2003, eq. 18)
 
-    ℓ(α) = ½ [ log α − log(α + s) + q²/(α + s) ] + a log α − b α − const.,
+    ℓ(α) = ½ [ log α − log(α + s) + q²/(α + s) ] + a log α − b α − const.
 
-whose slope in log α, times 2(α + s)²/s², is with x = α/s, r = q²/s and B = b s
+With a flat prior the optimum is α = s²/(q² − s) if q² > s; otherwise there is none. With b > 0 α stays finite: ℓ has
+one or two peaks. The column raises the evidence if ℓ is above 0, the value without the column.
 
-    g(x) = 1 + x − r x + 2 (a − B x)(1 + x)².
-
-With a = b = 0 the optimum is α = s²/(q² − s) if q² > s; otherwise g has no root. With b = 0 the peak of ℓ is at the
-smaller root of 2a x² − (r − 1 − 4a) x + 1 + 2a if r ≥ 1 + 4a + √(8a(1 + 2a)); otherwise there is no peak. With b > 0
-g has one or three roots, and α stays finite; the middle root of three is a minimum. The column raises the
-evidence if ℓ is above 0, the value without the column.
+**Several targets** share α_i: ℓ(α) is the sum of their terms, and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) its
+slope is dℓ/dα = ½ [ Σγ_τ/α − Σμ_τ² ], so that MacKay's fixed point is α = Σγ_τ / Σμ_τ², and a step towards this point
+always increases ℓ. As α → ∞, ℓ(α) → ½ Σ(q_τ² − s_τ)/α: with Σq² > Σs the optimal α is finite. The converse holds for
+one target only. With several ℓ can have a peak above zero although Σq² ≤ Σs: one target needs the column, and another
+target with large s does not. So a column *fails* only if Σq² ≤ Σs and ℓ(α) ≤ 0 at the current α.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -38,9 +37,30 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 
-HALVINGS = 64
-"""Number of bisection steps in log x, enough for an interval from 10⁻³⁰⁰ to 10³⁰⁰."""
+STEPS = 48
+"""Number of points of the geometric grid of α on which the highest peak is searched."""
+
+JOINING = 1e-3
+"""Columns that join together start at this fraction of their individually optimal α.
+
+Columns are similar, and several share what one of them explains alone: started at their own optimal α they eliminate
+each other before the noise estimate has decreased. With many candidates at once the difference is hundreds of nats
+(Friedman#1, all of 3,000 rows: evidence −5,653 against −4,831).
+"""
+
+ABSENT = 1e-200
+"""A column whose βφᵀφ is below this counts as zero."""
+
+DEPENDENT = 1e-8
+"""A new column whose s is below this fraction of its βG_ii counts as a copy of present columns."""
+
+
+def log_contribution(alpha: Float, s: Float, q: Float) -> Float:
+    """ℓ(α), the contribution of columns with these s and q to the log evidence; 0 at α = ∞. Any shape, nats."""
+    found: Float = 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha))
+    return found
 
 
 @dataclass(frozen=True)
@@ -55,10 +75,6 @@ class GammaDensity:
         """True if the density is flat."""
         return not (self.shape or self.rate)
 
-    def shared(self, count: int) -> GammaDensity:
-        """Return the density divided equally among ``count`` weights that share a precision."""
-        return GammaDensity(self.shape / count, self.rate / count)
-
     def log_density(self, precision: Float) -> Float:
         """Return the log density of the logarithm of each finite precision, minus the maximum, nats; 0 if flat."""
         found = -self.rate * precision
@@ -68,84 +84,43 @@ class GammaDensity:
                 found = found - self.shape * (np.log(self.shape / self.rate) - 1.0)
         return found
 
-    def worthless(self, s: Float, square: Float) -> NDArray[np.bool_]:
-        """Return True for columns that do not raise the evidence at any α: q² ≤ s if flat (Tipping & Faul, eq. 20)."""
-        if self.flat:
-            return square <= s
-        return ~np.isfinite(self.peak(s, square))
+    def worthless(self, s: Float, square: Float) -> Bool:
+        """Return True for columns that do not raise the evidence at any α: q² ≤ s without a rate (Tipping & Faul)."""
+        return ~np.isfinite(self.optimum(s, square)[0]) if self.rate else square <= s
 
-    def peak(self, s: Float, square: Float) -> Float:
-        """Return the optimal precision of each column with these s and q²; infinite if the column has no gain."""
-        return self._best(s, square)[0]
+    def optimum(self, s: Float, square: Float) -> tuple[Float, Float]:
+        """Return the optimal precision of columns with these s and q², and the gain of evidence there, nats.
 
-    def gain(self, s: Float, square: Float) -> Float:
-        """Return the gain of evidence, nats, of each column at its optimal precision; 0 if there is no gain.
-
-        For a flat prior the gain is ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eq. 27). The term of a prior without
-        a rate is not included.
+        Without a rate these are s²/(q² − s) and ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eqs. 20 and 27). A column
+        that has no gain has the precision ∞ and the gain 0.
         """
-        if not self.flat:
-            return self._best(s, square)[1]
+        if self.rate:
+            return self._search(s, square)
+        excess = square - s
+        alpha = np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), np.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(s > 0, square / s, 1.0)
-        ratio = np.maximum(ratio, 1.0)
-        return 0.5 * (ratio - 1.0 - np.log(ratio))
+            ratio = np.maximum(np.where(s > 0, square / s, 1.0), 1.0)
+        return alpha, 0.5 * (ratio - 1.0 - np.log(ratio))
 
-    def _best(self, s: Float, square: Float) -> tuple[Float, Float]:
-        if self.flat:
-            excess = square - s
-            return np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), np.inf), self.gain(s, square)
-        there = s > 0
-        s = np.where(there, s, 1.0)
-        with np.errstate(all="ignore"):
-            peaks = self._bounded(square / s, self.rate * s) if self.rate else self._unbounded(square / s)
-            x = np.stack(peaks)
-            value = 0.5 * (np.log(x) - np.log1p(x) + square / s / (1.0 + x))
-            if self.rate:
-                value += self.log_density(x * s)
-        value = np.where(np.isfinite(x) & there & (value > 0), value, 0.0)
-        first = value.argmax(axis=0)[None]
-        gain = np.take_along_axis(value, first, 0)[0]
-        alpha = np.where(gain > 0, np.take_along_axis(x, first, 0)[0] * s, np.inf)
-        return alpha, gain
+    @np.errstate(all="ignore")
+    def _search(self, s: Float, square: Float) -> tuple[Float, Float]:
+        """Find the highest peak on a grid of log α/s, then the zero of the slope between the neighbours by bisection.
 
-    def _unbounded(self, r: Float) -> tuple[Float, ...]:
-        """Return the smaller root of g for a rate of 0; infinite if g has no root."""
-        a, half = self.shape, r - 1.0 - 4.0 * self.shape
-        inside = half**2 - 8.0 * a * (1.0 + 2.0 * a)
-        x = 2.0 * (1.0 + 2.0 * a) / (half + np.sqrt(np.maximum(inside, 0.0)))
-        return (np.where((half > 0) & (inside >= 0), x, np.inf),)
-
-    def _bounded(self, r: Float, B: Float) -> tuple[Float, ...]:
-        """Return the smallest and the largest root of g, by bisection between the zeros of the derivative of g."""
-        a = self.shape
-
-        def g(x: Float) -> Float:
-            found: Float = 1.0 + x - r * x + 2.0 * (a - B * x) * (1.0 + x) ** 2
-            return found
-
-        low, high = 1.0 / (1.0 + r + 8.0 * B), (a + 0.5) / B  # g is above 0 at low, below 0 at high
-        p, c = 2.0 * a - 4.0 * B, 0.5 * (r - 1.0 - 4.0 * a + 2.0 * B)
-        inside = p**2 - 12.0 * B * c
-        stable = p + np.copysign(np.sqrt(np.maximum(inside, 0.0)), p)
-        turns = np.stack([stable / (6.0 * B), 2.0 * c / stable])
-        turns = np.where((inside > 0) & np.isfinite(turns), turns, 0.0)
-        dip, crest = np.clip(turns.min(axis=0), low, high), np.clip(turns.max(axis=0), low, high)
-        early, late = g(dip) < 0, g(crest) > 0
-        least = _root(g, np.where(early, low, crest), np.where(early, dip, high))
-        largest = _root(g, np.where(late, crest, low), np.where(late, high, dip))
-        return np.where(early | late, least, np.inf), np.where(late, largest, least)
-
-
-def _root(g: Callable[[Float], Float], low: Float, high: Float) -> Float:
-    """Return the root of g between ``low`` and ``high`` (both positive) where g changes from positive to negative."""
-    low, high = np.log(low), np.log(high)
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        above = g(np.exp(middle)) > 0
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    found: Float = np.exp(0.5 * (low + high))
-    return found
+        At the first grid point the slope is positive, at the last it is negative.
+        """
+        ratio, bound = square / s, self.rate * s
+        grid = np.linspace(-np.log(1.0 + ratio + 8.0 * bound), np.log((self.shape + 0.5) / bound), STEPS)
+        values = log_contribution(np.exp(grid) * s, s, np.sqrt(square)) + self.log_density(np.exp(grid) * s)
+        best = values.argmax(axis=0)[None]
+        low, high = (np.take_along_axis(grid, np.clip(best + move, 0, STEPS - 1), axis=0)[0] for move in (-1, 1))
+        for _ in range(STEPS):
+            middle = 0.5 * (low + high)
+            x = np.exp(middle)
+            rises = 1.0 + x - ratio * x + 2.0 * (self.shape - bound * x) * (1.0 + x) ** 2 > 0
+            low, high = np.where(rises, middle, low), np.where(rises, high, middle)
+        gain = log_contribution(x * s, s, np.sqrt(square)) + self.log_density(x * s)
+        found = (s > 0) & (gain > 0)
+        return np.where(found, x * s, np.inf), np.where(found, gain, 0.0)
 
 
 @dataclass(frozen=True)
@@ -166,9 +141,9 @@ class Prior:
 
     def shared(self, outputs: int) -> Prior:
         """Return the prior of each of ``outputs`` weights that share α, for updates from means of γ, μ² and Σ_ii."""
-        return replace(self, alpha=self.alpha.shared(outputs))
+        return replace(self, alpha=GammaDensity(self.alpha.shape / outputs, self.alpha.rate / outputs))
 
-    def held(self, labels: Int) -> NDArray[np.bool_]:
+    def held(self, labels: Int) -> Bool:
         """Return an array (M,) that is True for columns with these labels whose α is fixed."""
         return np.isin(labels, [label for label, _ in self.fixed])
 
@@ -203,3 +178,81 @@ class Prior:
 
 FLAT = Prior()
 """The default prior: flat."""
+
+
+def joint_contribution(s: Float, q: Float, alpha: Float) -> Float:
+    """Return ℓ(α) (P,), nats, of columns with these s and q (P, T) at α (P,)."""
+    total = alpha[:, None] + s
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Float = 0.5 * (np.log(alpha[:, None] / total) + q**2 / total).sum(axis=1)
+    return np.where(np.isfinite(alpha), found, 0.0)
+
+
+def fails(s: Float, q: Float, alpha: Float) -> Bool:
+    """Return True for columns (P,) at α (P,) whose deletion does not lower the evidence, given s and q (P, T)."""
+    found: Bool = ((q**2).sum(axis=1) <= s.sum(axis=1)) & (joint_contribution(s, q, alpha) <= 0)
+    return found
+
+
+def fixed_point(determinedness: Float, mean: Float) -> Float:
+    """Return MacKay's α (M,) from γ and μ (M, T): Σγ/Σμ² over targets; ∞ or NaN for columns of weight zero."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(determinedness.sum(axis=1) / (mean**2).sum(axis=1))
+
+
+def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
+    """Return the optimal α (P,) of columns with these s and q (P, T), and ℓ at the optimum (P,), nats.
+
+    α is ∞ for columns without a peak above zero. Every peak lies above the smallest optimum of a single target,
+    s²/(q² − s). The best point of a grid is refined by steps towards the fixed point.
+    """
+    excess = q**2 - s
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where((excess > 0) & (s > 0), s**2 / excess, np.inf).min(axis=1).clip(ABSENT)
+    best, alpha = np.zeros(len(s)), np.full(len(s), np.inf)
+    there = np.flatnonzero(np.isfinite(low))
+    s, q, low = s[there], q[there], low[there]
+    high = np.maximum(1e4 * s.max(axis=1), 2 * low)  # beyond, ℓ behaves as Σ(q² − s)/2α
+    places = np.array([low * (high / low) ** (step / (STEPS - 1)) for step in range(STEPS)])
+    values = np.array([joint_contribution(s, q, place) for place in places])
+    found = places[values.argmax(axis=0), np.arange(len(there))]
+    for _ in range(8):
+        total = found[:, None] + s
+        moved = fixed_point(s / total, q / total)
+        found = np.where(joint_contribution(s, q, moved) > joint_contribution(s, q, found), moved, found)
+    value = joint_contribution(s, q, found)
+    alpha[there], best[there] = np.where(value > 0, found, np.inf), np.maximum(value, 0.0)
+    return alpha, best
+
+
+def evidence_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
+    """Gain of log evidence when a column with these s and q joins at its best α, or 0. Nats, any shape."""
+    return prior.optimum(s, q**2)[1]
+
+
+def joint_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
+    """The same for each column (P,), if several targets share its α, from s and q (P, T)."""
+    return joint_optimum(s, q)[1] if s.ndim == 2 else evidence_gain(s, q, prior)
+
+
+def entry_precision(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
+    """Initial α of new columns: ``JOINING`` × the individual optimum, or × s if there is none. Any shape.
+
+    A column without gain alone may gain together with others: a small α makes its prior weak at first. ``precision`` is
+    βφᵀφ: the s of a near-copy of present columns is a rounding error, and is raised to a fraction of it.
+    """
+    s = np.maximum(s, DEPENDENT * precision)
+    return _entry(prior.optimum(s, q**2)[0], s, precision)
+
+
+def joint_entry(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
+    """The same for each column (P,), if several targets share its α, from s, q and precision (P, T)."""
+    if s.ndim == 1:
+        return entry_precision(s, q, precision, prior)
+    s = np.maximum(s, DEPENDENT * precision)
+    return _entry(joint_optimum(s, q)[0], s.mean(axis=1), precision.max(axis=1))
+
+
+def _entry(best: Float, s: Float, precision: Float) -> Float:
+    # a centre far from every row has a column of zeros: any α is valid, the first step prunes it
+    return np.where(precision > ABSENT, JOINING * np.where(np.isfinite(best), best, s), 1.0)

@@ -8,14 +8,14 @@ is computed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from partirvm.core.diagnostics import MOST_TARGETS, ClassDiagnostics, NumberDiagnostics, ThresholdCurve
+from partirvm.core.diagnostics import MOST_TARGETS, ClassDiagnostics, NumberDiagnostics
 from partirvm.core.predictive import quantile
 from partirvm.core.reduction import FieldSums
 
@@ -205,11 +205,6 @@ class Ranking:
         return ranked / self.pairs if self.pairs else None
 
     @property
-    def curve(self) -> ThresholdCurve | None:
-        """Return the counts at thresholds; None without pairs."""
-        return None if self.auc is None else ThresholdCurve.of(self.negative, self.positive, self.auc)
-
-    @property
     def auc_error(self) -> float:
         """Return a bound of the error of ``auc``: Σ_b positive_b negative_b / (2 PN) over keys b; 0 at level 0."""
         if self.level == 0 or not self.pairs:
@@ -300,8 +295,7 @@ class ClassScores(FieldSums):
     @property
     def diagnostics(self) -> tuple[ClassDiagnostics, ...]:
         """The diagnostics of the only target."""
-        curve = None if self.ranking is None else self.ranking.curve
-        return (replace(self.diagnosed, thresholds=curve),)
+        return (self.diagnosed,)
 
     @property
     def loss(self) -> float:

@@ -40,8 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.fast import Greedy, grow
-from partirvm.core.gains import ABSENT, DEPENDENT, entry_precision
-from partirvm.core.priors import FLAT
+from partirvm.core.priors import ABSENT, DEPENDENT, FLAT, entry_precision
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise
 

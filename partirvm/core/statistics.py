@@ -201,7 +201,7 @@ class GramStatistics:
             moved[rows] = self.gram[rows] @ delta
             moved_sizes[rows] = np.abs(self.gram[rows]) @ sizes
 
-        tiled.each(multiply, tiled.blocks(len(delta)) if len(delta) >= tiled.LEAST else [slice(None)])
+        tiled.each(multiply, tiled.blocks(len(delta)))
         explained = float(delta @ (2 * projection - moved))
         magnitude = sum_squares + sizes @ (2 * np.abs(projection) + moved_sizes)
         rounding = float(EPS * magnitude)

@@ -55,8 +55,7 @@ class StopRule:
 
     Limits are ``max_iterations``, and a number of kernel columns, ``vectors``, to which pruning reduces the fit; None
     means convergence. With ``guard`` a fit whose residual has cancelled stops and requests a pass. With ``thin``, or if
-    ``Prior.keeps_worthless``, it has converged only if no such column is left. ``order`` is
-    the seed of a random order of actions on single columns; None means the action of largest gain.
+    ``Prior.keeps_worthless``, it has converged only if no such column is left.
     """
 
     tol: float
@@ -64,4 +63,3 @@ class StopRule:
     vectors: int | None = None
     guard: bool = True
     thin: bool = False
-    order: int | None = None

@@ -11,7 +11,7 @@ while the others are present; so a column is deleted only if, in addition, the d
 fit hardly changes, ``thin`` deletes these columns.
 
 **Several targets** share α: the fixed point is α_i ← Σ_τγ_iτ / Σ_τμ_iτ², each target has its own β_τ, and a column's
-gain is the sum over targets (``core.gains``). Then β and ``target_variance`` are (T,), μ and γ (M, T).
+gain is the sum over targets (``core.priors``). Then β and ``target_variance`` are (T,), μ and γ (M, T).
 
 **Noise floor.** σ² is at least ``NOISE_FLOOR`` × the mean square of the target: for noise-free data and interpolating
 models β would diverge. ``floored`` reports it.
@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.gains import fails, fixed_point, joint_gain, sparsity_quality
 from partirvm.core.left_out import Calibration
-from partirvm.core.posterior import AnyPosterior, JointPosterior, any_posterior, weakly_correlated
-from partirvm.core.priors import FLAT, Prior
+from partirvm.core.posterior import AnyPosterior, JointPosterior, any_posterior, sparsity_quality, weakly_correlated
+from partirvm.core.priors import FLAT, Prior, fails, fixed_point, joint_gain
 from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 
@@ -288,8 +287,7 @@ def thin(state: HyperState) -> HyperState:
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
-    each = old.each if isinstance(old, JointPosterior) else (old,)
-    kept = np.setdiff1d(np.arange(len(state.alpha)), weakly_correlated(each, failing))
+    kept = np.setdiff1d(np.arange(len(state.alpha)), weakly_correlated(old.each, failing))
     statistics, alpha = _columns(state, kept), state.alpha[kept]
     return replace(state, statistics=statistics, alpha=alpha, found=any_posterior(statistics, alpha, state.beta))
 

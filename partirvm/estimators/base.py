@@ -16,38 +16,37 @@ from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from partirvm.core.diagnostics import MOST_TARGETS
 from partirvm.core.termination import Termination
 from partirvm.data import as_source, require_target
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.estimators.callbacks import FitCallback, Watching
-from partirvm.estimators.inputs import array_of, data_errors, in_memory, rows_of, source_of
+from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of
 from partirvm.estimators.sklearn_bases import BaseEstimator
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
 from partirvm.model import FAR, bases_of, plain_labels
 from partirvm.options import Request
-from partirvm.options.names import Auto, Effort, Gamma, KernelStore, SolverName
+from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
 from partirvm.options.table import TABLE
-from partirvm.options.values import AlphaPrior, Solver, Strategy, StrategyName, Value, flat
+from partirvm.options.values import AlphaPrior, Solver, Strategy, Value, flat
 from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
 from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import progress_for
-from partirvm.setup.measuring import timer_of
-from partirvm.setup.parameters import check_parameters, portable
-from partirvm.setup.relevance import relevances
-from partirvm.setup.resolve import grow, resolve
-from partirvm.setup.spec import FitSpec
+from partirvm.resolve.measuring import timer_of
+from partirvm.resolve.parameters import check_parameters, portable
+from partirvm.resolve.relevance import relevances
+from partirvm.resolve.resolve import grow, resolve
+from partirvm.resolve.spec import FitSpec
 from partirvm.types import OFF
 
 Float = NDArray[np.float64]
 Labels = NDArray[Any]
 Documented = TypeVar("Documented", bound=type)
 
-STORED = {"history_", "termination_", "n_features_in_", "feature_names_in_", "classes_", "_input_variance", "_grown"}
+STORED = {"history_", "termination_", "n_features_in_", "feature_names_in_", "classes_", "_input_variance"}
 """Attributes that a file has beside the model, from which the others follow."""
 
 PLACE = "    (The parameters are those of the fields.)\n"
@@ -253,7 +252,6 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         watching.on_end(outcome.reason)
         assert log.model is not None
         self.history_, self.termination_, self.plan_ = log.history, outcome.reason, spec.plan
-        self._grown = spec.before is not None
         self._take(log.model, spec.input_variance)
         return spec
 
@@ -335,8 +333,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
 
         For a regression: actual against predicted values, coverage of intervals, standardised residuals, the
         probability integral transform, and, if the stated standard deviations vary, errors against them. For a
-        classification: reliability of probabilities, confusion matrix, and of two classes the ROC and the
-        precision-recall curve. Panels of points or by deviation show
+        classification: reliability of probabilities and confusion matrix. Panels of points or by deviation show
         400 random rows; all other panels count all rows. The rows are read once, tile by tile. Of several targets the
         first four are drawn, and of more than twelve classes the last ones are one class.
 
@@ -364,13 +361,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
             For other features, targets or labels than those of the fit; both are ``ValueError``.
         """
         check_is_fitted(self)
-        each = getattr(self, "estimators_", None)
-        if each is None:
-            model = self.model_
-            names = getattr(model, "classes", None) or model.columns.target_names(model.n_targets)
-            return DiagnosticsDisplay(self._diagnostics(X, y), [str(name) for name in names]).plot(figure)
-        found = [one._diagnostics(X, None if y is None else array_of(y)[:, k])[0] for k, one in enumerate(each)]
-        return DiagnosticsDisplay(found[:MOST_TARGETS]).plot(figure)
+        names = getattr(self.model_, "classes", None) or self.model_.columns.target_names(self.model_.n_targets)
+        return DiagnosticsDisplay(self._diagnostics(X, y), [str(name) for name in names]).plot(figure)
 
     def _diagnostics(self, X: Any, y: Any) -> list[Diagnostics]:
         """Return the diagnostics of each target, by one pass over the rows; without rows those of the fit."""

@@ -19,7 +19,7 @@ from partirvm.estimators.inputs import Labels, array_of, data_errors, labels_of,
 from partirvm.estimators.sklearn_bases import ClassifierMixin
 from partirvm.model import ClassModel, label_array
 from partirvm.options import Request
-from partirvm.options.names import Auto, MultiClass
+from partirvm.options.constraints import Auto, MultiClass
 
 Float = NDArray[np.float64]
 

@@ -44,12 +44,6 @@ def array_of(y: Any) -> Any:
     return y if module_of(y) in LAZY else np.asarray(y)
 
 
-def columns_of(y: Any) -> int:
-    """Return the number of targets: 1 for y of shape (N,) or (N, 1), T for (N, T)."""
-    found = None if y is None else array_of(y)
-    return int(found.shape[1]) if found is not None and found.ndim == 2 else 1
-
-
 @contextmanager
 def data_errors() -> Iterator[None]:
     """Turn the errors of scikit-learn and NumPy about invalid data into errors of partirvm."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -19,8 +19,6 @@ from partirvm.errors import DataError, UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
 from partirvm.estimators.inputs import (
     TrainingRows,
-    array_of,
-    columns_of,
     data_errors,
     in_memory,
     numbers_of,
@@ -30,17 +28,17 @@ from partirvm.estimators.inputs import (
     training_source,
 )
 from partirvm.estimators.sklearn_bases import RegressorMixin
+from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable
 from partirvm.model import Model
 from partirvm.options import Request
-from partirvm.options.names import Estimate, MultiOutput, NoiseForm, Reference
+from partirvm.options.constraints import Estimate, NoiseForm, Reference
 from partirvm.options.table import TABLE
-from partirvm.options.values import Noise, written
+from partirvm.options.values import Noise
 from partirvm.predict.prediction import check_features
-from partirvm.predict.rvm_star import augmented_rows, require_augmentable
-from partirvm.setup.parameters import check_parameters
-from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.predict.rvm_star import Augmenting, require_augmentable
+from partirvm.resolve.spec import LIMITS, FitSpec
 from partirvm.types import Columns, power_of_two
 
 Float = NDArray[np.float64]
@@ -87,9 +85,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
     basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the loss of evidence, in nats,
         if the function alone was deleted: 0 if it was pruned, small if other functions can replace it
     basis_weights_, basis_alpha_ : ndarray of shape (B + 1,), of the standardised problem; 0 and ∞ where pruned
-    estimators_ : list of RVMRegressor, one fitted for each target, where these are "independent"; then only
-        ``intercept_``, ``noise_variance_``, ``log_evidence_``, ``n_relevance_vectors_`` (T,) and what is known of the
-        features are here, and all else is there
     kernel_ : kernel with its learned parameters
     gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
     feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
@@ -125,13 +120,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         "the training rows is ``noise_variance_``, which also holds far from all of them. For one target whose noise "
         "variance is estimated.",
     )
-    multi_output: MultiOutput = parameter(
-        "shared",
-        '{"shared", "independent"}',
-        'For y of shape (N, T). With "shared", candidates are selected by the sum of squared errors over standardised '
-        'targets, and a learned width maximises the sum of the evidences. With "independent" the fits are in '
-        "``estimators_``.",
-    )
     reference: Reference = parameter("auto", '{"auto", "none"}')
 
     def fit(
@@ -164,40 +152,10 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         parameters = self.parameters()
         if sample_noise is not None:
             sample_weight = noise_weights(sample_noise, sample_weight)
-        if self.multi_output == "independent" and (targets := columns_of(y)) > 1:
-            check_parameters(parameters)
-            if validation is not None and not isinstance(validation, tuple | list):
-                raise UsageError("validation must be a pair (X, y), y with a column for each target")
-            found: list[Any] = []
-            for k in range(targets):
-                pair = None if validation is None else (validation[0], array_of(validation[1])[:, k])
-                found.append(self._one().fit(X, array_of(y)[:, k], sample_weight, pair))
-            for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-                delattr(self, name)  # attributes of an earlier fit of all targets
-            self.__dict__.pop("_stream", None)
-            self.estimators_ = found
-            return self._take_each()
         source, _ = training_source(self, X, y, sample_weight, parameters.seed)
         held_out = None if validation is None else source_of(self, validation, source.columns)
         self._fit(source, held_out, parameters)
-        for name in ("estimators_", "_stream"):
-            self.__dict__.pop(name, None)
-        return self
-
-    def _one(self) -> Self:
-        """Return an estimator of one target; ``basis`` is shared, because a clone of a transformer is not fitted."""
-        one: Self = clone(self)
-        one.basis = self.basis
-        return one
-
-    def _take_each(self) -> Self:
-        """Set the attributes of all targets from the fits of the single targets."""
-        if hasattr(self.estimators_[0], "feature_names_in_"):
-            self.feature_names_in_ = self.estimators_[0].feature_names_in_
-        self.n_features_in_ = self.estimators_[0].n_features_in_
-        for name in ("intercept_", "noise_variance_", "n_relevance_vectors_"):
-            setattr(self, name, np.array([getattr(one, name) for one in self.estimators_]))
-        self.log_evidence_ = float(sum(one.log_evidence_ for one in self.estimators_))
+        self.__dict__.pop("_stream", None)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -212,15 +170,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         Raises the errors of ``fit``, and ``UsageError`` after ``fit``, which keeps no rows, or if a parameter that must
         be kept has changed since the first call.
         """
-        if hasattr(self, "estimators_") or (self.multi_output == "independent" and columns_of(y) > 1):
-            targets = columns_of(y)
-            each = getattr(self, "estimators_", None) or [self._one() for _ in range(targets)]
-            if targets != len(each):
-                raise DataError(f"y has {targets} targets, the rows before had {len(each)}")
-            for k, one in enumerate(each):
-                one.partial_fit(X, array_of(y)[:, k], sample_weight)
-            self.estimators_ = each
-            return self._take_each()
         if not in_memory(X):
             raise UsageError(f"partial_fit takes rows in memory, X is {type(X).__name__}: fit takes all kinds of data")
         stream: Stream | None = getattr(self, "_stream", None)
@@ -232,27 +181,24 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         asked, journal = self.parameters(), MemoryJournal(resumable=True)
         if stream is None:
             rows = training_rows(self, X, y, sample_weight)
-            columns, request = rows.columns or ArraySource(rows.X).columns, asked
             calls: tuple[TrainingRows, ...] = (rows,)
-            spec = self._fit(_source_of_calls(calls, columns, request.seed), None, asked, journal)
+            columns, request, before = rows.columns or ArraySource(rows.X).columns, asked, None
         else:
-            self._check_kept(stream, asked)
-            rows = training_rows(self, X, y, sample_weight, stream.columns.categories)
-            if rows.y.shape[1:] != stream.calls[0].y.shape[1:]:
-                raise DataError(
-                    f"y has {columns_of(rows.y)} targets, the rows before had {columns_of(stream.calls[0].y)}"
-                )
-            calls, columns, request = (*stream.calls, rows), stream.columns, stream.request
-            limits, rounds = {name: getattr(asked, name) for name in LIMITS}, asked.max_rounds
-            limits["max_rounds"] = None if rounds is None else stream.checkpoint.round + rounds
-            source, before = _source_of_calls(calls, columns, request.seed), (stream.spec, stream.checkpoint)
-            spec = self._fit(source, None, replace(request, **limits), journal, before)
+            request, columns, before = self._continued(stream, asked), stream.columns, (stream.spec, stream.checkpoint)
+            calls = (*stream.calls, training_rows(self, X, y, sample_weight, columns.categories))
+            if calls[-1].y.shape[1:] != calls[0].y.shape[1:]:
+                numbers = [call.y.size // len(call.y) for call in (calls[-1], calls[0])]
+                raise DataError(f"y has {numbers[0]} targets, the rows before had {numbers[1]}")
+        spec = self._fit(_source_of_calls(calls, columns, request.seed), None, request, journal, before)
         # a fit that has ended without a checkpoint cannot be continued
         self._stream = None if journal.last is None else Stream(calls, columns, request, spec, journal.last)
         return self
 
-    def _check_kept(self, stream: Stream, asked: Request) -> None:
-        """Raise an error for changed parameters that ``partial_fit`` would ignore, or a fit it cannot update."""
+    def _continued(self, stream: Stream, asked: Request) -> Request:
+        """Return the request of the next call: that of the first call, with the limits that are asked for now.
+
+        Raises an error for other parameters that have changed, or a fit that cannot be continued.
+        """
         if not is_growable(stream.checkpoint):
             raise UsageError("partial_fit cannot continue: split-merge ended before its last merge; fit all rows again")
         if not stream.spec.problem.target_variance:
@@ -263,11 +209,13 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
             before, now = getattr(stream.request, name), getattr(asked, name)
             if before is not now and before != now:
-                title = written(self.get_params(deep=False), name)
                 raise UsageError(
-                    f"{title} is {now!r}, and was {before!r} at the first rows: partial_fit keeps it, so set it back "
+                    f"{name} is {now!r}, and was {before!r} at the first rows: partial_fit keeps it, so set it back "
                     "or fit all rows again"
                 )
+        limits, rounds = {name: getattr(asked, name) for name in LIMITS}, asked.max_rounds
+        limits["max_rounds"] = None if rounds is None else stream.checkpoint.round + rounds
+        return replace(stream.request, **limits)
 
     def predict(self, X: Any, return_std: bool = False, augment: Any = None) -> Any:
         """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
@@ -286,12 +234,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         ``MemoryLimitError`` where not even a few rows at a time fit in ``memory_limit``.
         """
         check_is_fitted(self)
-        if hasattr(self, "estimators_"):
-            each = [
-                one.predict(X, return_std=return_std, augment=rows)
-                for one, rows in zip(self.estimators_, self._augments(augment), strict=True)
-            ]
-            return tuple(map(np.column_stack, zip(*each, strict=True))) if return_std else np.column_stack(each)
         model: Model = self.model_
         if augment is not None:
             both = self._augmented(X, augment)
@@ -306,7 +248,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
     ) -> tuple[Float, Float]:
         """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's units.
 
-        Of T independent targets (n, T) each; targets that share vectors have none.
+        Several targets, which share their vectors, have none: fit each with ``MultiOutputRegressor`` of scikit-learn.
 
         Parameters
         ----------
@@ -329,10 +271,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             For a level or kind that is none, or X with other features; both are ``ValueError``.
         """
         check_is_fitted(self)
-        if hasattr(self, "estimators_"):
-            each = [one.predict_interval(X, level, kind, hyperparameters) for one in self.estimators_]
-            lower, upper = map(np.column_stack, zip(*each, strict=True))
-            return lower, upper
         ends = self._values(self.model_.interval(level, kind, hyperparameters=hyperparameters), X)
         return ends[:, 0], ends[:, 1]
 
@@ -342,13 +280,10 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         Each column is one function: weights drawn from N(μ, Σ), the same for all rows, with the covariance Σ of the
         stated uncertainty. ``noise`` adds that of a new target to each value, so that the standard deviation of the
         values is that of ``predict``. ``random_state`` is an int, a RandomState or None. X is of any kind that ``fit``
-        takes. Of T independent targets (n, T, n_samples). Raises ``DataError`` or ``ValueError`` if X has other
-        features.
+        takes. Raises ``DataError`` or ``ValueError`` if X has other features, ``UsageError`` for several targets.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
-        if hasattr(self, "estimators_"):
-            return np.stack([one.sample_y(X, n_samples, rng, noise=noise) for one in self.estimators_], axis=1)
         values = self._values(self.model_.samples(n_samples, rng), X)
         if noise:
             deviations = self._values(self.model_.predictive.noise_deviations, X)
@@ -366,18 +301,11 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             source = as_source(X)
         for each in (training, source):
             check_features(model, each)
-        return augmented_rows(model, source, training, self.client, self.memory_limit, grown=self._grown)
-
-    def _augments(self, augment: Any) -> list[Any]:
-        """Split ``augment`` into one pair or triple for each target."""
-        if augment is None:
-            return [None] * len(self.estimators_)
-        if not isinstance(augment, tuple | list) or len(augment) not in (2, 3):
-            raise UsageError(
-                "augment must be (X, y) or (X, y, sample_weight) of the fit, with a column of y per target"
-            )
-        X, y, *weights = augment
-        return [(X, array_of(y)[:, k], *weights) for k in range(len(self.estimators_))]
+        with closing(executor_for(self.client)) as executor:
+            augmenting = Augmenting.of(model, training, executor, source.tile_rows, self.memory_limit)
+            found = np.concatenate([piece.records for piece in augmenting.pieces(source)])
+        _, mean, std, _ = found[np.argsort(found[:, 0])].T
+        return mean, std
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the means at X (n, d) against y (n,), or of y (n, T) the mean over targets, for targets of any scale.

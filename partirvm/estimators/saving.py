@@ -1,13 +1,13 @@
 """Fitted estimators and models on disk: ``save_model`` and ``load_model``.
 
 The file of an estimator is the file of its model, which also holds the parameters and the other attributes
-(``storage.codec``); an estimator of several independent targets has a model for each. Nothing is pickled.
+(``storage.codec``). Nothing is pickled.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,17 +16,12 @@ from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
-from partirvm.kernels import WITH_GAMMA
 from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
-from partirvm.options.values import VALUES, Value
-from partirvm.setup.parameters import check_parameters, portable
+from partirvm.resolve.parameters import check_parameters, portable
 from partirvm.storage.records import require
-
-VALUE = "option value"
-"""Key of a dict that represents an option value."""
 
 VALUE_OF = {"class": str, "parameters": {"kernel": Any, "basis": Any}, "requests": {"*": {}}}
 """The schema of the content of a file."""
@@ -80,9 +75,7 @@ def save_model(
     if not isinstance(model, RelevanceVectorMachine):
         raise UsageError(f"save_model was given a {type(model).__name__}: it takes a fitted estimator or a model")
     check_is_fitted(model)
-    each = getattr(model, "estimators_", None)
-    models = model.model_ if each is None else tuple(one.model_ for one in each)
-    write_model(models, location, estimator=_values(model), storage_options=storage_options)
+    write_model(model.model_, location, estimator=_values(model), storage_options=storage_options)
 
 
 def load_model(
@@ -132,7 +125,7 @@ def load_model(
     if job.store.exists():
         return job.store.model(allow_code=allow_code)
     model, saved = load_saved(location, allow_code=allow_code, storage_options=storage_options)
-    if saved is None and not isinstance(model, tuple):
+    if saved is None:
         return model
     try:
         return _estimator(model, saved, location, allow_code)
@@ -145,30 +138,13 @@ def load_model(
 def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
     """Return the parameters, metadata requests and attributes of an estimator without its model, as plain values."""
     parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name != "client"}
-    value: dict[str, Any] = {"class": type(estimator).__name__, "parameters": _plain(parameters)}
+    value: dict[str, Any] = {"class": type(estimator).__name__, "parameters": parameters}
     requests = getattr(estimator, "_metadata_request", None)
     value["requests"] = {} if requests is None else requests._serialize()
     if value["class"] not in CLASSES:
         raise UsageError(f"a {value['class']} cannot be kept in a file: only {' and '.join(CLASSES)} can")
     portable(check_parameters(estimator.parameters()))
-    if hasattr(estimator, "estimators_"):
-        return {**value, "each": [_values(one) for one in estimator.estimators_]}
     return {**value, **estimator._beside_model()}
-
-
-def _plain(value: Any) -> Any:
-    """Convert option values to dicts."""
-    if isinstance(value, Value):
-        return {VALUE: type(value).__name__, "fields": _plain(value.get_params(deep=False))}
-    return {key: _plain(each) for key, each in value.items()} if isinstance(value, dict) else value
-
-
-def _made(saved: Any) -> Any:
-    """Restore a parameter that ``_plain`` converted. Raises ``KeyError`` for an unknown option value."""
-    if not (isinstance(saved, dict) and VALUE in saved):
-        return saved
-    fields = {name: _made(each) for name, each in saved["fields"].items()}
-    return {kind.__name__: kind for kind in (*VALUES, *WITH_GAMMA.values())}[saved[VALUE]](**fields)
 
 
 def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: bool) -> RVMRegressor | RVMClassifier:
@@ -176,7 +152,7 @@ def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: boo
     require(saved, VALUE_OF, location)
     if saved["class"] not in CLASSES:
         raise FormatError(f"{location}: the estimator {saved['class']!r} is unknown to this version of partirvm")
-    parameters = {name: _made(each) for name, each in saved["parameters"].items()}
+    parameters = saved["parameters"]
     if not allow_code:
         require_no_code((parameters["kernel"], parameters["basis"]), location)
     found = CLASSES[saved["class"]](**parameters)
@@ -185,10 +161,5 @@ def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: boo
     for method, requests in saved["requests"].items():
         for name, alias in requests.items():
             getattr(found._metadata_request, method).add_request(param=name, alias=alias)
-    if not isinstance(model, tuple):
-        found._take_saved(model, saved)
-        return found
-    pairs = zip(model, saved["each"], strict=True)
-    independent = cast(RVMRegressor, found)
-    independent.estimators_ = [_estimator(one, own, location, allow_code) for one, own in pairs]
-    return independent._take_each()
+    found._take_saved(model, saved)
+    return found

@@ -46,12 +46,12 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.setup.measuring import Interrupted, Timer, check_aborted, timer_of
-from partirvm.setup.parameters import check_parameters
-from partirvm.setup.resolve import grow, resolve, resume_spec
-from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.resolve.measuring import Interrupted, Timer, check_aborted, timer_of
+from partirvm.resolve.parameters import check_parameters
+from partirvm.resolve.resolve import grow, resolve, resume_spec
+from partirvm.resolve.spec import LIMITS, FitSpec
 from partirvm.storage.lease import Process
-from partirvm.strategies.instructions import Stopped
+from partirvm.strategies.problem import Stopped
 
 TAKE_OVER_SECONDS = 40.0
 """Seconds that a new driver waits for the lease of a driver that hangs or cannot be reached."""

@@ -29,13 +29,12 @@ from partirvm.options import Request
 from partirvm.planning.cost import RoundCost, Schedule
 from partirvm.planning.memory import DataShape, StepBytes
 from partirvm.planning.plan import KernelStore, Machine, Plan, Sparseness
-from partirvm.setup.spec import FitSpec
+from partirvm.resolve.spec import FitSpec
 from partirvm.storage import reading
 from partirvm.storage.codec import Codec
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.split_merge import Part, SplitMergeState
-from partirvm.strategies.stages import RoundsState
-from partirvm.strategies.working_set import Best, WorkingSetState
+from partirvm.strategies.stages import Best, RoundsState
 
 State: TypeAlias = RoundsState | SplitMergeState
 
@@ -49,10 +48,10 @@ class Checkpoint:
     history: int
 
 
-KIND, FORMAT = "partirvm-checkpoint", 12
+KIND, FORMAT = "partirvm-checkpoint", 13
 
 FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start, Warm)
-STATES = (Best, Checkpoint, Part, RoundsState, SplitMergeState, Termination, WorkingSetState)
+STATES = (Best, Checkpoint, Part, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
 CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
@@ -84,8 +83,8 @@ def stored(value: Any) -> Any:
     if isinstance(value, RoundsState):
         own["fit"] = _stored_fit(value.fit)
         own["scores"] = replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
-    if isinstance(value, WorkingSetState) and value.best is not None:
-        own["best"] = replace(value.best, fit=_stored_fit(value.best.fit))
+        if value.best is not None:
+            own["best"] = replace(value.best, fit=_stored_fit(value.best.fit))
     return replace(value, **own)
 
 
@@ -120,7 +119,6 @@ def attached(state: State, problem: Problem, options: Options) -> Any:
                 _require_lengths(part.warm, part.design, problem)
         else:
             own["fit"] = _attached_fit(state.fit, state.design, problem)
-        if isinstance(state, WorkingSetState):
             _require_below(state.used, problem.n_rows)
             if state.best is not None:
                 own["best"] = replace(state.best, fit=_attached_fit(state.best.fit, state.best.design, problem))

@@ -25,8 +25,8 @@ from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.model import AnyModel
-from partirvm.strategies.in_order import Early
-from partirvm.strategies.instructions import (
+from partirvm.strategies.basic import BasicRound, early_state
+from partirvm.strategies.problem import (
     AnyStrategy,
     Gather,
     Gathered,
@@ -34,13 +34,14 @@ from partirvm.strategies.instructions import (
     KernelLearned,
     LearnKernel,
     Log,
+    Options,
+    Problem,
     Record,
     Save,
     Solved,
     Steps,
     Stopped,
 )
-from partirvm.strategies.problem import Options, Problem
 
 RESUMABLE = ("round", "part", "kernel", "final")
 """Kinds of history lines after which a checkpoint is taken. A run resumes after ``final`` only with more rows."""
@@ -113,7 +114,7 @@ class Driver:
     """Runs one strategy on one source.
 
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
-    the last saved model. If time is up before a model is saved, a small fit (``strategies.in_order``) makes a model.
+    the last saved model. If time is up before a model is saved, a small fit (``strategies.basic``) makes a model.
     ``blocks`` describes how kernel blocks of the training rows are kept between passes, or is None if they are not
     kept. ``readable`` returns the fields of a line of history that its readers need: texts, and
     the row numbers of the ingested table. ``kept`` holds the design and the fit of the last saved model.
@@ -155,7 +156,7 @@ class Driver:
                 return outcome
             interrupted, self.interrupted = self.interrupted, lambda: None
             try:
-                last = self._run(Early(), Early().start(outcome.state.problem, outcome.state.options))
+                last = self._run(BasicRound(), early_state(outcome.state.problem, outcome.state.options))
             finally:
                 self.interrupted = interrupted
             return replace(last, reason=Termination.TIME)

@@ -38,13 +38,13 @@ from partirvm.model import AnyModel, ClassModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.quoting import html_table
-from partirvm.setup.measuring import timer_of
-from partirvm.setup.parameters import check_parameters, portable
-from partirvm.setup.relevance import basis_functions_json, directions_json, relevances
-from partirvm.setup.resolve import resolve
+from partirvm.resolve.measuring import timer_of
+from partirvm.resolve.parameters import check_parameters, portable
+from partirvm.resolve.relevance import basis_functions_json, directions_json, relevances
+from partirvm.resolve.resolve import resolve
 from partirvm.storage import open_folder
 from partirvm.storage.records import MOST, TIME, Schema, require
-from partirvm.strategies.instructions import Stopped
+from partirvm.strategies.problem import Stopped
 
 POLL_SECONDS = 0.5
 """Seconds between two polls of a waiting caller."""
@@ -91,7 +91,7 @@ FIELDS = {"plan": PLAN, "fit": FIT}
 
 
 def plan(data: str, parameters: Request, *, validation: str | None = None, client: Any = None) -> Plan:
-    """Return the plan of a fit of DATA, without running the fit. Raises as ``setup.resolve.resolve`` does."""
+    """Return the plan of a fit of DATA, without running the fit. Raises as ``resolve.resolve.resolve`` does."""
     source, held_out = open_sources(data, validation)
     with closing(executor_for(client)) as executor:
         return resolve(source, check_parameters(parameters), executor, held_out).plan
@@ -112,7 +112,7 @@ def fit(
 ) -> Fitted:
     """Fit DATA in this process and store model and history in JOB.
 
-    All checks run before JOB is changed. They raise as ``setup.resolve.resolve`` does, and ``ExistsError`` if JOB
+    All checks run before JOB is changed. They raise as ``resolve.resolve.resolve`` does, and ``ExistsError`` if JOB
     exists. With ``verify`` they raise ``ChangedDataError`` if a tile of DATA differs from the ingested tile.
 
     ``on_plan`` is called with the plan before the fit begins. ``aborted`` is called between tiles and between dense
@@ -377,7 +377,7 @@ class Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
         ``data`` and ``validation`` are the new places of the DATA and the held-out DATA, if they were moved.
-        ``changed`` holds new limits, by the names in ``setup.spec.LIMITS``; a time limit counts from the resume on.
+        ``changed`` holds new limits, by the names in ``resolve.spec.LIMITS``; a time limit counts from the resume on.
         ``allow_code`` permits running a kernel or basis that is a named function. A resume of a job with a named
         function requires ``allow_code``. ``allow_data`` names the places of DATA that the job may read from another
         store (host, bucket, or this machine) than its own; such a place, unless given here, must be named. ``grown``
@@ -461,7 +461,7 @@ class Job:
             raise
 
     def facts(self) -> dict[str, Any]:
-        """Return facts about the model for reports, as plain JSON; empty without a model (``setup.relevance``).
+        """Return facts about the model for reports, as plain JSON; empty without a model (``resolve.relevance``).
 
         ``outputs`` are the names of the targets or the labels of the classes, ``relevance`` is that of each feature by
         name (``feature_relevance_``), or None if the kernel has no per-feature widths, ``directions`` are those of the

@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 from partirvm.core.sampling import Purpose, stream
 from partirvm.jobs.driver import Driver
 from partirvm.learning.sample import Entry, Spent, gathered
-from partirvm.setup.spec import FitSpec
+from partirvm.resolve.spec import FitSpec
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]

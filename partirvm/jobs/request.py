@@ -24,11 +24,11 @@ from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
 from partirvm.quoting import listed
-from partirvm.setup.parameters import check_multi_output, check_parameters, check_sources, portable
-from partirvm.setup.resolve import in_order
-from partirvm.setup.spec import LIMITS
+from partirvm.resolve.parameters import check_noise_form, check_parameters, check_sources, portable
+from partirvm.resolve.resolve import in_order
+from partirvm.resolve.spec import LIMITS
 from partirvm.storage.address import require_address, store_of
-from partirvm.strategies.in_order import IncrementalRounds
+from partirvm.strategies.rounds import IncrementalRounds
 from partirvm.strategies.stages import RoundsState
 from partirvm.strategies.working_set import LEAST_GAIN
 
@@ -195,7 +195,7 @@ def create(
     source, held_out = open_sources(data, validation)
     check_sources(source, held_out)
     parameters = check_parameters(parameters)
-    check_multi_output(source, parameters)
+    check_noise_form(source, parameters)
     store = JobStore.create(job, specification(source, held_out, parameters), overwrite=overwrite)
     try:
         store.record({"event": "queued", "reason": "submitted", "cluster": cluster})

@@ -33,7 +33,7 @@ from partirvm.jobs.driver import Driver, MemoryJournal, Outcome, Watcher
 from partirvm.learning.folds import DENSE
 from partirvm.learning.learned_text import kernel_texts
 from partirvm.quoting import listed, quoted
-from partirvm.setup.spec import FitSpec
+from partirvm.resolve.spec import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
@@ -104,7 +104,7 @@ def is_growable(state: Any) -> bool:
 
 
 def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
-    """Return the state of a checkpoint extended to the new rows of a grown spec (``setup.resolve``)."""
+    """Return the state of a checkpoint extended to the new rows of a grown spec (``resolve.resolve``)."""
     state = with_appended_rows(state, spec.problem, spec.options)
     return state if spec.plan.schedule.selects else replace(state, selection=spec.options.selection)
 

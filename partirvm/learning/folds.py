@@ -50,9 +50,8 @@ from partirvm.likelihoods.base import survivors
 from partirvm.likelihoods.classes import Newton, Start
 from partirvm.likelihoods.gaussian import Solve, settle
 from partirvm.likelihoods.passes import GramPass, ResidualPass
-from partirvm.strategies.instructions import Record
-from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.selection import count_duplicates
+from partirvm.strategies.fit_rows import count_duplicates
+from partirvm.strategies.problem import Options, Problem, Record
 from partirvm.strategies.stages import INTERMEDIATE, final_rule, record
 from partirvm.types import power_of_two
 

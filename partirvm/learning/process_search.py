@@ -34,8 +34,7 @@ from partirvm.learning.forms import DIRECTIONS, EACH, MOST_ENTRIES, families_of,
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions
 from partirvm.likelihoods.gaussian import noise
-from partirvm.strategies.instructions import Record
-from partirvm.strategies.problem import Problem
+from partirvm.strategies.problem import Problem, Record
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

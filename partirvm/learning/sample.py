@@ -25,9 +25,8 @@ from partirvm.execution.process import peak_memory
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Pass
-from partirvm.strategies.instructions import Record
-from partirvm.strategies.problem import Problem
-from partirvm.strategies.selection import fresh
+from partirvm.strategies.fit_rows import fresh
+from partirvm.strategies.problem import Problem, Record
 
 Int = NDArray[np.int64]
 

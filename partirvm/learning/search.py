@@ -54,8 +54,7 @@ from partirvm.kernels.design import Design
 from partirvm.learning.evidence import EvidencePoint, evaluate, evaluate_fit
 from partirvm.learning.sample import SampledRows
 from partirvm.likelihoods.gaussian import noise, root_mean
-from partirvm.strategies.instructions import KernelLearned, LearnKernel, Record
-from partirvm.strategies.problem import Problem
+from partirvm.strategies.problem import KernelLearned, LearnKernel, Problem, Record
 from partirvm.strategies.rounds import SHARE
 from partirvm.types import LEARNING_ROWS
 

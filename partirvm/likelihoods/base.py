@@ -307,7 +307,7 @@ class Likelihood(Protocol[F, W]):
     draws_pools: bool = False
     """True if ``errors`` draws the pools of candidates for ``gain_pass``; otherwise pools are random rows."""
     early_rows: int = 4000
-    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.in_order``)."""
+    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.basic``)."""
     relearns: bool = False
     """True if a learned kernel is learned again as the number of vectors grows (``strategies.rounds``)."""
 
@@ -386,4 +386,4 @@ class Likelihood(Protocol[F, W]):
 
     @abstractmethod
     def record(self, problem: FitProblem, fit: F, scores: Any) -> dict[str, Any]:
-        """Return fields of a line of history (``strategies.instructions.Record``): sizes, evidence, noise, errors."""
+        """Return fields of a line of history (``strategies.problem.Record``): sizes, evidence, noise, errors."""

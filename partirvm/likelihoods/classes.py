@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.gains import JOINING
 from partirvm.core.laplace import LaplaceState, init
 from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.newton import NewtonSearch, begin, enter, receive, settle
-from partirvm.core.priors import FLAT, Prior
+from partirvm.core.priors import FLAT, JOINING, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import (

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.gains import JOINING, joint_entry
 from partirvm.core.left_out import LeftOut, left_out_of, sampled_rows
 from partirvm.core.posterior import AnyPosterior, any_posterior
+from partirvm.core.priors import JOINING, joint_entry
 from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatistics
 from partirvm.core.termination import StopRule, Termination

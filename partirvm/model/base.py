@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.fast import log_contribution
 from partirvm.core.predictive import ROWS, products, quadratic_forms
+from partirvm.core.priors import log_contribution
 from partirvm.errors import DataError
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import Design

@@ -20,6 +20,7 @@ from partirvm.kernels.functions import require_no_code
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.input_rows import plain_labels
+from partirvm.options.values import VALUES
 from partirvm.storage.codec import Codec
 from partirvm.types import Columns, Scaling
 
@@ -29,13 +30,13 @@ FORMAT = 10
 DESIGN_CLASSES = (*KERNELS.values(), Basis, BasisPart, Calibration, Design, LocalNoise, Scaling)
 """The classes of a design and of the calibration of a fit."""
 
-CODEC = Codec((*DESIGN_CLASSES, Model, ClassModel, Columns, Termination))
+CODEC = Codec((*DESIGN_CLASSES, *VALUES, Model, ClassModel, Columns, Termination))
 
 Saved: TypeAlias = Model | ClassModel
 
 
 def save_model(
-    model: Saved | tuple[Saved, ...],
+    model: Saved,
     location: str | os.PathLike[str],
     *,
     estimator: dict[str, Any] | None = None,
@@ -43,14 +44,11 @@ def save_model(
 ) -> str:
     """Write a model to a new folder or fsspec URL, with plain values and arrays of its ``estimator``.
 
-    An estimator of several independent targets has a tuple of models.
-
-
     Returns the digest of the file. Raises ``ExistsError`` if the folder exists, ``StorageError`` if it cannot be
     written, and ``UsageError`` for a kernel, a basis or an attribute that exists only in this process.
     """
-    value = {"model": tuple(map(_plain, model)) if isinstance(model, tuple) else _plain(model), "estimator": estimator}
     try:
+        value = {"model": _plain(model), "estimator": estimator}
         return CODEC.write(value, os.fspath(location), KIND, FORMAT, storage_options=storage_options)
     except TypeError as error:
         raise UsageError(f"the model cannot be kept in a file: {error}") from error
@@ -79,10 +77,7 @@ def load_model(
     another kind of file, ``NewerFormatError`` if a newer version wrote it, ``UsageError`` if its kernel or basis is a
     named function and ``allow_code`` is false.
     """
-    model, _ = load_saved(location, allow_code=allow_code, seal=seal, storage_options=storage_options)
-    if isinstance(model, tuple):
-        raise FormatError(f"{os.fspath(location)}: this is an estimator of several targets, not a model")
-    return model
+    return load_saved(location, allow_code=allow_code, seal=seal, storage_options=storage_options)[0]
 
 
 def load_saved(
@@ -91,16 +86,14 @@ def load_saved(
     allow_code: bool = False,
     seal: str | None = None,
     storage_options: dict[str, Any] | None = None,
-) -> tuple[Saved | tuple[Saved, ...], Any]:
-    """The model or models, and the values of the ``estimator``; None if it was saved without one."""
+) -> tuple[Saved, Any]:
+    """The model, and the values of the ``estimator``; None if it was saved without one."""
     location = os.fspath(location)
     found = CODEC.read(location, KIND, FORMAT, seal=seal, storage_options=storage_options)
     try:
-        models = found["model"] if isinstance(found["model"], tuple) else (found["model"],)
-        for model in models:
-            _require_shapes(model)
-            if not allow_code:
-                require_no_code(model.design, location)
+        _require_shapes(found["model"])
+        if not allow_code:
+            require_no_code(found["model"].design, location)
         return found["model"], found["estimator"]
     except UsageError:
         raise

@@ -260,8 +260,8 @@ class Model(FittedModel):
 def _require_one_target(model: Model, what: str) -> None:
     if model.n_targets > 1:
         raise UsageError(
-            f"{what} need a model with one target: fit each target separately, with multi_output='independent', or "
-            "ingest it as DATA with one target"
+            f"{what} need a model with one target: fit each target separately, with MultiOutputRegressor of "
+            "scikit-learn, or ingest it as DATA with one target"
         )
 
 

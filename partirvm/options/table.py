@@ -8,29 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
-from partirvm.options import names
+from partirvm.options import constraints as words
 from partirvm.options.constraints import (
+    ANY,
     CLASSES,
     NUMBERS,
+    POSITIVE,
     SEVERAL_CLASSES,
-    Anything,
-    Bytes,
-    Factors,
-    Flag,
+    SWITCH,
+    Check,
     Option,
-    PositiveByName,
-    Real,
-    Seconds,
-    ShapeAndRate,
-    Whole,
-    everyday,
-    of_kernel,
-    of_noise,
-    of_resources,
-    of_strategy,
     one_of,
+    option,
 )
 
 SEVERAL_FITS, ROUNDS, CHOSEN_ROWS = "several fits", "rounds", "chosen rows"
@@ -38,6 +30,11 @@ SEVERAL_FITS, ROUNDS, CHOSEN_ROWS = "several fits", "rounds", "chosen rows"
 
 WITH_KERNEL = {"kernel": ("some",)}
 """What applies where rows offer candidates."""
+
+COUNT, NUMBER_OR_AUTO = Check("whole", least=1, optional=True), Check("whole", least=1, words=("auto",))
+
+everyday, of_kernel, of_strategy = (partial(option, group) for group in ("everyday", "kernel", "strategy"))
+of_noise, of_resources = (partial(option, group) for group in ("noise and priors", "resources"))
 
 
 @dataclass(frozen=True)
@@ -47,32 +44,30 @@ class Request:
     ``kernel`` is a name, a function's ``module:function``, a kernel or its spec, or a callable, which no job can hold;
     or a list of such, which centres have side by side; None and "none" stand for no kernel. ``basis`` is "linear", a
     function's ``module:function``, a callable or a transformer, which no job can hold, or a list of such. ``gamma`` is
-    a rule's name, a number or one number per feature. Words are plain texts here; their types are in ``names``.
+    a rule's name, a number or one number per feature. Words are plain texts here; ``constraints`` has their types.
     """
 
     kernel: Any = everyday(
         "auto",
-        Anything(),
+        ANY,
         'Kernel: "auto" (the family of largest evidence among "gaussian", "matern52" and "matern32", if gamma is '
         'learned for a regression; otherwise "gaussian"), "gaussian" (or "rbf"), "laplacian", "matern32", "matern52", '
-        '"polynomial", "sigmoid", '
-        '"categorical", "linear", "linear-spline", "none" (only the functions of basis), or "module:function", '
-        "a Python function of points (n, d) and centres (m, d) that returns k (n, m); every worker must be able "
-        "to import it.",
+        '"polynomial", "sigmoid", "categorical", "linear", "linear-spline", "none" (only the functions of basis), or '
+        '"module:function", a Python function of points (n, d) and centres (m, d) that returns k (n, m); every worker '
+        "must be able to import it.",
     )
     gamma: Any = everyday(
         "auto",
-        Anything(),
+        ANY,
         'Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A '
         'number, one number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence), '
         '"learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned '
         "per feature or, for a regression, per learned direction of the features; up to 2,000 rows, held-out rows "
-        "decide which, and whether one width predicts as well). Not used by "
-        '"linear", "linear-spline" and functions.',
+        'decide which, and whether one width predicts as well). Not used by "linear", "linear-spline" and functions.',
     )
     strategy: str = everyday(
         "auto",
-        Anything(),
+        one_of(words.StrategyName),
         'How rows become candidates: "basic" (all rows in one fit, for some thousand rows), "split-merge" '
         '(partitions of P rows are fitted side by side and their vectors merged in pairs), "incremental" (one '
         'partition after the other joins the vectors kept so far), "working-set" (in each round the P most '
@@ -81,73 +76,61 @@ class Request:
     )
     partition_size: int | str = everyday(
         "auto",
-        Whole(1, words=("auto",)),
+        NUMBER_OR_AUTO,
         'P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM '
         "on √(rows·features) random rows.",
         applies=WITH_KERNEL,
     )
     max_vectors: int | None = everyday(
-        None,
-        Whole(1, optional=True),
-        "Maximum number of relevance vectors.  [default: no limit]",
-        applies=WITH_KERNEL,
+        None, COUNT, "Maximum number of relevance vectors.  [default: no limit]", applies=WITH_KERNEL
     )
     max_rounds: int | None = everyday(
         None,
-        Whole(1, optional=True),
+        COUNT,
         'Maximum number of rounds of "working-set" or "incremental".  [default: no limit]',
         applies={"strategy": (ROUNDS,)},
     )
     effort: str = everyday(
         "balanced",
-        one_of(names.Effort),
+        one_of(words.Effort),
         'When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % '
         '("quick") or 3 % ("balanced"), or if the evidence no longer rises ("thorough").',
         applies={"strategy": (CHOSEN_ROWS,)},
     )
     time_limit: float | str | None = everyday(
         None,
-        Seconds(optional=True),
+        Check("seconds", optional=True),
         "Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and "
         "planning count.  [default: no limit]",
     )
     memory_limit: int | str = everyday(
         "auto",
-        Bytes(words=("auto",)),
+        Check("bytes", words=("auto",)),
         'Maximum resident memory of each process, such as 512MiB or 2GiB; "auto" is 70 % of the memory of the '
         "machine, container or worker.",
     )
     classify: bool | None = everyday(
         None,
-        Flag(optional=True),
+        Check("switch", optional=True),
         "Refuse DATA with a numeric target; `ingest --classes` marks a target as a class.",
     )
-    seed: int = everyday(
-        0,
-        Whole(0),
-        "Seed of all random choices.",
-    )
+    seed: int = everyday(0, Check("whole", least=0), "Seed of all random choices.")
     standardize: bool = everyday(
-        True,
-        Flag(),
-        "Shift and scale features and numeric targets by their mean and standard deviation.",
+        True, SWITCH, "Shift and scale features and numeric targets by their mean and standard deviation."
     )
     basis: Any = of_kernel(
         None,
-        Anything(),
+        ANY,
         'Basis functions beside those of the kernel, each with its own α: "linear" (the features), '
         '"module:function", a Python function of rows (n, d) that returns φ (n, B), or several of these.  '
         "[default: only those of the kernel]",
     )
     fit_intercept: bool = of_kernel(
-        True,
-        Flag(),
-        "Add a bias, one basis function with its own α.",
-        flag_name="intercept",
+        True, SWITCH, "Add a bias, one basis function with its own α.", flag_name="intercept"
     )
     gamma_multiples: tuple[float, ...] = of_kernel(
         (1.0,),
-        Factors(),
+        Check("factors"),
         "Several kernel widths at once, for targets with structure of several sizes. Multiples of gamma, such as "
         "1,8,64: each candidate row has one basis function for each multiple. If gamma is learned, the multiples are "
         "its start.",
@@ -155,12 +138,12 @@ class Request:
     )
     gamma_prior: str = of_kernel(
         "flat",
-        one_of(names.GammaPrior),
+        one_of(words.GammaPrior),
         'Prior of each learned gamma per feature: "flat", or "half-normal", which switches off more features.',
     )
     metric: str = of_kernel(
         "auto",
-        one_of(names.Metric),
+        one_of(words.Metric),
         'Distances in a learned "gaussian", "matern52" or "matern32" kernel: "widths" (a width per feature), '
         '"directions" (learned combinations of the features, each with its width), "low-rank" (a few such combinations '
         'beside the features), or "auto" (if gamma is "auto", directions where they predict better: up to 2,000 rows '
@@ -168,7 +151,7 @@ class Request:
     )
     kernel_store: str = of_resources(
         "auto",
-        one_of(names.KernelStore),
+        one_of(words.KernelStore),
         'Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" '
         '(on disk beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, the '
         "fastest by measurement for a classification). The result does not depend on it.",
@@ -176,7 +159,7 @@ class Request:
     )
     selection: str = of_strategy(
         "auto",
-        one_of(names.Selection),
+        one_of(words.Selection),
         'How the working set selects its next candidates: "error" (largest error among many random rows), '
         '"largest-error" (among all rows), "random", "gain" (largest gain of evidence in a random pool), or '
         '"auto" ("error" for a regression, "gain" for a classification).',
@@ -184,7 +167,7 @@ class Request:
     )
     fit_rows: str = of_strategy(
         "auto",
-        one_of(names.FitRows),
+        one_of(words.FitRows),
         'Rows that all fits before the last one use: "full" (all rows), "growing" (a random sample that grows '
         'with the number of columns, for "working-set"), "sample" (one random sample), or '
         '"auto" ("full"; of many rows "growing", or "sample" for "split-merge" and "incremental").',
@@ -193,7 +176,7 @@ class Request:
     )
     sample_rows: int | str = of_strategy(
         "auto",
-        Whole(1, words=("auto",)),
+        NUMBER_OR_AUTO,
         'Number of rows of the random sample of fit_rows="sample", or of the first sample of "growing"; "auto" is '
         "20·P or 100·P.",
         flag_name="likelihood-rows",
@@ -201,64 +184,51 @@ class Request:
     )
     stop_fraction: float = of_strategy(
         0.5,
-        Real(least=0.0, below=1.0),
+        Check("real", least=0.0, below=1.0),
         "Fits before the last one end when the number of vectors falls to this fraction of their candidates.",
-        applies={"strategy": (SEVERAL_FITS,)},
-    )
-    heuristic_rows: int = of_strategy(
-        2000,
-        Whole(1),
-        'Maximum number of rows of the basic RVM from which partition_size="auto" derives P.',
         applies={"strategy": (SEVERAL_FITS,)},
     )
     solver: str = of_strategy(
         "auto",
-        Anything(),
+        one_of(words.SolverName),
         'How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, '
         'the one with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds '
         "columns again while that raises the evidence).",
     )
-    actions: str = of_strategy(
-        "best",
-        one_of(names.Actions),
-        'Order of the changes of single columns with solver="fast": "best" (the one with the largest gain first) '
-        'or "random".',
-        applies={"solver": ("fast",)},
-    )
     max_iterations: int | None = of_strategy(
         None,
-        Whole(1, optional=True),
+        COUNT,
         "Maximum number of iterations of one fit of a regression, or of passes of one fit of a classification.  "
         "[default: 500 iterations, 200 passes]",
     )
     tol: float = of_strategy(
         1e-7,
-        Real(above=0.0),
+        POSITIVE,
         "The last fit has converged when the evidence changes by less than this number of nats per row.",
     )
     noise_variance: float | str = of_noise(
         "estimate",
-        Real(above=0.0, words=("estimate",), names=True),
+        Check("name", above=0.0, words=("estimate",)),
         'Variance of the noise in the target\'s unit squared: a number, or "estimate".',
         applies={"target": (NUMBERS,)},
     )
     noise: str = of_noise(
         "auto",
-        one_of(names.NoiseForm),
+        one_of(words.NoiseForm),
         'Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if rows left out are '
         "predicted clearly better).",
         applies={"target": (NUMBERS,), "noise_variance": ("estimate",)},
     )
     reference: str = of_noise(
         "auto",
-        one_of(names.Reference),
+        one_of(words.Reference),
         "After a fit of at least 1,000 rows with a learned kernel: compare the model with boosting and with the "
         'nearest rows, on rows left out, and warn if one is clearly better ("auto"), or do not ("none").',
         applies={"target": (NUMBERS,)},
     )
     noise_prior: tuple[float, float] = of_noise(
         (0.0, 0.0),
-        ShapeAndRate(),
+        Check("density"),
         "Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ²; it counts like 2c more rows with a "
         "sum of squared residuals of 2d, in the target's unit squared. 0,0 is flat.",
         metavar="C,D",
@@ -266,43 +236,35 @@ class Request:
     )
     alpha_prior: tuple[float, float] = of_noise(
         (0.0, 0.0),
-        ShapeAndRate(),
+        Check("density"),
         "Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. "
         "0,0 is flat.",
         metavar="A,B",
     )
     fixed_alpha: Mapping[str, float] | None = of_noise(
         None,
-        PositiveByName(optional=True),
+        Check("by name", optional=True),
         "Fixed precisions α of the bias and of basis functions, by name.  [default: none]",
         metavar="NAME=ALPHA,..",
     )
-    multi_output: str = of_noise(
-        "shared",
-        one_of(names.MultiOutput),
-        'What several targets share: "shared" (vectors and α; each target has its own weights and noise) or '
-        '"independent" (nothing; one fit per target, not available for DATA: ingest each target separately).',
-        applies={"target": (NUMBERS,)},
-    )
     multi_class: str = of_noise(
         "auto",
-        Anything(),
+        ANY,
         'Model of three or more classes: "pooled" (vectors chosen one class against the rest; then one softmax '
         'of all vectors with one α), "multinomial" (one softmax; all classes share vectors and α), '
-        '"ovr" (one against the rest), or '
-        '"auto" ("pooled").',
+        '"ovr" (one against the rest), or "auto" ("pooled").',
         applies={"target": (SEVERAL_CLASSES,)},
     )
     moderate: bool | str = of_noise(
         "auto",
-        Flag(words=("auto",)),
+        Check("switch", words=("auto",)),
         "Class probabilities include the uncertainty of the weights.  [default: with two classes and at most "
         "10,000 rows]",
         applies={"target": CLASSES},
     )
     class_weight: Any = of_noise(
         None,
-        Anything(),
+        ANY,
         'Weights of the rows of each class: "balanced" (equal total weight of all classes), or LABEL=WEIGHT,… '
         "(1 for classes not named).  [default: 1]",
         metavar="W",
@@ -315,21 +277,23 @@ TABLE: dict[str, Option] = {each.name: replace(each.metadata["option"], name=eac
 
 
 def check(request: Request) -> Request:
-    """The request with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be.
+    """Return the request with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be.
 
-    The kernel, the basis, the strategy and the names of likelihoods are checked where they are resolved
-    (``setup.parameters``), which knows those there are, and so is what options exclude each other.
+    The kernel, the basis, the names of likelihoods, and options that exclude each other are checked by ``resolve``.
     """
     return replace(request, **{name: row.check(name, getattr(request, name)) for name, row in TABLE.items()})
 
 
 def idle(request: Request, chosen: Mapping[str, Collection[str]]) -> list[str]:
-    """Names of the options that differ from their defaults and have no effect where these words were chosen.
+    """Return the names of the options that differ from their defaults and have no effect for these words.
 
-    Keys are those of ``Option.applies``: "target", "strategy", "fit_rows", "kernel", "noise_variance".
+    Keys are those of ``Option.applies``; an absent key stands for any word.
 
     >>> idle(Request(selection="gain", sample_rows=7), {"strategy": [ROUNDS], "fit_rows": ["full"]})
     ['selection', 'sample_rows']
     """
-    without = (row for row in TABLE.values() if not row.has_effect(chosen))
-    return [row.name for row in without if getattr(request, row.name) != row.default]
+
+    def has_effect(row: Option) -> bool:
+        return all(set(allowed) & set(chosen.get(key, allowed)) for key, allowed in row.applies.items())
+
+    return [name for name, row in TABLE.items() if not has_effect(row) and getattr(request, name) != row.default]

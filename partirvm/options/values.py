@@ -1,25 +1,23 @@
 """Option values: strategies, solvers, noise and priors, each with its own options.
 
-``RVMRegressor(strategy=WorkingSet(selection="gain"))`` is the same as
-``--strategy working-set --selection gain`` on the command line. Each field of a value is one option of the table
-(``options.table``) and has the default, the check and the text of that option. Values have scikit-learn's
-``get_params`` and ``set_params``, so that ``clone`` copies them and ``GridSearchCV`` finds ``strategy__selection``. A
-fit does not change its option values. The families of ``partirvm.kernels`` are values, too.
+``RVMRegressor(strategy=WorkingSet(selection="gain"))`` is the same as ``--strategy working-set --selection gain`` on
+the command line. Each field of a value is one option of the table (``options.table``) and has its default, check and
+text. Values have scikit-learn's ``get_params`` and ``set_params``, so that ``clone`` copies them and ``GridSearchCV``
+finds ``strategy__selection``. A fit does not change them. The families of ``partirvm.kernels`` are values, too.
 """
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, dataclass_transform
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast, dataclass_transform
 
 from partirvm.errors import UsageError
-from partirvm.options import names
-from partirvm.options.constraints import OneOf, near
+from partirvm.options import constraints as words
 from partirvm.options.table import TABLE
 
-Kind = TypeVar("Kind", bound=type)
+Class = TypeVar("Class", bound=type)
 
 
 def held(name: str, **more: Any) -> Any:
@@ -27,102 +25,89 @@ def held(name: str, **more: Any) -> Any:
     return field(default=TABLE[name].default, metadata={"option": name}, **more)
 
 
-def documented(kind: Kind) -> Kind:
+def documented(kind: Class) -> Class:
     """Add the parameters that are options to a docstring, with the texts of the table."""
     text = ["Parameters", "----------"]
-    for each in fields(cast(Any, kind)):
-        if "option" in each.metadata:
-            option = TABLE[each.metadata["option"]]
-            words = ", ".join(f'"{word}"' for word in getattr(option.check, "words", ()))
-            kind_of = f"{{{words}}}, " if words and isinstance(option.check, OneOf) else ""
-            text += [f"{each.name} : {kind_of}default={each.default!r}".replace("'", '"')]
-            text += textwrap.wrap(
-                option.meaning, 112, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
-            )
+    for place, name in options_of(kind).items():
+        option = TABLE[name]
+        listed = ", ".join(f'"{word}"' for word in option.check.words) if option.check.kind == "word" else ""
+        text += [f"{place} : {listed and f'{{{listed}}}, '}default={option.default!r}".replace("'", '"')]
+        text += textwrap.indent(textwrap.fill(option.meaning, 108, break_on_hyphens=False), "    ").splitlines()
     text = [] if len(text) == 2 else [*text, ""]
     summary, mark, examples = textwrap.dedent(" " * 4 + (kind.__doc__ or "")).partition("Examples\n")
     kind.__doc__ = "\n".join([summary.rstrip(), "", *text, mark + examples])
     return kind
 
 
-@dataclass_transform(eq_default=False)
-def value_of_options(kind: Kind) -> Kind:
+def options_of(kind: Any) -> dict[str, str]:
+    """Return the names of the fields of a value, or of its class, that are options, with the options."""
+    return {each.name: each.metadata["option"] for each in fields(kind) if "option" in each.metadata}
+
+
+@dataclass_transform()
+def value_of_options(kind: Class) -> Class:
     """Make a value a dataclass, and document its options."""
-    return documented(cast(Kind, dataclass(eq=False, repr=False)(kind)))
+    return documented(cast(Class, dataclass(repr=False)(kind)))
 
 
 class Value:
-    """Base of the values: dataclasses whose fields are options. ``name`` is the word for the value.
+    """Base of the values: dataclasses whose fields are options.
 
-    ``of`` is the option that such a value may be given for.
+    ``name`` is the word for the value, and ``of`` is the option for which it may be given.
     """
 
     name: ClassVar[str]
     of: ClassVar[str]
 
     def flat(self, given_for: str, title: str = "") -> dict[str, Any]:
-        """The options that it stands for, by the names of the table, checked.
+        """Return the checked options that the value stands for, by the names of the table.
 
-        Raises ``UsageError`` that names the value and its field for one that cannot be, and for an option that it is no
-        value of.
+        Raises ``UsageError`` for an invalid field, and for an option that it is no value of.
         """
         if given_for != self.of:
             raise UsageError(f"{title or given_for} is {self!r}, which is a value of {self.of}")
         found: dict[str, Any] = {given_for: self.name}
-        for name, option in self._options().items():
+        for name, option in options_of(self).items():
             value, title = getattr(self, name), f"{type(self).__name__}.{name}"
-            own = value.flat(option, title) if isinstance(value, Value) else {option: TABLE[option].check(title, value)}
-            found |= own
+            found |= (
+                value.flat(option, title) if isinstance(value, Value) else {option: TABLE[option].check(title, value)}
+            )
         return found
-
-    @classmethod
-    def _options(cls) -> dict[str, str]:
-        """Return the names of the fields that are options, with the options."""
-        return {each.name: each.metadata["option"] for each in fields(cast(Any, cls)) if "option" in each.metadata}
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether the other value has the same class and equal fields."""
-        return type(self) is type(other) and vars(self) == vars(other)
 
     def __repr__(self) -> str:
         """Return a text with the fields that differ from their defaults."""
-        values = {each.name: getattr(self, each.name) for each in fields(cast(Any, self))}
-        usual = {each.name: each.default for each in fields(cast(Any, self))}
-        shown = (f"{name}={value!r}" for name, value in values.items() if repr(value) != repr(usual[name]))
-        return f"{type(self).__name__}({', '.join(shown)})"
+        shown = [(each.name, repr(getattr(self, each.name)), repr(each.default)) for each in fields(cast(Any, self))]
+        return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text, usual in shown if text != usual)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name; with ``deep`` also the fields of nested values, such as ``fit_rows__rows``."""
         found = {each.name: getattr(self, each.name) for each in fields(cast(Any, self))}
         for name, value in list(found.items()) if deep else ():
-            inner = value.get_params() if isinstance(value, Value) else {}
-            found |= {f"{name}__{key}": each for key, each in inner.items()}
+            if isinstance(value, Value):
+                found |= {f"{name}__{key}": each for key, each in value.get_params().items()}
         return found
 
     def set_params(self, **params: Any) -> Self:
         """Set fields by name. Raises ``UsageError`` (a ``ValueError``) for an unknown name."""
-        known = list(self.get_params(deep=False))
+        changed = self.get_params(deep=False)
         for key, value in params.items():
             name, nested, rest = key.partition("__")
-            if name not in known:
-                raise UsageError(
-                    f"{type(self).__name__} has no {name!r}; known: {', '.join(known) or 'none'}{near(name, known)}"
-                )
-            inner = getattr(self, name)
+            if name not in changed:
+                known = ", ".join(changed) or "none"
+                raise UsageError(f"{type(self).__name__} has no {name!r}; known: {known}{words.near(name, changed)}")
+            inner = changed[name]
             if nested and not isinstance(inner, Value):
                 raise UsageError(f"{type(self).__name__}.{name} is {inner!r}, which has no {rest!r}: give a value")
-            object.__setattr__(self, name, inner.set_params(**{rest: value}) if nested else value)
-        self.__post_init__()
+            changed[name] = inner.set_params(**{rest: value}) if nested else value
+        for name, value in vars(replace(cast(Any, self), **changed)).items():
+            object.__setattr__(self, name, value)
         return self
-
-    def __post_init__(self) -> None:
-        """Check nothing: options are checked when a fit is asked for."""
 
 
 def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that parameters of an estimator stand for, values among them, by the names of the table.
+    """Return the options that parameters of an estimator stand for, values among them, by the names of the table.
 
-    Raises ``UsageError`` for a value that cannot be, and for an option that is given twice.
+    Raises ``UsageError`` for an invalid value, and for an option that is given twice.
 
     >>> found = flat({"strategy": WorkingSet(selection="gain"), "selection": "auto", "gamma": "learn"})
     >>> [found[name] for name in ("strategy", "selection", "gamma")]
@@ -130,24 +115,19 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for name, value in parameters.items():
-        if isinstance(value, type) and issubclass(value, Value):
-            raise UsageError(f"{name} is the class {value.__name__}: give a value of it, {value.__name__}()")
-        if isinstance(value, Value):
-            found |= value.flat(name)
+        found |= value.flat(name) if isinstance(value, Value) else {}
     for name, value in parameters.items():
         if isinstance(value, Value):
             continue
-        if name in found and not _is_default(name, value):
-            owner = next(each for each in parameters.values() if isinstance(each, Value) and name in vars(each))
+        usual = TABLE[name].default
+        if name in found and not (isinstance(value, type(usual)) and bool(value == usual)):
+            values = (each for each in parameters.values() if isinstance(each, Value))
+            owner = next(each for each in values if name in options_of(each).values())
             raise UsageError(
                 f"{name} is {value!r}, and the value {owner!r} has its own: give it there, and leave {name} out"
             )
         found.setdefault(name, value)
     return found
-
-
-def _is_default(name: str, value: Any) -> bool:
-    return isinstance(value, type(TABLE[name].default)) and bool(value == TABLE[name].default)
 
 
 @value_of_options
@@ -161,9 +141,8 @@ class Sample(Value):
     200
     """
 
-    name = "sample"
-    of = "fit_rows"
-    rows: int | names.Auto = held("sample_rows")
+    name, of = "sample", "fit_rows"
+    rows: int | words.Auto = held("sample_rows")
 
 
 @value_of_options
@@ -177,9 +156,8 @@ class Growing(Value):
     100
     """
 
-    name = "growing"
-    of = "fit_rows"
-    rows: int | names.Auto = held("sample_rows")
+    name, of = "growing", "fit_rows"
+    rows: int | words.Auto = held("sample_rows")
 
 
 @value_of_options
@@ -193,8 +171,7 @@ class Basic(Value):
     Basic()
     """
 
-    name = "basic"
-    of = "strategy"
+    name, of = "basic", "strategy"
 
 
 @value_of_options
@@ -208,11 +185,9 @@ class SplitMerge(Value):
     0.6
     """
 
-    name = "split-merge"
-    of = "strategy"
-    fit_rows: names.FitRows | Sample = held("fit_rows")
+    name, of = "split-merge", "strategy"
+    fit_rows: words.FitRows | Sample = held("fit_rows")
     stop_fraction: float = held("stop_fraction")
-    heuristic_rows: int = held("heuristic_rows")
 
 
 @value_of_options
@@ -222,15 +197,13 @@ class Incremental(Value):
     Examples
     --------
     >>> from partirvm import Incremental, RVMRegressor
-    >>> RVMRegressor(strategy=Incremental(heuristic_rows=500)).get_params()["strategy__heuristic_rows"]
-    500
+    >>> RVMRegressor(strategy=Incremental(stop_fraction=0.6)).get_params()["strategy__stop_fraction"]
+    0.6
     """
 
-    name = "incremental"
-    of = "strategy"
-    fit_rows: names.FitRows | Growing | Sample = held("fit_rows")
+    name, of = "incremental", "strategy"
+    fit_rows: words.FitRows | Growing | Sample = held("fit_rows")
     stop_fraction: float = held("stop_fraction")
-    heuristic_rows: int = held("heuristic_rows")
 
 
 @value_of_options
@@ -239,22 +212,15 @@ class WorkingSet(Value):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from partirvm import RVMRegressor, WorkingSet
-    >>> X = np.linspace(-5, 5, 500)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> strategy = WorkingSet(selection="gain")
-    >>> model = RVMRegressor(gamma=2.0, strategy=strategy, partition_size=20, max_rounds=3).fit(X, y)
-    >>> [entry["kind"] for entry in model.history_]
-    ['round', 'round', 'final']
+    >>> RVMRegressor(strategy=WorkingSet(selection="gain"), partition_size=20).get_params()["strategy__selection"]
+    'gain'
     """
 
-    name = "working-set"
-    of = "strategy"
-    selection: names.Selection = held("selection")
-    fit_rows: names.FitRows | Growing | Sample = held("fit_rows")
+    name, of = "working-set", "strategy"
+    selection: words.Selection = held("selection")
+    fit_rows: words.FitRows | Growing | Sample = held("fit_rows")
     stop_fraction: float = held("stop_fraction")
-    heuristic_rows: int = held("heuristic_rows")
 
 
 @value_of_options
@@ -268,8 +234,7 @@ class Auto(Value):
     200
     """
 
-    name = "auto"
-    of = "solver"
+    name, of = "auto", "solver"
     max_iterations: int | None = held("max_iterations")
 
 
@@ -284,8 +249,7 @@ class FixedPoint(Value):
     200
     """
 
-    name = "fixed-point"
-    of = "solver"
+    name, of = "fixed-point", "solver"
     max_iterations: int | None = held("max_iterations")
 
 
@@ -296,13 +260,11 @@ class Fast(Value):
     Examples
     --------
     >>> from partirvm import Fast, RVMRegressor
-    >>> RVMRegressor(solver=Fast(actions="random")).get_params()["solver__actions"]
-    'random'
+    >>> RVMRegressor(solver=Fast(max_iterations=50)).get_params()["solver__max_iterations"]
+    50
     """
 
-    name = "fast"
-    of = "solver"
-    actions: names.Actions = held("actions")
+    name, of = "fast", "solver"
     max_iterations: int | None = held("max_iterations")
 
 
@@ -312,17 +274,12 @@ class Noise(Value):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from partirvm import Noise, RVMRegressor
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> known = RVMRegressor(gamma=2.0, noise_variance=Noise(prior=(1e6, 1e4)), noise="constant").fit(X, y)
-    >>> round(float(known.model_.evidence_noise), 3)  # the prior has the mean 0.01 and outweighs 100 rows
-    0.01
+    >>> RVMRegressor(noise_variance=Noise(prior=(50.0, 0.5)))  # the prior has the mean 0.01 and counts as 100 rows
+    RVMRegressor(noise_variance=Noise(prior=(50.0, 0.5)))
     """
 
-    name = "estimate"
-    of = "noise_variance"
+    name, of = "estimate", "noise_variance"
     prior: tuple[float, float] = held("noise_prior")
 
 
@@ -337,17 +294,12 @@ class AlphaPrior(Value):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from partirvm import AlphaPrior, RVMRegressor
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> model = RVMRegressor(gamma=2.0, alpha_prior=AlphaPrior(fixed={"bias": 1e-6})).fit(X, y)
-    >>> dict(zip(model.basis_names_, model.basis_alpha_.tolist()))
+    >>> RVMRegressor(alpha_prior=AlphaPrior(1e-4, 1e-4, fixed={"bias": 1e-6})).get_params()["alpha_prior__fixed"]
     {'bias': 1e-06}
     """
 
-    name = "gamma"
-    of = "alpha_prior"
+    name, of = "gamma", "alpha_prior"
     shape: float = TABLE["alpha_prior"].default[0]
     rate: float = TABLE["alpha_prior"].default[1]
     fixed: Mapping[str, float] | None = held("fixed_alpha")
@@ -369,34 +321,16 @@ class Radial(Value):
     'widths'
     """
 
-    name = "auto"
-    of = "kernel"
-    gamma: names.Gamma = held("gamma")
-    prior: names.GammaPrior = held("gamma_prior")
+    name, of = "auto", "kernel"
+    gamma: words.Gamma = held("gamma")
+    prior: words.GammaPrior = held("gamma_prior")
     multiples: Sequence[float] = held("gamma_multiples")
-    metric: names.Metric = held("metric")
+    metric: words.Metric = held("metric")
 
 
-StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental", "working-set"]
 Strategy: TypeAlias = Basic | SplitMerge | Incremental | WorkingSet
 Solver: TypeAlias = Auto | FixedPoint | Fast
 STRATEGIES = (Basic, SplitMerge, Incremental, WorkingSet)
 SOLVERS = (Auto, FixedPoint, Fast)
 VALUES: tuple[type[Value], ...] = (*STRATEGIES, Growing, Sample, *SOLVERS, Noise, AlphaPrior, Radial)
 """Every value that an estimator may be given, but for the families of kernels."""
-
-
-def written(parameters: Mapping[str, Any], name: str) -> str:
-    """Return the name of the option ``name`` of the table as an estimator with these parameters writes it.
-
-    >>> written({"strategy": WorkingSet(fit_rows="sample")}, "fit_rows"), written({"gamma": 1.0}, "gamma")
-    ('WorkingSet.fit_rows', 'gamma')
-    """
-    given = list(parameters.values())
-    given += [own for each in given if isinstance(each, Value) for own in vars(each).values()]
-    types = [type(each) for each in given if isinstance(each, Value)]
-    for each in types if name in parameters else (*types, *VALUES):
-        for place, option in each._options().items():
-            if option == name:
-                return f"{each.__name__}.{place}"
-    return name

@@ -16,7 +16,7 @@ from partirvm.likelihoods.class_passes import LogisticScorePass
 from partirvm.likelihoods.passes import ScorePass, TargetScorePass
 from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.predict.prediction import check_features
-from partirvm.predict.rvm_star import augmented_scores, augmenting_of
+from partirvm.predict.rvm_star import augmenting_of
 
 AnyScores = Scores | TargetScores | ClassScores
 
@@ -52,7 +52,7 @@ def evaluate(
         else:
             augmenting = augmenting_of(store, model, augment, executor, source)
             _require_number_targets(augmenting.model, source)
-            scores = augmented_scores(augmenting, source, progress)
+            scores = augmenting.scores(source, progress)
     targets = source.columns.target_names(source.n_targets)
     return {"n_rows": scores.n, "n_vectors": model.n_vectors, **scores.figures(targets)}
 

@@ -10,23 +10,20 @@ products of another shape may be rounded differently. So the bits of a row do no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.moments import Moments
 from partirvm.core.predictive import ExtraColumns, augmentation
 from partirvm.core.reduction import TreeSum
 from partirvm.core.scores import LEVELS, Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
-from partirvm.execution import Executor, executor_for
+from partirvm.execution import Executor
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.request import difference, parameters_of
 from partirvm.jobs.store import JobStore
@@ -37,7 +34,7 @@ from partirvm.likelihoods.passes import AugmentPass
 from partirvm.model import FAR, AnyModel, Model
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
 from partirvm.planning.units import format_bytes, parse_bytes
-from partirvm.setup.parameters import checked_moments
+from partirvm.resolve.parameters import checked_moments
 from partirvm.types import EXTRA_COLUMNS
 
 Float = NDArray[np.float64]
@@ -70,10 +67,10 @@ class Augmented:
 
 @dataclass(frozen=True)
 class Augmenting:
-    """A regression model with its training rows, for predictions with extra basis functions.
+    """A regression model with its ``training`` rows, whose pass serves at most ``max_rows`` test rows.
 
     ``variance`` is the variance of the scaled targets. ``origin`` (d,) is the mean of the training rows in the kernel's
-    coordinates. ``max_rows`` is the maximum number of test rows per pass.
+    coordinates.
     """
 
     model: Model
@@ -85,28 +82,24 @@ class Augmenting:
 
     @classmethod
     def of(
-        cls,
-        model: Model,
-        training: Source,
-        executor: Executor,
-        tile_rows: int,
-        memory_limit: int | str = "auto",
-        *,
-        grown: bool = False,
+        cls, model: Model, training: Source, executor: Executor, tile_rows: int, memory_limit: int | str = "auto"
     ) -> Augmenting:
         """Check the training rows and compute the maximum number of test rows per pass.
 
         The caller has checked the features of the rows. ``tile_rows`` is the number of rows in a tile of test rows.
-        ``memory_limit`` limits the memory of each process, as in a fit. If the model was updated (``grown``), its
-        scaling is that of its first rows, and the mean of the target is not checked.
+        ``memory_limit`` limits the memory of each process, as in a fit.
 
-        Raises ``UsageError`` for a model with several targets or without a kernel, ``DataError`` for rows other than
-        the training rows, and ``MemoryLimitError`` if a single piece of test rows exceeds the limit.
+        Raises ``UsageError`` for a model with several targets or without a kernel, ``DataError`` for another number of
+        rows than that of the fit, and ``MemoryLimitError`` if a single piece of test rows exceeds the limit.
         """
         require_augmentable(model)
         require_target(training)
         moments = checked_moments(training, executor, lambda: None)
-        _check_rows(model, moments, grown=grown)
+        rows = moments.targets.n
+        if rows != model.n_rows and moments.targets.deviation[0]:  # a model of a constant target was fitted to no rows
+            raise DataError(
+                f"the model was fitted to {model.n_rows:,} rows, but augment has {rows:,} rows: give all of the fit"
+            )
         scaling = model.design.scaling
         variance = float(moments.targets.variance_over(scaling.t_scale)[0])
         max_rows = _max_rows(model, training, executor, tile_rows, memory_limit)
@@ -128,6 +121,14 @@ class Augmenting:
 
             yield from self._predicted(list(islice(pieces, per_pass)), report)
 
+    def scores(self, source: Source, progress: Progress | None = None) -> Scores:
+        """Return the scores of the predictions of all rows of a source."""
+        total: TreeSum[Scores] = TreeSum(_n_pieces(source))
+        multiples = self.model.multiples(LEVELS)
+        for number, found in enumerate(self.pieces(source, progress)):
+            total.add(number, Scores.of(found.t[:, 0], found.mean, found.variance, found.unit, multiples))
+        return total.result()
+
     @one_blas_thread()
     def _predicted(self, pieces: Sequence[tuple[Int, Float, Float]], report: Progress) -> list[Augmented]:
         """Return the predictions of pieces (rows, X, t), from one pass over the training rows."""
@@ -148,26 +149,6 @@ class Augmenting:
         return found
 
 
-def augmented_rows(
-    model: Model,
-    source: Source,
-    training: Source,
-    client: Any = None,
-    memory_limit: int | str = "auto",
-    *,
-    grown: bool = False,
-) -> tuple[Float, Float]:
-    """Return mean and standard deviation (n,) of the rows of a source, predicted with an extra column for each row.
-
-    The rows are in their order before shuffling. Raises as ``Augmenting.of`` does.
-    """
-    with closing(executor_for(client)) as executor:
-        augmenting = Augmenting.of(model, training, executor, source.tile_rows, memory_limit, grown=grown)
-        found = np.concatenate([piece.records for piece in augmenting.pieces(source)])
-    _, mean, std, _ = found[np.argsort(found[:, 0])].T
-    return mean, std
-
-
 def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor, source: Source) -> Augmenting:
     """Return an ``Augmenting`` of a job's model and its DATA ``data``, with the memory limit of the job.
 
@@ -183,17 +164,7 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
             f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "
             f"{state.request['data']} or a copy of these DATA"
         )
-    limit, grown = parameters_of(state).memory_limit, "rounds" in state.request
-    return Augmenting.of(model, training, executor, source.tile_rows, limit, grown=grown)
-
-
-def augmented_scores(augmenting: Augmenting, source: Source, progress: Progress | None = None) -> Scores:
-    """Return the scores of augmented predictions on all rows of a source."""
-    total: TreeSum[Scores] = TreeSum(_n_pieces(source))
-    multiples = augmenting.model.multiples(LEVELS)
-    for number, found in enumerate(augmenting.pieces(source, progress)):
-        total.add(number, Scores.of(found.t[:, 0], found.mean, found.variance, found.unit, multiples))
-    return total.result()
+    return Augmenting.of(model, training, executor, source.tile_rows, parameters_of(state).memory_limit)
 
 
 def original_rows(source: Source, tile: Tile) -> Int:
@@ -222,26 +193,11 @@ def require_augmentable(model: Model) -> None:
     """Raise ``UsageError`` for a model with several targets or without a kernel."""
     if model.n_targets > 1:
         raise UsageError(
-            "augment supports one target only: fit each target separately, with multi_output='independent' or by "
-            "ingesting DATA with a single target"
+            "augment supports one target only: fit each target separately, with MultiOutputRegressor of scikit-learn, "
+            "or ingest DATA with one target"
         )
     if isinstance(model.design.kernel, NoKernel):
         raise UsageError("augment adds a kernel column at each row, but the model has no kernel: omit augment")
-
-
-def _check_rows(model: Model, moments: Moments, *, grown: bool) -> None:
-    """Raise ``DataError`` or ``ChangedDataError`` for rows that differ from the training rows of the model."""
-    rows, deviation = moments.targets.n, float(moments.targets.deviation[0])
-    if rows != model.n_rows and deviation:  # a model of a constant target was fitted to no rows
-        raise DataError(
-            f"the model was fitted to {model.n_rows:,} rows, but augment has {rows:,} rows: give all rows of the fit"
-        )
-    mean, expected = float(moments.targets.mean[0]), float(model.design.scaling.t_shift[0])
-    if not grown and abs(mean - expected) > 1e-9 * deviation + 1e-12 * abs(expected):
-        raise ChangedDataError(
-            f"the mean of the target was {expected:.9g} in the fit, but is {mean:.9g} in the rows of augment: give the "
-            "rows of the fit"
-        )
 
 
 def _max_rows(model: Model, training: Source, executor: Executor, tile_rows: int, memory_limit: int | str) -> int:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeAlias
 
-import numpy as np
-
-from partirvm.core.diagnostics import MOST_TARGETS, ClassDiagnostics, NumberDiagnostics
-from partirvm.core.scores import ClassScores
-from partirvm.errors import DataError, FormatError, UsageError
+from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
+from partirvm.errors import FormatError, UsageError
 from partirvm.report.plots import Chart, class_charts, number_charts, styled
 from partirvm.report.quantities import Table, format_share
 
@@ -84,8 +81,7 @@ class DiagnosticsDisplay:
     For numbers: actual against predicted values, the fraction of rows inside intervals of each stated level,
     standardised residuals against predictions, and the probability integral transform (uniform if the stated normal
     distributions are right). If the stated standard deviations vary: errors against them. For classes: observed
-    frequencies against stated probabilities, the confusion matrix, and the ROC and precision-recall curves of two
-    classes. Error bars are 95 % intervals.
+    frequencies against stated probabilities, and the confusion matrix. Error bars are 95 % intervals.
 
     Parameters
     ----------
@@ -122,50 +118,6 @@ class DiagnosticsDisplay:
         """Draw the picture of a fitted estimator's predictions at X; parameters as for ``plot_diagnostics``."""
         display: Self = estimator.plot_diagnostics(X, y, figure=figure)
         return display
-
-    @classmethod
-    def from_predictions(cls, y: Any, mean: Any, std: Any, *, names: Sequence[str] = (), figure: Any = None) -> Self:
-        """Draw the picture of normal predictions of numbers.
-
-        Parameters
-        ----------
-        y, mean, std : array-like (n,) or (n, T)
-            Targets, predicted means and predicted standard deviations of new targets. Of several targets the first
-            four are drawn.
-        names : sequence of str, optional
-            Names of the targets.
-        figure : matplotlib Figure, optional
-            An empty figure; by default a new one of ``pyplot``.
-        """
-        y, mean, std = (np.atleast_2d(np.asarray(each, dtype=np.float64).T) for each in (y, mean, std))
-        if not y.shape == mean.shape == std.shape:
-            raise DataError(f"y, mean and std have the shapes {y.T.shape}, {mean.T.shape} and {std.T.shape}")
-        rows = np.arange(y.shape[1])
-        parts = zip(y[:MOST_TARGETS], mean, std, strict=False)
-        return cls([NumberDiagnostics.of(*part, rows) for part in parts], names).plot(figure)
-
-    @classmethod
-    def from_probabilities(cls, y: Any, probabilities: Any, classes: Any, *, figure: Any = None) -> Self:
-        """Draw the picture of class probabilities.
-
-        Parameters
-        ----------
-        y : array-like (n,)
-            True labels.
-        probabilities : array-like (n, K)
-        classes : array-like (K,)
-            Labels in the order of the columns of ``probabilities``.
-        figure : matplotlib Figure, optional
-            An empty figure; by default a new one of ``pyplot``.
-        """
-        codes = {label: code for code, label in enumerate(np.asarray(classes).tolist())}
-        unknown = set(np.asarray(y).tolist()) - codes.keys()
-        if unknown:
-            raise DataError(f"y has labels that are not in classes, such as {sorted(map(str, unknown))[0]!r}")
-        p = np.asarray(probabilities, dtype=np.float64)
-        own = np.array([codes[label] for label in np.asarray(y).tolist()], dtype=np.int64)
-        found = ClassScores.of(own, p, p[:, 1].copy() if len(codes) == 2 else None).diagnostics
-        return cls(found, [str(label) for label in codes]).plot(figure)
 
     def plot(self, figure: Any = None) -> Self:
         """Draw the panels into a figure, one row of panels for each of several targets; return the display."""

@@ -10,6 +10,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -40,61 +41,39 @@ TITLES = {
 
 
 class View:
-    """A display of progress; this one shows nothing."""
-
-    def line(self, text: str) -> None:
-        """Show a line of text that stays."""
-
-    def changed(self, progress: Progress) -> None:
-        """Notice that the state has changed. It must return at once."""
-
-    def open(self, progress: Progress) -> None:
-        """Begin the display."""
-
-    def close(self, progress: Progress) -> None:
-        """End the display."""
-
-
-class PlainView(View):
-    """Lines, and the state of a long phase once a minute."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._printed = stream, time.monotonic()
-
-    def line(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
-        self._printed = time.monotonic()
-
-    def changed(self, progress: Progress) -> None:
-        if progress.count and time.monotonic() - self._printed > 60.0:
-            self.line(f"{progress.title}: {progress.count}")
-
-
-class LiveView(View):
-    """Lines, and below them the state, which a thread of rich draws eight times a second."""
+    """Lines on a stream, and the state: below them on a terminal, otherwise a line of a long phase once a minute."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
 
-        self.console = Console(file=stream, highlight=False)
+        self.console = Console(file=stream, highlight=False, force_terminal=stream.isatty(), force_jupyter=False)
+        self._printed = time.monotonic()
+        self._live: Any = None
 
     def open(self, progress: Progress) -> None:
-        from rich.live import Live
+        """Begin to draw the state eight times a second, in a thread of rich."""
+        if self.console.is_terminal:
+            from rich.live import Live
 
-        self._live = Live(
-            get_renderable=lambda: self.state(progress),
-            console=self.console,
-            refresh_per_second=8,
-            transient=True,
-            redirect_stdout=False,
-        )
-        self._live.start()
+            state = partial(self.state, progress)
+            options: dict[str, Any] = {"refresh_per_second": 8, "transient": True, "redirect_stdout": False}
+            self._live = Live(get_renderable=state, console=self.console, **options)
+            self._live.start()
 
-    def close(self, progress: Progress) -> None:
-        self._live.stop()
+    def close(self) -> None:
+        """End the display."""
+        if self._live is not None:
+            self._live.stop()
 
     def line(self, text: str) -> None:
+        """Show a line of text that stays."""
         self.console.print(text, markup=False, soft_wrap=True)
+        self._printed = time.monotonic()
+
+    def changed(self, progress: Progress) -> None:
+        """Notice that the state has changed, and return at once."""
+        if self._live is None and progress.count and time.monotonic() - self._printed > 60.0:
+            self.line(f"{progress.title}: {progress.count}")
 
     def state(self, progress: Progress) -> Any:
         """Return the phase with a bar, and a line of facts."""
@@ -116,7 +95,7 @@ class Progress(Watcher):
     """
 
     def __init__(self, view: View | None = None, *, spell: Callable[[str], str] = str) -> None:
-        self.view, self._spell = view or View(), spell
+        self.view, self._spell = view, spell
         self.began = self.phase_began = self._last_event = self._plan_made = self._last_fit = time.monotonic()
         self.phase, self.done, self.total, self.rows, self.unit = "starting", 0, 0, 0, "tile"
         self.steps = self.fits = 0
@@ -229,7 +208,8 @@ class Progress(Watcher):
             self.phase_began = self._last_event  # this phase has worked since the last event of the one before
         self._last_event = time.monotonic()
         self.phase, self.done, self.total, self.rows, self.unit = phase, done, total, rows, unit
-        self.view.changed(self)
+        if self.view is not None:
+            self.view.changed(self)
 
     def _end_rows(self) -> None:
         """Show a line for the rows of a phase that has ended."""
@@ -243,11 +223,13 @@ class Progress(Watcher):
         return f"{self.title:<11}{figure:>12} {word:<5} {took:>10}"
 
     def _show(self, lines: list[str]) -> None:
-        for line in lines:
-            self.view.line(printable(line, keep="\n\t"))
+        if self.view is not None:
+            for line in lines:
+                self.view.line(printable(line, keep="\n\t"))
 
     def __enter__(self) -> Progress:
-        self.view.open(self)
+        if self.view is not None:
+            self.view.open(self)
         return self
 
     def __exit__(
@@ -261,7 +243,8 @@ class Progress(Watcher):
             self.closed = True
             self._end_rows()
             self._show(self._lines.rest())
-            self.view.close(self)
+            if self.view is not None:
+                self.view.close()
 
 
 def progress_for(stream: TextIO | None = None, *, quiet: bool = False, spell: Callable[[str], str] = str) -> Progress:
@@ -270,9 +253,8 @@ def progress_for(stream: TextIO | None = None, *, quiet: bool = False, spell: Ca
     In a notebook the lines are output of the cell. ``spell`` is as for ``Progress``.
     """
     if quiet:
-        return Progress()
+        return Progress(spell=spell)
     shell = sys.modules.get("IPython")  # loaded by the kernel of a notebook
     if stream is None and shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None:
         stream = sys.stdout
-    stream = sys.stderr if stream is None else stream
-    return Progress(LiveView(stream) if stream.isatty() else PlainView(stream), spell=spell)
+    return Progress(View(sys.stderr if stream is None else stream), spell=spell)

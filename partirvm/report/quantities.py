@@ -1,7 +1,7 @@
 """The measures of a fit: their keys in history entries, their names, and their formatting.
 
 A regression entry has RMSE and NLPD, and a classification entry log loss and error. All views use this module, so that
-no view depends on the kind of target. Keys are fields of ``strategies.instructions.Record``; those of the other kind
+no view depends on the kind of target. Keys are fields of ``strategies.problem.Record``; those of the other kind
 are None.
 """
 

@@ -31,7 +31,6 @@ from partirvm.report.quantities import (
     last_model,
 )
 from partirvm.strategies import schedule_of
-from partirvm.strategies.fit_rows import rows_text
 
 NAMED = 6
 """Maximum number of basis functions that a line names; others are counted."""
@@ -69,7 +68,10 @@ def plan_line(plan: dict[str, Any]) -> str:
     threads = counted(plan["threads"], "thread")
     if plan["workers"] > 1:
         threads = f"{plan['workers']:,} workers of {threads}"
-    course = schedule_of(plan["strategy"]).text(plan) + rows_text(plan["fit_rows"], plan.get("sample_rows"))
+    course, sample = schedule_of(plan["strategy"]).text(plan), plan.get("sample_rows")
+    if sample is not None:
+        grows = "that grows from" if plan["fit_rows"] == "growing" else "of"
+        course += f", likelihood of a sample {grows} {counted(sample, 'row')}"
     return (
         f"{size_text(plan)} in {counted(plan['tiles'], 'tile')}; {plan['strategy']}, {course}\n"
         f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from partirvm.planning.cost import Schedule
-from partirvm.strategies.in_order import BasicRound, IncrementalRounds
-from partirvm.strategies.instructions import AnyStrategy
+from partirvm.strategies.basic import BasicRound
+from partirvm.strategies.problem import AnyStrategy
+from partirvm.strategies.rounds import IncrementalRounds, WorkingSetRounds
 from partirvm.strategies.split_merge import SplitMergeLevels
-from partirvm.strategies.working_set import WorkingSetRounds
 
 STRATEGIES: dict[str, type[AnyStrategy]] = {
     strategy.name: strategy for strategy in (BasicRound, SplitMergeLevels, IncrementalRounds, WorkingSetRounds)

@@ -1,4 +1,4 @@
-"""Rows that a fit uses: the choices of ``fit_rows`` (the flag ``--likelihood``), as row numbers and passes. Pure.
+"""Row numbers: the rows that a fit uses (``fit_rows``, the flag ``--likelihood``), and candidates. Pure functions.
 
 ``full``
     The fit uses all rows. One Gram pass gives the statistics of the new columns, including those for σ².
@@ -6,6 +6,9 @@
     All fits of a run use one random sample of rows. The time is linear in N, and evidences can be compared.
 ``growing``
     A random sample that grows with the number of columns (``strategies.rounds``). Larger samples contain smaller ones.
+
+In classification, samples, partitions and random candidates have rows of all classes. If the data were shuffled at
+ingest, neighbouring rows (of a class) are a random sample, and reading them takes few tiles.
 """
 
 from __future__ import annotations
@@ -17,20 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.sampling import Purpose, random_order, stream
+from partirvm.kernels import Several
+from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Rows
 from partirvm.options import Request
-from partirvm.planning.cost import RowsUsed, Schedule
-from partirvm.planning.units import counted
-from partirvm.strategies.problem import AppendedBatch, Options, Problem
-from partirvm.strategies.selection import (
-    partition_count,
-    partition_rows,
-    random_rows,
-    stratified_partition,
-    stratified_rows,
-)
+from partirvm.planning.cost import CandidateSearch, RowsUsed, Schedule
+from partirvm.planning.memory import DataShape
+from partirvm.strategies.problem import AppendedBatch, Codes, Options, Problem
 
+Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 FULL_FLOPS = 2e12
 """Maximum flops of all intermediate Gram passes for which ``auto`` lets each fit use all rows."""
@@ -49,19 +49,35 @@ MOST = 0.7
 LEAST = 10
 """Minimum number of rows of each class in a sample; a class with fewer rows is used whole."""
 
+SPREAD = 20
+"""``error`` searches for the largest errors among about this × P random rows, where P is the partition size.
+
+Among all rows of a large data set, the largest errors belong to outliers or to neighbouring rows. If the rows were not
+shuffled at ingest, a few tiles are no random sample: the search then uses all rows.
+"""
+
+POOL = 4
+"""``gain`` ranks a random pool of this × P rows, where P is the partition size."""
+
+SPAN = 1 << 16
+"""Number of rows that ``ranked`` processes at a time."""
+
+
+def candidate_search(request: Request, shape: DataShape, *, shuffled: bool) -> CandidateSearch:
+    """Return the number of rows or columns that a selection evaluates, for planning."""
+    selection, P = request.selection, int(request.partition_size)
+    if selection == "error" and shuffled:
+        return CandidateSearch(rows=min(SPREAD * P, shape.n_rows))
+    if selection in ("error", "largest-error"):
+        return CandidateSearch(rows=shape.n_rows)
+    return CandidateSearch(pool=min(POOL * P, shape.n_candidates) if selection == "gain" else 0)
+
 
 def rows_used(request: Request, n_rows: int) -> RowsUsed:
     """Return the numbers of rows that an intermediate fit uses, for planning."""
     if request.fit_rows == "full":
         return RowsUsed(n_rows)
     return RowsUsed(int(request.sample_rows), sampled=True, per_column=ROWS_PER_COLUMN * grows(request.fit_rows))
-
-
-def rows_text(fit_rows: str, sample: int | None) -> str:
-    """Return a report's text about the rows of intermediate fits; ``sample`` is the (first) size of a sample."""
-    if fit_rows == "full":
-        return ""
-    return f", likelihood of a sample {'that grows from' if grows(fit_rows) else 'of'} {counted(sample or 0, 'row')}"
 
 
 def first_sample(fit_rows: str, partition_size: int) -> int:
@@ -72,35 +88,6 @@ def first_sample(fit_rows: str, partition_size: int) -> int:
 def grows(seen: str) -> bool:
     """Return whether ``fit_rows`` or ``RoundsState.seen`` (empty before the first fit) is a sample that grows."""
     return seen == GROWING
-
-
-def intermediate_rows(problem: Problem, options: Options) -> str:
-    """Return the rows of the next fit before the last one: ``fit_rows``, or "full" if a growing sample has all rows."""
-    return "full" if grows(options.fit_rows) and options.sample_rows >= problem.n_rows else options.fit_rows
-
-
-def enlarged(rows: int, columns: int, n_rows: int) -> int:
-    """Return the size of a growing sample of ``rows`` rows for this number of columns.
-
-    It has at least ``ROWS_PER_COLUMN`` rows per column. If these are most of the ``n_rows`` rows, it has all of them.
-
-    >>> enlarged(50_000, 200, 10**6), enlarged(50_000, 1200, 10**6), enlarged(50_000, 1200, 150_000)
-    (50000, 120000, 150000)
-    """
-    rows = max(rows, ROWS_PER_COLUMN * columns)
-    return n_rows if rows > MOST * n_rows else rows
-
-
-def fresh_rows(problem: Problem, before: Options, now: Options) -> Rows | None:
-    """Return the rows of the growing sample of ``now`` outside that of ``before``, in increasing order.
-
-    The result is None if the sample becomes all rows of data that are not shuffled: these would be most row numbers.
-    """
-    old, new = _nested_sample(problem, before), _nested_sample(problem, now)
-    assert old is not None
-    if problem.codes is None and problem.shuffled:
-        return range(len(old), problem.n_rows if new is None else len(new))
-    return None if new is None else np.setdiff1d(new, old, assume_unique=True)
 
 
 def automatic(
@@ -129,31 +116,66 @@ def automatic(
     if schedule.selects:
         return GROWING if shuffled and 4 * ROWS_PER_COLUMN * partition_size < n_rows else "full"
     flops = 2.0 * n_kernels * n_rows * (new_rows or n_rows) * partition_size
-    whole = not schedule.whole_partitions or flops <= FULL_FLOPS
-    return "full" if whole else "sample"
+    return "full" if not schedule.whole_partitions or flops <= FULL_FLOPS else "sample"
+
+
+def intermediate_rows(problem: Problem, options: Options) -> str:
+    """Return the rows of the next fit before the last one: ``fit_rows``, or "full" if a growing sample has all rows."""
+    return "full" if grows(options.fit_rows) and options.sample_rows >= problem.n_rows else options.fit_rows
+
+
+def enlarged(rows: int, columns: int, n_rows: int) -> int:
+    """Return the size of a growing sample of ``rows`` rows for this number of columns.
+
+    It has at least ``ROWS_PER_COLUMN`` rows per column. If these are most of the ``n_rows`` rows, it has all of them.
+
+    >>> enlarged(50_000, 200, 10**6), enlarged(50_000, 1200, 10**6), enlarged(50_000, 1200, 150_000)
+    (50000, 120000, 150000)
+    """
+    rows = max(rows, ROWS_PER_COLUMN * columns)
+    return n_rows if rows > MOST * n_rows else rows
 
 
 def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:
-    """Return the rows that a fit uses, in increasing order; None means all, or no fit yet."""
-    if grows(fit_rows):
-        return _nested_sample(problem, options)
-    return _sample(problem, options, options.sample_rows) if fit_rows == "sample" else None
+    """Return the rows that a fit uses, in increasing order; None means all, or no fit yet.
 
-
-def partition(problem: Problem, options: Options, number: int) -> Int:
-    """Return the rows of partition ``number`` of the ⌈N/P⌉ partitions, in increasing order; none beyond the last one.
-
-    In classification every partition has the same fraction of each class. After an append, the partitions of each
-    batch follow the partitions of the previous batch.
+    A larger growing sample contains a smaller one, except in classification, where the shares of classes are rounded.
     """
-    start, batch, number = _batch(problem, options, number)
-    n_rows, count, seed = batch.stop - start, batch.partitions, options.seed
-    if number >= count:
-        return np.zeros(0, np.int64)
-    if problem.codes is None:
-        return start + partition_rows(n_rows, count, number, seed=seed, shuffled=batch.shuffled)
-    codes = problem.codes[start : batch.stop]
-    return start + stratified_partition(codes, problem.n_classes, count, number, seed=seed, shuffled=batch.shuffled)
+    count, n_rows, seed = options.sample_rows, problem.n_rows, options.seed
+    if fit_rows not in ("sample", GROWING) or count >= n_rows:
+        return None
+    if grows(fit_rows) and problem.codes is None:
+        if problem.shuffled:
+            return np.arange(count, dtype=np.int64)
+        return np.sort(random_order(n_rows, stream(seed, Purpose.SAMPLE), np.arange(count)))
+    return drawn_rows(problem, NONE, count, seed=seed, draw=0, even=0.0, least=LEAST, purpose=Purpose.SAMPLE)
+
+
+def fresh_rows(problem: Problem, before: Options, now: Options) -> Rows | None:
+    """Return the rows of the growing sample of ``now`` outside that of ``before``, in increasing order.
+
+    The result is None if the sample becomes all rows of data that are not shuffled: these would be most row numbers.
+    """
+    old, new = (posterior_rows(problem, options, GROWING) for options in (before, now))
+    assert old is not None
+    if problem.codes is None and problem.shuffled:
+        return range(len(old), problem.n_rows if new is None else len(new))
+    return None if new is None else np.setdiff1d(new, old, assume_unique=True)
+
+
+def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
+    """Return the problem with the additional rows of ``now`` as a new batch, with partitions of this size.
+
+    ``options`` are the options of the previous fit.
+    """
+    earlier = batches_of(before, options) if before.n_kernels else (AppendedBatch(before.n_rows, 0, before.shuffled),)
+    count = 0
+    if before.n_kernels:
+        count = partition_count(now.n_rows - before.n_rows, before.rows_of(partition_size))
+    batches = (*earlier, AppendedBatch(now.n_rows, count, shuffled=False))
+    return replace(
+        before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, batches=batches, left_out_square=0.0
+    )
 
 
 def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
@@ -162,14 +184,53 @@ def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
     return problem.batches or (AppendedBatch(problem.n_rows, count, problem.shuffled),)
 
 
-def _batch(problem: Problem, options: Options, number: int) -> tuple[int, AppendedBatch, int]:
-    """Return the first row of the batch that holds this partition, the batch, and the partition's number in it."""
-    start, batches = 0, batches_of(problem, options)
-    for batch in batches[:-1]:
-        if number < batch.partitions:
-            return start, batch, number
-        start, number = batch.stop, number - batch.partitions
-    return start, batches[-1], number
+def partition_count(n_rows: int, partition_size: int) -> int:
+    """Return ⌈N/P⌉, the number of partitions of N rows, P rows each."""
+    return -(-n_rows // partition_size)
+
+
+def partition(problem: Problem, options: Options, number: int) -> Int:
+    """Return the rows of partition ``number``, in increasing order; none beyond the last one.
+
+    The partitions of each batch follow those of the previous batch and hold each of its rows once. Their sizes differ
+    by at most one row. A partition has neighbouring rows of a shuffled batch, otherwise a part of one random order.
+    """
+    start, codes, seed = 0, problem.codes, options.seed
+    for batch in batches_of(problem, options):
+        n_rows, count, shuffled = batch.stop - start, batch.partitions, batch.shuffled
+        if number < count:
+            break
+        start, number = batch.stop, number - count
+    else:
+        return NONE
+    if codes is not None:
+        here = codes[start : batch.stop]
+        return start + stratified_partition(here, problem.n_classes, count, number, seed=seed, shuffled=shuffled)
+    rows = np.arange(number * n_rows // count, (number + 1) * n_rows // count, dtype=np.int64)
+    return start + (rows if shuffled else np.sort(random_order(n_rows, stream(seed, Purpose.PARTITIONS), rows)))
+
+
+def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, *, seed: int, shuffled: bool) -> Int:
+    """Return the rows of partition ``number`` of ``count``, in increasing order, with equal fractions of each class.
+
+    The sizes of two partitions differ by at most one row, also within each class.
+
+    >>> codes = np.array([0, 0, 1, 0, 0, 1, 0])
+    >>> [stratified_partition(codes, 2, 2, number, seed=0, shuffled=True).tolist() for number in range(2)]
+    [[0, 1, 2, 3], [4, 5, 6]]
+    """
+    parts, dealt = [], 0
+    for k in range(n_classes):
+        members = codes == k
+        size = int(np.count_nonzero(members))
+        more = (np.arange(number + 1) - dealt) % count < size % count
+        first = number * (size // count) + np.count_nonzero(more[:number])
+        ranks = np.arange(first, first + size // count + int(more[number]))
+        if not shuffled:
+            ranks = np.sort(random_order(size, stream(seed, Purpose.PARTITIONS, k), ranks))
+        parts.append(ranked(members, ranks))
+        dealt += size
+    return np.sort(np.concatenate(parts))
 
 
 def drawn_rows(
@@ -183,46 +244,124 @@ def drawn_rows(
     least: int = 1,
     purpose: Purpose = Purpose.CANDIDATES,
 ) -> Int:
-    """Return random rows outside ``used``; in classification from all classes (``selection.stratified_rows``)."""
+    """Return random rows outside ``used``; in classification from all classes (``stratified_rows``)."""
     how: dict[str, Any] = {"seed": seed, "draw": draw, "shuffled": problem.shuffled, "purpose": purpose}
     if problem.codes is None:
         return random_rows(problem.n_rows, used, count, **how)
     return stratified_rows(problem.codes, problem.n_classes, used, count, even=even, least=least, **how)
 
 
-def _sample(problem: Problem, options: Options, count: int) -> Int | None:
-    """Return the run's random sample of ``count`` rows; None if ``count`` covers all rows."""
-    if count >= problem.n_rows:
-        return None
-    how: dict[str, Any] = {"seed": options.seed, "draw": 0, "even": 0.0, "least": LEAST, "purpose": Purpose.SAMPLE}
-    return drawn_rows(problem, np.zeros(0, np.int64), count, **how)
+def random_rows(
+    n_rows: int, used: Int, count: int, *, seed: int, draw: int, shuffled: bool, purpose: Purpose = Purpose.CANDIDATES
+) -> Int:
+    """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing order.
 
-
-def _nested_sample(problem: Problem, options: Options) -> Int | None:
-    """Return the growing sample of ``options.sample_rows`` rows; None if it has all rows.
-
-    A larger sample contains a smaller one, except in classification, where the shares of classes are rounded.
+    Of shuffled data these are neighbouring rows, others for each value of ``draw``.
     """
-    count = options.sample_rows
-    if count >= problem.n_rows or problem.codes is not None:
-        return _sample(problem, options, count)
-    if problem.shuffled:
-        return np.arange(count, dtype=np.int64)
-    return np.sort(random_order(problem.n_rows, stream(options.seed, Purpose.SAMPLE), np.arange(count)))
+    count = min(count, n_rows - len(used))
+    window = min(count + len(used), n_rows)
+    if shuffled:
+        rows = (draw * count + np.arange(window, dtype=np.int64)) % n_rows
+    else:
+        rows = stream(seed, purpose, draw).choice(n_rows, size=window, replace=False).astype(np.int64)
+    unused = rows[~np.isin(rows, used, assume_unique=True)]
+    return np.sort(unused[:count])
 
 
-def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
-    """Return the problem with the additional rows of ``now`` as a new batch.
+def stratified_rows(
+    codes: Codes,
+    n_classes: int,
+    used: Int,
+    count: int,
+    *,
+    seed: int,
+    draw: int,
+    shuffled: bool,
+    even: float,
+    least: int = 1,
+    purpose: Purpose = Purpose.CANDIDATES,
+) -> Int:
+    """Return ``count`` rows outside ``used`` (sorted), or all remaining rows, in increasing order, from all classes.
 
-    ``options`` are the options of the previous fit. ``partition_size`` applies to the new rows.
+    ``codes`` (N,) are the class codes of all rows. The fraction ``even`` of the rows is divided equally among the
+    classes, the rest in proportion to the class sizes. Each class gives at least ``least`` rows if it has enough. If
+    ``count`` is smaller than the number of classes, the classes take turns from draw to draw. Of shuffled data each
+    class gives consecutive rows of this class; ``draw`` determines the first one.
     """
-    batches: tuple[AppendedBatch, ...] = (
-        AppendedBatch(before.n_rows, 0, before.shuffled),
-        AppendedBatch(now.n_rows, 0, shuffled=False),
-    )
-    if before.n_kernels:
-        count = partition_count(now.n_rows - before.n_rows, before.rows_of(partition_size))
-        batches = (*batches_of(before, options), AppendedBatch(now.n_rows, count, shuffled=False))
-    return replace(
-        before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, batches=batches, left_out_square=0.0
-    )
+    free = np.ones(len(codes), dtype=bool)
+    free[used] = False
+    sizes = np.array([np.count_nonzero((codes == k) & free) for k in range(n_classes)], dtype=np.int64)
+    turn = draw * count % n_classes
+    shares = np.roll(quotas(np.roll(sizes, -turn), count, even, least), turn)
+    chosen = []
+    for k, (size, share) in enumerate(zip(sizes.tolist(), shares.tolist(), strict=True)):
+        if shuffled:
+            ranks = (draw * share + np.arange(share, dtype=np.int64)) % max(size, 1)
+        else:
+            ranks = stream(seed, purpose, draw, k).choice(size, size=share, replace=False)
+        chosen.append(ranked(codes == k, np.sort(ranks), free))
+    return np.sort(np.concatenate(chosen))
+
+
+def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
+    """Return the number of rows (K,) that each of K classes gives, ``count`` rows in all or every row.
+
+    ``sizes`` (K,) are the class sizes; ``even`` and ``least`` have the meaning of ``stratified_rows``.
+
+    >>> quotas(np.array([900, 90, 10]), 100, 0.0, 5).tolist(), quotas(np.array([900, 90, 10]), 60, 0.5, 1).tolist()
+    ([86, 9, 5], [37, 13, 10])
+    """
+    count = min(count, int(sizes.sum()))
+    present = sizes > 0
+    shares = (1 - even) * sizes / max(sizes.sum(), 1) + even * present / max(present.sum(), 1)
+    found: Int = np.minimum(np.maximum(np.floor(count * shares).astype(np.int64), least * present), sizes)
+    for _ in range(int(found.sum()) - count):
+        found[np.argmax(found)] -= 1
+    for _ in range(count - int(found.sum())):
+        room = np.flatnonzero(found < sizes)
+        found[room[np.argmax(count * shares[room] - found[room])]] += 1
+    return found
+
+
+def ranked(members: Mask, ranks: Int, free: Mask | None = None) -> Int:
+    """Return the positions of the free members with these ranks (k,), in increasing order.
+
+    ``members`` and ``free`` (N,) are masks. The rank of a free member is its index among all free members. The search
+    never holds all positions at once: positions take 8 bytes per row, the masks one byte.
+
+    >>> ranked(np.array([True, False, True, True]), np.array([0, 2])).tolist()
+    [0, 3]
+    """
+    found, before = [NONE], 0
+    for start in range(0, len(members), SPAN):
+        span = slice(start, start + SPAN)
+        here = np.flatnonzero(members[span] if free is None else members[span] & free[span])
+        inside = ranks[np.searchsorted(ranks, before) : np.searchsorted(ranks, before + len(here))]
+        found.append(start + here[inside - before])
+        before += len(here)
+    return np.concatenate(found)
+
+
+def distinct(points: Float, others: Float) -> Int:
+    """Return positions of points (k, d) that differ from all ``others`` (m, d) and all earlier points, in order."""
+    _, first = np.unique(np.concatenate([others, points]), axis=0, return_index=True)
+    return np.sort(first[first >= len(others)]) - len(others)
+
+
+def fresh(new: Design, present: Design) -> Int:
+    """Return positions of the columns of ``new`` that differ from all present and all earlier new columns, in order."""
+    kernel = new.kernel
+    if not isinstance(kernel, Several):
+        return distinct(new.centres, present.centres)
+    found = [NONE]
+    for k in range(len(kernel.kernels)):
+        own = np.flatnonzero(new.which == k)
+        points = kernel.without_ignored(new.centres[own], k)
+        others = kernel.without_ignored(present.centres[present.which == k], k)
+        found.append(own[distinct(points, others)])
+    return np.sort(np.concatenate(found))
+
+
+def count_duplicates(chosen: Design, new: Design) -> int:
+    """Return the number of chosen rows that give no new column."""
+    return len(np.setdiff1d(chosen.rows, new.rows))

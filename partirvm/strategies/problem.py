@@ -1,27 +1,51 @@
-"""Input of a strategy: the problem and the resolved options."""
+"""What a strategy is given (``Problem``, ``Options``), and the instructions that it yields.
+
+A strategy runs in steps. ``step(state)`` is a generator: it yields instructions, is sent their answers, and returns the
+next state. A strategy has no access to data, clock, disk or cluster: the driver performs the instructions that are
+yielded together, side by side if possible, and sends one answer for each of them, in the same order:
+
+=====================================  ========================
+instruction                            answer
+=====================================  ========================
+a pass (``likelihoods.base``)          the statistic of the pass
+a fit (``likelihoods.base``)           ``Solved``
+``Gather``                             ``Gathered``
+``LearnKernel``                        ``KernelLearned``
+``Save``, ``Log``                      None
+=====================================  ========================
+
+If the time limit is reached or the job is aborted, ``Stopped`` is raised where the step waits for its answers. A state
+is all that a step depends on, so that the state after a stored line of history is the checkpoint.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.priors import FLAT, Prior
+from partirvm.core.termination import Termination
+from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
 from partirvm.kernels.bases import label_of
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import GAUSSIAN, AnyLikelihood
-from partirvm.strategies.selection import Codes
+from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
+from partirvm.planning.cost import Schedule
 from partirvm.types import BIAS
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Codes = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
 class AppendedBatch:
-    """Rows added by one append: the rows from the end of the previous batch up to, but without, row ``stop``.
+    """The rows from the end of the previous batch up to, but without, row ``stop``.
 
     Strategies that use rows in order divide the batch into ``partitions`` partitions. ``shuffled`` is true if
     neighbouring rows are a random sample of the batch.
@@ -34,24 +58,21 @@ class AppendedBatch:
 
 @dataclass(frozen=True)
 class Problem:
-    """Constants of a fit that a strategy uses.
+    """Constants of a fit that a strategy uses; variances are those of the scaled target.
 
-    ``empty`` is the design without columns (kernel, functions, scaling). ``bias`` is true if the model has a bias.
-    ``target_variance`` is the variance of the scaled target, 0 for a constant target. ``noise_variance`` is σ² of the
-    scaled target, or None if σ² is to be estimated. ``target_scale`` is the factor from the scaled target to the user's
-    unit. ``shuffled`` is true if neighbouring rows are a random sample.
+    ``empty`` is the design without columns (kernel, functions, scaling). ``target_variance`` is 0 for a constant
+    target. ``noise_variance`` is σ², or None if it is estimated. ``target_scale`` is the factor from the scaled target
+    to the user's unit. ``shuffled`` is true if neighbouring rows are a random sample. ``prior`` has the priors of α and
+    β, the update rule and the fixed α.
 
     Several targets share vectors and α. ``target_variances`` (T,) and ``noise_variance`` (T,) then have one element per
     target, ``target_variance`` is the mean variance, and ``target_scale`` is the root mean square of the scales. In
     classification, ``codes`` (N,) are the class codes of all rows (one or two bytes each), and ``n_classes`` is the
     number of classes; in regression ``n_classes`` is 0.
 
-    ``prior`` has the priors of α and β in the units of the scaled target, the update rule and the fixed α. If rows were
-    appended (``strategies.rounds``), ``batches`` are the original rows and each append, in order; otherwise
-    ``batches`` is empty.
-
-    ``left_out_square`` is the mean squared error, in scaled targets, of rows left out while the kernel was learned from
-    few rows; 0 if unknown. Errors of rows left out of a fit alone are smaller, since its kernel has seen these rows.
+    ``batches`` are the original rows and each append, in order; without an append there are none. ``left_out_square``
+    is the mean squared error of rows left out while the kernel was learned from few rows; 0 if unknown. Errors of rows
+    left out of a fit alone are smaller, since its kernel has seen these rows.
     """
 
     n_rows: int
@@ -106,10 +127,7 @@ class Problem:
         return len(self.empty.kernels)
 
     def rows_of(self, candidates: int) -> int:
-        """Return the number of rows that offer this number of candidates; at least one.
-
-        A row joins with all its K candidates, so that a partition of size P has P // K rows.
-        """
+        """Return the number of rows that offer this number of candidates, K each; at least one row."""
         return max(candidates // self.n_kernels, 1)
 
 
@@ -117,21 +135,20 @@ class Problem:
 class Options:
     """Resolved options of a fit.
 
-    ``fit_rows`` determines the rows that the posterior of an intermediate fit uses, and ``last_rows`` the rows of the
-    last fit (all rows but in ``strategies.in_order``): ``"full"`` means all rows, ``"sample"`` one random sample of
-    ``sample_rows`` rows, ``"growing"`` a sample that grows. ``stop_fraction`` is a fraction of the fit's candidates.
+    ``fit_rows`` determines the rows of an intermediate fit, and ``last_rows`` those of the last fit: all ("full"), one
+    random sample of ``sample_rows`` rows ("sample"), or a sample that grows ("growing"). ``stop_fraction`` is a
+    fraction of the fit's candidates.
 
-    ``max_columns`` is the number of columns, including the candidates, for which there is memory. ``batch`` is the
-    limit for fits that run side by side: the sum of their squared numbers of columns. ``tol`` is the convergence
-    tolerance in nats per row. Regression ends after ``max_iterations`` iterations, classification after ``max_passes``
-    passes. ``moderate`` selects moderated class probabilities.
+    ``max_columns`` is the number of columns, including the candidates, for which there is memory. ``batch`` limits fits
+    that run side by side: the sum of their squared numbers of columns. ``tol`` is the convergence tolerance in nats per
+    row. Regression ends after ``max_iterations`` iterations, classification after ``max_passes`` passes. ``moderate``
+    selects moderated class probabilities.
 
     ``centres`` is the number of centres from which the kernel was learned, or 0 if the kernel must stay unchanged;
     ``gamma_prior`` is the prior of this learning. With at most ``learning_columns`` columns there is enough memory to
-    learn the kernel again. ``solver`` is the solver of dense fits (``core.solvers``), ``actions`` the order in which
-    "fast" applies actions. The fit that measures the partition size always uses the fixed
-    point. ``noise`` determines whether the noise variance of the last fit may depend on the inputs
-    (``strategies.stages``). ``effort`` determines when the rounds of the working set end (``strategies.working_set``).
+    learn the kernel again. ``solver`` is the solver of dense fits (``core.solvers``). ``noise`` determines whether the
+    noise variance of the last fit may depend on the inputs (``strategies.stages``). ``effort`` determines when the
+    rounds of the working set end (``strategies.working_set``).
     """
 
     partition_size: int
@@ -153,6 +170,168 @@ class Options:
     gamma_prior: str = "flat"
     learning_columns: int = 0
     solver: str = "fixed-point"
-    actions: str = "best"
     noise: str = "constant"
     effort: str = "thorough"
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Request for the inputs of the rows with these numbers."""
+
+    rows: Int
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Inputs (k, d) of rows; ``present`` (k,) is true for rows with a weight above zero, and None if all have one."""
+
+    points: Float
+    present: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True)
+class LearnKernel:
+    """Request to search for a better kernel for the columns of ``design``, at the α and β of their ``fit``.
+
+    The search uses the rows ``rows`` (row numbers, increasing) or, if None, all rows. ``prior`` names the prior of one
+    gamma per feature (``learning.search``).
+    """
+
+    design: Design
+    fit: HyperState
+    rows: Int | None
+    prior: str
+
+
+@dataclass(frozen=True)
+class KernelLearned:
+    """The kernel of largest evidence; ``better`` is true if it differs from the previous one.
+
+    ``evaluations`` is the number of evaluations of the evidence, and ``rows`` that of rows with a weight above zero.
+    """
+
+    kernel: Kernel
+    better: bool
+    rows: int
+    evaluations: int
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Answer to a fit: its final state (a ``Fit``, or what another fit returns), and the reason of its end."""
+
+    fit: Any
+    reason: Termination
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of history, which describes one fit. Errors and evidence are in the units of the target.
+
+    ``kind`` is "round" (an intermediate fit whose model is saved), "part" (a fit of split-and-merge, whose ``level`` is
+    0 for a partition and higher for merges; saved only if its evidence per row is the highest so far), "heuristic" (the
+    fit that measures the partition size), "kernel" (a result of kernel learning), "early" (the small fit of a run
+    whose time limit ended it before there was a model, or the last fit with constant noise of a run that ended during
+    the fit with local noise), or "final" (the last fit).
+
+    ``rows`` is the number of rows of the posterior and of the log evidence (see ``fit_rows``); the training error is
+    over the rows from which σ² was estimated. ``duplicates`` and ``dropped`` count, so far, rows left out because they
+    equal another row, and vectors deleted because of a limit. ``floored`` is true if the noise variance is at its
+    floor. ``termination`` is the reason of the end of the dense fit.
+
+    A classification has no noise variance. Its errors are the mean log loss (nats) and the fraction of wrongly
+    classified rows, both over the rows of the posterior. Its ``iterations`` are passes.
+
+    After kernel learning, ``kernel`` is the spec of the learned kernel, ``iterations`` the number of evaluations of the
+    evidence, and ``gain`` the increase of the tied evidence (``core.tied``) over the first kernel, in nats. If the
+    kernel was learned again between rounds, ``rows`` and ``candidates`` are those of the search, ``gain`` is the
+    increase over all rows, ``taken`` is true if the new kernel replaced the old one, and all other fields describe the
+    fit that the run continues with. ``choice`` is the result of ``gamma="auto"`` (``learning.folds``,
+    ``learning.process_search``): the chosen ``form``, the number of ``rows`` that decided, and their ``errors`` (log
+    losses), or the nats of ``families`` and the mean ``gain`` in log density by directions with its standard ``error``.
+
+    ``noise_sd`` is the square root of the noise variance, which is None if a double cannot represent it. Of several
+    targets the evidence is the joint one, the noise variance and the negative log density are means, and errors are
+    roots of mean squares. ``diagnostics`` (``core.diagnostics``, one dict for each of the first targets) are those of
+    held-out rows, or of rows left out of a last fit of one numeric target. ``overconfidence`` is the mean squared
+    leave-one-out error divided by the variance that the evidence predicts (``core.left_out``). ``noise_vectors`` is the
+    number of centres of a noise that depends on the inputs, whose mean is ``noise_variance``.
+    """
+
+    kind: str
+    number: int
+    rows: int
+    candidates: int
+    vectors: int
+    iterations: int
+    termination: Termination
+    log_evidence: float
+    noise_variance: float | None
+    train_rmse: float | None
+    selection: str
+    fit_rows: str = "full"
+    level: int | None = None
+    duplicates: int = 0
+    dropped: int = 0
+    floored: bool = False
+    held_out_rmse: float | None = None
+    held_out_nlpd: float | None = None
+    train_log_loss: float | None = None
+    train_error: float | None = None
+    held_out_log_loss: float | None = None
+    held_out_error: float | None = None
+    kernel: dict[str, Any] | None = None
+    gain: float | None = None
+    taken: bool | None = None
+    choice: dict[str, Any] | None = None
+    overconfidence: float | None = None
+    overconfident: bool = False
+    noise_sd: float | None = None
+    noise_vectors: int | None = None
+    diagnostics: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Save:
+    """Request to save a model and its line of history, to which the driver adds the seconds."""
+
+    design: Design
+    fit: Fit
+    record: Record
+    moderate: bool = False
+
+
+@dataclass(frozen=True)
+class Log:
+    """Request to write one line of history for a fit whose model is not saved."""
+
+    record: Record
+
+
+Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | Save | Log
+T = TypeVar("T")
+Steps: TypeAlias = Generator[tuple[Instruction, ...], tuple[Any, ...], T]
+"""A part of a step: yields instructions, is sent their answers, and returns a result."""
+
+
+class Stopped(Exception):
+    """The run must end now, with the last saved model."""
+
+    def __init__(self, reason: Termination) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+
+class AnyStrategy(Protocol):
+    """The steps of a strategy; the field ``end`` of a state is the reason of the end, or None before."""
+
+    name: ClassVar[str]
+    schedule: ClassVar[Schedule]
+
+    def start(self, problem: Problem, options: Options) -> Any:
+        """Return the state before the first step."""
+        ...
+
+    def step(self, state: Any) -> Steps[Any]:
+        """Go on to the next line of history, or until no line follows from the next candidates."""
+        ...

@@ -1,4 +1,6 @@
-"""Strategies of rounds, in which rows become candidates beside the vectors that are kept.
+"""``incremental`` and ``working-set``: rounds, in which rows become candidates beside the vectors that are kept.
+
+In ``incremental`` the partitions join in order; in ``working-set`` P unused rows join, which ``working_set`` chooses.
 
 **A growing sample** (``fit_rows="growing"``). Which of M columns matter, and their α, are known from
 ``fit_rows.ROWS_PER_COLUMN`` rows per column nearly as well as from all rows. The sample doubles until it has so many
@@ -23,7 +25,7 @@ partitions, then with those of the new rows. It also continues runs of ``basic``
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Generic
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,19 +37,24 @@ from partirvm.likelihoods.base import Pass, Rows
 from partirvm.likelihoods.gaussian import with_rows
 from partirvm.likelihoods.noise_fit import CONSTANT, FittedNoise
 from partirvm.likelihoods.passes import GramPass
+from partirvm.planning.cost import Schedule
 from partirvm.strategies.fit_rows import (
+    count_duplicates,
     enlarged,
+    fresh,
     fresh_rows,
     grows,
     intermediate_rows,
+    partition,
     posterior_rows,
 )
-from partirvm.strategies.instructions import LearnKernel, Log, Save, Steps
-from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.selection import count_duplicates, fresh
+from partirvm.strategies.problem import LearnKernel, Log, Options, Problem, Save, Steps
 from partirvm.strategies.stages import (
-    S,
+    Best,
+    RoundsState,
+    columns_of,
     final_rule,
+    first_state,
     intermediate_rule,
     line_of,
     measured,
@@ -58,6 +65,7 @@ from partirvm.strategies.stages import (
     solved,
     with_noise,
 )
+from partirvm.strategies.working_set import choose, judged, with_best, work_before_rounds, worse
 from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS
 
 SHARE = 0.4
@@ -74,49 +82,36 @@ MODE = 1e-2
 """Tolerance, in nats per row, of the mode that is found after an append (``core.newton.SETTLED``)."""
 
 
-class Rounds(Generic[S]):
-    """Rounds until there is a reason to end; a subclass proposes the candidates."""
+class Rounds:
+    """Rounds until there is a reason to end; the schedule says whether candidates join in order or are selected."""
 
-    exhausted = Termination.CONVERGED
-    """Reason for the end of a run in which every row has been a candidate."""
-    divisible = False
-    """True if a part of the proposed rows may join when a limit excludes the others."""
+    schedule: ClassVar[Schedule]
 
-    def unused(self, state: S) -> int:
-        """Return the maximum number of rows that the next round may propose."""
-        raise NotImplementedError
+    def start(self, problem: Problem, options: Options) -> RoundsState:
+        """Return the state before the first round."""
+        return first_state(problem, options, work=work_before_rounds(problem.n_rows, options.centres))
 
-    def propose(self, state: S, room: int) -> Steps[tuple[S, Design]]:
-        """Return the columns of at most ``room`` rows for the next round."""
-        raise NotImplementedError
-
-    def step(self, state: S) -> Steps[S]:
+    def step(self, state: RoundsState) -> Steps[RoundsState]:
         """Go on to the next line of history; for a constant target, save a model without a round."""
-        if not state.problem.target_variance:
+        problem, options = state.problem, state.options
+        if not problem.target_variance:
             return (yield from saved(state, "final", Termination.CONSTANT))
         if state.appended:
             return (yield from self.after_append(replace(state, appended=False)))
-        if state.seen not in ("", "sample") and due(state.problem, state.options, state.fit, state.learned):
+        if state.seen not in ("", "sample") and due(problem, options, state.fit, state.learned):
             return (yield from self.learn_again(state))
-        return (yield from self.judge(state))
-
-    def judge(self, state: S) -> Steps[S]:
-        """Continue after a round, by default with the next one."""
+        # evidences are compared unless all rows so far have weight 0, or the last fit used other rows than the next
+        if self.schedule.selects and state.seen == intermediate_rows(problem, options):
+            state, reason = judged(state)
+            if reason is Termination.VALIDATION and state.best is not None:
+                return (yield from self.restore(state, state.best, reason))
+            if reason is not None:
+                return (yield from self.conclude(state, reason))
+            if grows(state.seen) and (state.slow or state.flat) and self.room(state)[1] is None:
+                state = yield from self.enlarge(state, enlarged(2 * options.sample_rows, 0, problem.n_rows))
         return (yield from self.next_round(state))
 
-    def scored(self, state: S) -> Steps[S]:
-        """Score the fit on held-out rows."""
-        return (yield from scored(state))
-
-    def ended(self, state: S, reason: Termination) -> Steps[S]:
-        """Save the model of the last fit."""
-        return (yield from saved(state, "final", reason))
-
-    def enlarged(self, state: S, fresh: int) -> S:
-        """Return the state after ``fresh`` rows joined the sample; its fit refers to them if ``seen`` is not empty."""
-        return state
-
-    def next_round(self, state: S) -> Steps[S]:
+    def next_round(self, state: RoundsState) -> Steps[RoundsState]:
         """Run a round, or the last fit if a limit allows no further round; enlarge a sample that is too small."""
         while True:
             room, limit = self.room(state)
@@ -127,20 +122,35 @@ class Rounds(Generic[S]):
             if not grows(state.seen) or rows <= state.options.sample_rows:
                 break
             state = yield from self.enlarge(state, rows)
-        state, chosen = yield from self.propose(replace(state, round=state.round + 1), room)
+        state = replace(state, round=state.round + 1)
+        if self.schedule.selects:
+            state, chosen = yield from choose(state, room)
+        else:
+            rows_in_order = partition(state.problem, state.options, state.round - 1)
+            chosen = yield from columns_of(state.design, rows_in_order)
         return (yield from self.join(state, chosen))
 
-    def room(self, state: S) -> tuple[int, Termination | None]:
-        """Return the number of rows that may join in the next round and, if it is 0, the reason for the end."""
-        options, problem = state.options, state.problem
+    @property
+    def exhausted(self) -> Termination:
+        """Reason for the end of a run in which every row has been a candidate."""
+        return Termination.EXHAUSTED if self.schedule.selects else Termination.CONVERGED
+
+    def room(self, state: RoundsState) -> tuple[int, Termination | None]:
+        """Return the number of rows that may join in the next round and, if it is 0, the reason for the end.
+
+        A part of the selected rows may join when a limit excludes the others; partitions join whole.
+        """
+        options, problem, each = state.options, state.problem, state.problem.n_kernels
         if options.max_rounds is not None and state.round >= options.max_rounds:
             return 0, Termination.ROUNDS
-        each = problem.n_kernels
-        proposed = each and each * min(problem.rows_of(options.partition_size), self.unused(state))
+        unused = problem.n_rows - len(state.used)
+        if not self.schedule.selects:
+            unused = len(partition(problem, options, state.round))
+        proposed = each and each * min(problem.rows_of(options.partition_size), unused)
         if not proposed:
             return 0, self.exhausted
         vectors = np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors
-        if vectors < (each if self.divisible else proposed):
+        if vectors < (each if self.schedule.selects else proposed):
             return 0, Termination.VECTORS
         beside = max(len(problem.missing_leading(state.design)), 1)
         columns = np.inf if options.max_columns is None else options.max_columns - state.fit.n_columns - beside
@@ -148,7 +158,7 @@ class Rounds(Generic[S]):
             return 0, Termination.MEMORY
         return int(min(proposed, vectors)) // each, None
 
-    def join(self, state: S, chosen: Design) -> Steps[S]:
+    def join(self, state: RoundsState, chosen: Design) -> Steps[RoundsState]:
         """Fit these candidates beside the vectors; if no further round is possible, their fit is the last."""
         new = chosen.take(fresh(chosen, state.design), leading=state.problem.missing_leading(state.design))
         candidates, duplicates = state.fit.n_vectors + len(new.labels), state.duplicates + count_duplicates(chosen, new)
@@ -161,35 +171,32 @@ class Rounds(Generic[S]):
             state = yield from measured(state, new, state.options.last_rows)
             return (yield from self.last_fit(state, limit))
         state = yield from measured(state, new, rows)
-        state = yield from solved(state, self.rule(state))
+        state = yield from solved(state, rule_of(state))
         state = yield from self.scored(state)
         return (yield from saved(state, "round"))
 
-    def rule(self, state: S) -> StopRule:
-        """Return the rule that ends the fit of a round."""
-        return intermediate_rule(state.options, state.candidates)
+    def scored(self, state: RoundsState) -> Steps[RoundsState]:
+        """Score the fit on held-out rows; the working set keeps the best round."""
+        state = yield from scored(state)
+        return with_best(state) if self.schedule.selects else state
 
-    def enlarge(self, state: S, count: int) -> Steps[S]:
+    def enlarge(self, state: RoundsState, count: int) -> Steps[RoundsState]:
         """Enlarge the sample to ``count`` rows; the columns, α and β stay.
 
-        Without statistics that can be added, the next fit computes those of all its columns.
+        The next evidence is compared with that of the same fit over the larger sample. Without statistics that can be
+        added, the next fit computes those of all its columns, and its evidence is compared with none.
         """
-        problem, options = state.problem, replace(state.options, sample_rows=count)
+        problem, options, fit = state.problem, replace(state.options, sample_rows=count), state.fit
         rows = fresh_rows(problem, state.options, options)
-        passes = () if rows is None else self.passes_over(state, rows)
-        if not passes:
-            more = count - state.options.sample_rows
-            return self.enlarged(replace(state, options=options, seen=""), more)
-        fit = with_rows(state.fit, *(yield passes))
-        more = fit.n - state.fit.n
-        return self.enlarged(replace(state, options=options, seen=intermediate_rows(problem, options), fit=fit), more)
+        passes = () if rows is None else passes_over(state, rows)
+        more, seen, evidence = count - state.options.sample_rows, "", -np.inf
+        if passes:
+            fit = with_rows(fit, *(yield passes))
+            more, seen, evidence = fit.n - state.fit.n, intermediate_rows(problem, options), fit.log_evidence
+        work = state.work + more * fit.n_columns**2
+        return replace(state, options=options, seen=seen, fit=fit, evidence=evidence, work=work)
 
-    def passes_over(self, state: S, rows: Rows) -> tuple[Pass, ...]:
-        """Return the passes for the statistics of the fit's columns over further rows; none if they cannot be added."""
-        problem, likelihood = state.problem, state.problem.likelihood
-        return likelihood.measure(likelihood.start(problem), problem.empty, state.design, rows)
-
-    def conclude(self, state: S, reason: Termination) -> Steps[S]:
+    def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Run the last fit; if it uses other rows than the current fit, measure them first."""
         grew, noise = grows(state.seen), None
         if grew and state.options.noise != CONSTANT:
@@ -205,14 +212,33 @@ class Rounds(Generic[S]):
             state = yield from measured(state, state.design.take(NONE, leading=leading), state.options.last_rows)
         return (yield from self.last_fit(state, reason, noise))
 
-    def last_fit(self, state: S, reason: Termination, noise: FittedNoise | None = None) -> Steps[S]:
+    def last_fit(self, state: RoundsState, reason: Termination, noise: FittedNoise | None = None) -> Steps[RoundsState]:
         """Fit until convergence, settle, score and save."""
         state = yield from solved(state, final_rule(state.options))
         state = yield from settled(state, noise)
-        state = yield from self.scored(state)
         return (yield from self.ended(state, reason))
 
-    def learn_again(self, state: S) -> Steps[S]:
+    def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
+        """Score a settled fit and save its model, or restore the best round if the fit is worse."""
+        state = yield from self.scored(state)
+        if state.best is not None and worse(state, state.best):
+            return (yield from self.restore(state, state.best, reason))
+        return (yield from saved(state, "final", reason))
+
+    def restore(self, state: RoundsState, best: Best, reason: Termination) -> Steps[RoundsState]:
+        """End with the model of the best round, unchanged: a further fit could be worse again.
+
+        If the best round used a sample, a last fit over all rows follows.
+        """
+        own = {name: getattr(best, name) for name in ("design", "fit", "seen", "round", "candidates", "reason")}
+        state = replace(state, problem=state.problem.with_kernel(best.design.kernel), **own)
+        if best.seen == state.options.last_rows:
+            state = yield from settled(state)
+            return (yield from self.ended(state, reason))
+        # a sample may have grown since the best round: its statistics are those of another sample
+        return (yield from self.conclude(replace(state, seen="" if grows(best.seen) else best.seen), reason))
+
+    def learn_again(self, state: RoundsState) -> Steps[RoundsState]:
         """Learn the kernel at the vectors of the fit, and keep it if the evidence over all rows is larger."""
         problem, options, old = state.problem, state.options, state.fit
         assert isinstance(old, HyperState)
@@ -220,44 +246,69 @@ class Rounds(Generic[S]):
         rows = posterior_rows(problem, sample, "sample")
         (found,) = yield (LearnKernel(state.design, old, rows, options.gamma_prior),)
         facts = {"candidates": old.n_vectors, "fit_rows": state.seen, "kernel": found.kernel.spec()}
-        state, gain = replace(state, learned=old.n_vectors), 0.0
+        state, gain, taken = replace(state, learned=old.n_vectors), 0.0, False
         if found.better:
-            tried = yield from self.with_kernel(state, found.kernel)
+            tried = yield from with_kernel(state, found.kernel)
             gain = tried.fit.log_evidence - old.log_evidence
-            if gain > options.tol * tried.fit.n:
-                tried = yield from self.scored(tried)
-                line = line_of(tried, kind="kernel", gain=gain, taken=True, **facts)
-                line = replace(line, rows=found.rows, iterations=found.evaluations)
-                yield (Save(tried.design, tried.fit, line, options.moderate),)
-                return tried
-        line = line_of(state, kind="kernel", gain=gain, taken=False, **facts)
-        yield (Log(replace(line, rows=found.rows, iterations=found.evaluations)),)
+            taken = gain > options.tol * tried.fit.n
+            if taken:
+                state = yield from self.scored(tried)
+        line = line_of(state, kind="kernel", gain=gain, taken=taken, **facts)
+        line = replace(line, rows=found.rows, iterations=found.evaluations)
+        yield (Save(state.design, state.fit, line, options.moderate) if taken else Log(line),)
         return state
 
-    def with_kernel(self, state: S, kernel: Kernel) -> Steps[S]:
-        """Measure the columns of the fit under another kernel, at the same α and β."""
-        problem, design = state.problem.with_kernel(kernel), replace(state.design, kernel=kernel)
-        rows = posterior_rows(problem, state.options, state.seen)
-        nothing = np.zeros((0, len(problem.empty.scaling.t_shift)))
-        (block,) = yield (GramPass(problem.empty, design, nothing, rows=rows),)
-        fit = problem.likelihood.join(problem, state.fit, problem.empty, design, block)
-        return replace(state, problem=problem, design=design, fit=fit)
-
-    def after_append(self, state: S) -> Steps[S]:
+    def after_append(self, state: RoundsState) -> Steps[RoundsState]:
         """Fit the present columns to all rows after an append."""
         state, problem = replace(state, candidates=state.fit.n_vectors), state.problem
-        passes = self.passes_over(state, range(problem.batches[-2].stop, problem.n_rows))
+        passes = passes_over(state, range(problem.batches[-2].stop, problem.n_rows))
         if passes and state.seen != "full":
             return (yield from self.next_round(replace(state, seen="")))
         if passes:
             fit = with_rows(state.fit, *(yield passes))
-            state = yield from solved(replace(state, fit=fit), self.rule(state))
+            state = yield from solved(replace(state, fit=fit), rule_of(state))
         else:
             # first find the mode over all rows at fixed α: a quadratic approximation is valid for α only at the mode
             rule = StopRule(MODE, state.options.max_passes)
             state = yield from solved(replace(state, seen=state.options.fit_rows), rule, hold=True)
         state = yield from self.scored(state)
         return (yield from saved(state, "round"))
+
+
+class IncrementalRounds(Rounds):
+    """The incremental strategy of Ben-Shimon & Shmilovici (2006, §2.2): the partitions join in order, one a round."""
+
+    name: ClassVar[str] = "incremental"
+    schedule: ClassVar[Schedule] = Schedule(name, whole_partitions=True)
+
+
+class WorkingSetRounds(Rounds):
+    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §2.3); by default fits use all rows."""
+
+    name: ClassVar[str] = "working-set"
+    schedule: ClassVar[Schedule] = Schedule(name, selects=True)
+
+
+def rule_of(state: RoundsState) -> StopRule:
+    """Return the rule that ends the fit of a round; after a flat round the fit converges."""
+    options = state.options
+    return replace(final_rule(options), thin=False) if state.patient else intermediate_rule(options, state.candidates)
+
+
+def passes_over(state: RoundsState, rows: Rows) -> tuple[Pass, ...]:
+    """Return the passes for the statistics of the fit's columns over further rows; none if they cannot be added."""
+    problem, likelihood = state.problem, state.problem.likelihood
+    return likelihood.measure(likelihood.start(problem), problem.empty, state.design, rows)
+
+
+def with_kernel(state: RoundsState, kernel: Kernel) -> Steps[RoundsState]:
+    """Measure the columns of the fit under another kernel, at the same α and β."""
+    problem, design = state.problem.with_kernel(kernel), replace(state.design, kernel=kernel)
+    rows = posterior_rows(problem, state.options, state.seen)
+    nothing = np.zeros((0, len(problem.empty.scaling.t_shift)))
+    (block,) = yield (GramPass(problem.empty, design, nothing, rows=rows),)
+    fit = problem.likelihood.join(problem, state.fit, problem.empty, design, block)
+    return replace(state, problem=problem, design=design, fit=fit)
 
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
@@ -283,10 +334,10 @@ def learning_rows(n_features: int) -> int:
     return max(min(LEARNING_ROWS, LEARNING_ROWS * LEARNING_FEATURES // n_features), 1)
 
 
-def with_appended_rows(state: S, problem: Problem, options: Options) -> S:
+def with_appended_rows(state: RoundsState, problem: Problem, options: Options) -> RoundsState:
     """Return the state of a checkpoint, with these options and a problem with additional rows (``fit_rows.joined``).
 
-    The kernel of the checkpoint stays and is not learned again.
+    The kernel of the checkpoint stays and is not learned again. Earlier evidences and errors are no longer compared.
     """
     return replace(
         state,
@@ -297,4 +348,10 @@ def with_appended_rows(state: S, problem: Problem, options: Options) -> S:
         scores=None,
         end=None,
         appended=True,
+        evidence=-np.inf,
+        flat=0,
+        patient=False,
+        best=None,
+        work=work_before_rounds(problem.n_rows, 0),
+        slow=0,
     )

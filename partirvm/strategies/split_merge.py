@@ -21,18 +21,12 @@ from numpy.typing import NDArray
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, FitStart, labels_of, survivors
 from partirvm.planning.cost import Schedule
-from partirvm.strategies.fit_rows import partition, posterior_rows
-from partirvm.strategies.in_order import BasicRound, one_fit
-from partirvm.strategies.instructions import Gather, Instruction, Log, Save, Steps
-from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.selection import count_duplicates, fresh, partition_count
-from partirvm.strategies.stages import AnyScores, RoundsState, intermediate_rule, performed, record
+from partirvm.strategies.basic import BasicRound, one_fit
+from partirvm.strategies.fit_rows import count_duplicates, fresh, partition, partition_count, posterior_rows
+from partirvm.strategies.problem import Gather, Instruction, Log, Options, Problem, Save, Steps
+from partirvm.strategies.stages import RoundsState, intermediate_rule, performed, record
 
 Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-
-LAST = BasicRound()
-"""Strategy of the last fit."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +58,9 @@ class SplitMergeState:
     best: float = -np.inf
     end: ClassVar[None] = None
 
-    @property
-    def n_partitions(self) -> int:
-        """⌈N/P⌉."""
-        return partition_count(self.problem.n_rows, self.problem.rows_of(self.options.partition_size))
-
-    @property
-    def n_leading(self) -> int:
-        """Number of leading columns of a fit (the bias and explicit basis functions), at least 1."""
-        return max(len(self.problem.leading), 1)
+    def squared(self, columns: int) -> int:
+        """Return the squared number of columns of a fit, with its leading columns (at least 1)."""
+        return (columns + max(len(self.problem.leading), 1)) ** 2
 
 
 State: TypeAlias = SplitMergeState | RoundsState
@@ -81,19 +69,20 @@ State: TypeAlias = SplitMergeState | RoundsState
 class SplitMergeLevels:
     """The split-and-merge strategy of Ben-Shimon & Shmilovici (2006, §2.1)."""
 
-    name = "split-merge"
+    name: ClassVar[str] = "split-merge"
     schedule: ClassVar[Schedule] = Schedule(name, whole_partitions=True, merges=True)
 
     def start(self, problem: Problem, options: Options) -> State:
         """Return the state before the first partitions; for one partition or a constant target, before the last fit."""
-        state = SplitMergeState(problem, options)
-        return state if problem.target_variance and state.n_partitions > 1 else LAST.start(problem, options)
+        if problem.target_variance and n_partitions(problem, options) > 1:
+            return SplitMergeState(problem, options)
+        return BasicRound().start(problem, options)
 
     def step(self, state: State) -> Steps[State]:
         """Run the next fits of this level or of the next level, or the last fit."""
         if isinstance(state, RoundsState):
-            return (yield from LAST.step(state))
-        if state.level == 0 and state.partitions < state.n_partitions:
+            return (yield from BasicRound().step(state))
+        if state.level == 0 and state.partitions < n_partitions(state.problem, state.options):
             return (yield from _split(state))
         if len(state.below) < 2:
             state = replace(state, level=state.level + 1, below=state.parts + state.below, parts=())
@@ -102,11 +91,16 @@ class SplitMergeLevels:
         return (yield from _merge(state))
 
 
+def n_partitions(problem: Problem, options: Options) -> int:
+    """Return ⌈N/P⌉."""
+    return partition_count(problem.n_rows, problem.rows_of(options.partition_size))
+
+
 def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
     """Fit the next partitions, as many as may be fitted side by side."""
     problem, options = state.problem, state.options
-    count = max(options.batch // (options.partition_size + state.n_leading) ** 2, 1)
-    numbers = range(state.partitions, min(state.partitions + count, state.n_partitions))
+    count = max(options.batch // state.squared(options.partition_size), 1)
+    numbers = range(state.partitions, min(state.partitions + count, n_partitions(problem, options)))
     partitions = [partition(problem, options, number) for number in numbers]
     (found,) = yield (Gather(np.concatenate(partitions)),)
     designs, start = list[Design](), 0
@@ -122,6 +116,52 @@ def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
     return (yield from _fits(state, designs, [None] * len(designs))) if designs else state
 
 
+def _merge(state: SplitMergeState) -> Steps[SplitMergeState]:
+    """Merge the next pairs of fits of the level below, as many as may be fitted side by side."""
+    designs, starts, elements = list[Design](), [], 0
+    while len(state.below) > 1:
+        design, start, joined = _joined(state)
+        elements += state.squared(len(design.labels))
+        if designs and elements > state.options.batch:
+            break
+        designs.append(design)
+        starts.append(start)
+        state = joined
+    return (yield from _fits(state, designs, starts))
+
+
+def _last(state: SplitMergeState) -> Steps[RoundsState]:
+    """Run the last fit, on the merge of the last two parts.
+
+    There is only one part if all rows of the other partitions have weight 0.
+    """
+    design, start, joined = state.below[0].design, state.below[0].warm, state
+    if len(state.below) > 1:
+        design, start, joined = _joined(state)
+    last = BasicRound().start(state.problem, state.options)
+    last = replace(last, selection="order", duplicates=joined.duplicates, dropped=joined.dropped)
+    return (yield from one_fit(last, design, start))
+
+
+def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
+    """Return the joined columns of the first two parts below, the start of their fit, and the state without them.
+
+    Columns beyond a limit are dropped.
+    """
+    options, (left, right), leading = state.options, state.below[:2], state.problem.leading
+    new = fresh(right.design, left.design)
+    design = left.design.join(right.design.take(new)).led_by(leading)
+    duplicates, dropped = state.duplicates + len(right.design.labels) - len(new), state.dropped
+    columns = np.inf if options.max_columns is None else options.max_columns - max(len(leading), 1)
+    room = min(columns, np.inf if options.max_vectors is None else options.max_vectors)
+    if len(design.labels) > room:
+        gain = np.concatenate([left.gain, right.gain[new]])
+        best = np.sort(np.argsort(-gain, kind="stable")[: int(room)])
+        design, dropped = design.take(best), dropped + len(gain) - len(best)
+    start = left.warm.merge(right.warm, labels_of(design))
+    return design, start, replace(state, below=state.below[2:], duplicates=duplicates, dropped=dropped)
+
+
 def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Any]) -> Steps[SplitMergeState]:
     """Fit these columns side by side; save the model of the highest evidence per row so far."""
     problem, options, likelihood = state.problem, state.options, state.problem.likelihood
@@ -130,19 +170,19 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[An
     # no name refers to the statistics, which are freed before the fits
     solved = yield _begun(state, designs, starts, *(yield from performed(passes)))
     fitted = [survivors(design, each.fit) for design, each in zip(designs, solved, strict=True)]
-    scores: Sequence[AnyScores | None] = [None] * len(fitted)
+    scores: Sequence[Any] = [None] * len(fitted)
     if problem.held_out:
         scores = yield tuple(
             likelihood.score(design, each.fit, options.moderate) for design, each in zip(fitted, solved, strict=True)
         )
-    lines: list[Instruction] = []
+    lines, parts = list[Instruction](), list(state.parts)
     for k, (design, each) in enumerate(zip(fitted, solved, strict=True)):
         line = record(
             problem,
             each.fit,
             scores[k],
             kind="part",
-            number=len(state.parts) + k + 1,
+            number=len(parts) + 1,
             candidates=len(designs[k].labels),
             termination=each.reason,
             selection="order",
@@ -154,12 +194,9 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[An
         evidence = each.fit.log_evidence / max(each.fit.n, 1)
         lines.append(Save(design, each.fit, line, options.moderate) if evidence > state.best else Log(line))
         state = replace(state, best=max(evidence, state.best))
+        parts.append(Part(design, each.fit.losses()[each.fit.labels >= 0], likelihood.warm(each.fit)))
     yield tuple(lines)
-    parts = (
-        Part(design, each.fit.losses()[each.fit.labels >= 0], likelihood.warm(each.fit))
-        for design, each in zip(fitted, solved, strict=True)
-    )
-    return replace(state, parts=(*state.parts, *parts))
+    return replace(state, parts=tuple(parts))
 
 
 def _begun(
@@ -176,53 +213,3 @@ def _begun(
         begin = Begin(replace(intermediate_rule(options, count), guard=False), count, rows, start)
         fits.append(likelihood.fit(problem, options, design, fit, begin))
     return tuple(fits)
-
-
-def _merge(state: SplitMergeState) -> Steps[SplitMergeState]:
-    """Merge the next pairs of fits of the level below."""
-    designs: list[Design] = []
-    starts: list[Any] = []
-    elements = 0
-    while len(state.below) > 1:
-        design, start, joined = _joined(state)
-        elements += (len(design.labels) + state.n_leading) ** 2
-        if designs and elements > state.options.batch:
-            break
-        designs.append(design)
-        starts.append(start)
-        state = joined
-    return (yield from _fits(state, designs, starts))
-
-
-def _last(state: SplitMergeState) -> Steps[RoundsState]:
-    """Run the last fit, on the merge of the last two parts.
-
-    There is only one part if all rows of the other partitions have weight 0.
-    """
-    (left, *others), joined = state.below, state
-    design, start = left.design, left.warm
-    if others:
-        design, start, joined = _joined(state)
-    last = LAST.start(state.problem, state.options)
-    last = replace(last, selection="order", duplicates=joined.duplicates, dropped=joined.dropped)
-    return (yield from one_fit(last, design, start))
-
-
-def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
-    """Return the joined columns of the first two parts below, the start of their fit, and the state without them.
-
-    Columns beyond a limit are dropped.
-    """
-    options, (left, right) = state.options, state.below[:2]
-    new = fresh(right.design, left.design)
-    design = left.design.join(right.design.take(new)).led_by(state.problem.leading)
-    duplicates, dropped = len(right.design.labels) - len(new), 0
-    columns = np.inf if options.max_columns is None else options.max_columns - state.n_leading
-    room = min(columns, np.inf if options.max_vectors is None else options.max_vectors)
-    if len(design.labels) > room:
-        gain = np.concatenate([left.gain, right.gain[new]])
-        best = np.sort(np.argsort(-gain, kind="stable")[: int(room)])
-        design, dropped = design.take(best), len(gain) - len(best)
-    start = left.warm.merge(right.warm, labels_of(design))
-    duplicates, dropped = state.duplicates + duplicates, state.dropped + dropped
-    return design, start, replace(state, below=state.below[2:], duplicates=duplicates, dropped=dropped)

@@ -13,9 +13,9 @@ Every stage is a function of the state and of the answers to its instructions al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,7 @@ from partirvm.likelihoods.base import Begin, Fit, Pass, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.strategies.fit_rows import posterior_rows
-from partirvm.strategies.instructions import Gather, Record, Save, Steps, Stopped
-from partirvm.strategies.problem import Options, Problem
+from partirvm.strategies.problem import Gather, Options, Problem, Record, Save, Steps, Stopped
 
 Int = NDArray[np.int64]
 AnyScores: TypeAlias = Scores | ClassScores
@@ -46,12 +45,36 @@ DIAGNOSED = ("round", "early", "final")
 
 
 @dataclass(frozen=True)
+class Best:
+    """The round with the lowest held-out error so far; the fields are those of ``RoundsState``.
+
+    In classification the error is the log loss, which can rise while the fraction of wrongly classified rows is
+    constant.
+    """
+
+    round: int
+    error: float
+    design: Design
+    fit: Fit
+    seen: str
+    candidates: int
+    reason: Termination
+
+
+@dataclass(frozen=True)
 class RoundsState:
     """The checkpoint of a run in rounds: its columns, their fit, and counts.
 
     ``seen`` is the value of ``fit_rows`` for the statistics of the fit; it is empty before the first fit. ``learned``
     is the number of vectors when the kernel was last learned again. ``end`` is the reason of the end after the last
     fit, and None before. ``appended`` is true until the present columns are fitted to rows that were appended.
+
+    The working set alone uses the rest. ``used`` are the rows that have been candidates (increasing). ``evidence`` is
+    the highest evidence so far: rounds end in optima that differ by a few nats, so that an increase over a low optimum
+    is no progress. ``flat`` counts consecutive flat rounds. ``patient`` makes the next fit converge, since flatness is
+    judged by converged evidence. ``kept`` is the number of vectors before the last candidates joined, ``work`` the
+    number of multiplications of kernel learning and all rounds, and ``slow`` counts consecutive rounds of little gain
+    for their work.
     """
 
     problem: Problem
@@ -69,27 +92,30 @@ class RoundsState:
     scores: AnyScores | None = None
     end: Termination | None = None
     appended: bool = False
+    used: Int = field(default_factory=lambda: NONE)
+    evidence: float = -np.inf
+    flat: int = 0
+    patient: bool = False
+    best: Best | None = None
+    kept: int = 0
+    work: float = 0.0
+    slow: int = 0
 
 
-S = TypeVar("S", bound=RoundsState)
+def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState:
+    """Return the state before the first fit; ``facts`` are further fields."""
+    return RoundsState(problem, options, problem.empty, problem.likelihood.start(problem), **facts)
 
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
     """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates."""
-    return replace(_rule(options, INTERMEDIATE * options.tol), vectors=int(options.stop_fraction * candidates))
+    vectors = int(options.stop_fraction * candidates)
+    return StopRule(INTERMEDIATE * options.tol, options.max_iterations, vectors=vectors)
 
 
 def final_rule(options: Options) -> StopRule:
     """Return the rule of a fit that converges and then deletes columns whose deletion raises the evidence."""
-    return replace(_rule(options, options.tol), thin=True)
-
-
-def _rule(options: Options, tol: float) -> StopRule:
-    """Return a rule with the options of the solver; an option of another solver has no effect."""
-    rule = StopRule(tol, options.max_iterations)
-    if options.solver == "fast" and options.actions == "random":
-        return replace(rule, order=options.seed)
-    return rule
+    return StopRule(options.tol, options.max_iterations, thin=True)
 
 
 def performed(passes: Sequence[Pass]) -> Steps[tuple[Any, ...]]:
@@ -105,24 +131,23 @@ def columns_of(design: Design, rows: Int) -> Steps[Design]:
     return design.with_centres(found.points[present], rows[present])
 
 
-def measured(state: S, new: Design, fit_rows: str, warm: Any = None) -> Steps[S]:
+def measured(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -> Steps[RoundsState]:
     """Request the statistics of the new columns, or of all columns if the rows of the fit change.
 
     ``warm`` is the start of a fit over other rows; None means the current fit.
     """
-    problem, options, fit = state.problem, state.options, state.fit
-    likelihood, rows, design = problem.likelihood, posterior_rows(problem, options, fit_rows), state.design.join(new)
+    problem, fit, design = state.problem, state.fit, state.design.join(new)
+    likelihood, rows = problem.likelihood, posterior_rows(problem, state.options, fit_rows)
+    base, kept, added = fit, state.design, new
+    if fit_rows != state.seen:
+        base, kept, added = likelihood.start(problem), problem.empty, design
+    passes = likelihood.measure(base, kept, added, rows)
     # no name refers to statistics: they may be as large as the fit, and are freed before the next instruction
-    if fit_rows == state.seen:
-        passes = likelihood.measure(fit, state.design, new, rows)
-        fit = likelihood.join(problem, fit, state.design, new, *(yield from performed(passes)))
-    else:
-        passes = likelihood.measure(likelihood.start(problem), problem.empty, design, rows)
-        fit = likelihood.join(problem, fit, problem.empty, design, *(yield from performed(passes)), warm=warm)
+    fit = likelihood.join(problem, fit, kept, added, *(yield from performed(passes)), warm=warm)
     return replace(state, design=design, fit=fit, seen=fit_rows)
 
 
-def solved(state: S, rule: StopRule, *, warm: Any = None, hold: bool = False) -> Steps[S]:
+def solved(state: RoundsState, rule: StopRule, *, warm: Any = None, hold: bool = False) -> Steps[RoundsState]:
     """Request a fit of the design's columns over the fit rows; ``likelihoods.base.Begin`` explains the arguments.
 
     A fit that ends because its statistics lost digits goes on with those of the residual target.
@@ -137,25 +162,26 @@ def solved(state: S, rule: StopRule, *, warm: Any = None, hold: bool = False) ->
         del end  # its posterior is as large as the fit that goes on
         if state.reason is not Termination.CANCELLED:
             break
-        passes = settling(state, last=False)
-        state = replace(state, fit=likelihood.settle(state.fit, *(yield from performed(passes)), last=False))
+        fit = likelihood.settle(state.fit, *(yield from residuals(state, last=False)), last=False)
+        state = replace(state, fit=fit)
     return state
 
 
-def settling(state: RoundsState, *, last: bool) -> tuple[Pass, ...]:
-    """Return the passes that compute the residual of a fit."""
+def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
+    """Request the passes that compute the residual of a fit, and return their statistics."""
     problem, rows = state.problem, posterior_rows(state.problem, state.options, state.seen)
     whole = state.seen != "sample"
-    return problem.likelihood.settling(problem, state.design, state.fit, rows, whole=whole, last=last)
+    passes = problem.likelihood.settling(problem, state.design, state.fit, rows, whole=whole, last=last)
+    return list((yield from performed(passes)))
 
 
-def settled(state: S, noise: FittedNoise | None = None) -> Steps[S]:
+def settled(state: RoundsState, noise: FittedNoise | None = None) -> Steps[RoundsState]:
     """Compute the noise variance of a last fit from residuals, and fit again if its noise depends on the inputs.
 
     ``noise`` is the noise that was fitted before this fit, whose design has it if it is better than constant noise.
     """
     likelihood, options, design = state.problem.likelihood, state.options, state.design
-    statistics = list((yield from performed(settling(state, last=True))))
+    statistics = yield from residuals(state, last=True)
     left_out = left_out_of(statistics)
     if left_out is not None and noise is not None and design.noise is not None:
         statistics[0] = left_out.scaled(noise.rows, noise.factors)
@@ -176,7 +202,7 @@ def settled(state: S, noise: FittedNoise | None = None) -> Steps[S]:
 
 def noise_of_sample(state: RoundsState) -> Steps[FittedNoise | None]:
     """Fit a noise that depends on the inputs to rows left out of an intermediate fit, as far as these allow it."""
-    statistics = yield from performed(settling(state, last=True))
+    statistics = yield from residuals(state, last=True)
     left_out = left_out_of(statistics)
     if left_out is None:
         return None
@@ -200,14 +226,14 @@ def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | N
     return end.fit
 
 
-def with_noise(state: S, noise: FittedNoise) -> Steps[S]:
+def with_noise(state: RoundsState, noise: FittedNoise) -> Steps[RoundsState]:
     """Measure the columns of the fit over all rows, weighted by a fitted noise."""
     design, fit = replace(state.design, noise=noise.noise), state.fit.again()
     state = replace(state, design=design, fit=fit, seen="", candidates=fit.n_vectors)
     return (yield from measured(state, design.take(NONE, leading=NONE), state.options.last_rows))
 
 
-def scored(state: S) -> Steps[S]:
+def scored(state: RoundsState) -> Steps[RoundsState]:
     """Score the fit on held-out rows, if there are any."""
     if not state.problem.held_out:
         return state
@@ -215,7 +241,7 @@ def scored(state: S) -> Steps[S]:
     return replace(state, scores=scores)
 
 
-def saved(state: S, kind: str, end: Termination | None = None) -> Steps[S]:
+def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Steps[RoundsState]:
     """Save the model with a line of history; ``end`` is the reason if the run ends here."""
     noise = state.design.noise
     facts = {"fit_rows": state.seen or state.options.last_rows}

@@ -29,7 +29,7 @@ from partirvm.kernels.bases import Basis, BasisPart
 from partirvm.kernels.design import Design
 from partirvm.model import ClassModel, Model
 from partirvm.options import Request
-from partirvm.setup.resolve import resolve
+from partirvm.resolve.resolve import resolve
 from partirvm.strategies import STRATEGIES
 from partirvm.types import Columns, Scaling
 

@@ -72,7 +72,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.fixture(scope="module")
 def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Data and jobs with something wrong with them, by name."""
-    from partirvm.setup import ingest
+    from partirvm.resolve import ingest
 
     folder = tmp_path_factory.mktemp("wrong")
     X, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)

@@ -13,8 +13,8 @@ from partirvm.cli.options import as_flags
         ("raise memory_limit or lower partition_size.", "raise --memory-limit or lower --partition-size."),
         ("kernel is 'x': it must be known", "--kernel is 'x': it must be known"),
         (
-            "with multi_output='independent'; use fit_rows=\"sample\"",
-            "with --multi-output independent; use --likelihood sample",
+            "with multi_class='ovr'; use fit_rows=\"sample\"",
+            "with --multi-class ovr; use --likelihood sample",
         ),
         ("leave fit_intercept=False out, say allow_code=True", "leave --no-intercept out, say --allow-code"),
         ("no kernel is learned", "no kernel is learned"),

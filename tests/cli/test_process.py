@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from commandline import Tour, measured, read_until, start
 
-from partirvm.setup import ingest
+from partirvm.resolve import ingest
 
 SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
 ESCAPE = "\x1b"
@@ -161,7 +161,7 @@ def test_a_fit_aborted_before_any_model_leaves_nothing(tour, tmp_path):
 CRASH = """
 import sys
 from partirvm import predict
-from partirvm.setup import ingest
+from partirvm.resolve import ingest
 def crash(*arguments, **options):
     raise ZeroDivisionError("a fault")
 predict.evaluate = crash

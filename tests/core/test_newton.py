@@ -10,10 +10,10 @@ import pytest
 from class_problems import problems
 from hypothesis import given
 
-from partirvm.core.gains import JOINING, entry_precision
 from partirvm.core.laplace import init, update
 from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.newton import begin, enter, entry_factors, receive, settle
+from partirvm.core.priors import JOINING, entry_precision
 from partirvm.core.termination import StopRule, Termination
 from partirvm.types import BIAS
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partirvm.core import gains
-from partirvm.core.gains import JOINING, entry_precision, evidence_gain, joint_entry, joint_gain
+from partirvm.core import priors
+from partirvm.core.priors import JOINING, entry_precision, evidence_gain, joint_entry, joint_gain
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import candidate_factors, init, step
 
@@ -77,9 +77,9 @@ def test_what_a_candidate_is_worth(problem):
     np.testing.assert_allclose(s[0], expected[:, 0], rtol=1e-6)
     np.testing.assert_allclose(q[0], expected[:, 1], rtol=1e-5, atol=1e-8)
     rise = evidence(Phi, t, alpha, beta, w) - evidence(Phi[:, :5], t, alpha[:5], beta, w)
-    np.testing.assert_allclose(gains.worth(s, q, alpha[5:])[0], rise, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(priors.joint_contribution(s, q, alpha[5:])[0], rise, rtol=1e-5, atol=1e-7)
     grid = s.max() * np.geomspace(1e-9, 1e9, 20_001)
-    best = max(0.0, gains.worth(s, q, grid).max())
+    best = max(0.0, priors.joint_contribution(s, q, grid).max())
     np.testing.assert_allclose(joint_gain(s, q)[0], best, rtol=1e-4, atol=1e-6)
 
 
@@ -87,25 +87,25 @@ def test_one_target_may_outvote_the_sign_of_the_sum():
     """Σq² < Σs, and yet there is a peak above zero: target 0 gains ½(100 − 1 − log 100) alone at α = 1/99, target 1
     loses ½ log((α + 10³)/α) there."""
     s, q = np.array([[1.0, 1000.0]]), np.array([[10.0, 0.0]])
-    alpha, gain = gains.optimum(s, q)
+    alpha, gain = priors.joint_optimum(s, q)
     grid = np.geomspace(1e-6, 1e6, 200_001)
     values = 0.5 * (np.log(grid / (grid + 1)) + 100 / (grid + 1) + np.log(grid / (grid + 1000)))
     assert gain[0] == pytest.approx(values.max(), rel=1e-8)
     assert alpha[0] == pytest.approx(grid[values.argmax()], rel=1e-3)
-    assert not gains.fails(s, q, alpha).any()
-    assert gains.fails(s, q, np.array([1e6])).all()
+    assert not priors.fails(s, q, alpha).any()
+    assert priors.fails(s, q, np.array([1e6])).all()
 
 
 def test_one_target_is_the_closed_form():
     """Peaks, gains and entries of (P, 1) are those of (P,): s²/(q² − s), ½[q²/s − 1 − log(q²/s)], q² ≤ s."""
     rng = np.random.default_rng(0)
     s, q = rng.uniform(0.1, 10, 200), rng.normal(scale=3, size=200)
-    alpha, gain = gains.optimum(s[:, None], q[:, None])
+    alpha, gain = priors.joint_optimum(s[:, None], q[:, None])
     rising = q**2 > s
     np.testing.assert_allclose(alpha[rising], (s**2 / (q**2 - s))[rising], rtol=1e-3)
     assert np.isinf(alpha[~rising]).all()
     np.testing.assert_allclose(gain, evidence_gain(s, q), rtol=1e-6, atol=1e-9)
-    np.testing.assert_array_equal(gains.fails(s[:, None], q[:, None], np.where(rising, alpha, 1e3)), ~rising)
+    np.testing.assert_array_equal(priors.fails(s[:, None], q[:, None], np.where(rising, alpha, 1e3)), ~rising)
     entries = joint_entry(s[:, None], q[:, None], s[:, None])
     np.testing.assert_allclose(entries, entry_precision(s, q, s), rtol=1e-3)
     np.testing.assert_allclose(entries[rising], JOINING * alpha[rising])

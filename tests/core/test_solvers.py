@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 
-from partirvm.core.gains import entry_precision
+from partirvm.core.priors import entry_precision
 from partirvm.core.solvers import improve, revive, solve
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination

@@ -11,10 +11,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from partirvm.core import laplace
-from partirvm.core.gains import JOINING, entry_precision, evidence_gain
 from partirvm.core.link import LogisticBlock
 from partirvm.core.posterior import WEAK_CORRELATION
-from partirvm.core.priors import FLAT, GammaDensity, Prior
+from partirvm.core.priors import FLAT, JOINING, GammaDensity, Prior, entry_precision, evidence_gain
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import (
@@ -253,7 +252,7 @@ def test_the_gain_of_a_column_is_the_largest_of_all_precisions(log_s, log_r, log
     density, q = GammaDensity(a, b), np.sqrt(s * r)
     expected = naive.best_gain(s, q, a, b)
     gain = evidence_gain(np.array([s]), np.array([q]), density)[0]
-    alpha = density.peak(np.array([s]), np.array([q**2]))[0]
+    alpha = density.optimum(np.array([s]), np.array([q**2]))[0][0]
     np.testing.assert_allclose(gain, expected, rtol=1e-4, atol=1e-6)
     assert density.worthless(np.array([s]), np.array([q**2]))[0] == (gain <= 0) == np.isinf(alpha)
     if gain > 0:

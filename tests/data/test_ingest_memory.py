@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from partirvm.data.ingestion import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Budget, tile_bytes
 from partirvm.errors import MemoryLimitError
-from partirvm.setup.ingest import ingest
+from partirvm.resolve.ingest import ingest
 
 MiB = 1 << 20
 BLOCK = 100_000

@@ -16,7 +16,7 @@ from partirvm.errors import DataError, MissingDataError, UsageError
 from partirvm.execution import executor_for
 from partirvm.model import label_array
 from partirvm.options import Request
-from partirvm.setup.new_problem import Classes, class_weights_of
+from partirvm.resolve.new_problem import Classes, class_weights_of
 from partirvm.types import Columns
 
 KINDS = {

@@ -10,7 +10,7 @@ import pytest
 from regressions import plane, sinc
 
 from partirvm import RVMRegressor, ingest
-from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
+from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.kernels import Gaussian, Several
 from partirvm.predict import rvm_star
 
@@ -127,7 +127,6 @@ def test_other_rows_than_the_fits_are_refused(monkeypatch):
     model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
     for again, error, message in [
         ((X[:-1], y[:-1]), DataError, "fitted to 200 rows, but augment has 199 rows"),
-        ((X, y + 1), ChangedDataError, "mean of the target was"),
         ((X[:, :1], y), ValueError, "1 feature"),
         ((X,), UsageError, r"augment has 1 parts: it must be \(X, y\)"),
         (X, DataError, "the data have no target"),

@@ -1,4 +1,4 @@
-"""Several targets in one estimator: shapes, scores, noises, and what shared vectors and independent ones mean."""
+"""Several targets in one estimator: shapes, scores, noises, and what shared vectors mean."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from by_default import some
 from checks import run_check
 from sklearn.metrics import r2_score
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from partirvm import RVMRegressor
@@ -27,9 +28,7 @@ def several(n=400, seed=0):
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.usefixtures("quick_learning")
-@parametrize_with_checks(
-    [RVMRegressor(gamma=0.5, multi_output="independent"), RVMRegressor(gamma=0.5, strategy="basic")]
-)
+@parametrize_with_checks([RVMRegressor(gamma=0.5, strategy="basic")])
 def test_scikit_learns_checks(estimator, check):
     """Those of several targets."""
     if "multioutput" in check.func.__name__ or "2d" in check.func.__name__:
@@ -90,31 +89,16 @@ def test_scores_and_held_out_rows():
         RVMRegressor(**OPTIONS).fit(X, y, validation=(other, truth[:, 0]))
 
 
-def test_independent_fits():
-    """Each target as if it were alone; a constant one is its mean, which shared vectors refuse."""
+def test_each_target_alone():
+    """scikit-learn fits one estimator for each; a constant one is its mean, which shared vectors refuse."""
     X, _, y = several(200)
     y[:, 1] = 3.0
-    independent = RVMRegressor(multi_output="independent", **OPTIONS)
     with pytest.warns(match="constant"):
-        independent.fit(X, y)
-    mean, std = independent.predict(X, return_std=True)
-    for k in (0, 2):
-        alone = RVMRegressor(**OPTIONS).fit(X, y[:, k])
-        expected = alone.predict(X, return_std=True)
-        np.testing.assert_array_equal(mean[:, k], expected[0])
-        np.testing.assert_array_equal(std[:, k], expected[1])
-        assert independent.noise_variance_[k] == alone.noise_variance_
-    np.testing.assert_allclose(mean[:, 1], 3.0)
-    with pytest.raises(DataError, match=r"target 1 of 3 is constant.*independent"):
+        each = MultiOutputRegressor(RVMRegressor(**OPTIONS)).fit(X, y)
+    np.testing.assert_array_equal(each.predict(X)[:, 2], RVMRegressor(**OPTIONS).fit(X, y[:, 2]).predict(X))
+    np.testing.assert_allclose(each.predict(X)[:, 1], 3.0)
+    with pytest.raises(DataError, match=r"target 1 of 3 is constant.*MultiOutputRegressor"):
         RVMRegressor(**OPTIONS).fit(X, y)
-    with pytest.raises(UsageError, match="multi_output is 'both'; known: shared, independent"):
-        RVMRegressor(multi_output="both").fit(X, y)
-    with pytest.raises(UsageError, match="tol is 0"):
-        independent.set_params(tol=0).fit(X, y)
-    np.testing.assert_array_equal(independent.predict(X), mean)  # a fit that is refused takes nothing away
-    again = independent.set_params(tol=1e-7).fit(X, y[:, 0])
-    assert not hasattr(again, "estimators_")
-    assert again.predict(X).shape == (200,)
 
 
 def test_a_single_column_is_one_target():
@@ -133,17 +117,10 @@ def test_widths_are_learned_for_all_targets_together():
     assert set(model.get_support(indices=True)) == {0, 2}
 
 
-def test_independent_targets_have_samples_and_augmented_predictions():
-    """Each as its own fit has them; targets that share vectors say where to go."""
+def test_targets_that_share_vectors_say_what_they_have_not():
+    """Samples, intervals and augmented predictions need one target."""
     X, _, Y = several(60)
-    each = RVMRegressor(gamma=0.3, multi_output="independent", random_state=0).fit(X, Y)
-    T = Y.shape[1]
-    assert each.sample_y(X[:5], 4).shape == (5, T, 4)
-    mean, std = each.predict(X[:5], return_std=True, augment=(X, Y))
-    for k, one in enumerate(each.estimators_):
-        alone = one.predict(X[:5], return_std=True, augment=(X, Y[:, k]))
-        np.testing.assert_array_equal(np.array(alone), np.array((mean[:, k], std[:, k])))
     shared = RVMRegressor(gamma=0.3, random_state=0).fit(X, Y)
-    for ask in (lambda: shared.sample_y(X), lambda: shared.predict(X, augment=(X, Y))):
-        with pytest.raises(UsageError, match="independent"):
-            ask()
+    for ask in (shared.sample_y, shared.predict_interval, lambda X: shared.predict(X, augment=(X, Y))):
+        with pytest.raises(UsageError, match="MultiOutputRegressor"):
+            ask(X)

@@ -105,17 +105,6 @@ def test_steps_and_refusals():
         constant.partial_fit(X, y)
 
 
-def test_each_target_by_itself():
-    """Independent fits go on one by one."""
-    X, y, f = stream(150)
-    t = np.column_stack([y, f**2])
-    model = (
-        RVMRegressor(multi_output="independent", **OPTIONS).partial_fit(X[:100], t[:100]).partial_fit(X[100:], t[100:])
-    )
-    alone = RVMRegressor(**OPTIONS).partial_fit(X[:100], t[:100, 1]).partial_fit(X[100:], t[100:, 1])
-    np.testing.assert_array_equal(model.predict(X)[:, 1], alone.predict(X))
-
-
 def test_a_step_has_its_first_round_whatever_the_time_limit():
     """The limit of seconds ends a step, not before it has a model."""
     rng = np.random.default_rng(0)

@@ -107,19 +107,16 @@ def test_names_and_categories_come_back(tmp_path):
         found.predict(frame[["b", "a"]])
 
 
-@pytest.mark.parametrize("how", ["shared", "independent"])
-def test_several_targets_come_back(how, tmp_path):
-    """Those that share vectors, and those with a fit each."""
+def test_several_targets_come_back(tmp_path):
+    """With the vectors that they share."""
     X, y = wave()
     Y = np.column_stack([y, np.cos(X[:, 0])])
-    fitted = RVMRegressor(gamma=0.5, multi_output=how, random_state=0).fit(X, Y)
+    fitted = RVMRegressor(gamma=0.5, random_state=0).fit(X, Y)
     save_model(fitted, tmp_path / "m")
     found = load_model(tmp_path / "m")
     same(found, fitted)
     np.testing.assert_array_equal(found.predict(X), fitted.predict(X))
     assert found.score(X, Y) == fitted.score(X, Y)
-    if how == "independent":
-        same(found.estimators_[1], fitted.estimators_[1])
 
 
 def test_rows_that_joined_later(tmp_path):
@@ -133,7 +130,7 @@ def test_rows_that_joined_later(tmp_path):
         found.partial_fit(X, y)
 
 
-@pytest.mark.parametrize("kind", ["regressor", "classifier", "independent targets"])
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
 def test_metadata_requests_come_back(kind, tmp_path):
     """What ``set_fit_request`` and its like asked, whether routing is on or off while loading; a clone has them too."""
     X, y = wave()
@@ -142,9 +139,9 @@ def test_metadata_requests_come_back(kind, tmp_path):
             fitted = RVMClassifier(gamma=0.5).set_fit_request(sample_weight=True).set_score_request(sample_weight="w")
             fitted.fit(X, y > 0)
         else:
-            asking = RVMRegressor(gamma=0.5, multi_output="independent").set_fit_request(sample_weight=True)
+            asking = RVMRegressor(gamma=0.5).set_fit_request(sample_weight=True)
             asking.set_score_request(sample_weight="w")
-            fitted = asking.fit(X, y if kind == "regressor" else np.column_stack([y, -y]))
+            fitted = asking.fit(X, y)
     save_model(fitted, tmp_path / "m")
     for loaded in (load_model(tmp_path / "m"), clone(load_model(tmp_path / "m")), clone(fitted)):
         routing = loaded.get_metadata_routing()

@@ -105,7 +105,7 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(waves, classes, three_wor
     monkeypatch.setattr(search, "CENTRES", 30 if K else 8)
     monkeypatch.setattr(search, "MOST_CENTRES", 8)
     data = classes[K] if K else waves
-    asked = Request(gamma="auto", strategy="working-set", partition_size=40, max_rounds=2, heuristic_rows=100)
+    asked = Request(gamma="auto", strategy="working-set", partition_size=40, max_rounds=2)
     ways = {
         "inline": {},
         "little memory": {"more_memory": 120 << 20},

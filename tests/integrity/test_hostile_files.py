@@ -185,7 +185,7 @@ def made(tmp_path_factory):
     noise = 0.1 * rng.normal(size=(120, 2))
     save_model(RVMRegressor(gamma=0.5).fit(X, X[:, 0] + noise[:, 0]), folder / "model")
     save_model(RVMClassifier(gamma=0.5).fit(X, X[:, 0] > 0), folder / "classes")
-    save_model(RVMRegressor(gamma=0.5, multi_output="independent").fit(X, X + noise), folder / "targets")
+    save_model(RVMRegressor(gamma=0.5).fit(X, X + noise), folder / "targets")
     return folder
 
 

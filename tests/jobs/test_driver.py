@@ -18,7 +18,7 @@ from partirvm.execution import LocalExecutor
 from partirvm.jobs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.options import Request
-from partirvm.setup.resolve import resolve
+from partirvm.resolve.resolve import resolve
 from partirvm.strategies import STRATEGIES, fit_rows
 from partirvm.types import Columns
 

@@ -110,7 +110,7 @@ def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
 def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, what):
     """In the fit that measures the partition size: nothing is planned or fitted any more, and a resume begins anew."""
     from partirvm.jobs import attempt, request
-    from partirvm.setup import measuring
+    from partirvm.resolve import measuring
 
     monkeypatch.setattr(attempt, "POLL_SECONDS", 0.0)
     request.create(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "partition_size": "auto"}), None, False)

@@ -16,7 +16,7 @@ from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.memory import ALLOWANCE
 from partirvm.planning.plan import choose
-from partirvm.setup.resolve import resolve
+from partirvm.resolve.resolve import resolve
 from partirvm.types import Columns
 
 pytestmark = pytest.mark.bits
@@ -69,7 +69,7 @@ def test_the_choice_is_arithmetic(asked, rates, spare, disk, repeats, where):
 @pytest.mark.parametrize("strategy", ["working-set", "incremental", "split-merge", "basic"])
 def test_a_regression_keeps_no_blocks_by_default(strategy, monkeypatch):
     """Nor does the plan count memory for them, though a copy is measured to take no time at all."""
-    monkeypatch.setattr("partirvm.setup.resolve.calibrate", lambda source, problem: replace(RATES, copy=0.0))
+    monkeypatch.setattr("partirvm.resolve.resolve.calibrate", lambda source, problem: replace(RATES, copy=0.0))
     executor = LocalExecutor(1)
     plan = resolve(ArraySource(*rows(300)), replace(ASKED, strategy=strategy, max_rounds=None), executor).plan
     executor.close()
@@ -79,7 +79,7 @@ def test_a_regression_keeps_no_blocks_by_default(strategy, monkeypatch):
 
 def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch):
     """Newton steps see the same columns again; a limit that was given may be filled."""
-    monkeypatch.setattr("partirvm.setup.resolve.calibrate", lambda source, problem: replace(RATES, copy=0.0))
+    monkeypatch.setattr("partirvm.resolve.resolve.calibrate", lambda source, problem: replace(RATES, copy=0.0))
     X, y = rows(400_000)
     classes = Columns(("a", "b"), classes=("no", "yes"))
     source, executor = ArraySource(X, (y > 0).astype(float), columns=classes), LocalExecutor(1)

@@ -19,8 +19,8 @@ from partirvm.learning.forms import EACH
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
-from partirvm.setup.measuring import Measuring
-from partirvm.setup.resolve import resolve
+from partirvm.resolve.measuring import Measuring
+from partirvm.resolve.resolve import resolve
 
 ASKED = Request(kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")

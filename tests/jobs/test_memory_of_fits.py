@@ -13,7 +13,7 @@ from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.options import Request
-from partirvm.setup.resolve import machine_for, resolve
+from partirvm.resolve.resolve import machine_for, resolve
 from partirvm.types import Columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

@@ -52,7 +52,7 @@ def folder(tmp_path_factory):
     target = ", ".join(NAMES)
     assert main(["ingest", write(folder / "train.csv", 500, 0), train, "--target", target, "--quiet"]) == 0
     assert main(["ingest", write(folder / "test.csv", 130, 1), test, "--like", train, "--quiet"]) == 0
-    fit = ["fit", train, str(folder / "job"), "--multi-output", "shared", "--validation", test, *OPTIONS, "--json"]
+    fit = ["fit", train, str(folder / "job"), "--validation", test, *OPTIONS, "--json"]
     assert main(fit) == 0
     return folder
 

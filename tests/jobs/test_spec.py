@@ -21,7 +21,7 @@ from partirvm.jobs.request import create
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.setup.resolve import resolve
+from partirvm.resolve.resolve import resolve
 from partirvm.types import Columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

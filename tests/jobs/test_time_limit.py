@@ -16,9 +16,10 @@ from partirvm.jobs.driver import MemoryJournal, Watcher
 from partirvm.jobs.run import run
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
-from partirvm.setup.resolve import resolve
+from partirvm.resolve.resolve import resolve
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.in_order import FLOPS, STEPS, effort
+from partirvm.strategies.basic import MAX_COLUMNS, STEPS, early_state
+from partirvm.strategies.problem import Options
 from partirvm.types import Columns
 
 N = 900
@@ -130,16 +131,13 @@ def test_time_that_is_up_while_noise_is_fitted_leaves_a_model_with_constant_nois
 
 
 def test_an_early_fit_has_bounded_cost():
-    """Steps × multiplications and additions stay below the bound, however many columns, targets or classes."""
+    """A sample of rows, few steps, and few columns of all outputs together, however many targets or classes."""
     source, executor = rows_of(False), LocalExecutor(1)
     problem = resolve(source, Request(gamma=0.4), executor).problem
     executor.close()
-    assert effort(problem, 4000) == (300, STEPS)
-    many = replace(problem, target_variances=np.ones(100))
-    candidates, steps = effort(many, 4000)
-    assert (steps, STEPS * 100 * (candidates + 1) ** 3 <= FLOPS) == (STEPS, True)
     classes = replace(problem, likelihood=LIKELIHOODS["multinomial"], n_classes=20)
-    candidates, steps = effort(classes, 2000)
-    assert candidates >= 10
-    assert 1 <= steps <= STEPS
-    assert steps == 1 or steps * (2000 * (candidates + 1) ** 2 * 20 * 21 + (20 * candidates + 20) ** 3) <= FLOPS
+    for each, outputs in ((problem, 1), (replace(problem, target_variances=np.ones(20)), 20), (classes, 20)):
+        options = early_state(each, Options(60, "error")).options
+        assert options.partition_size * outputs <= MAX_COLUMNS
+        assert (options.max_iterations, options.max_passes) == (STEPS, STEPS)
+        assert options.sample_rows == N

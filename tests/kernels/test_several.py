@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import laplacian_kernel
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Laplacian, Linear, OnColumns, Several, kernel_from_spec
 from partirvm.kernels.design import NONE, Design
-from partirvm.strategies.selection import fresh
+from partirvm.strategies.fit_rows import fresh
 from partirvm.types import Scaling
 
 D = 3

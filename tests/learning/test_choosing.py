@@ -29,7 +29,7 @@ from partirvm.learning.folds import (
 from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
 from partirvm.likelihoods.class_passes import IndicatorGramPass, IndicatorLossPass, LogisticPass
-from partirvm.strategies.in_order import BasicRound
+from partirvm.strategies.basic import BasicRound
 from partirvm.strategies.problem import Options
 
 

@@ -13,7 +13,7 @@ from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.learning.folds import sparseness
-from partirvm.strategies.in_order import BasicRound
+from partirvm.strategies.basic import BasicRound
 from partirvm.strategies.problem import Options
 from partirvm.types import Columns
 

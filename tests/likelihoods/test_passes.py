@@ -7,7 +7,7 @@ import importlib
 import numpy as np
 import pytest
 
-from partirvm.core.gains import JOINING
+from partirvm.core.priors import JOINING
 from partirvm.execution.tasks import MomentsPass
 from partirvm.likelihoods import class_passes, passes
 from partirvm.likelihoods.base import Panel, Pass, eligible

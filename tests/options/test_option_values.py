@@ -41,8 +41,8 @@ ASKED = {
         {"strategy": "working-set", "selection": "gain", "stop_fraction": 0.25},
     ),
     "sample": (
-        {"strategy": Incremental(fit_rows=Sample(rows=70), heuristic_rows=90)},
-        {"strategy": "incremental", "fit_rows": "sample", "sample_rows": 70, "heuristic_rows": 90},
+        {"strategy": Incremental(fit_rows=Sample(rows=70), stop_fraction=0.9)},
+        {"strategy": "incremental", "fit_rows": "sample", "sample_rows": 70, "stop_fraction": 0.9},
     ),
     "kernel": (
         {"kernel": Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8), metric="low-rank")},
@@ -111,7 +111,7 @@ def test_nested_names():
         ({"strategy": WorkingSet(selection="all")}, r"WorkingSet\.selection is 'all'; known: auto, error"),
         ({"strategy": Incremental(fit_rows=Sample(0))}, r"Sample\.rows is 0: it must be a whole number ≥ 1 or 'auto'"),
         ({"strategy": "workingset"}, "strategy is 'workingset'; known: auto, basic"),
-        ({"strategy": WorkingSet}, "strategy is the class WorkingSet: give a value"),
+        ({"strategy": WorkingSet}, "strategy is <class .*; known: auto, basic"),
         ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*which is a value of kernel"),
         ({"strategy": WorkingSet(fit_rows=Noise())}, "WorkingSet.fit_rows is Noise.*a value of noise_variance"),
         ({"kernel": Gaussian(0.5), "gamma": 2.0}, "gamma is 2.0, but the kernel has its own"),

@@ -17,16 +17,15 @@ from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
 from partirvm.kernels import WITH_GAMMA
 from partirvm.likelihoods import words_of
-from partirvm.options import TABLE, Request, check, idle, names
-from partirvm.options.constraints import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASSES, Anything, Flag
+from partirvm.options import TABLE, Request, check, constraints, idle
+from partirvm.options.constraints import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.options.table import CHOSEN_ROWS, ROUNDS, SEVERAL_FITS
 from partirvm.options.values import SOLVERS as SOLVER_VALUES
 from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
-from partirvm.options.values import VALUES, StrategyName
+from partirvm.options.values import VALUES
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.selection import SELECTIONS
 
-CHECKED = [name for name, row in TABLE.items() if not isinstance(row.check, Anything)]
+CHECKED = [name for name, row in TABLE.items() if row.check.kind != "any"]
 
 FLAGS = {option.name: option for option in group.commands["fit"].params if option.name in TABLE}
 
@@ -56,7 +55,7 @@ def text_for(name):
     row = TABLE[name]
     if name in GIVEN:
         return GIVEN[name]
-    words = [word for word in getattr(row.check, "words", ()) if word not in ("auto", row.default)]
+    words = [word for word in row.check.words if word not in ("auto", row.default)]
     return (words[0], words[0]) if words else ("7", 7)
 
 
@@ -78,7 +77,7 @@ def test_every_option_has_a_flag_that_agrees(name):
     assert flag.help.startswith(help_of(row.help).rstrip())
     context = group.commands["fit"].make_context("fit", ["d", "j"])
     assert options.parameters({name: context.params[name]}) == Request()
-    if isinstance(row.check, Flag):
+    if row.check.kind == "switch":
         arguments, value = ([flag.secondary_opts[0]], False) if flag.secondary_opts else ([row.flag], True)
     else:
         text, value = text_for(name)
@@ -92,11 +91,10 @@ def test_every_option_has_a_flag_that_agrees(name):
 @pytest.mark.parametrize(
     ("words", "known"),
     [
-        (StrategyName, ("auto", *STRATEGIES)),
-        (names.Selection, ("auto", *SELECTIONS)),
-        (names.SolverName, SOLVERS),
-        (names.MultiClass, words_of(classes=True)),
-        (names.Estimate, words_of(classes=False)),
+        (constraints.StrategyName, ("auto", *STRATEGIES)),
+        (constraints.SolverName, SOLVERS),
+        (constraints.MultiClass, words_of(classes=True)),
+        (constraints.Estimate, words_of(classes=False)),
     ],
 )
 def test_the_words_are_those_that_are_known(words, known):
@@ -167,9 +165,9 @@ ALL = {
         ({"selection": "gain"}, {}, []),
         ({"selection": "gain", "stop_fraction": 0.1}, {"strategy": (SEVERAL_FITS, ROUNDS)}, ["selection"]),
         (
-            {"fit_rows": "sample", "sample_rows": 10, "heuristic_rows": 5, "max_rounds": 1},
+            {"fit_rows": "sample", "sample_rows": 10, "max_rounds": 1},
             {"strategy": ()},
-            ["max_rounds", "fit_rows", "sample_rows", "heuristic_rows"],
+            ["max_rounds", "fit_rows", "sample_rows"],
         ),
         ({"noise_prior": (1, 1), "noise_variance": 0.1}, {"noise_variance": "given"}, ["noise_prior"]),
         ({"noise_variance": 0.1, "moderate": True}, {"target": TWO_CLASSES}, ["noise_variance"]),

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import numpy as np
 
 from partirvm.core.termination import Termination
-from partirvm.strategies.instructions import Record
+from partirvm.strategies.problem import Record
 
 ROWS = 400
 CHANCE = math.log(3)

@@ -28,7 +28,7 @@ from partirvm.report.history import stages
 from partirvm.report.page import BARS, FEATURES, Report
 from partirvm.report.plots import history_charts, relevance_chart
 from partirvm.report.quantities import CLASSIFICATION, format_error, format_evidence, format_share, kind_of
-from partirvm.setup.relevance import directions_json
+from partirvm.resolve.relevance import directions_json
 
 FITS = [("basic", False), ("split-merge", False), ("incremental", True), ("working-set", True)]
 HOSTILE = "</style><script>alert('1')</script>\"'&<img src=x onerror=alert(2)>"

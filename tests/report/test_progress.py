@@ -15,7 +15,7 @@ from histories import plan, round_of
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
 from partirvm.planning.units import format_bytes
-from partirvm.report.progress import LiveView, PlainView, Progress, View, progress_for
+from partirvm.report.progress import Progress, View, progress_for
 
 
 class Screen(io.StringIO):
@@ -50,12 +50,13 @@ def play(progress: Progress) -> None:
     progress.note("a word in between")
 
 
-@pytest.mark.parametrize(("kind", "view"), [("quiet", View), ("plain", PlainView), ("live", LiveView)])
-def test_every_progress_hears_everything(kind, view, monkeypatch):
-    """The stream decides which one it is."""
+@pytest.mark.parametrize("kind", ["quiet", "plain", "live"])
+def test_every_progress_hears_everything(kind, monkeypatch):
+    """The stream decides whether the state is drawn."""
     monkeypatch.setenv("TERM", "xterm")
     progress = progress_for(Screen() if kind != "plain" else io.StringIO(), quiet=kind == "quiet")
-    assert type(progress.view) is view
+    assert (progress.view is None) == (kind == "quiet")
+    assert progress.view is None or progress.view.console.is_terminal == (kind == "live")
     with progress as inside:
         assert inside is progress
         play(progress)
@@ -66,7 +67,7 @@ def test_every_progress_hears_everything(kind, view, monkeypatch):
 
 def test_plain_lines():
     stream = io.StringIO()
-    with Progress(PlainView(stream)) as progress:
+    with Progress(View(stream)) as progress:
         play(progress)
     lines = stream.getvalue().splitlines()
     assert [line.split()[0] for line in lines] == [
@@ -88,7 +89,7 @@ def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
     """A long phase says where it stands, once a minute."""
     now, stream = [0.0], io.StringIO()
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    with Progress(PlainView(stream)) as progress:
+    with Progress(View(stream)) as progress:
         for done in range(1, 8):
             now[0] += 25.0
             event(progress, done)
@@ -99,14 +100,14 @@ def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
 def test_hearing_draws_nothing(monkeypatch):
     """A hundred thousand tiles: the thread of the fit draws no panel and writes nothing for any of them."""
     monkeypatch.setenv("TERM", "xterm")
-    drawn, draw, screen = [], LiveView.state, Screen()
+    drawn, draw, screen = [], View.state, Screen()
 
     def counted(self, progress):
         drawn.append(threading.get_ident())
         return draw(self, progress)
 
-    monkeypatch.setattr(LiveView, "state", counted)
-    with Progress(LiveView(screen)) as progress:
+    monkeypatch.setattr(View, "state", counted)
+    with Progress(View(screen)) as progress:
         progress.on_plan(SomePlan())
         before = drawn.count(threading.get_ident())
         for done in range(100_000):
@@ -143,7 +144,7 @@ def merge(progress: Progress) -> None:
 def test_parts_get_a_line_for_their_level():
     """Not one each; the heuristic has its own; the table begins with the fit that leaves a model."""
     stream = io.StringIO()
-    with Progress(PlainView(stream)) as progress:
+    with Progress(View(stream)) as progress:
         merge(progress)
     lines = stream.getvalue().splitlines()[2:]
     assert lines[:3] == [
@@ -168,7 +169,7 @@ def test_the_live_view_cuts_nothing(monkeypatch, columns):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(columns))
     screen = Screen()
-    with Progress(LiveView(screen)) as progress:
+    with Progress(View(screen)) as progress:
         merge(progress)
         progress.began -= 100_000.0
         progress.remaining = lambda: 200_000.0
@@ -184,7 +185,7 @@ def test_the_live_view_cuts_nothing(monkeypatch, columns):
 def test_newton_passes_are_counted(monkeypatch):
     """An iteration of a classification has no noise variance, and is a pass."""
     monkeypatch.setenv("TERM", "xterm")
-    with Progress(LiveView(Screen())) as progress:
+    with Progress(View(Screen())) as progress:
         progress.on_tiles("newton", 1, 4, 400)
         assert "Newton passes" in _drawn(progress)
         progress.on_step(StepInfo(6, 20, 0, -120.0, math.nan, math.nan), 40)

@@ -12,8 +12,7 @@ from simulator import Simulator
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.class_passes import GainPass, LogisticPass, MisclassificationPass
 from partirvm.likelihoods.classes import Newton
-from partirvm.strategies.instructions import Gather, Solved
-from partirvm.strategies.problem import Problem
+from partirvm.strategies.problem import Gather, Problem, Solved
 from partirvm.types import BIAS
 
 

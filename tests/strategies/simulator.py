@@ -23,8 +23,7 @@ from partirvm.likelihoods.class_passes import LogisticScorePass
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Gather, Gathered, Log, Save, Solved, Stopped, StrategySteps
-from partirvm.strategies.problem import Options, Problem
+from partirvm.strategies.problem import AnyStrategy, Gather, Gathered, Log, Options, Problem, Save, Solved, Stopped
 from partirvm.types import Scaling
 
 MOST = 2000
@@ -82,7 +81,7 @@ class Simulator:
         return np.hstack([np.ones((len(X), int(design.bias))), kernels])
 
     def run(
-        self, name: str | StrategySteps, options: Options, stop_at: int | None = None, state: Any = None
+        self, name: str | AnyStrategy, options: Options, stop_at: int | None = None, state: Any = None
     ) -> Termination:
         """Drive a strategy to its end, from a state if it is given; ``Stopped`` is raised at turn ``stop_at``."""
         strategy = STRATEGIES[name]() if isinstance(name, str) else name

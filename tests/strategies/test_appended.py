@@ -13,8 +13,7 @@ from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import automatic, joined, partition
-from partirvm.strategies.instructions import Gather, Save
-from partirvm.strategies.problem import Options
+from partirvm.strategies.problem import Gather, Options, Save
 from partirvm.strategies.rounds import with_appended_rows
 
 OPTIONS = Options(partition_size=15, selection="order", max_columns=100)

@@ -11,8 +11,7 @@ from partirvm.core.termination import Termination
 from partirvm.likelihoods.class_passes import GainPass, MisclassificationPass
 from partirvm.likelihoods.classes import Newton
 from partirvm.strategies.fit_rows import LEAST
-from partirvm.strategies.instructions import Gather, Solved
-from partirvm.strategies.problem import Options
+from partirvm.strategies.problem import Gather, Options, Solved
 from partirvm.strategies.working_set import PATIENCE
 
 KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "ovr"))

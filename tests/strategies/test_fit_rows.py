@@ -14,8 +14,7 @@ from partirvm.core.updates import init
 from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass
-from partirvm.strategies.instructions import Solved
-from partirvm.strategies.problem import Options
+from partirvm.strategies.problem import Options, Solved
 
 PARTITIONED = ["split-merge", "incremental", "working-set"]
 

@@ -17,7 +17,7 @@ from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies import fit_rows
 from partirvm.strategies.problem import Options
-from partirvm.strategies.working_set import WorkingSetRounds
+from partirvm.strategies.rounds import WorkingSetRounds
 
 PER_COLUMN = 4
 
@@ -100,8 +100,8 @@ def test_the_evidence_is_compared_over_the_same_rows():
     compared = []
 
     class Noted(WorkingSetRounds):
-        def enlarged(self, state, fresh):
-            state = super().enlarged(state, fresh)
+        def enlarge(self, state, count):
+            state = yield from super().enlarge(state, count)
             compared.append(state)
             return state
 

@@ -23,8 +23,8 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import BERNOULLI
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.rounds import due
-from partirvm.strategies.working_set import Best, WorkingSetRounds
+from partirvm.strategies.rounds import WorkingSetRounds, due
+from partirvm.strategies.stages import Best
 from partirvm.types import Scaling
 
 ROWS, PART = 600, 50
@@ -183,7 +183,9 @@ def test_the_best_round_comes_back_with_its_kernel():
     other = problem.with_kernel(Gaussian((2.0, 2.0, 2.0)))
     scores = Scores(10, 9.0, 9.0, 9.0, 9.0, 9.0, (9, 9, 9, 9, 9))
     later = replace(state, problem=other, design=replace(design, kernel=other.empty.kernel), best=best, round=3)
-    settling = next(WorkingSetRounds().ended(replace(later, scores=scores), Termination.VALIDATION))
+    steps = WorkingSetRounds().ended(later, Termination.VALIDATION)
+    next(steps)
+    settling = steps.send((scores,))
     assert {pass_.design.kernel for pass_ in settling} == {LOST}
 
 

@@ -12,8 +12,7 @@ from simulator import Simulator, spelled, wave
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass
-from partirvm.strategies.instructions import Gather, Save, Solved
-from partirvm.strategies.problem import Options
+from partirvm.strategies.problem import Gather, Options, Save, Solved
 from partirvm.types import BIAS
 
 

@@ -19,9 +19,8 @@ from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Save, Solved
-from partirvm.strategies.problem import Options
-from partirvm.strategies.selection import distinct, random_rows
+from partirvm.strategies.fit_rows import distinct, random_rows
+from partirvm.strategies.problem import Options, Save, Solved
 from partirvm.strategies.working_set import FLAT, PATIENCE
 from partirvm.types import BIAS
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm.strategies.selection import (
+from partirvm.strategies.fit_rows import (
     SPAN,
     partition_count,
     quotas,

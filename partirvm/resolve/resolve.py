@@ -23,18 +23,18 @@ from partirvm.options.constraints import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.planning.cost import Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan
-from partirvm.setup.basis import codes_in_linear_basis
-from partirvm.setup.kernel import chooses, codes_as_numbers, learns
-from partirvm.setup.measuring import Interrupted, Measuring, PartitionSize, calibrate, check_aborted
-from partirvm.setup.new_problem import class_weights_of, find_classes, new_problem
-from partirvm.setup.parameters import check_multi_output, check_solver, check_sources, checked_moments
-from partirvm.setup.relevance import input_variance
-from partirvm.setup.spec import OPTION_LIMITS, FitSpec, memory_limits, planned
+from partirvm.resolve.basis import codes_in_linear_basis
+from partirvm.resolve.kernel import chooses, codes_as_numbers, learns
+from partirvm.resolve.measuring import Interrupted, Measuring, PartitionSize, calibrate, check_aborted
+from partirvm.resolve.new_problem import class_weights_of, find_classes, new_problem
+from partirvm.resolve.parameters import check_noise_form, check_solver, check_sources, checked_moments
+from partirvm.resolve.relevance import input_variance
+from partirvm.resolve.spec import OPTION_LIMITS, FitSpec, memory_limits, planned
 from partirvm.strategies import STRATEGIES
+from partirvm.strategies.basic import BasicRound
 from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined
-from partirvm.strategies.in_order import BasicRound, IncrementalRounds
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.working_set import WorkingSetRounds
+from partirvm.strategies.rounds import IncrementalRounds, WorkingSetRounds
 from partirvm.types import BIAS
 
 LABEL_COPIES = 4
@@ -84,7 +84,7 @@ def resolve(
     """
     began = time.perf_counter()
     check_aborted(interrupted)
-    check_multi_output(source, request)
+    check_noise_form(source, request)
     if request.memory_limit != "auto":
         return_freed_memory()
     check_sources(source, held_out)

@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from partirvm.core.moments import Moments
-from partirvm.core.solvers import SOLVERS
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
 from partirvm.execution import Executor
@@ -17,11 +16,11 @@ from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import NoKernel
 from partirvm.likelihoods import words_of
 from partirvm.options import Request, check
-from partirvm.options.constraints import OneOf
+from partirvm.options.constraints import Check
 from partirvm.quoting import quoted
-from partirvm.setup.basis import checked_basis, portable_basis
-from partirvm.setup.kernel import checked_kernel, portable_kernel
-from partirvm.setup.measuring import Interrupted, check_aborted
+from partirvm.resolve.basis import checked_basis, portable_basis
+from partirvm.resolve.kernel import checked_kernel, portable_kernel
+from partirvm.resolve.measuring import Interrupted, check_aborted
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import grows
 
@@ -38,11 +37,9 @@ def check_parameters(parameters: Request) -> Request:
             "kernel and basis are both none: a model needs a kernel, or basis functions such as basis='linear'"
         )
     p = check(p)
-    OneOf(("auto", *STRATEGIES))("strategy", p.strategy)
-    OneOf(tuple(SOLVERS))("solver", p.solver)
-    OneOf(words_of(classes=True))("multi_class", p.multi_class)
+    Check("word", words_of(classes=True))("multi_class", p.multi_class)
     if isinstance(p.noise_variance, str):
-        OneOf(("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
+        Check("word", ("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
     _check_together(p)
     return p
 
@@ -91,17 +88,8 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
     return moments
 
 
-def check_multi_output(source: Source, parameters: Request) -> None:
-    """Raise ``UsageError`` for options that several targets in one fit exclude.
-
-    These are ``multi_output="independent"``, because targets share vectors, and ``noise="local"``.
-    """
-    if source.n_targets > 1 and parameters.multi_output != "shared":
-        raise UsageError(
-            f"multi_output is {parameters.multi_output!r}, but the {source.n_targets} targets of {source} share their "
-            "vectors in one fit: use multi_output='shared', ingest and fit each target separately (without the other "
-            "targets as features), or fit arrays with RVMRegressor"
-        )
+def check_noise_form(source: Source, parameters: Request) -> None:
+    """Raise ``UsageError`` for local noise of several targets."""
     if source.n_targets > 1 and parameters.noise == "local":
         raise UsageError(
             f"noise='local' needs one target, but {source} has {source.n_targets}: fit each target separately, or "

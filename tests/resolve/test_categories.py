@@ -12,7 +12,7 @@ from partirvm.data import Columns, as_source
 from partirvm.errors import DataError, UsageError
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product
 from partirvm.options import Request
-from partirvm.setup.kernel import resolve_kernel
+from partirvm.resolve.kernel import resolve_kernel
 
 LEVELS = ("east", "north", "west")
 EFFECT = np.array([0.0, 3.0, -1.0])

@@ -1,6 +1,6 @@
 """``FitSpec``: the complete, frozen specification of a fit, stored in the job folder.
 
-``setup.resolve`` makes a spec from a source and a request, and ``jobs.run`` runs the spec. A resume reads the stored
+``resolve.resolve`` makes a spec from a source and a request, and ``jobs.run`` runs the spec. A resume reads the stored
 spec (``jobs.checkpoint``) and changes only the limits that the user may change (``with_limits``).
 """
 
@@ -22,9 +22,8 @@ from partirvm.planning.make_plan import make_plan
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import STORE_FRACTION, KernelStore, Machine, Plan, choose
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import rows_used
+from partirvm.strategies.fit_rows import candidate_search, rows_used
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.selection import RANDOM, SELECTIONS
 
 Float = NDArray[np.float64]
 
@@ -45,7 +44,7 @@ class FitSpec:
     of positive weight.
 
     ``measured`` are the history entries of kernel learning and of the heuristic's fit. ``notes`` are the notes of the
-    plan that were found before planning. ``before`` is the spec before rows were appended (``setup.resolve``), or None.
+    plan that were found before planning. ``before`` is the spec before rows were appended, or None.
     """
 
     request: Request
@@ -102,9 +101,8 @@ def planned(
     joining: int | None = None,
 ) -> Plan:
     """Plan a resolved request by arithmetic only. Raises ``MemoryLimitError`` as ``make_plan`` does."""
-    P, selection = int(request.partition_size), SELECTIONS.get(request.selection, RANDOM)
     schedule, used = STRATEGIES[request.strategy].schedule, rows_used(request, shape.n_rows)
-    search = selection.candidate_search(P, shape.n_rows, shape.n_candidates, shuffled=problem.shuffled)
+    search = candidate_search(request, shape, shuffled=problem.shuffled)
     asked = {"held_out": problem.held_out, "shrink_threads": elastic, "shrink_partition": shrink_partition}
     plan = make_plan(shape, machine, rates, request, schedule, used, search, **asked, joining=joining)
     return replace(plan, kernel_store=_kernel_store(plan, rates, request))

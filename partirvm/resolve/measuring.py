@@ -28,10 +28,9 @@ from partirvm.planning.make_plan import affordable, partition_size, probe_rows
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.planning.units import parse_duration
-from partirvm.setup.kernel import chooses, chooses_family, metric_of
+from partirvm.resolve.kernel import chooses, chooses_family, metric_of
 from partirvm.strategies.fit_rows import posterior_rows
-from partirvm.strategies.instructions import Record, Stopped
-from partirvm.strategies.problem import Options, Problem
+from partirvm.strategies.problem import Options, Problem, Record, Stopped
 from partirvm.types import LEARNING_ROWS
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
@@ -39,6 +38,9 @@ Interrupted: TypeAlias = Callable[[], Termination | None]
 
 AUTO_PARTITION = (32, 1000)
 """Minimum and maximum of the partition size that ``partition_size="auto"`` chooses."""
+
+HEURISTIC_ROWS = 2000
+"""Maximum number of rows of the basic RVM from which ``partition_size="auto"`` derives P."""
 
 CALIBRATION_ROWS = 256
 """Number of rows, and of centres, of the kernel block that is timed."""
@@ -140,19 +142,19 @@ class Measuring:
 
         The size is the minimum for a constant target, and after a timeout.
         """
-        n_rows, d, parameters = self.source.n_rows, self.source.n_features, self.parameters
+        n_rows, d = self.source.n_rows, self.source.n_features
         problem = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
         wanted = probe_rows(n_rows, d, n_rows)
-        most, least = min(wanted, parameters.heuristic_rows), min(AUTO_PARTITION[0], self.shape.n_candidates)
+        most, least = min(wanted, HEURISTIC_ROWS), min(AUTO_PARTITION[0], self.shape.n_candidates)
         if not problem.target_variance:
             return PartitionSize(least, left_open=True)
         rows = max(self._affordable(most * problem.n_kernels, most)[0] // problem.n_kernels, 1)
-        cap = "heuristic_rows" if rows == most else "the memory limit"
+        cap = "the time it takes" if rows == most else "the memory limit"
         notes = (f"ρ measured on {rows:,} rows instead of {wanted:,} because of {cap}",) if rows < wanted else ()
         lines = _Lines(self, problem.empty.kernel)
         try:
             with self._sample(problem, rows, lines) as sample:
-                record = sparseness(sample, problem, parameters.tol)
+                record = sparseness(sample, problem, self.parameters.tol)
         except Stopped as stopped:
             if stopped.reason is not Termination.TIME:
                 raise

@@ -12,8 +12,8 @@ from partirvm.kernels.bases import LINEAR, Basis, BasisPart
 from partirvm.kernels.design import NONE
 from partirvm.kernels.functions import evaluated, function_of, name_of, require_path, title_of
 from partirvm.options import Request
-from partirvm.setup.kernel import coded_features
-from partirvm.strategies.selection import random_rows
+from partirvm.resolve.kernel import coded_features
+from partirvm.strategies.fit_rows import random_rows
 from partirvm.types import Columns, Scaling
 
 PROBED = 16

@@ -6,10 +6,10 @@ import pytest
 
 from partirvm.core.termination import Termination
 from partirvm.options import Request
-from partirvm.setup.measuring import resolve_partition_size
-from partirvm.setup.resolve import resolve_fit_rows, resolve_strategy
+from partirvm.resolve.measuring import resolve_partition_size
+from partirvm.resolve.resolve import resolve_fit_rows, resolve_strategy
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Record
+from partirvm.strategies.problem import Record
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from partirvm.core.moments import Moments
 from partirvm.kernels import Kernel
 from partirvm.kernels.composed import directions_of
 from partirvm.model import AnyModel, Model, bases_of
-from partirvm.setup.kernel import kinds, variance_of
+from partirvm.resolve.kernel import kinds, variance_of
 from partirvm.types import Columns, Scaling
 
 Float = NDArray[np.float64]
@@ -21,7 +21,7 @@ Float = NDArray[np.float64]
 def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Float:
     """Compute the variance (d,) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature.
 
-    The variance of a categorical feature follows from its number of levels (``setup.kernel``).
+    The variance of a categorical feature follows from its number of levels (``resolve.kernel``).
     """
     variance: Float = moments.inputs.variance_over(scaling.x_scale)
     for j in kinds(columns)[1]:

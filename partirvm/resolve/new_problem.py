@@ -23,10 +23,10 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods import likelihood_for
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
-from partirvm.options.constraints import OneOf
+from partirvm.options.constraints import Check
 from partirvm.quoting import listed, quoted
-from partirvm.setup.basis import resolve_basis
-from partirvm.setup.kernel import resolve_kernel
+from partirvm.resolve.basis import resolve_basis
+from partirvm.resolve.kernel import resolve_kernel
 from partirvm.strategies.problem import Problem
 from partirvm.types import GRAIN, Scaling, over_square
 
@@ -102,12 +102,12 @@ def _check_targets(source: Source, problem: Problem, variances: NDArray[np.float
         name = f" ({source.columns.targets[which]!r})" if source.columns.targets else ""
         raise DataError(
             f"target {which} of {source.n_targets}{name} is constant: leave this target out, or fit each target "
-            "separately with multi_output='independent'"
+            "separately with MultiOutputRegressor of scikit-learn"
         )
     if problem.prior != Prior(fixed=problem.prior.fixed):
         raise UsageError(
             f"alpha_prior and noise_prior need a single target, but y has {source.n_targets} targets: "
-            "leave these options out, or use multi_output='independent'"
+            "leave these options out, or fit each target separately"
         )
 
 
@@ -157,7 +157,7 @@ def resolve_prior(parameters: Request, target_scale: float, labels: Mapping[str,
     shape, rate = parameters.noise_prior
     held = parameters.fixed_alpha or {}
     for name in held:
-        OneOf(tuple(labels))("a name in fixed_alpha", name)
+        Check("word", tuple(labels))("a name in fixed_alpha", name)
     fixed = sorted((labels[name], alpha) for name, alpha in held.items())
     return Prior(
         GammaDensity(*parameters.alpha_prior),
