@@ -41,8 +41,7 @@ from partirvm.data.source import Columns, Fingerprint, hash_of
 from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
 from partirvm.storage import Folder, open_filesystem, open_folder
 from partirvm.storage.address import require_address
-from partirvm.storage.records import HEAD, digest
-from partirvm.storage.sealed import VALUES, open_sealed, require_format
+from partirvm.storage.records import HEAD, VALUES, digest, open_zarr, require_format
 
 KIND = "partirvm-data"
 FORMAT = 7
@@ -58,7 +57,7 @@ class DataAttributes:
     """The attributes of a DATA group, stored as JSON.
 
     ``seed`` is the seed of the shuffle, None if the rows kept their order. ``hashes`` contains the checksums
-    (``storage.sealed``) of the chunks of each array, in the order of the tiles. If ``labelled`` is false, the rows are
+    (``storage.records``) of the chunks of each array, in the order of the tiles. If ``labelled`` is false, the rows are
     for prediction: ``columns`` still contains the target and classes to predict, and the target moments have no
     columns. ``batches`` contains, for the ingest and each append, the number of rows and a checksum of their values.
     ``segments`` contains the first tile and the group name of each run of tiles. ``base`` is the digest of the
@@ -201,7 +200,7 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
     for _ in range(LOOKS):
         names = appends(folder)  # listed first: appends of DATA that replace these belong to no root that is read later
         try:
-            _, found = open_sealed(store, "DATA", options)
+            _, found = open_zarr(store, "DATA", options)
         except MissingDataError as error:
             raise MissingDataError(
                 f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; if an interrupted ingest left "
@@ -213,7 +212,7 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
         if not own:
             return folder, attributes
         try:
-            _, found = open_sealed(f"{store.rstrip('/')}/{own[-1]}", "append", options)
+            _, found = open_zarr(f"{store.rstrip('/')}/{own[-1]}", "append", options)
         except MissingDataError:
             if (names, base) == seen:
                 raise
@@ -247,7 +246,7 @@ def appends(folder: Folder) -> list[str]:
 
 
 def require_small(columns: Columns, n_tiles: int, n_arrays: int, place: str) -> None:
-    """Raise ``DataError`` if the attributes of DATA would have more bytes than ``open_sealed`` admits."""
+    """Raise ``DataError`` if the attributes of DATA would have more bytes than ``open_zarr`` admits."""
     text = json.dumps(asdict(columns), indent=4).encode()
     numbers = n_tiles * n_arrays + 8 * len(columns.features)  # checksums, and moments with their line of JSON
     if len(text) + 38 * numbers > HEAD or text.count(b",") + numbers > VALUES:

@@ -159,7 +159,7 @@ def _finish_writes() -> None:
 def _remote(url: str, lease: Lease, overwrite: bool) -> Iterator[Publication]:
     import zarr
 
-    from partirvm.storage.sealed import zarr_store
+    from partirvm.storage.address import zarr_store
 
     folder = storage.open_folder(url)
     there = not folder.empty()

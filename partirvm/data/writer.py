@@ -20,7 +20,7 @@ from partirvm.data.publish import Publication, storing
 from partirvm.data.source import Float, tile_rows_for
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError
-from partirvm.storage.sealed import checksum
+from partirvm.storage.records import checksum
 
 Progress = Callable[[str, int, int | None], None]
 

@@ -14,8 +14,7 @@ from partirvm.data.source import Fingerprint, Float, Int, Source, Tile, as_rows
 from partirvm.errors import ChangedDataError, MissingDataError
 from partirvm.storage import Folder, reading
 from partirvm.storage.address import allow_protocols, protocol_of
-from partirvm.storage.records import digest
-from partirvm.storage.sealed import checksum, read_blosc
+from partirvm.storage.records import checksum, digest, read_blosc
 
 
 class ZarrSource(Source):

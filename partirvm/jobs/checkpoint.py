@@ -22,8 +22,7 @@ from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import require_no_code
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.classes import Start
-from partirvm.likelihoods.gaussian import Warm
+from partirvm.likelihoods.base import Start
 from partirvm.model.files import DESIGN_CLASSES
 from partirvm.options import Request
 from partirvm.planning.cost import RoundCost, Schedule
@@ -50,24 +49,24 @@ class Checkpoint:
 
 KIND, FORMAT = "partirvm-checkpoint", 13
 
-FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start, Warm)
+FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start)
 STATES = (Best, Checkpoint, Part, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
 CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
 
 
-def save_checkpoint(value: Any, location: str) -> str:
-    """Write a checkpoint to a new folder or URL, as ``stored``. Returns and raises as ``Codec.write`` does."""
-    return CODEC.write(stored(value), location, KIND, FORMAT)
+def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = None) -> None:
+    """Write a checkpoint to a new folder or URL, as ``stored``. Raises as ``Codec.write`` does."""
+    CODEC.write(stored(value), location, KIND, FORMAT, about)
 
 
-def load_checkpoint(location: str, *, allow_code: bool = False, seal: str | None = None) -> Any:
+def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
     """Return what ``save_checkpoint`` wrote; a state is used after ``attached``. Raises as ``Codec.read`` does.
 
     Raises ``UsageError`` if it contains a named function (``kernels.functions``) and ``allow_code`` is false.
     """
-    value = CODEC.read(location, KIND, FORMAT, seal=seal)
+    value = CODEC.read(location, KIND, FORMAT)
     if not allow_code:
         require_no_code(value, location)
     return value

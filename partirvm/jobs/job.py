@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, StorageError, UsageError
@@ -43,7 +43,7 @@ from partirvm.resolve.parameters import check_parameters, portable
 from partirvm.resolve.relevance import basis_functions_json, directions_json, relevances
 from partirvm.resolve.resolve import resolve
 from partirvm.storage import open_folder
-from partirvm.storage.records import MOST, TIME, Schema, require
+from partirvm.storage.records import MOST, TIME, require
 from partirvm.strategies.problem import Stopped
 
 POLL_SECONDS = 0.5
@@ -56,11 +56,11 @@ TRIES = 25
 """Retries when ending a job that another process is starting."""
 
 
-def _each(schema: Schema, names: str) -> dict[str, Schema]:
-    return dict.fromkeys(names.split(), schema)
+def _each(hint: Any, names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), hint)
 
 
-COUNT, NUMBER = (int, None), (float, None)
+COUNT, NUMBER = int | None, float | None
 
 PLAN = {
     **_each(int, "rows features passes rounds max_columns threads workers memory_limit memory_peak"),
@@ -68,22 +68,22 @@ PLAN = {
     **_each(COUNT, "sample_rows partition_size partitions max_rounds max_vectors"),
     "rho": NUMBER,
     "seconds": range(MOST),
-    "notes": [str],
+    "notes": list[str],
 }
 
 FIT = {
-    "kind": frozenset({"round", "part", "heuristic", "kernel", "early", "final"}),
-    "termination": frozenset(each.value for each in Termination),
+    "kind": Literal["round", "part", "heuristic", "kernel", "early", "final"],
+    "termination": Literal[tuple(each.value for each in Termination)],
     **_each(int, "number rows candidates vectors iterations passes pass_rows peak_memory"),
     **_each(float, "log_evidence solve_began"),
     **_each(TIME, "seconds pass_seconds solve_seconds"),
     **_each(NUMBER, "noise_variance noise_sd gain train_rmse train_log_loss train_error held_out_rmse held_out_nlpd"),
     **_each(NUMBER, "held_out_log_loss held_out_error"),
     "level": COUNT,
-    "taken": (bool, None),
-    "choice": ({}, None),
-    "diagnostics": [{}],
-    "reference?": {"rows": int, "rmse": float, "others": {"*": float}, "remarks": [str]},
+    "taken": bool | None,
+    "choice": dict[str, Any] | None,
+    "diagnostics": list[dict[str, Any]],
+    "reference?": {"rows": int, "rmse": float, "others": dict[str, float], "remarks": list[str]},
 }
 
 FIELDS = {"plan": PLAN, "fit": FIT}

@@ -2,10 +2,9 @@
 
     JOB/spec.json                     the request: parameters, fingerprint of the DATA, versions of packages
     JOB/events/000001.json            one numbered object per event, created exclusively and never changed
-    JOB/models/000002-000007/         a model, named by the epoch of its writer and a number
-    JOB/models/000002-000007.json     the pointer of this model: the newest pointer names the current model
-                                      (storage.snapshots)
-    JOB/checkpoints/…                 checkpoints of the fit, with pointers as above (jobs.checkpoint)
+    JOB/models/000002-000007/         a model, named by the epoch of its writer and a number: the newest complete one
+                                      is the current model (storage.snapshots)
+    JOB/checkpoints/…                 checkpoints of the fit, as above (jobs.checkpoint)
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
     JOB/spec-000005.json              the request of a job that overwrites the one before: epoch 5 of the lease began
@@ -55,8 +54,7 @@ from partirvm.storage.lease import (
     limits,
     valid,
 )
-from partirvm.storage.records import TIME, numbered, numbers, read_json, require, to_json
-from partirvm.storage.sealed import require_format
+from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
 from partirvm.storage.snapshots import Snapshots
 
 Found = TypeVar("Found")
@@ -77,14 +75,19 @@ SPECS, RUNS = re.compile(r"spec(?:-(\d{6,}))?\.json"), re.compile(r"run-(\d{6,})
 
 # Schemas (``storage.records``) of a request and of events: fields that readers use. Objects may have more fields.
 
-FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": [str], "about": str, "moments": str}
+FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": list[str], "about": str, "moments": str}
 
-SPEC = {"data": str, "validation": (str, None), "parameters": {"kernel": Any, "basis": Any}, "versions": {"*": str}}
+SPEC: Schema = {
+    "data": str,
+    "validation": str | None,
+    "parameters": {"kernel": Any, "basis": Any},
+    "versions": dict[str, str],
+}
 SPEC |= {"fingerprint": FINGERPRINT, "validation_fingerprint": (FINGERPRINT, None)}
 
-EVENT = {"event": str, "time": TIME, "epoch": int, "token": str, "model?": str, "reason?": str, "cluster?": str}
-EVENT |= {"history?": int, "seconds?": (TIME, None), "changes?": {}, "data?": str, "validation?": (str, None)}
-EVENT |= {"fingerprint?": FINGERPRINT, "rounds?": (int, None)}
+EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "model?": str, "reason?": str, "cluster?": str}
+EVENT |= {"history?": int, "seconds?": float | None, "changes?": {}, "data?": str, "validation?": str | None}
+EVENT |= {"fingerprint?": FINGERPRINT, "rounds?": int | None}
 
 
 class JobStore:
@@ -364,7 +367,7 @@ class JobStore:
         return self._snapshots("models").current() is not None
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the current model: the newest one with a whole pointer, not older than the one that events name.
+        """Return the current model: the newest one with a whole head, not older than the one that events name.
 
         Raises ``MissingDataError`` without one, or as ``load_model`` does.
         """
@@ -375,13 +378,13 @@ class JobStore:
         events = self.events()
         named = next((str(event["model"]) for event in reversed(events) if "model" in event), "")
         newest = next((each for each in self._snapshots("models").newest() if each.about is not None), None)
-        if newest is not None and newest.about is not None and newest.name >= named:
-            place, seal = self._folder.place(newest.name), newest.about["seal"]
-            return load_model(place, allow_code=allow_code, seal=seal, storage_options=self._storage_options)
+        if newest is not None and newest.name >= named:
+            place = self._folder.place(newest.name)
+            return load_model(place, allow_code=allow_code, storage_options=self._storage_options)
         if named and fold(events).status is not Status.CANCELLED:
             raise MissingDataError(
-                f"{self.location}: {named}.json, the pointer to the last model, is missing or damaged: restore this "
-                "file, or run the job again"
+                f"{self.location}/{named}, the last model, is missing or damaged: restore this folder, or run the job "
+                "again"
             )
         raise MissingDataError(f"{self.location}: the job has no model yet")
 
@@ -399,10 +402,10 @@ class JobStore:
         for snapshot in self._snapshots("checkpoints").newest():
             place = self._folder.place(snapshot.name)
             if snapshot.about is None:
-                damaged.append(f"{place}.json: damaged, or the pointer of another checkpoint")
+                damaged.append(f"{place}: damaged, or another checkpoint")
                 continue
             try:
-                value = load_checkpoint(place, allow_code=allow_code, seal=snapshot.about["seal"])
+                value = load_checkpoint(place, allow_code=allow_code)
                 if wanted(value):
                     return value
             except NewerFormatError:

@@ -28,7 +28,7 @@ from partirvm.execution.tasks import Progress
 from partirvm.jobs.request import difference, parameters_of
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
-from partirvm.kernels.base import padded
+from partirvm.kernels.blocks import padded
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import AugmentPass
 from partirvm.model import FAR, AnyModel, Model

@@ -49,14 +49,14 @@ def kind(count):
 
 @kind(40)
 def objects_of_a_job(case, rng, number):
-    """Its spec, an event, a claim or a pointer, with a field that is missing, of another type or huge."""
+    """Its spec, an event, a claim or the head of a group, with a field that is missing, of another type or huge."""
     names = (
         "spec.json",
         "events/*.json",
         "events/*.json",
         "lease/*.json",
-        "models/*.json",
-        "checkpoints/*.json",
+        "models/*/group.json",
+        "checkpoints/*/group.json",
     )
     path = h.choice(rng, (case / "job").glob(names[number % len(names)]))
     h.rewrite(path, lambda value: h.forged(value, rng))
@@ -65,7 +65,7 @@ def objects_of_a_job(case, rng, number):
 
 @kind(35)
 def models(case, rng, number):
-    """The attributes of a model, an estimator, or one of several targets."""
+    """The head or the value of a model, an estimator, or one of several targets."""
     group = (
         case / "model",
         case / "classes",
@@ -75,7 +75,7 @@ def models(case, rng, number):
     if number % 3:
         h.repack(group, files.KIND, files.FORMAT, lambda *value: h.forged_value(*value, rng))
     else:
-        h.reseal(group, lambda value: h.forged(value, rng))
+        h.rewrite(group / h.HEAD, lambda value: h.forged(value, rng))
     return {"targets": "load targets", "model": "load model", "classes": "load classes"}.get(
         group.name, rng.choice(READ)
     )
@@ -112,9 +112,13 @@ RAW = [
 
 @kind(16)
 def metadata(case, rng, number):
-    """zarr.json of anything, or no file at all."""
-    place, words = (("model", "load model"), ("d.zarr", ON_DATA[0]), ("job/spec.json", "status job"))[number % 3]
-    path = case / place if place.endswith("json") else case / place / "zarr.json"
+    """The head of anything, or no file at all."""
+    place, words = (
+        ("model/group.json", "load model"),
+        ("d.zarr/zarr.json", ON_DATA[0]),
+        ("job/spec.json", "status job"),
+    )[number % 3]
+    path = case / place
     path.unlink()
     if number < len(RAW):
         path.write_bytes(RAW[number])

@@ -73,19 +73,14 @@ def test_an_append_does_not_confirm_a_tile_in_the_wrong_place(array, data):
 
 @pytest.mark.parametrize("series", some(["models", "checkpoints"], {"models"}))
 def test_folders_of_a_series_in_the_wrong_place(series, both, tmp_path):
-    """Swapped, alone or with their pointers: no other model, no other checkpoint."""
-    intact = both[0]
-    names = sorted(path.name for path in (intact / series).iterdir() if path.is_dir())[-2:]
-    for number, pointers in enumerate((False, True)):
-        job = tmp_path / f"job{number}"
-        shutil.copytree(intact, job)
-        swap(*(job / series / name for name in names))
-        if pointers:
-            swap(*(job / series / f"{name}.json" for name in names))
-        if series == "models":
-            with pytest.raises(PartirvmError, match=f"models/{names[1]}"):
-                load_model(job)
-            continue
+    """Swapped: no other model, no other checkpoint."""
+    job = shutil.copytree(both[0], tmp_path / "job")
+    names = sorted(path.name for path in (job / series).iterdir())[-2:]
+    swap(*(job / series / name for name in names))
+    if series == "models":
+        with pytest.raises(PartirvmError, match=f"models/{names[1]}"):
+            load_model(job)
+    else:
         restored = JobStore(job).restore()
         assert restored is None or restored.history < 2
 
@@ -93,26 +88,21 @@ def test_folders_of_a_series_in_the_wrong_place(series, both, tmp_path):
 @pytest.mark.parametrize(
     ("how", "series"),
     some(
-        product(["folder", "folder and pointer", "series"], ["models", "checkpoints"]),
-        {("folder", "models"), ("folder and pointer", "checkpoints"), ("series", "checkpoints")},
+        product(["parts", "folder", "series"], ["models", "checkpoints"]),
+        {("parts", "models"), ("folder", "checkpoints"), ("series", "checkpoints")},
     ),
 )
 def test_folders_of_another_job(how, series, both, tmp_path):
-    """Copied over those of a job, with the pointer or without."""
+    """Copied over those of a job, with their heads or without."""
     job, other = tmp_path / "job", both[1]
     shutil.copytree(both[0], job)
-    mine, theirs = ([*sorted((place / series).glob("*.json"))] for place in (job, other))
-    if how == "series":
-        shutil.rmtree(job / series)
-        shutil.copytree(other / series, job / series)
+    mine, theirs = (max((place / series).iterdir()) for place in (job, other))
+    if how == "parts":
+        shutil.copytree(theirs, mine, dirs_exist_ok=True, ignore=shutil.ignore_patterns("group.json"))
     else:
-        for path in (mine[-1], mine[-1].with_suffix("")):
-            found = theirs[-1] if path.suffix else theirs[-1].with_suffix("")
-            if path.is_dir():
-                shutil.rmtree(path)
-                shutil.copytree(found, path)
-            elif "pointer" in how:
-                shutil.copy(found, path)
+        mine, theirs = (mine, theirs) if how == "folder" else (job / series, other / series)
+        shutil.rmtree(mine)
+        shutil.copytree(theirs, mine)
     store = JobStore(job)
     read = {"models": store.model, "checkpoints": store.restore}[series]
     if series == "checkpoints" and how != "series":

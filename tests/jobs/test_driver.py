@@ -102,7 +102,7 @@ def test_no_file_holds_the_codes_of_all_rows(tmp_path):
     save_checkpoint(Checkpoint(fit, pickle.loads(journal.checkpoints[0][1]), 1), str(tmp_path / "c"))
     found = load_checkpoint(str(tmp_path / "c"))
     assert found.state.problem.codes is found.spec.problem.codes is None
-    assert b'"|i1"' not in (tmp_path / "c" / "packed" / "c" / "0").read_bytes()
+    assert b'"|i1"' not in (tmp_path / "c" / "000000").read_bytes()
     assert_same(fit, found.spec.with_codes(fit.problem.codes))
 
 

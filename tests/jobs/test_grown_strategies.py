@@ -13,7 +13,7 @@ from watchers import Broken
 from partirvm import ingest, jobs, open_job
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
-from partirvm.kernels.bases import label_of
+from partirvm.kernels.functions import label_of
 from partirvm.options import Request
 
 GAMMA, BEFORE, NEW = 0.5, 110, 70
