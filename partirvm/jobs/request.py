@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 from partirvm.core.termination import Termination
 from partirvm.data import ZarrSource
-from partirvm.data.appending import has_grown
 from partirvm.data.source import Fingerprint
 from partirvm.errors import ChangedDataError, DoneError, FormatError, MissingDataError, PartirvmWarning, UsageError
 from partirvm.execution.tasks import package_versions
@@ -268,7 +267,7 @@ def _resumed(location: str, state: JobState, changed: dict[str, Any]) -> dict[st
 def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str, Any]) -> dict[str, Any]:
     """Return the event of an update. Raises ``UsageError`` and ``ChangedDataError`` as ``Job.update`` does."""
     source, began = ZarrSource(state.request["data"]), state.request["fingerprint"]
-    if not has_grown(source, _fingerprint(began)):
+    if not source.has_grown(_fingerprint(began)):
         if difference(source, began) is None:
             raise UsageError(
                 f"{source.url} has no new rows since the last fit of the job: append rows first (`ingest --append`)"
