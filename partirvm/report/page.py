@@ -82,13 +82,12 @@ class Report:
 def report_of(job: Any) -> Report:
     """Return the report of a job in any state. It imports and runs no code that the job names."""
     state, progress, parameters = job.state(), job.progress(), job.asked()
-    damaged, found = dict[str, None](), {"validation": parameters.pop("validation")}
-    for name, nothing in (("relevance", None), ("directions", []), ("bases", []), ("outputs", [])):
-        try:
-            found[name] = getattr(job, name)() or nothing
-        except PartirvmError as error:
-            found[name] = nothing
-            damaged[str(error)] = None
+    facts: dict[str, Any] = {"relevance": None, "directions": [], "bases": [], "outputs": []}
+    damaged, validation = [], parameters.pop("validation")
+    try:
+        facts |= job.facts()
+    except PartirvmError as error:
+        damaged.append(str(error))
     return Report(
         {
             "location": job.location,
@@ -97,11 +96,12 @@ def report_of(job: Any) -> Report:
             "advice": progress["advice"],
             "seconds": progress["seconds"],
             "data": job.data(),
+            "validation": validation,
             "parameters": parameters,
-            "versions": job.store.asked().get("versions"),
+            "versions": state.request.get("versions"),
             **{name: getattr(state, name) for name in ("reason", "queued", "began", "ended", "plan", "history")},
-            **found,
-            "damaged": list(damaged),
+            **facts,
+            "damaged": damaged,
         }
     )
 
