@@ -259,7 +259,9 @@ def left_out_diagnostics(problem: FitProblem, fit: Any) -> Sequence[NumberDiagno
 
 def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:
     """Replace the statistics by those of the residual target, which avoids cancellation; α and β stay."""
-    statistics = fit.statistics.rebase(fit.posterior.means, found.projection, found.sum_squares)
+    statistics = replace(
+        fit.statistics, offset=fit.posterior.means, projection=found.projection, sum_squares=found.sum_squares
+    )
     return replace(fit, statistics=statistics, found=any_posterior(statistics, fit.alpha, fit.beta))
 
 
