@@ -148,6 +148,5 @@ class LargestErrors:
         return cls(rows[order], errors[order], values[order], limit)
 
     def __add__(self, other: LargestErrors) -> LargestErrors:
-        pairs = (self.errors, other.errors), (self.rows, other.rows), (self.values, other.values)
-        errors, rows, values = map(np.concatenate, pairs)
-        return LargestErrors.of(errors, rows, values, self.limit)
+        errors, rows = np.concatenate([self.errors, other.errors]), np.concatenate([self.rows, other.rows])
+        return LargestErrors.of(errors, rows, np.concatenate([self.values, other.values]), self.limit)

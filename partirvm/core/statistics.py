@@ -126,11 +126,10 @@ class GramStatistics:
         """Squared lengths of the columns (M,), the diagonal of ΦᵀWΦ."""
         return np.ascontiguousarray(np.diagonal(self.gram))
 
-    def target(self, number: int) -> GramStatistics:
-        """Return the statistics of a single target, with the same Gram matrix."""
-        one = slice(number, number + 1)
+    def of_targets(self, some: slice) -> GramStatistics:
+        """Return the statistics of these targets, with the same Gram matrix."""
         return replace(
-            self, projection=self.projection[:, one], sum_squares=self.sum_squares[one], offset=self.offset[:, one]
+            self, projection=self.projection[:, some], sum_squares=self.sum_squares[some], offset=self.offset[:, some]
         )
 
     def extend(self, labels: Int, block: GramBlock, basis: str) -> GramStatistics:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.posterior import any_posterior
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.tied import NoiseBounds, Tied, indicator_updates, updates
+from partirvm.core.tied import Tied, indicator_updates, updates
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
 from partirvm.learning.sample import SampledRows
@@ -75,7 +75,7 @@ def evaluate(
         statistics = _statistics(sample, design, _gram(design), problem.n_targets)
         target_variance = problem.target_variance if problem.target_variances is None else problem.target_variances
         fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
-        tied, found = updates(statistics, tied, count, NoiseBounds(target_variance, fixed))
+        tied, found = updates(statistics, tied, count, target_variance, fixed)
         (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta))
         value, mean, residual, wrong = found.log_evidence, found.means, np.atleast_1d(found.residual), 0
         gamma = found.determinedness
