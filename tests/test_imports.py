@@ -37,7 +37,7 @@ ARROWS = {
     # Passes and the machine are value types that live with those who decide on them.
     "execution": VALUES
     | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"}
-    | {"storage.address", "storage.sealed"},
+    | {"storage.address", "storage.records"},
     # Small fits on a sample of rows, before a fit and between its rounds.
     "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "execution"},
     "resolve": VALUES
@@ -81,7 +81,8 @@ THIRD_PARTIES = {
     "options": set(),
     "frames": {"pyarrow"},
     "storage": {"fsspec"},
-    "storage.sealed": {"numpy", "zarr", "numcodecs", "google_crc32c"},
+    "storage.address": {"zarr"},
+    "storage.records": {"numpy", "numcodecs", "google_crc32c"},
     "storage.codec": {"numpy"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from partirvm.core.exact import require_exact
 from partirvm.core.moments import Moments
 from partirvm.errors import ChangedDataError, DataError
-from partirvm.storage.sealed import checksum
+from partirvm.storage.records import checksum
 from partirvm.types import Columns as Columns
 
 Float = NDArray[np.float64]

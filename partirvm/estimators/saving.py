@@ -23,7 +23,7 @@ from partirvm.model.files import load_saved
 from partirvm.resolve.parameters import check_parameters, portable
 from partirvm.storage.records import require
 
-VALUE_OF = {"class": str, "parameters": {"kernel": Any, "basis": Any}, "requests": {"*": {}}}
+VALUE_OF = {"class": str, "parameters": {"kernel": Any, "basis": Any}, "requests": dict[str, dict[str, Any]]}
 """The schema of the content of a file."""
 
 CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from partirvm.errors import PartirvmWarning
 from partirvm.kernels.design import NONE, Design
 from partirvm.planning.plan import Plan
-from partirvm.storage.sealed import checksum
+from partirvm.storage.records import checksum
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from partirvm.kernels.base import ALIASES, KERNELS, Kernel, NoKernel, kernel_from_spec
-from partirvm.kernels.composed import OnColumns, Product, Sum
+from partirvm.kernels.composed import OnColumns, Product, Several, Sum
 from partirvm.kernels.family import Family
 from partirvm.kernels.functions import FunctionKernel
 from partirvm.kernels.nonradial import Categorical, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 from partirvm.kernels.radial import Directions, Gaussian, Matern32, Matern52
-from partirvm.kernels.several import Several
 
 __all__ = [
     "ALIASES",
@@ -48,6 +47,4 @@ NAMES: dict[str, type[Kernel]] = {**WITH_GAMMA, Linear.name: Linear, LinearSplin
 """Kernels that can be selected by name alone."""
 
 KERNELS.update(NAMES)
-KERNELS.update(
-    {kernel.name: kernel for kernel in (Sum, Product, OnColumns, Several, Directions, FunctionKernel, NoKernel)}
-)
+KERNELS.update({kind.name: kind for kind in (Sum, Product, OnColumns, Several, Directions, FunctionKernel, NoKernel)})

@@ -1,4 +1,4 @@
-"""Kernels made of kernels: weighted sums, products, and kernels on some columns.
+"""Kernels made of kernels: weighted sums, products, kernels on some columns, and several for the same centres.
 
 Blocks are computed for a group of columns at a time: first the values of all components, then what is made of them.
 """
@@ -6,15 +6,17 @@ Blocks are computed for a group of columns at a time: first the values of all co
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import Kernel, PreparedKernel, by_groups, runs
+from partirvm.kernels.base import Kernel
+from partirvm.kernels.blocks import PreparedKernel, by_groups, runs
 from partirvm.kernels.family import part_of
 from partirvm.kernels.radial import Directions, RadialKernel
 
@@ -25,21 +27,11 @@ SIZE = 64
 """Number of columns that are evaluated together; at least the group size of the component kernels."""
 
 
-def components(name: str, given: Any) -> tuple[Any, ...]:
+def _items(name: str, given: Any) -> tuple[Any, ...]:
     """Return the items of a tuple or list. Raises ``UsageError`` if there are none."""
     if isinstance(given, str | dict) or not np.iterable(given) or not len(found := tuple(given)):
         raise UsageError(f"the parts of the {name} kernel are {given!r}: they must be a non-empty tuple")
     return found
-
-
-def checked_weights(name: str, given: Any, count: int, positive: bool) -> tuple[float, ...]:
-    """Return checked weights of ``count`` components, by default 1 each."""
-    weights: tuple[Any, ...] = tuple(given) or (1.0,) * count
-    right = all(isinstance(value, numbers.Real) and 0 <= float(value) < np.inf for value in weights)
-    if not right or len(weights) != count or not (all(weights) if positive else any(weights)):
-        which = "positive numbers" if positive else "numbers ≥ 0, one per part, at least one of them positive"
-        raise UsageError(f"weights of the {name} kernel are {list(weights)}: they must be {count} {which}")
-    return tuple(map(float, weights))
 
 
 @dataclass(frozen=True)
@@ -56,8 +48,7 @@ class Sum(Kernel):
     Examples
     --------
     >>> from partirvm.kernels import Gaussian, Linear
-    >>> kernel = Sum((Gaussian(0.5), Linear()), (1.0, 0.1))
-    >>> kernel.parameters
+    >>> Sum((Gaussian(0.5), Linear()), (1.0, 0.1)).parameters
     ('weights[0]', 'weights[1]', 'parts[0].gamma')
     """
 
@@ -68,35 +59,34 @@ class Sum(Kernel):
     learned: ClassVar[tuple[str, ...]] = ("weights",)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(map(part_of, components(self.name, self.parts))))
-        object.__setattr__(self, "weights", checked_weights(self.name, self.weights, len(self.parts), positive=False))
+        parts = tuple(map(part_of, _items(self.name, self.parts)))
+        weights = tuple(self.weights) or (1.0,) * len(parts)
+        right = all(isinstance(value, numbers.Real) and 0 <= float(value) < np.inf for value in weights)
+        if not right or len(weights) != len(parts) or not any(weights):
+            raise UsageError(
+                f"weights of the sum kernel are {list(weights)}: they must be {len(parts)} numbers ≥ 0, one per part, "
+                "at least one of them positive"
+            )
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "weights", tuple(map(float, weights)))
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
-        return PreparedParts.of(self, centres, origin)
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
+        return PreparedParts(self, centres, origin)
 
     def diagonal(self, points: Float) -> Float:
         return np.asarray(np.asarray(self.weights) @ np.array([part.diagonal(points) for part in self.parts]))
 
-    def relevances(self, n_features: int) -> Float | None:
-        """Return the weighted sum of the parts' gamma, or None if a part has no gamma."""
-        found = [part.relevances(n_features) for part in self.parts]
-        weighted = [weight * own for weight, own in zip(self.weights, found, strict=True) if own is not None]
-        return np.sum(weighted, axis=0) if len(weighted) == len(found) else None
-
-    def join(self, values: Sequence[Float], work: Float) -> None:
-        """Write Σ_i weights[i]·values[i] to ``work`` (g, n); the values are overwritten."""
-        np.multiply(values[0], self.weights[0], out=work)
-        for weight, own in zip(self.weights[1:], values[1:], strict=True):
-            own *= weight
-            work += own
+    def join(self, values: Sequence[Float]) -> Float:
+        """Return Σ_i weights[i]·values[i]."""
+        return reduce(np.add, (weight * own for weight, own in zip(self.weights, values, strict=True)))
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
         """Return weights ∘ ∂k/∂k_i of each part, ∂k/∂k_i = weights[i], and Σ weights ∘ ∂k/∂ log weights[i]."""
-        own = [
-            np.array([weight * np.einsum("mn,mn->", weights, part)])
-            for weight, part in zip(self.weights, values, strict=True)
+        sums = [
+            np.array([weight * np.einsum("mn,mn->", weights, own)])
+            for weight, own in zip(self.weights, values, strict=True)
         ]
-        return [weight * weights for weight in self.weights], own
+        return [weight * weights for weight in self.weights], sums
 
 
 @dataclass(frozen=True)
@@ -116,89 +106,70 @@ class Product(Kernel):
     inside: ClassVar[str] = "parts"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(map(part_of, components(self.name, self.parts))))
+        object.__setattr__(self, "parts", tuple(map(part_of, _items(self.name, self.parts))))
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
-        return PreparedParts.of(self, centres, origin)
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
+        return PreparedParts(self, centres, origin)
 
     def diagonal(self, points: Float) -> Float:
         return np.asarray(np.prod([part.diagonal(points) for part in self.parts], axis=0))
 
-    def relevances(self, n_features: int) -> Float | None:
-        """Return the sum of the parts' gamma, or None if a part has no gamma."""
-        found = [own for part in self.parts if (own := part.relevances(n_features)) is not None]
-        return np.sum(found, axis=0) if len(found) == len(self.parts) else None
-
-    def join(self, values: Sequence[Float], work: Float) -> None:
-        """Write Π_i values[i] to ``work`` (g, n)."""
-        work[...] = values[0]
-        for own in values[1:]:
-            work *= own
+    def join(self, values: Sequence[Float]) -> Float:
+        """Return Π_i values[i]."""
+        return reduce(np.multiply, values)
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
         """Return weights ∘ ∂k/∂k_i, by the product of the other parts: the quotient k/k_i would fail for k_i = 0."""
-        found = []
-        for i in range(len(values)):
-            slope = weights.copy()
-            for other in (*values[:i], *values[i + 1 :]):
-                slope *= other
-            found.append(slope)
-        return found, []
+        others = ([*values[:i], *values[i + 1 :]] for i in range(len(values)))
+        return [reduce(np.multiply, each, weights) for each in others], []
 
 
-@dataclass(frozen=True)
 class PreparedParts(PreparedKernel):
     """The parts of a sum or product, prepared for each group of columns."""
 
-    kernel: Sum | Product
-    prepared: list[list[PreparedKernel]]
-    n_centres: int
-
-    @classmethod
-    def of(cls, kernel: Sum | Product, centres: Float, origin: Float | None) -> PreparedParts:
-        m = len(centres)
-        chunks = [centres[some] for some in runs(m, SIZE)] or [centres]  # checks d even if there are no centres
-        return cls(kernel, [[part.prepare(chunk, origin) for part in kernel.parts] for chunk in chunks], m)
+    def __init__(self, kernel: Sum | Product, centres: Float, origin: Float | None) -> None:
+        self.kernel, self.groups = kernel, runs(len(centres), SIZE)
+        chunks = [centres[some] for some in self.groups] or [centres]  # checks d even if there are no centres
+        self.prepared = [[part.prepare(chunk, origin) for part in kernel.parts] for chunk in chunks]
 
     def __call__(self, points: Float, out: Float) -> None:
-        places = self._places(points)
-
         def write(some: slice, work: Float) -> None:
-            self.kernel.join(self._values(some, points, places)[1], work)
+            work[...] = self.kernel.join(self._values(some, points))
 
         by_groups(out, write, SIZE)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the gradient by the chain rule; the parts are evaluated again."""
-        total, places = np.zeros(len(self.kernel.logs)), self._places(points)
-        for some in runs(self.n_centres, SIZE):
-            parts, found = self._values(some, points, places)
-            slopes, own = self.kernel.slopes(found, weights.T[some])
-            inner = (
-                part.gradient(points, value.T, slope.T) for part, value, slope in zip(parts, found, slopes, strict=True)
-            )
+        total = np.zeros(len(self.kernel.logs))
+        for own, terms in self._terms(points, weights):
+            inner = (part.gradient(points, value, slope) for part, value, slope in terms)
             total += np.concatenate([*own, *inner])
         return total
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n of smooth parts by the chain rule, shape (n, d)."""
-        total, places = np.zeros(points.shape), self._places(points)
-        for some in runs(self.n_centres, SIZE):
-            parts, found = self._values(some, points, places)
-            slopes, _ = self.kernel.slopes(found, weights.T[some])
-            for part, value, slope in zip(parts, found, slopes, strict=True):
-                total += part.input_gradient(points, value.T, slope.T)
+        total = np.zeros(points.shape)
+        for _, terms in self._terms(points, weights):
+            for part, value, slope in terms:
+                total += part.input_gradient(points, value, slope)
         return total
 
-    def _places(self, points: Float) -> Float:
-        return np.empty((len(self.prepared[0]), min(SIZE, self.n_centres), len(points)))
+    def _values(self, some: slice, points: Float) -> list[Float]:
+        """Return the values (g, n) of each part for a group of columns."""
+        found = []
+        for part in self.prepared[some.start // SIZE]:
+            found.append(np.empty((some.stop - some.start, len(points))))
+            part(points, found[-1].T)
+        return found
 
-    def _values(self, some: slice, points: Float, places: Float) -> tuple[list[PreparedKernel], list[Float]]:
-        """Return the parts for a group of columns, and their values (g, n), which are written to ``places``."""
-        parts, values = self.prepared[some.start // SIZE], list(places[:, : some.stop - some.start])
-        for part, own in zip(parts, values, strict=True):
-            part(points, own.T)
-        return parts, values
+    def _terms(
+        self, points: Float, weights: Float
+    ) -> Iterator[tuple[list[Float], list[tuple[PreparedKernel, Float, Float]]]]:
+        """Yield for each group the slopes in own parameters, and each part with its values and slopes (n, g)."""
+        for some, parts in zip(self.groups, self.prepared, strict=False):
+            values = self._values(some, points)
+            slopes, own = self.kernel.slopes(values, weights.T[some])
+            yield own, [(part, value.T, slope.T) for part, value, slope in zip(parts, values, slopes, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -219,7 +190,7 @@ class OnColumns(Kernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernel", part_of(self.kernel))
-        columns = components(self.name, self.columns)
+        columns = _items(self.name, self.columns)
         right = all(isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in columns)
         if not right or len(set(columns)) < len(columns):
             raise UsageError(
@@ -227,22 +198,18 @@ class OnColumns(Kernel):
             )
         object.__setattr__(self, "columns", tuple(map(int, columns)))
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedColumns:
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         mine = self._mine(centres.shape[1])
-        origin = None if origin is None else origin[mine]
-        return PreparedColumns(self.kernel.prepare(centres[:, mine], origin), mine)
+        return PreparedColumns(self.kernel.prepare(centres[:, mine], None if origin is None else origin[mine]), mine)
 
     def diagonal(self, points: Float) -> Float:
         return self.kernel.diagonal(points[:, self._mine(points.shape[1])])
 
     def relevances(self, n_features: int) -> Float | None:
         """Return the relevances of the kernel's columns, and 0 for the other columns."""
-        own = self.kernel.relevances(len(self.columns))
-        if own is None:
-            return None
-        found = np.zeros(n_features)
-        found[self._mine(n_features)] = own
-        return found
+        own, found = self.kernel.relevances(len(self.columns)), np.zeros(n_features)
+        found[self._mine(n_features)] = 0.0 if own is None else own
+        return None if own is None else found
 
     def _seen(self, n_features: int) -> int:
         return len(self.columns)
@@ -256,25 +223,89 @@ class OnColumns(Kernel):
         return list(self.columns)
 
 
-@dataclass(frozen=True)
 class PreparedColumns(PreparedKernel):
     """A prepared kernel on a subset of the columns."""
 
-    inner: PreparedKernel
-    columns: list[int]
+    def __init__(self, inner: PreparedKernel, columns: list[int]) -> None:
+        self.inner, self.columns = inner, columns
 
     def __call__(self, points: Float, out: Float) -> None:
         self.inner(points[:, self.columns], out)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the gradient in the kernel's log parameters."""
         return self.inner.gradient(points[:, self.columns], values, weights)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n of a smooth kernel, 0 in the other columns, shape (n, d)."""
         found = np.zeros(points.shape)
         found[:, self.columns] = self.inner.input_gradient(points[:, self.columns], values, weights)
         return found
+
+
+@dataclass(frozen=True)
+class Several(Kernel):
+    """Several kernels for the same centres: each centre gives one basis function per kernel.
+
+    A target with structure at several scales needs wide and narrow basis functions, of which a fit keeps those that
+    raise the evidence. The parts of a sum share one weight per centre instead. With K kernels, column m of a design
+    belongs to kernel ``labels[m] % K`` and to the centre in row ``labels[m] // K``. Several kernels have no common
+    values (``prepare``), and cannot be a part of a kernel.
+
+    Examples
+    --------
+    >>> from partirvm.kernels import Gaussian
+    >>> Several((Gaussian(0.5), Gaussian(8.0))).parameters
+    ('kernels[0].gamma', 'kernels[1].gamma')
+    """
+
+    kernels: tuple[Kernel, ...]
+    name: ClassVar[str] = "several"
+    inside: ClassVar[str] = "kernels"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernels", tuple(map(part_of, _items(self.name, self.kernels))))
+        if len(set(map(repr, self.kernels))) < len(self.kernels):
+            raise UsageError(f"several kernels must differ, yet two are equal: {', '.join(map(repr, self.kernels))}")
+
+    def peaks(self, points: Float, which: Int) -> Float:
+        """Return k(x, x) of each point (n, d) for the kernel with the number ``which`` (n,), shape (n,)."""
+        found = np.empty(len(points))
+        for k, kernel in enumerate(self.kernels):
+            found[which == k] = kernel.diagonal(points[which == k])
+        return found
+
+    def prepare_each(self, centres: Float, which: Int, origin: Float | None = None) -> PreparedKernel:
+        """Prepare each of the centres (m, d) for the kernel with the number ``which`` (m,)."""
+        found = []
+        for k, kernel in enumerate(self.kernels):
+            mine = np.flatnonzero(which == k)
+            places = [mine[some] for some in runs(len(mine), SIZE)]
+            found.append([(place, kernel.prepare(centres[place], origin)) for place in places])
+        return PreparedSeveral(self, found)
+
+    def without_ignored(self, points: Float, k: int) -> Float:
+        """Return the points (n, d) with zeros in the columns that kernel k ignores."""
+        own = self.kernels[k].relevances(points.shape[1])
+        return points if own is None else np.where(own > 0, points, 0.0)
+
+
+class PreparedSeveral(PreparedKernel):
+    """The kernels prepared for their centres: of each kernel, positions in the block and the prepared kernel."""
+
+    def __init__(self, several: Several, groups: list[list[tuple[Int, PreparedKernel]]]) -> None:
+        self.several, self.groups = several, groups
+
+    def __call__(self, points: Float, out: Float) -> None:
+        for place, prepared in (each for group in self.groups for each in group):
+            values = np.empty((len(place), len(points)))
+            prepared(points, values.T)
+            out.T[place] = values
+
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        found = [np.zeros(len(kernel.logs)) for kernel in self.several.kernels]
+        for own, group in zip(found, self.groups, strict=True):
+            for place, prepared in group:
+                own += prepared.gradient(points, values.T[place].T, weights.T[place].T)
+        return np.concatenate(found)
 
 
 def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]) -> Kernel:
@@ -282,11 +313,6 @@ def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]
 
     ``columns`` are the positions of the features that a kernel sees, all of them to begin with. Several kernels and
     directions count as simple.
-
-    >>> from partirvm.kernels import Gaussian, Matern52
-    >>> product = Product((OnColumns(Gaussian(0.5), (0, 2)), OnColumns(Gaussian(1.0), (1,))))
-    >>> replaced(product, np.arange(3), lambda kernel, columns: Matern52(kernel.gamma)).parts[0].kernel
-    Matern52(gamma=(0.5,))
     """
     if isinstance(kernel, OnColumns):
         return replace(kernel, kernel=replaced(kernel.kernel, columns[list(kernel.columns)], make))
@@ -295,39 +321,24 @@ def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]
     return make(kernel, columns)
 
 
-def _simple(kernel: Kernel, n_features: int) -> list[tuple[Kernel, Int]]:
-    """Return the simple kernels inside a kernel, each with the positions of its features."""
-    found: list[tuple[Kernel, Int]] = []
+def with_radial(kernel: Kernel, columns: Int, make: Callable[[RadialKernel, Int], RadialKernel | Directions]) -> Kernel:
+    """Return the kernel with each radial kernel replaced by ``make(kernel, columns)``."""
+    return replaced(kernel, columns, lambda each, own: make(each, own) if isinstance(each, RadialKernel) else each)
 
-    def add(each: Kernel, columns: Int) -> Kernel:
+
+def inside(kernel: Kernel, n_features: int, kind: Any) -> list[tuple[Any, Int]]:
+    """Return the simple kernels of a class inside a kernel, each with the positions of its features.
+
+    >>> from partirvm.kernels import Categorical, Gaussian
+    >>> product = Product((OnColumns(Gaussian(0.5), (0, 2)), OnColumns(Categorical(1.0), (1,))))
+    >>> inside(product, 3, Gaussian)
+    [(Gaussian(gamma=(0.5,)), array([0, 2]))]
+    """
+    found: list[tuple[Any, Int]] = []
+
+    def note(each: Kernel, columns: Int) -> Kernel:
         found.append((each, columns))
         return each
 
-    replaced(kernel, np.arange(n_features), add)
-    return found
-
-
-def with_radial(kernel: Kernel, columns: Int, make: Callable[[RadialKernel, Int], RadialKernel | Directions]) -> Kernel:
-    """Return the kernel with each radial kernel replaced by ``make(kernel, columns)``.
-
-    The kernel of directions is replaced inside them, where ``make`` gives a radial kernel.
-    """
-
-    def of(each: Kernel, positions: Int) -> Kernel:
-        if isinstance(each, Directions):
-            inner = make(each.kernel, positions)
-            return replace(each, kernel=inner) if isinstance(inner, RadialKernel) else each
-        return make(each, positions) if isinstance(each, RadialKernel) else each
-
-    return replaced(kernel, columns, of)
-
-
-def radials(kernel: Kernel, n_features: int) -> list[tuple[RadialKernel, Int]]:
-    """Return the radial kernels inside a kernel, also along directions, each with the positions of its features."""
-    found = ((each.kernel if isinstance(each, Directions) else each, own) for each, own in _simple(kernel, n_features))
-    return [(each, columns) for each, columns in found if isinstance(each, RadialKernel)]
-
-
-def directions_of(kernel: Kernel, n_features: int) -> list[tuple[Directions, Int]]:
-    """Return the kernels of directions inside a kernel, each with the positions of its features."""
-    return [(each, columns) for each, columns in _simple(kernel, n_features) if isinstance(each, Directions)]
+    replaced(kernel, np.arange(n_features), note)
+    return [(each, columns) for each, columns in found if isinstance(each, kind)]

@@ -1,7 +1,7 @@
 """The design matrix Φ (N, M), defined by its centres and computed in blocks.
 
 Kernel column m is k(·, centre m). The *leading* columns come first: the constant 1 for the bias, and explicit basis
-functions (``kernels.bases``). Without a kernel (``NoKernel``) there are only leading columns. With K kernels each row
+functions (``Basis``). Without a kernel (``NoKernel``) there are only leading columns. With K kernels each row
 gives one basis function per kernel, with the label ``row · K + kernel``. With one kernel, labels are row numbers. A
 ``Design`` maps raw inputs to rows of Φ. It standardises the inputs as the fit does, then evaluates basis functions and
 kernels. The hash ``Design.basis`` identifies everything except the centres.
@@ -18,9 +18,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.kernels.base import Kernel, NoKernel, PreparedKernel
-from partirvm.kernels.bases import Basis, label_of
-from partirvm.kernels.several import Several
+from partirvm.kernels.base import Kernel, NoKernel
+from partirvm.kernels.blocks import PreparedKernel
+from partirvm.kernels.composed import Several
+from partirvm.kernels.functions import Basis, label_of
 from partirvm.types import BIAS, Scaling
 
 Float = NDArray[np.float64]
@@ -142,7 +143,7 @@ class Design:
         centres = self.scaling.inputs(self.centres)
         if isinstance(self.kernel, Several):
             return self.kernel.prepare_each(centres, self.which, self.origin)
-        return self.kernel.prepare(centres) if self.origin is None else self.kernel.prepare(centres, self.origin)
+        return self.kernel.prepare(centres, self.origin)
 
     def peaks(self) -> Float:
         """Return the peak value k(z, z) of each kernel column, (m,)."""

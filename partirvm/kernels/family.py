@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import Kernel, PreparedKernel, kernel_from_spec
+from partirvm.kernels.base import Kernel, kernel_from_spec
+from partirvm.kernels.blocks import PreparedKernel
 from partirvm.options.values import Value, held
 
 Float = NDArray[np.float64]
@@ -19,25 +20,11 @@ MOST = 1e150
 """Largest gamma whose products with squared distances are finite."""
 
 
-class PreparedFamily(PreparedKernel):
-    """Base of prepared kernels of a family."""
-
-    @classmethod
-    def of(cls, kernel: Any, centres: Float, widths: Float, origin: Float | None) -> PreparedFamily:
-        """Return the kernel prepared for centres (m, d), given gamma of each feature (d,)."""
-        raise NotImplementedError
-
-    @staticmethod
-    def diagonal(kernel: Any, points: Float) -> Float:
-        """Return k(x, x) of each point (n, d), shape (n,)."""
-        return np.ones(len(points))
-
-
 @dataclass(frozen=True, repr=False)
 class Family(Kernel, Value):
     """Base of the families. With numbers as gamma a family is a kernel; with a word it is only an option of a fit.
 
-    ``form`` says how the kernel is evaluated; ``value`` and ``slope`` are its function.
+    ``form(kernel, centres, widths, origin)`` prepares the kernel; ``value`` and ``slope`` are its function.
     """
 
     gamma: Any = held("gamma")
@@ -46,7 +33,7 @@ class Family(Kernel, Value):
     metric: str = held("metric", kw_only=True)
     of: ClassVar[str] = "kernel"
     learned: ClassVar[tuple[str, ...]] = ("gamma",)
-    form: ClassVar[type[PreparedFamily]]
+    form: ClassVar[type[Any]]
 
     def __post_init__(self) -> None:
         if not isinstance(self.gamma, str):
@@ -55,8 +42,7 @@ class Family(Kernel, Value):
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Self:
         """Return the kernel of a spec. Raises ``UsageError`` for invalid fields or values."""
-        found = super().from_spec(spec)
-        return found.with_numbers()
+        return super().from_spec(spec).with_numbers()
 
     def with_numbers(self) -> Self:
         """Return the kernel itself. Raises ``UsageError`` if gamma is a word, or if it has options of an estimator."""
@@ -72,9 +58,9 @@ class Family(Kernel, Value):
     def _without_options(self) -> Self:
         return replace(self, prior="flat", multiples=(1.0,), metric="auto")
 
-    def flat(self, given_for: str, title: str = "") -> dict[str, Any]:
+    def flat(self, given_for: str) -> dict[str, Any]:
         """Return the options that the value stands for: with numbers as gamma the kernel itself, otherwise its name."""
-        found = super().flat(given_for, title)
+        found = super().flat(given_for)
         if not isinstance(self.gamma, str):
             del found["gamma"]
             return {**found, given_for: self._without_options()}
@@ -89,13 +75,9 @@ class Family(Kernel, Value):
             raise UsageError(f"gamma has {len(gamma)} values but the data have {n_features} features")
         return np.broadcast_to(np.asarray(gamma, dtype=float), (n_features,))
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedFamily:
-        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
-        return self.form.of(self, centres, self.widths(centres.shape[1]), origin)
-
-    def diagonal(self, points: Float) -> Float:
-        """Return k(x, x) for each point (n, d), shape (n,)."""
-        return self.form.diagonal(self, points)
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
+        prepared: PreparedKernel = self.form(self, centres, self.widths(centres.shape[1]), origin)
+        return prepared
 
     def value(self, work: Float) -> None:
         """Replace −r², or the inner product, (g, n) by k."""
@@ -110,11 +92,9 @@ class Family(Kernel, Value):
         return self.widths(n_features).copy()
 
     def per_feature(self, n_features: int) -> Self:
-        """Return the kernel with one gamma per feature."""
         return replace(self, gamma=tuple(self.widths(n_features).tolist()))
 
     def rescaled(self, factor: float) -> Self:
-        """Return the kernel with every gamma multiplied by a factor."""
         return replace(self, gamma=tuple(factor * gamma for gamma in self.gamma))
 
     def shared(self, gradient: Float) -> Float:

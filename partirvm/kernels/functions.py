@@ -1,16 +1,17 @@
-"""Kernels defined by a Python function, and names "module:function" of functions.
+"""Python functions of the user: kernels, and explicit basis functions φ_b(x) as leading columns of a design.
 
-``function(X, Z)`` takes points (n, d) and centres (m, d) in the model's coordinates. It returns the array k(x, z)
-(n, m). Each element must depend only on its point and its centre, and the arguments must not be changed. The function
-is called for ``GROUP`` centres at a time, and the last group is padded. So a column does not depend on the other
-columns.
+A function is a path "module:function", which every process imports at first use, or any callable, for fits in this
+process only: a job or a model file cannot store it. A model with a named function can predict only where the module is
+installed. Loading a model imports nothing. Functions are called for arbitrary blocks of rows in the model's coordinates
+(standardised if the fit standardises). They must not change their arguments, and each value must depend only on its own
+row, or on its point and its centre.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar
 
@@ -18,34 +19,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import GROUP, PIECE_ROWS, Kernel, PreparedKernel, by_groups, padded, runs
+from partirvm.kernels.base import Kernel
+from partirvm.kernels.blocks import GROUP, PIECE_ROWS, PreparedKernel, by_groups, padded
+from partirvm.types import BIAS
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 Function = Callable[..., Any]
+
+LINEAR = "linear"
+"""Name of the basis functions that are the features."""
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 @dataclass(frozen=True)
 class FunctionKernel(Kernel):
-    """Kernel computed by a function. It has no learnable parameters, since no gradient is known.
+    """Kernel computed by a function of points (n, d) and centres (m, d), which returns the values (n, m).
 
-    Parameters
-    ----------
-    function : str or callable
-        ``"module:function"``, which every process imports at first use, or any callable, for fits in this process only:
-        a job or a model file cannot store it. A model with a named function can predict only where the module is
-        installed. Loading a model imports nothing.
+    It has no learnable parameters, since no gradient is known. The function is called for ``GROUP`` centres at a time,
+    and the last group is padded, so that a column does not depend on the other columns.
 
     Examples
     --------
     >>> FunctionKernel(lambda X, Z: X @ Z.T).diagonal(np.array([[3.0]]))
     array([9.])
-    >>> out = np.empty((1, 1))
-    >>> FunctionKernel("numpy:dot").prepare(np.ones((1, 1)))(np.full((1, 1), 3.0), out)
-    Traceback (most recent call last):
-    ...
-    partirvm.errors.UsageError: kernel numpy:dot failed for points (128, 1) and centres (16, 1): ValueError: ...
     """
 
     function: str | Function
@@ -55,39 +53,122 @@ class FunctionKernel(Kernel):
         if not callable(self.function):
             require_path(self.function, "kernel", "sklearn.metrics.pairwise:laplacian_kernel")
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedFunction:
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         """Prepare the kernel for the centres (m, d). Raises ``UsageError`` if the function cannot be imported."""
-        return PreparedFunction(function_of(self.function, "kernel"), title_of(self.function), centres)
-
-    def diagonal(self, points: Float) -> Float:
-        function, found = function_of(self.function, "kernel"), np.empty(len(points))
-        for some in runs(len(points)):
-            block = evaluated(function, f"kernel {title_of(self.function)}", points[some], points[some])
-            found[some] = np.diagonal(block)
-        return found
+        return PreparedFunction(function_of(self.function, "kernel"), f"kernel {title_of(self.function)}", centres)
 
     def spec(self, *, local: bool = False) -> dict[str, Any]:
         return {"name": self.name, "function": name_of(self.function, "kernel", local)}
 
 
-@dataclass(frozen=True)
 class PreparedFunction(PreparedKernel):
     """A kernel function prepared for centres (m, d)."""
 
-    function: Function
-    title: str
-    centres: Float
+    def __init__(self, function: Function, title: str, centres: Float) -> None:
+        self.function, self.title, self.centres = function, title, centres
 
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m). Raises ``UsageError`` for invalid kernel values."""
         pieces = padded(points, PIECE_ROWS)
 
         def write(some: slice, work: Float) -> None:
-            centres = padded(self.centres[some], GROUP)
-            found = evaluated(self.function, f"kernel {self.title}", pieces, centres)
+            found = evaluated(self.function, self.title, pieces, padded(self.centres[some], GROUP))
             work[...] = found.T[: len(work), : len(points)]
 
         by_groups(out, write)
+
+
+@dataclass(frozen=True)
+class BasisPart:
+    """The ``size`` basis functions of one Python function, which maps points (n, d) to an array (n, size).
+
+    ``function`` is a path, a callable, or "linear" for the features themselves. ``given`` holds the names of the
+    functions, or nothing if they have none.
+
+    Examples
+    --------
+    >>> BasisPart("numpy:sin", 1).names(["x0"])
+    ('sin[0]',)
+    """
+
+    function: str | Function
+    size: int
+    given: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not callable(self.function) and self.function != LINEAR:
+            require_path(self.function, "basis", "mypackage.physics:harmonics")
+
+    def __call__(self, points: Float) -> Float:
+        """Return the values at points (n, d), shape (n, B), with bits independent of the size of the block."""
+        if self.function == LINEAR:
+            return points
+        what = f"basis {title_of(self.function)}"
+        found = evaluated(function_of(self.function, "basis"), what, padded(points, PIECE_ROWS))[: len(points)]
+        if found.shape[1] != self.size:
+            raise UsageError(
+                f"{what} returned {found.shape[1]} columns, but {self.size} in the first call: their number must "
+                "not depend on the rows"
+            )
+        return found
+
+    def names(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Return a name for each function: the given one, or the function's with a position, ``f`` if it has none."""
+        if self.function == LINEAR:
+            return tuple(features)
+        path = self.function if isinstance(self.function, str) else str(getattr(self.function, "__name__", "f"))
+        own = path.rpartition(":")[2].rpartition(".")[2]
+        return self.given or tuple(f"{own if own.isidentifier() else 'f'}[{b}]" for b in range(self.size))
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The B basis functions of one or several parts, in order. Function b has the label −2 − b (``label_of``).
+
+    Examples
+    --------
+    >>> Basis((BasisPart("linear", 2), BasisPart("numpy:abs", 2)))(np.array([[3.0, -4.0]])).tolist()
+    [[3.0, -4.0, 3.0, 4.0]]
+    """
+
+    parts: tuple[BasisPart, ...]
+
+    @property
+    def size(self) -> int:
+        """The number B of basis functions."""
+        return sum(part.size for part in self.parts)
+
+    def __call__(self, points: Float) -> Float:
+        """Return φ_b(x) of points (n, d), shape (n, B). Raises ``UsageError`` for invalid values."""
+        return np.hstack([part(points) for part in self.parts])
+
+    def spec(self, *, local: bool = False) -> dict[str, Any]:
+        """Return plain JSON, with ``local`` also for functions that exist only in this process."""
+        return {
+            "parts": [{"function": name_of(each.function, "basis", local), "size": each.size} for each in self.parts]
+        }
+
+
+def label_of(function: Int) -> Int:
+    """Return the labels −2 − b of the columns of basis functions b. Applied to labels, the formula returns b."""
+    return BIAS - 1 - function
+
+
+def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, int]:
+    """Return a dict from name to label of the leading columns: ``bias``, then the functions; repeats get a number.
+
+    >>> labels_by_name(Basis((BasisPart("linear", 2), BasisPart("linear", 2))), ["age", "bias"])
+    {'bias': -1, 'age': -2, 'bias (2)': -3, 'age (2)': -4, 'bias (3)': -5}
+    """
+    found = {"bias": BIAS}
+    parts = () if basis is None else basis.parts
+    for b, name in enumerate(name for part in parts for name in part.names(features)):
+        own, count = name, 1
+        while own in found:
+            count += 1
+            own = f"{name} ({count})"
+        found[own] = BIAS - 1 - b
+    return found
 
 
 def evaluated(function: Function, what: str, points: Float, centres: Float | None = None) -> Float:
@@ -102,19 +183,16 @@ def evaluated(function: Function, what: str, points: Float, centres: Float | Non
     right = found.ndim == 2 and len(found) == len(points)
     if not right or (centres is not None and found.shape[1] != len(centres)):
         columns = "B), a column for each basis function" if centres is None else f"{len(centres)})"
-        expected = f"({len(points)}, {columns}"
-        raise UsageError(f"{what} returned the shape {found.shape} for {shapes}: it must return {expected}")
-    bad = found.size - int(np.isfinite(found).sum())
-    if bad:
+        raise UsageError(
+            f"{what} returned the shape {found.shape} for {shapes}: it must return ({len(points)}, {columns}"
+        )
+    if bad := found.size - int(np.isfinite(found).sum()):
         raise UsageError(f"{what} returned {bad:,} values of {found.size:,} that are NaN or infinite")
     return found
 
 
 def function_of(given: str | Function, what: str) -> Function:
-    """Return a callable itself, or import the function "module:function".
-
-    Raises ``UsageError`` if the module or the function is missing.
-    """
+    """Return a callable itself, or import the function "module:function". Raises ``UsageError`` if it is missing."""
     if not isinstance(given, str):
         return given
     module, _, names = given.partition(":")
@@ -144,7 +222,7 @@ def require_path(path: Any, what: str, such_as: str) -> None:
 
 
 def title_of(function: Any) -> str:
-    """Return the name of a function for messages."""
+    """Return the name of a function for messages; of a transformer's method that of its class."""
     owner = getattr(function, "__self__", None)
     if owner is not None and hasattr(owner, "transform"):
         return type(owner).__name__
@@ -161,38 +239,30 @@ def name_of(function: Any, what: str, local: bool = False) -> str:
     if local:
         return f"{title_of(function)} at {id(function)}"
     transformer = hasattr(getattr(function, "__self__", function), "transform")
-    kind = "transformer" if transformer else "function"
-    how = "write a function that computes the same" if transformer else "put it"
+    kind, how = ("transformer", "write a function that computes the same") if transformer else ("function", "put it")
     raise UsageError(
         f"the {what} is the {kind} {title_of(function)!r} of this process, which a job, a cluster or a model "
         f"file cannot store: {how} into a module that can be imported everywhere, and name it as 'module:function'"
     )
 
 
-def functions_in(value: Any) -> Iterator[str]:
-    """Yield the name "module:function" of each function that a kernel, a basis or a spec imports when it is evaluated.
-
-    >>> list(functions_in({"name": "sum", "parts": [{"name": "function", "function": "mine:kernel"}], "weights": []}))
-    ['mine:kernel']
-    """
-    if isinstance(value, str):
-        yield from [value] if _PATH.fullmatch(value) else []
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from functions_in(each)
-    elif isinstance(value, tuple | list):
-        for each in value:
-            yield from functions_in(each)
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from functions_in(getattr(value, field.name))
-
-
 def require_no_code(value: Any, place: str) -> None:
     """Raise ``UsageError`` if a kernel, a basis or a spec would import a function."""
-    found = ", ".join(dict.fromkeys(functions_in(value)))
-    if found:
+    if found := ", ".join(dict.fromkeys(_functions_in(value))):
         raise UsageError(
             f"{place}: its kernel or basis is {found}, which would be imported from this machine and run. If you "
             "trust it, pass --allow-code, or allow_code=True"
         )
+
+
+def _functions_in(value: Any) -> Iterator[str]:
+    """Yield the path of each function that a kernel, a basis or a spec imports when it is evaluated."""
+    inner: Any = value if isinstance(value, tuple | list) else ()
+    if isinstance(value, str) and _PATH.fullmatch(value):
+        yield value
+    elif isinstance(value, Mapping):
+        inner = value.values()
+    elif is_dataclass(value):
+        inner = [getattr(value, field.name) for field in fields(value)]
+    for each in inner:
+        yield from _functions_in(each)

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import GROUP, Kernel, PreparedKernel, Products, runs
-from partirvm.kernels.family import Family, PreparedFamily, part_of
+from partirvm.kernels.base import Kernel
+from partirvm.kernels.blocks import GROUP, PreparedKernel, Products, origin_of, runs
+from partirvm.kernels.family import Family, part_of
 from partirvm.options.values import documented
 
 Float = NDArray[np.float64]
@@ -29,28 +30,18 @@ WIDE_GROUP, WIDE = 32, 100
 """Number of centres per matrix product for ``WIDE`` features or more, for which larger products are faster."""
 
 
-@dataclass(frozen=True)
-class PreparedRadial(PreparedFamily):
+class PreparedRadial(PreparedKernel):
     """A radial kernel prepared for m centres. ``centres`` (m, d) holds their v, ``root`` (d,) is √gamma."""
 
-    kernel: RadialKernel
-    origin: Float
-    root: Float
-    centres: Float
-    products: Products
-
-    @classmethod
-    def of(cls, kernel: Any, centres: Float, widths: Float, origin: Float | None) -> PreparedRadial:
+    def __init__(self, kernel: RadialKernel, centres: Float, widths: Float, origin: Float | None) -> None:
         m, d = centres.shape
-        root = np.sqrt(widths)
-        if origin is None:
-            origin = centres.mean(axis=0) if m else np.zeros(d)
+        self.kernel, self.root, self.origin = kernel, np.sqrt(widths), origin_of(centres, origin)
+        self.centres = (centres - self.origin) * self.root
         rows = np.empty((m, d + 2))
-        V = (centres - origin) * root
-        np.multiply(V, 2, out=rows[:, :d])
-        rows[:, d] = -np.einsum("md,md->m", V, V)
+        np.multiply(self.centres, 2, out=rows[:, :d])
+        rows[:, d] = -np.einsum("md,md->m", self.centres, self.centres)
         rows[:, d + 1] = -1.0
-        return cls(kernel, origin, root, V, Products.of(rows, WIDE_GROUP if d >= WIDE else GROUP))
+        self.products = Products.of(rows, WIDE_GROUP if d >= WIDE else GROUP)
 
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m): −r² ≤ 0 up to rounding, then its function."""
@@ -124,13 +115,9 @@ class Gaussian(Family):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from partirvm import Gaussian, RVMRegressor
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=len(X))
-    >>> model = RVMRegressor(kernel=Gaussian(gamma=2.0, multiples=(1, 4))).fit(X, y)
-    >>> model.score(X, y) > 0.95
-    True
+    >>> RVMRegressor(kernel=Gaussian(gamma=2.0, multiples=(1, 4))).get_params()["kernel__multiples"]
+    (1, 4)
     """
 
     name = "gaussian"
@@ -216,19 +203,15 @@ RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52
 class Directions(Kernel):
     """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
 
-    The metric of the kernel is LᵀL with L = diag(√gamma) A. A width per feature is the case A = I. With ``features``
-    the metric is a diagonal matrix plus a matrix of low rank, which suits many features. Points are projected once for
-    each block, so that the cost for each pair of points is that of a width per feature.
+    The metric of the kernel is LᵀL with L = diag(√gamma) A. A width per feature is the case A = I. Points are projected
+    once for each block, so that the cost for each pair of points is that of a width per feature.
 
     Parameters
     ----------
     kernel : Gaussian, Matern32 or Matern52
-        Its gamma, one number or one per direction, are in 1/unit² of the directions; with ``features`` the gamma of
-        the features follow those of the directions.
+        Its gamma, one number or one per direction, are in 1/unit² of the directions.
     axes : tuple of tuple of float
         One direction a_i per row, with one finite number per feature.
-    features : bool
-        True if the features stand beside the directions.
     free : bool
         True if kernel learning also moves the entries of ``axes``; otherwise it moves gamma alone.
 
@@ -246,97 +229,71 @@ class Directions(Kernel):
 
     kernel: RadialKernel
     axes: tuple[tuple[float, ...], ...]
-    features: bool = False
     free: bool = False
     name: ClassVar[str] = "directions"
     inside: ClassVar[str] = "kernel"
 
     def __post_init__(self) -> None:
-        kernel = part_of(self.kernel)
+        kernel, axes = part_of(self.kernel), _matrix(self.axes)
         if not isinstance(kernel, RadialKernel):
             raise UsageError(
                 f"the directions kernel has the kernel {kernel.name!r}: it must be gaussian, matern32 or matern52"
             )
-        object.__setattr__(self, "kernel", kernel)
-        object.__setattr__(self, "axes", _matrix(self.axes))
-        count = len(self.axes) + self.n_features * self.features
-        for field in ("features", "free"):
-            if not isinstance(value := getattr(self, field), bool):
-                raise UsageError(f"{field} of the directions kernel is {value!r}: it must be True or False")
-        if len(kernel.gamma) not in (1, count):
+        if not isinstance(self.free, bool):
+            raise UsageError(f"free of the directions kernel is {self.free!r}: it must be True or False")
+        if len(kernel.gamma) not in (1, len(axes)):
             raise UsageError(
-                f"gamma of the directions kernel has {len(kernel.gamma)} values: it must have one, or {count}, one per "
-                "direction" + " and feature" * self.features
+                f"gamma of the directions kernel has {len(kernel.gamma)} values: it must have one, or {len(axes)}, one "
+                "per direction"
             )
+        object.__setattr__(self, "kernel", kernel)
+        object.__setattr__(self, "axes", axes)
 
     def __repr__(self) -> str:
         """Name the kernel and the shape of its directions; ``spec`` has all numbers."""
-        beside = ", features=True" if self.features else ""
-        return f"Directions({self.kernel.name} along {len(self.axes)} directions of {self.n_features} features{beside})"
-
-    @property
-    def n_features(self) -> int:
-        """Number of features d."""
-        return len(self.axes[0])
+        return f"Directions({self.kernel.name} along {len(self.axes)} directions of {len(self.axes[0])} features)"
 
     @property
     def matrix(self) -> Float:
-        """The directions as rows (r, d), with ``features`` followed by the identity matrix."""
-        axes = np.array(self.axes)
-        return np.vstack([axes, np.eye(self.n_features)]) if self.features else axes
+        """The directions as rows (r, d)."""
+        return np.array(self.axes)
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedDirections:
-        m, d = centres.shape
-        if d != self.n_features:
-            raise UsageError(f"the directions of the kernel have {self.n_features} features but the data have {d}")
-        if origin is None:
-            origin = centres.mean(axis=0) if m else np.zeros(d)
-        projection, count, moved = Products.of(self.matrix), len(self.matrix), centres - origin
-        projected = _projected(projection, moved, count)
-        inner = PreparedRadial.of(self.kernel, projected, self.kernel.widths(count), np.zeros(count))
-        return PreparedDirections(self, origin, projection, moved, inner)
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
+        if centres.shape[1] != len(self.axes[0]):
+            raise UsageError(
+                f"the directions of the kernel have {len(self.axes[0])} features but the data have {centres.shape[1]}"
+            )
+        return PreparedDirections(self, centres, origin_of(centres, origin))
 
-    def diagonal(self, points: Float) -> Float:
-        """Return k(x, x) = 1 for each point (n, d), shape (n,)."""
-        return np.ones(len(points))
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The gamma of the kernel, then ``axes[i, j]`` if these are free."""
-        entries = (f"axes[{i}, {j}]" for i in range(len(self.axes) * self.free) for j in range(self.n_features))
-        return (*self.kernel.parameters, *entries)
-
-    @property
-    def logs(self) -> Float:
-        """The logarithms of gamma, then the entries of ``axes`` themselves if these are free."""
-        return np.concatenate([self.kernel.logs, np.ravel(self.axes)[: len(self.axes) * self.n_features * self.free]])
+    def learnable(self) -> dict[str, float]:
+        """Return the logarithms of gamma, then the entries of ``axes`` themselves if these are free."""
+        entries = {f"axes[{i}, {j}]": a for i, axis in enumerate(self.axes) for j, a in enumerate(axis)}
+        return self.kernel.learnable() | (entries if self.free else {})
 
     def with_logs(self, logs: Float) -> Self:
-        count, r, d = len(self.kernel.gamma), len(self.axes), self.n_features
-        if len(logs) != count + r * d * self.free:
-            raise UsageError(f"{len(logs)} logarithms for {count + r * d * self.free} parameters of a kernel")
-        axes = tuple(map(tuple, logs[count:].reshape(r, d).tolist())) if self.free else self.axes
-        return replace(self, kernel=self.kernel.with_logs(logs[:count]), axes=axes)
+        count, entries = len(self.kernel.gamma), np.ravel(self.axes)
+        entries = logs[count:] if self.free else entries
+        if len(logs) != len(self.learnable()):
+            raise UsageError(f"{len(logs)} logarithms for {len(self.learnable())} parameters of a kernel")
+        axes = entries.reshape(self.matrix.shape).tolist()
+        return replace(self, kernel=self.kernel.with_logs(logs[:count]), axes=tuple(map(tuple, axes)))
 
     def relevances(self, n_features: int) -> Float | None:
         """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
-        matrix = self.matrix
-        found: Float = self.kernel.widths(len(matrix)) @ (matrix * matrix)
+        found: Float = self.kernel.widths(len(self.axes)) @ self.matrix**2
         return found
 
     def _seen(self, n_features: int) -> int:
-        return len(self.matrix)
+        return len(self.axes)
 
 
-@dataclass(frozen=True)
 class PreparedDirections(PreparedKernel):
     """The kernel prepared for its centres, in the coordinates of the directions."""
 
-    kernel: Directions
-    origin: Float
-    projection: Products
-    centres: Float
-    inner: PreparedRadial
+    def __init__(self, kernel: Directions, centres: Float, origin: Float) -> None:
+        self.kernel, self.matrix, self.origin, self.centres = kernel, kernel.matrix, origin, centres - origin
+        self.projection, r = Products.of(self.matrix), len(self.matrix)
+        self.inner = PreparedRadial(kernel.kernel, self._projected(centres), kernel.kernel.widths(r), np.zeros(r))
 
     def __call__(self, points: Float, out: Float) -> None:
         self.inner(self._projected(points), out)
@@ -346,11 +303,9 @@ class PreparedDirections(PreparedKernel):
         if not self.kernel.free:
             return self.inner.gradient(self._projected(points), values, weights)
         moments = self._moments(points - self.origin, self.inner.slopes(self._projected(points), values, weights))
-        matrix = self.kernel.matrix
-        gamma = self.kernel.kernel.widths(len(matrix))[:, None]
-        half = gamma * (matrix @ moments)
-        of_gamma = self.kernel.kernel.shared(np.einsum("ij,ij->i", half, matrix))
-        return np.concatenate([of_gamma, 2 * half[: len(self.kernel.axes)].ravel()])
+        half = self.kernel.kernel.widths(len(self.matrix))[:, None] * (self.matrix @ moments)
+        of_gamma = self.kernel.kernel.shared(np.einsum("ij,ij->i", half, self.matrix))
+        return np.concatenate([of_gamma, 2 * half.ravel()])
 
     def _moments(self, X: Float, slopes: Callable[[slice], Float]) -> Float:
         """Return Σ_nm S_nm (x_n − z_m)(x_n − z_m)ᵀ, shape (d, d), for points X measured from the origin."""
@@ -367,17 +322,12 @@ class PreparedDirections(PreparedKernel):
         return total + (X * rows[:, None]).T @ X
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, shape (n, d)."""
-        return self.inner.input_gradient(self._projected(points), values, weights) @ self.kernel.matrix
+        return self.inner.input_gradient(self._projected(points), values, weights) @ self.matrix
 
     def _projected(self, points: Float) -> Float:
-        return _projected(self.projection, points - self.origin, len(self.kernel.matrix))
-
-
-def _projected(projection: Products, moved: Float, count: int) -> Float:
-    out = np.empty((count, len(moved))).T
-    projection.fill(moved, out, lambda work: None)
-    return np.ascontiguousarray(out)
+        out = np.empty((len(points), len(self.matrix)))
+        self.projection.fill(points - self.origin, out, lambda work: None)
+        return out
 
 
 def _matrix(axes: Any) -> tuple[tuple[float, ...], ...]:

@@ -9,9 +9,7 @@ the directions themselves, whose entries have a normal prior around their start 
 
 A regression has the directions of an exact process (``learning.process_search``) as a further candidate: that process
 sees waves which the tied RVM takes for noise.
-
-With many features the metric would have too many entries: then the features keep their own widths, and the directions
-of the largest eigenvalues stand beside them (``MOST_ENTRIES``).
+With many features the directions would have too many entries (``MOST_ENTRIES``).
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.rprop import FIRST_STEP, LATER_STEP
 from partirvm.kernels import WITH_GAMMA, Directions, Kernel
-from partirvm.kernels.composed import radials, replaced, with_radial
+from partirvm.kernels.composed import inside, replaced, with_radial
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, axes_of, first_stage, grow
@@ -47,7 +45,7 @@ AXES_STEP = 0.1
 """First step of an entry of a direction, as a fraction of the first step of a log gamma."""
 
 MOST_ENTRIES = 2048
-"""Maximum number of entries of all directions; more directions than this allows are left out."""
+"""Maximum number d² of entries of all directions."""
 
 FREE_ROWS = 2000
 """With more rows than this, the directions themselves are moved, too.
@@ -56,19 +54,10 @@ Few rows hold fewer entries. RMSE of Matérn 3/2 with free and with fixed direct
 auto .378 and .365, Boston .415 and .384, concrete .328 and .343.
 """
 
-MOST_TURNED = 1000
-"""With more features than this, directions are not tried unless asked for: they take d² numbers and d³ operations."""
-
-RANK = 8
-"""Maximum number of directions of the low-rank metric."""
-
-BESIDE = 0.1
-"""First gamma of a direction that stands beside the features, relative to that of a standardised input alone."""
-
 
 def families_of(kernel: Kernel, n_features: int) -> list[str]:
     """Return the names of the families that can replace the radial kernels of a kernel; empty if it has none."""
-    found = radials(kernel, n_features)
+    found = inside(kernel, n_features, RadialKernel)
     return [name for name in FAMILIES if found and name != found[0][0].name]
 
 
@@ -154,7 +143,7 @@ def learn_forms(
     stage = grow(first_stage(sample, problem, learning, seed), problem, learning.max_centres)
     if learning.metric == "widths" or not turnable(stage.kernel, stage.pool.centres.shape[1]):
         return LearnedForms(problem, stage, None)
-    found = stage.candidate(directed(stage, RANK if learning.metric == "low-rank" else None), FIRST_STEP)
+    found = stage.candidate(directed(stage), FIRST_STEP)
     found.climb(found.evaluate_next(stage.best, fresh=True))
     if turned is not None:
         other = stage.candidate(turned, LATER_STEP)
@@ -178,40 +167,34 @@ def _free(kernel: Kernel, columns: Int) -> Kernel:
 
 
 def turnable(kernel: Kernel, n_features: int) -> bool:
-    """Return whether directions can replace the features: in a radial kernel of more than one feature."""
-    return any(len(columns) > 1 for _, columns in radials(kernel, n_features))
+    """Return whether directions can replace the features of a radial kernel: more than one, but not too many."""
+    counts = [len(columns) for _, columns in inside(kernel, n_features, RadialKernel)]
+    return any(count > 1 for count in counts) and all(count**2 <= MOST_ENTRIES for count in counts)
 
 
-def directed(stage: KernelSearch, rank: int | None) -> Kernel:
-    """Return the kernel of a stage with the directions of its fitted mean, at most ``rank`` beside the features."""
+def directed(stage: KernelSearch) -> Kernel:
+    """Return the kernel of a stage with the directions of its fitted mean."""
     sample, scaling = stage.sample, stage.pool.scaling
     assert stage.best is not None
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     X = scaling.inputs(sample.rows.gather(sample.rows.rows))
     X = X - np.where(X.min(axis=0) == X.max(axis=0), X[0], 0.0)  # the mean of a constant is rounded, and may be huge
-    return along_directions(stage.kernel, outer, np.cov(X, rowvar=False).reshape(outer.shape), rank)
+    return along_directions(stage.kernel, outer, np.cov(X, rowvar=False).reshape(outer.shape))
 
 
-def along_directions(kernel: Kernel, outer: Float, covariance: Float, rank: int | None = None) -> Kernel:
+def along_directions(kernel: Kernel, outer: Float, covariance: Float) -> Kernel:
     """Return the kernel whose radial kernels have directions: eigenvectors of ``outer`` (d, d) of their features.
 
-    With a ``rank`` below d, as many directions stand beside the features, which keep their gamma. Each direction has
-    the first gamma of a standardised input, 1/(number of directions × its variance).
+    Each direction has the first gamma of a standardised input, 1/(number of directions × its variance).
     """
 
     def make(old: RadialKernel, columns: Int) -> RadialKernel | Directions:
-        d = len(columns)
+        d, block = len(columns), np.ix_(columns, columns)
         if d == 1:
             return old
-        block = np.ix_(columns, columns)
         axes = np.linalg.eigh(outer[block])[1].T[::-1]
-        rows = tuple(map(tuple, axes.tolist()))
-        count = min(d, max(MOST_ENTRIES // d, 1), d if rank is None else rank)
         variance = np.einsum("ij,jk,ik->i", axes, covariance[block], axes)
         gamma = FAMILIES[old.name] / (d * np.where(variance > 1e-12, variance, 1.0))
-        if count == d:
-            return Directions(replace(old, gamma=tuple(gamma.tolist())), rows)
-        beside = (*(BESIDE * gamma[:count]).tolist(), *old.widths(d).tolist())
-        return Directions(replace(old, gamma=beside), rows[:count], features=True)
+        return Directions(replace(old, gamma=tuple(gamma.tolist())), tuple(map(tuple, axes.tolist())))
 
     return with_radial(kernel, np.arange(len(outer)), make)

@@ -97,8 +97,7 @@ def described(kernel: Kernel) -> str:
     if isinstance(kernel, OnColumns):
         return described(kernel.kernel)
     if isinstance(kernel, Directions):
-        beside = " beside the features" if kernel.features else ""
-        return f"{kernel.kernel.name} along {len(kernel.axes)} directions{beside}"
+        return f"{kernel.kernel.name} along {len(kernel.axes)} directions"
     if isinstance(kernel, Product | Sum):
         sign = " × " if isinstance(kernel, Product) else " + "
         inner = (f"({described(part)})" if isinstance(part, Sum) else described(part) for part in kernel.parts)
@@ -120,14 +119,12 @@ def parameter_names(kernel: Kernel, features: Sequence[str]) -> list[str]:
 
 def _names(kernel: Kernel, features: Sequence[str]) -> list[str]:
     if isinstance(kernel, Several):
-        weights = [f"weight ({k + 1})" for k in range(1, len(kernel.kernels))]
-        own = [f"{name} ({k + 1})" for k, each in enumerate(kernel.kernels) for name in _names(each, features)]
-        return weights + own
+        return [f"{name} ({k + 1})" for k, each in enumerate(kernel.kernels) for name in _names(each, features)]
     if isinstance(kernel, OnColumns):
         return _names(kernel.kernel, [features[j] for j in kernel.columns])
     if isinstance(kernel, Directions):
         directions = [f"direction {i + 1}" for i in range(len(kernel.axes))]
-        own = _names(kernel.kernel, [*directions, *features] if kernel.features else directions)
+        own = _names(kernel.kernel, directions)
         return own + [f"{name} in {direction}" for direction in directions for name in features if kernel.free]
     if isinstance(kernel, Product | Sum):
         own = list(kernel.parameters[: len(kernel.parameters) - sum(len(part.parameters) for part in kernel.parts)])

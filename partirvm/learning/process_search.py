@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Directions, Kernel, Several
-from partirvm.kernels.composed import directions_of, radials, with_radial
+from partirvm.kernels.composed import inside, with_radial
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied_gain
-from partirvm.learning.forms import DIRECTIONS, EACH, MOST_ENTRIES, families_of, learn, turnable, with_family
+from partirvm.learning.forms import DIRECTIONS, EACH, families_of, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions
 from partirvm.likelihoods.gaussian import noise
@@ -142,7 +142,7 @@ def search(sample: SampledRows, problem: Problem, order: Int, most: int, *, fami
     rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.centres.shape[1]
     more = ProcessRows.of(sample, problem, order[:SCREENED_ROWS])
     first = _from_starts(rows, more, problem.empty.kernel)
-    own = radials(first[0].kernel, d)[0][0].name if family and families_of(first[0].kernel, d) else ""
+    own = inside(first[0].kernel, d, RadialKernel)[0][0].name if family and families_of(first[0].kernel, d) else ""
     tried = {own: first[0]}
     for name in families_of(first[0].kernel, d) if own else ():
         others = [climb(rows, replace(each, kernel=with_family(each.kernel, name, d)), STEPS) for each in first[:KEPT]]
@@ -194,7 +194,7 @@ def _screened(rows: ProcessRows, kernel: Kernel) -> Float:
 def directions(rows: ProcessRows, widths: ProcessFit, turns: int = TURNS) -> ProcessFit | None:
     """Return the best kernel of directions after some turns; None if no radial kernel can have them."""
     d = rows.X.shape[1]
-    if not turnable(widths.kernel, d) or d * d > MOST_ENTRIES:
+    if not turnable(widths.kernel, d):
         return None
     best = current = climb(rows, _turned(rows, widths, widths), STEPS)
     for _ in range(turns - 1):
@@ -211,7 +211,7 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
     A direction v has the gamma vᵀGv of the metric G of ``current``.
     """
     outer, d = rows.outer_product(current), rows.X.shape[1]
-    before = {tuple(columns.tolist()): each for each, columns in directions_of(current.kernel, d)}
+    before = {tuple(columns.tolist()): each for each, columns in inside(current.kernel, d, Directions)}
 
     def make(old: RadialKernel, columns: Int) -> RadialKernel | Directions:
         if len(columns) == 1:
@@ -242,8 +242,8 @@ def left_out(
         folds = [order[k::FOLDS] for k in range(FOLDS)][: int(np.ceil(LEFT_OUT * FOLDS / len(order)))]
         splits = [(np.setdiff1d(order, fold, assume_unique=True)[:most], fold) for fold in folds]
     gains, of_widths, of_directions = [np.empty(0)], [np.empty(0)], [np.empty(0)]
-    for inside, outside in splits:
-        rows, new = (ProcessRows.of(sample, problem, each) for each in (inside, outside))
+    for kept, outside in splits:
+        rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
         each = climb(rows, widths, STEPS // 2)
         errors, density = rows.predicted(each, new)
         of_widths.append((errors**2).mean(axis=1) / new.inverse)
@@ -268,7 +268,7 @@ def learn_regression(
     turned, most = learning.metric in ("auto", "directions"), most_rows(d, columns)
     found = search(sample, problem, order, most, family=family, turned=turned)
     enough = most >= min(ROWS, len(order))
-    if enough and len(order) <= FEW and learning.prior == "flat" and learning.metric != "low-rank":
+    if enough and len(order) <= FEW and learning.prior == "flat":
         _of_few(sample, problem, order, found, learning.metric, min(most, len(order)), min(columns, LAST_ROWS))
         return
     facts = {"families": found.evidence, "family": found.family} if family else {}

@@ -118,7 +118,7 @@ class LearningOptions:
 
     ``prior`` is "flat" (uniform in log gamma) or one of ``core.rprop``, with estimated precisions. "half-normal"
     costs half a nat per unit of log gamma, and it switches irrelevant features off. ``metric`` is
-    "widths", "directions", "low-rank", or "auto", which chooses between the first two (``learning.forms``). ``warm``
+    "widths", "directions", or "auto", which chooses between them (``learning.forms``). ``warm``
     (p,) are log parameters at which the first search begins, if they were learned before. ``evaluations`` is the
     maximum number of evaluations of each search.
     """

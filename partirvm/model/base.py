@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from partirvm.core.predictive import ROWS, products, quadratic_forms
 from partirvm.core.priors import log_contribution
 from partirvm.errors import DataError
-from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import Design
+from partirvm.kernels.functions import labels_by_name
 from partirvm.quoting import html_table
 from partirvm.types import PANEL_ROWS, Columns
 

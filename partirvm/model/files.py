@@ -14,9 +14,8 @@ from partirvm.core.left_out import Calibration
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
 from partirvm.kernels import KERNELS
-from partirvm.kernels.bases import Basis, BasisPart
 from partirvm.kernels.design import Design, LocalNoise
-from partirvm.kernels.functions import require_no_code
+from partirvm.kernels.functions import Basis, BasisPart, require_no_code
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.input_rows import plain_labels
@@ -25,7 +24,7 @@ from partirvm.storage.codec import Codec
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-FORMAT = 10
+FORMAT = 11
 
 DESIGN_CLASSES = (*KERNELS.values(), Basis, BasisPart, Calibration, Design, LocalNoise, Scaling)
 """The classes of a design and of the calibration of a fit."""
@@ -38,18 +37,19 @@ Saved: TypeAlias = Model | ClassModel
 def save_model(
     model: Saved,
     location: str | os.PathLike[str],
+    about: dict[str, Any] | None = None,
     *,
     estimator: dict[str, Any] | None = None,
     storage_options: dict[str, Any] | None = None,
-) -> str:
+) -> None:
     """Write a model to a new folder or fsspec URL, with plain values and arrays of its ``estimator``.
 
-    Returns the digest of the file. Raises ``ExistsError`` if the folder exists, ``StorageError`` if it cannot be
+    Raises ``ExistsError`` if the folder exists, ``StorageError`` if it cannot be
     written, and ``UsageError`` for a kernel, a basis or an attribute that exists only in this process.
     """
     try:
         value = {"model": _plain(model), "estimator": estimator}
-        return CODEC.write(value, os.fspath(location), KIND, FORMAT, storage_options=storage_options)
+        CODEC.write(value, os.fspath(location), KIND, FORMAT, about, storage_options=storage_options)
     except TypeError as error:
         raise UsageError(f"the model cannot be kept in a file: {error}") from error
 
@@ -68,28 +68,26 @@ def load_model(
     location: str | os.PathLike[str],
     *,
     allow_code: bool = False,
-    seal: str | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> Saved:
-    """Read a model from its folder or fsspec URL. No code of the file is run. ``seal`` is the digest of the file.
+    """Read a model from its folder or fsspec URL. No code of the file is run.
 
     Raises ``MissingDataError`` if there is no model, or another one, or any of it is damaged, ``FormatError`` for
     another kind of file, ``NewerFormatError`` if a newer version wrote it, ``UsageError`` if its kernel or basis is a
     named function and ``allow_code`` is false.
     """
-    return load_saved(location, allow_code=allow_code, seal=seal, storage_options=storage_options)[0]
+    return load_saved(location, allow_code=allow_code, storage_options=storage_options)[0]
 
 
 def load_saved(
     location: str | os.PathLike[str],
     *,
     allow_code: bool = False,
-    seal: str | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> tuple[Saved, Any]:
     """The model, and the values of the ``estimator``; None if it was saved without one."""
     location = os.fspath(location)
-    found = CODEC.read(location, KIND, FORMAT, seal=seal, storage_options=storage_options)
+    found = CODEC.read(location, KIND, FORMAT, storage_options=storage_options)
     try:
         _require_shapes(found["model"])
         if not allow_code:

@@ -15,7 +15,7 @@ from partirvm.errors import ExistsError, MissingDataError, UsageError
 from partirvm.model import label_array
 from partirvm.storage import Folder, open_folder, storing
 from partirvm.storage.folder import remove
-from partirvm.storage.sealed import open_sealed
+from partirvm.storage.records import open_zarr
 
 KIND = "partirvm-prediction"
 """The attribute ``kind`` of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
@@ -84,7 +84,7 @@ def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool =
 
 def _holds_predictions(place: Folder) -> bool:
     try:
-        return bool(open_sealed(place.place(), "prediction")[1].get("kind") == KIND)
+        return bool(open_zarr(place.place(), "prediction")[1].get("kind") == KIND)
     except MissingDataError:
         return False
 

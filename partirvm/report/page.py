@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from importlib.util import find_spec
@@ -100,16 +100,11 @@ def report_of(job: Any) -> Report:
     """Return the report of a job in any state. It imports and runs no code that the job names."""
     state, progress, parameters = job.state(), job.progress(), job.asked()
     validation = parameters.pop("validation")
-    damaged: list[str] = []
-
-    def read(part: Callable[[], Any]) -> Any:
-        try:
-            return part()
-        except PartirvmError as error:
-            damaged.append(str(error))
-            return None
-
-    relevance, directions, bases, outputs = map(read, (job.relevance, job.directions, job.bases, job.outputs))
+    facts, damaged = {}, []
+    try:
+        facts = job.facts()
+    except PartirvmError as error:
+        damaged.append(str(error))
     return Report(
         location=job.location,
         status=state.status.value,
@@ -123,14 +118,11 @@ def report_of(job: Any) -> Report:
         data=job.data(),
         validation=validation,
         parameters=parameters,
-        versions=job.store.asked().get("versions"),
+        versions=state.request.get("versions"),
         plan=state.plan,
         history=state.history,
-        relevance=relevance,
-        directions=directions or (),
-        bases=bases or (),
-        outputs=outputs or (),
-        damaged=list(dict.fromkeys(damaged)),
+        damaged=damaged,
+        **facts,
     )
 
 

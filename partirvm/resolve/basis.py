@@ -8,9 +8,8 @@ from typing import Any
 from partirvm.core.sampling import Purpose
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
-from partirvm.kernels.bases import LINEAR, Basis, BasisPart
 from partirvm.kernels.design import NONE
-from partirvm.kernels.functions import evaluated, function_of, name_of, require_path, title_of
+from partirvm.kernels.functions import LINEAR, Basis, BasisPart, evaluated, function_of, name_of, require_path, title_of
 from partirvm.options import Request
 from partirvm.resolve.kernel import coded_features
 from partirvm.strategies.fit_rows import random_rows

@@ -17,16 +17,15 @@ from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import Kernel, kernel_from_spec
 from partirvm.learning.folds import DENSE, WIDTHS, choose, sparseness
-from partirvm.learning.forms import MOST_TURNED, learn, per_feature
+from partirvm.learning.forms import learn, per_feature
 from partirvm.learning.learned_text import kernel_texts
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options, within_work
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
-from partirvm.planning.make_plan import affordable, partition_size, probe_rows
-from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
-from partirvm.planning.plan import Machine, Plan, Sparseness
+from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
+from partirvm.planning.plan import Machine, Plan, Sparseness, affordable, partition_size, probe_rows
 from partirvm.planning.units import parse_duration
 from partirvm.resolve.kernel import chooses, chooses_family, metric_of
 from partirvm.strategies.fit_rows import posterior_rows
@@ -144,7 +143,7 @@ class Measuring:
         """
         n_rows, d = self.source.n_rows, self.source.n_features
         problem = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
-        wanted = probe_rows(n_rows, d, n_rows)
+        wanted = probe_rows(n_rows, d)
         most, least = min(wanted, HEURISTIC_ROWS), min(AUTO_PARTITION[0], self.shape.n_candidates)
         if not problem.target_variance:
             return PartitionSize(least, left_open=True)
@@ -185,10 +184,7 @@ class Measuring:
                 f"kernel learned from {rows:,} rows and at most {worth:,} centres, in searches of at most "
                 f"{evaluations:,} evaluations, because of {d:,} features",
             )
-        metric = "widths" if learning.metric == "auto" and d > MOST_TURNED else learning.metric
-        learning = replace(
-            learning, centres=min(learning.centres, most), max_centres=most, evaluations=evaluations, metric=metric
-        )
+        learning = replace(learning, centres=min(learning.centres, most), max_centres=most, evaluations=evaluations)
         every = chosen and all_rows and worth == wanted and self._memory_allows_all_candidates()
         start, lines = per_feature(problem) if chosen else problem, _Lines(self, problem.empty.kernel)
         try:
@@ -237,7 +233,7 @@ class Measuring:
         machine = replace(self.machine, base=self.machine.base + held)
         threads, most = affordable(self.shape, machine, columns, shrink_threads=self.executor.elastic)
         self.executor.use(threads)
-        return most, kept_bytes(self.shape, most, threads, machine.limit - machine.base - ALLOWANCE)
+        return most, kept_bytes(self.shape, most, threads, machine.budget)
 
 
 class _Lines:

@@ -18,8 +18,8 @@ from partirvm.data.labels import class_weights
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import Executor
 from partirvm.execution.tasks import Progress
-from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
+from partirvm.kernels.functions import labels_by_name
 from partirvm.likelihoods import likelihood_for
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request

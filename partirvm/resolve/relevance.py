@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
-from partirvm.kernels import Kernel
-from partirvm.kernels.composed import directions_of
+from partirvm.kernels import Directions, Kernel
+from partirvm.kernels.composed import inside
 from partirvm.model import AnyModel, Model, bases_of
 from partirvm.resolve.kernel import kinds, variance_of
 from partirvm.types import Columns, Scaling
@@ -75,7 +75,7 @@ def directions_json(kernel: Kernel, variance: Float, features: Sequence[str]) ->
     inputs of ``variance`` (d,). The squares of the loadings add up to 1.
     """
     found: list[tuple[float, dict[str, float]]] = []
-    for part, columns in directions_of(kernel, len(features)):
+    for part, columns in inside(kernel, len(features), Directions):
         matrix = part.matrix
         weights = part.kernel.widths(len(matrix)) * (matrix**2 @ variance[columns])
         names = [features[j] for j in columns.tolist()]

@@ -18,9 +18,8 @@ from partirvm.data import Source
 from partirvm.data.arrays import ClassWeighted
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
-from partirvm.planning.make_plan import make_plan
 from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import STORE_FRACTION, KernelStore, Machine, Plan, choose
+from partirvm.planning.plan import STORE_FRACTION, KernelStore, Machine, Plan, choose, make_plan
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import candidate_search, rows_used
 from partirvm.strategies.problem import Options, Problem
@@ -44,7 +43,7 @@ class FitSpec:
     of positive weight.
 
     ``measured`` are the history entries of kernel learning and of the heuristic's fit. ``notes`` are the notes of the
-    plan that were found before planning. ``before`` is the spec before rows were appended, or None.
+    plan that were found before planning.
     """
 
     request: Request
@@ -57,11 +56,6 @@ class FitSpec:
     counted: int
     measured: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
-    before: FitSpec | None = None
-
-    def of_rows(self, n_rows: int) -> FitSpec:
-        """Return the spec for a checkpoint of ``n_rows`` rows: this spec, or the spec before rows were appended."""
-        return self.before if self.before is not None and n_rows < self.problem.n_rows else self
 
     def weigh(self, source: Source) -> Source:
         """Return the source with the class weights of the fit applied to its row weights."""

@@ -8,10 +8,12 @@ opens it. Other protocols than ``PROTOCOLS`` are opened only if the user names t
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 from partirvm.errors import (
@@ -31,6 +33,9 @@ _SAME = {"gcs": "gs", "abfs": "az"}
 """Protocols with two names."""
 
 _allowed = set(PROTOCOLS)
+
+REPLY_SECONDS = 300.0
+"""Limit of a write with its repetitions: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
 
 REASONS = {
     errno.ENOSPC: "the disk is full",
@@ -110,6 +115,29 @@ def open_filesystem(url: str | os.PathLike[str], storage_options: dict[str, Any]
             return cast(tuple[Any, str], fsspec.core.url_to_fs(url, **(storage_options or {})))
     except FormatError as error:  # an unknown protocol, or a protocol whose package is missing
         raise UsageError(f"{url}: cannot open this address ({error.__cause__})") from error
+
+
+def zarr_store(location: str) -> Any:
+    """Return what Zarr opens at a path or fsspec URL: a path, or a store whose writes have a limit.
+
+    Zarr and the clients of stores wait for the reply to a write without a limit. A write of the returned store raises
+    ``TimeoutError`` after ``REPLY_SECONDS``, as those of folders do.
+    """
+    from zarr.storage import FsspecStore, WrapperStore
+
+    filesystem, root = open_filesystem(location)
+    if "file" in filesystem.protocol:
+        return Path(root)
+
+    class LimitedStore(WrapperStore[FsspecStore]):
+        async def set(self, key: str, value: Any) -> None:
+            limit = REPLY_SECONDS
+            try:
+                await asyncio.wait_for(self._store.set(key, value), limit)
+            except TimeoutError as error:
+                raise TimeoutError(f"the store has not replied within {limit:g} s") from error
+
+    return LimitedStore(FsspecStore.from_url(location))
 
 
 @contextmanager

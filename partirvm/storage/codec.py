@@ -1,8 +1,8 @@
-"""The one schema of what partirvm stores: values as JSON and arrays, whose fields have the types of their annotations.
+"""Values as JSON and arrays in a folder: the one format of models, specs and checkpoints.
 
-A value is a tree of dataclasses, enums, tuples, lists, dicts, arrays, NumPy scalars, numbers, texts and None. The JSON
-has ``value``, ``objects`` (one entry for each dataclass instance, parts first) and ``arrays`` (dtype, shape, memory
-order and position of each array). An instance or an array that occurs several times is stored once:
+A value is a tree of dataclasses, enums, tuples, lists, dicts, arrays, NumPy scalars, numbers, texts and None. Its JSON
+has ``value``, ``objects`` (one entry for each dataclass instance, parts first) and ``arrays`` (dtype, shape and memory
+order, because BLAS may round differently in another order). What occurs several times is stored once:
 
     ==================  ======================================================================
     None, bool, int,    unchanged
@@ -18,39 +18,48 @@ order and position of each array). An instance or an array that occurs several t
     ==================  ======================================================================
 
 Classes and enums are looked up by name in the list of a ``Codec``, so that a file cannot create objects of any other
-class, and decoding runs no code from the file. A missing field, an unknown field and a field that has not its annotated
-type are errors. The file is a sealed group (``storage.sealed``). An array of at least ``LARGE`` bytes is an array
-``a0``, ``a1``, … of the group. The array ``packed`` holds all smaller arrays and the JSON, because a split-merge of
-thousands of partitions has tens of thousands of small arrays. The memory order (C or Fortran) is kept, because BLAS may
-round differently in the other order.
+class, and decoding runs no code from the file. Fields have the types of their annotations.
+
+    GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of ``PART`` bytes
+    GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part, and ``about``
+
+``group.json`` is written last: without it a group is incomplete. Reading takes no more memory than the stored bytes:
+nothing is compressed, and the pages of an array that is never filled take none.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from enum import Enum
 from functools import cache
-from types import UnionType
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from itertools import chain
+from typing import Any, TypeAlias, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.errors import FormatError, PartirvmError
-from partirvm.storage.records import MOST
-from partirvm.storage.sealed import read_sealed, write_sealed
+from partirvm.errors import ExistsError, FormatError, MissingDataError, PartirvmError
+from partirvm.storage.address import reading, storing
+from partirvm.storage.folder import Folder, open_folder
+from partirvm.storage.records import MOST, has_type, read_json, require, require_format, to_json
 
 Array: TypeAlias = NDArray[Any]
 
 KINDS = "?biufc"
 """Kinds of dtypes (``numpy.dtype.kind``) that can be stored: bool, integer, float and complex."""
 
-LARGE = 1 << 16
-"""Minimum size in bytes of an array that is stored separately in the group."""
+PART = 1 << 23
+"""Maximum number of bytes of a part of a group."""
+
+HEAD = "group.json"
+"""The object that makes a group complete."""
+
+HEAD_FIELDS = {"json": range(1 << 50), "parts": list[list[int | str]], "about": {}}
 
 
 class Codec:
@@ -64,47 +73,46 @@ class Codec:
         self._registries = registries or {}
 
     def write(
-        self, value: Any, location: str, kind: str, version: int, *, storage_options: dict[str, Any] | None = None
-    ) -> str:
-        """Write a value to a new folder or URL, and return the digest of the group.
-
-        Raises ``TypeError`` with the position of a part that cannot be stored, ``ExistsError`` if the location exists,
-        and ``StorageError`` if it cannot be written.
-        """
-        return write_encoded(*self.encode(value), location, kind, version, storage_options=storage_options)
-
-    def read(
         self,
+        value: Any,
         location: str,
         kind: str,
         version: int,
+        about: Mapping[str, Any] | None = None,
         *,
-        seal: str | None = None,
         storage_options: dict[str, Any] | None = None,
-    ) -> Any:
-        """Return the value of a group. ``seal`` is the digest that the group must have.
+    ) -> None:
+        """Write a value to a new folder or URL. ``about`` is JSON that can be read without the value.
 
-        Raises as ``read_sealed`` does, and ``FormatError`` if the value cannot be decoded.
+        Raises ``TypeError`` with the position of a part that cannot be stored, ``ExistsError`` if the location is not
+        empty, and ``StorageError`` if it cannot be written.
         """
-        tree, arrays = read_encoded(location, kind, version, seal=seal, storage_options=storage_options)
-        with _decoding(location, kind):
+        write_group(*self.encode(value), location, kind, version, about, storage_options=storage_options)
+
+    def read(self, location: str, kind: str, version: int, *, storage_options: dict[str, Any] | None = None) -> Any:
+        """Return the value of a group.
+
+        Raises ``MissingDataError`` if the group is missing, incomplete or damaged, ``FormatError`` if it is of another
+        kind or version or cannot be decoded, and ``NewerFormatError`` if a newer version of partirvm wrote it.
+        """
+        tree, arrays = read_group(location, kind, version, storage_options=storage_options)
+        with _decoding(location, kind.removeprefix("partirvm-")):
             return self.decode(tree, arrays)
 
     def encode(self, value: Any) -> tuple[dict[str, Any], list[Array]]:
-        """Return the JSON, without the places of the arrays, and the arrays. Raises ``TypeError`` as ``write`` does."""
+        """Return the JSON, without the entries of arrays, and the arrays. Raises ``TypeError`` as ``write`` does."""
         objects, arrays, numbers = list[Any](), list[Array](), dict[int, tuple[int, Any]]()
-
-        def entry(value: Any, where: str) -> list[Any]:
-            parts = {each.name: encoded(getattr(value, each.name), f"{where}.{each.name}") for each in fields(value)}
-            return [type(value).__name__, parts]
 
         def number(value: Any, where: str) -> int:
             """Return the position of an array or an object; ``numbers`` keeps it alive, so that its id stays unique."""
             if id(value) not in numbers:
-                entries: list[Any] = arrays if isinstance(value, np.ndarray) else objects
-                own = value if isinstance(value, np.ndarray) else entry(value, where)
-                entries.append(own)
-                numbers[id(value)] = len(entries) - 1, value
+                if isinstance(value, np.ndarray):
+                    arrays.append(value)
+                else:
+                    names = [each.name for each in fields(value)]
+                    parts = {name: encoded(getattr(value, name), f"{where}.{name}") for name in names}
+                    objects.append([type(value).__name__, parts])
+                numbers[id(value)] = len(arrays if isinstance(value, np.ndarray) else objects) - 1, value
             return numbers[id(value)][0]
 
         def encoded(value: Any, where: str) -> Any:
@@ -188,46 +196,6 @@ class Codec:
 
 annotated = cache(get_type_hints)
 
-PLAIN: dict[Any, tuple[type, ...]] = {
-    bool: (bool, np.bool_),
-    int: (int, np.integer),
-    float: (int, float, np.number),
-    type(None): (type(None),),
-}
-"""The types of values that each annotated type accepts."""
-
-
-def has_type(value: Any, hint: Any) -> bool:
-    """Return whether a value has an annotated type.
-
-    Type variables and ``Any`` accept all values, protocols that are not ``runtime_checkable`` all dataclass instances.
-
-    >>> has_type((1, 2.5), tuple[float, ...]), has_type({"a": None}, dict[str, int]), has_type(True, int)
-    (True, False, False)
-    """
-    origin, parts = get_origin(hint) or hint, get_args(hint)
-    if origin in (Union, UnionType):
-        return any(has_type(value, part) for part in parts)
-    if origin is Literal:
-        return value in parts
-    if origin is Any or not isinstance(origin, type):
-        return True
-    if isinstance(value, bool) and origin in (int, float):
-        return False
-    if getattr(origin, "_is_protocol", False) and not getattr(origin, "_is_runtime_protocol", False):
-        return is_dataclass(value)
-    kinds: Any = PLAIN.get(origin, origin)
-    if not isinstance(value, kinds):
-        return False
-    if origin is tuple and parts:
-        wanted = parts[:1] * len(value) if parts[1:] == (...,) else parts
-        return len(value) == len(wanted) and all(map(has_type, value, wanted))
-    if origin is list and parts:
-        return all(has_type(each, parts[0]) for each in value)
-    if origin is dict and parts:
-        return all(has_type(key, parts[0]) and has_type(each, parts[1]) for key, each in value.items())
-    return True
-
 
 def plain(dtype: str) -> np.dtype[Any]:
     """Return the dtype of this name. Raises ``FormatError`` unless the dtype is numeric or bool."""
@@ -237,59 +205,111 @@ def plain(dtype: str) -> np.dtype[Any]:
     return found
 
 
-def write_encoded(
+def write_group(
     tree: dict[str, Any],
     arrays: list[Array],
     location: str,
     kind: str,
     version: int,
+    about: Mapping[str, Any] | None = None,
     *,
     storage_options: dict[str, Any] | None = None,
-) -> str:
-    """Write the JSON and the arrays of an encoded value as a sealed group. Returns and raises as ``Codec.write``."""
-    places, small, alone = list[list[Any]](), list[bytes](), dict[str, Array]()
-    end = 0
-    for number, array in enumerate(arrays):
-        order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-        packed = array.nbytes < LARGE
-        places.append([array.dtype.str, list(array.shape), order, end if packed else None])
-        if packed:
-            small.append(array.tobytes(order="A"))
-            end += array.nbytes
-        else:
-            alone[f"a{number}"] = array.T if order == "F" else array
-    tail = json.dumps({**tree, "arrays": places}, separators=(",", ":")).encode()
-    whole = np.frombuffer(b"".join([*small, tail]), np.uint8)
-    about = {"tail": len(tail)}
-    return write_sealed(location, kind, version, about, {**alone, "packed": whole}, storage_options=storage_options)
+) -> None:
+    """Write the JSON and the arrays of an encoded value. Raises as ``Codec.write`` does."""
+    folder, parts = open_folder(location, storage_options), list[tuple[int, str]]()
+    orders = ["F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C" for array in arrays]
+    entries = [(array.dtype.str, array.shape, order) for array, order in zip(arrays, orders, strict=True)]
+    text = json.dumps({**tree, "arrays": entries}, separators=(",", ":")).encode()
+    flat = ((array.T if order == "F" else array).reshape(-1) for array, order in zip(arrays, orders, strict=True))
+    with storing(location):
+        if not folder.empty():
+            raise ExistsError(f"{location} exists already and is never overwritten: choose another name")
+        for part in _divided(chain([np.frombuffer(text, np.uint8)], flat)):
+            folder.write(f"{len(parts):06d}", part)
+            parts.append((len(part), _hash(part)))
+        head = {"kind": kind, "format": version, "json": len(text), "parts": parts, "about": about or {}}
+        folder.create(HEAD, to_json(HEAD, head))
 
 
-def read_encoded(
-    location: str, kind: str, version: int, *, seal: str | None = None, storage_options: dict[str, Any] | None = None
+def read_group(
+    location: str, kind: str, version: int, *, storage_options: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], list[Array]]:
-    """Return the JSON and the arrays that ``write_encoded`` wrote. Raises as ``Codec.read``."""
-    about, stored = read_sealed(location, kind, version, seal=seal, storage_options=storage_options)
-    with _decoding(location, kind):
-        packed = stored["packed"].tobytes()
-        tree = json.loads(packed[len(packed) - about["tail"] :])
-        return tree, [_array(number, place, packed, stored) for number, place in enumerate(tree.pop("arrays"))]
+    """Return the JSON and the arrays that ``write_group`` wrote. Raises as ``Codec.read`` does."""
+    folder, what = open_folder(location, storage_options), kind.removeprefix("partirvm-")
+    try:
+        head = read_json(folder, HEAD)
+    except MissingDataError as error:
+        raise MissingDataError(f"{location}: no {what} here, or it is incomplete: {HEAD} is missing") from error
+    if head.get("kind") != kind:
+        raise FormatError(f"{location}: this is not a partirvm {what} (kind {head.get('kind')!r:.40})")
+    require_format(head.get("format"), version, location, what, f"make the {what} again")
+    require(head, HEAD_FIELDS, f"{location}/{HEAD}")
+    take = _reader(folder, head["parts"], what)
+    with _decoding(location, what):
+        tree = json.loads(b"".join(take(head["json"])))
+        return tree, [_array(take, *entry) for entry in tree.pop("arrays")]
 
 
-def _array(number: int, place: list[Any], packed: bytes, stored: dict[str, Array]) -> Array:
-    dtype, shape, order, offset = plain(place[0]), tuple(place[1]), place[2], place[3]
-    if offset is None:
-        array = stored[f"a{number}"].astype(dtype, copy=False)  # Zarr does not keep the byte order
-        return array.T if order == "F" else array
-    if not math.prod(shape):
-        return np.zeros(shape, dtype, order=order)
-    return np.frombuffer(packed, dtype, math.prod(shape), offset).copy().reshape(shape, order=order)
+def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
+    """Yield the bytes of flat arrays in parts of ``PART`` bytes."""
+    part = bytearray()
+    for array in arrays:
+        rest = array.view(np.uint8).data
+        while len(rest):
+            room = PART - len(part)
+            part += rest[:room]
+            rest = rest[room:]
+            if len(part) == PART:
+                yield bytes(part)
+                part.clear()
+    yield bytes(part)
+
+
+def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable[[int], Iterator[memoryview]]:
+    """Return a function that yields the next bytes of a group, so many in all, in pieces."""
+    names, rest, again = iter(enumerate(parts)), memoryview(b""), f"restore the file, or make the {what} again"
+
+    def take(n_bytes: int) -> Iterator[memoryview]:
+        nonlocal rest
+        while n_bytes:
+            if not rest:
+                number, (size, right) = next(names, (len(parts), (0, "")))
+                place = f"{folder.location}: part {number:06d} of the {what}"
+                with reading(place, again, MissingDataError):
+                    rest = memoryview(folder.read(f"{number:06d}", min(size, PART) + 1))
+                if (len(rest), _hash(rest)) != (size, right):
+                    raise MissingDataError(f"{place} is damaged, its bytes differ from the written bytes: {again}")
+            piece, rest = rest[:n_bytes], rest[n_bytes:]
+            n_bytes -= len(piece)
+            yield piece
+
+    return take
+
+
+def _array(take: Callable[[int], Iterator[memoryview]], dtype: str, shape: list[int], order: str) -> Array:
+    """Return the next array of a group."""
+    try:
+        array = np.empty(math.prod(shape), plain(dtype))
+    except MemoryError as error:
+        raise ValueError(f"no array has the stated shape {shape}: {error}") from error
+    flat, start = array.view(np.uint8), 0
+    for piece in take(array.nbytes):
+        flat[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
+        start += len(piece)
+    return array.reshape(shape[::-1]).T if order == "F" else array.reshape(shape)
 
 
 @contextmanager
-def _decoding(location: str, kind: str) -> Iterator[None]:
+def _decoding(location: str, what: str) -> Iterator[None]:
     """Convert all errors of decoding to ``FormatError`` that names the place."""
     try:
         yield
+    except MissingDataError:
+        raise
     except Exception as error:
         text = str(error) if isinstance(error, PartirvmError) else f"{type(error).__name__}: {error}"
-        raise FormatError(f"{location}: the {kind.removeprefix('partirvm-')} cannot be read: {text}") from error
+        raise FormatError(f"{location}: the {what} cannot be read: {text}") from error
+
+
+def _hash(part: bytes | memoryview) -> str:
+    return hashlib.blake2b(part, digest_size=16).hexdigest()

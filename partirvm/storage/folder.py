@@ -25,6 +25,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from partirvm.errors import ExistsError, StorageError
+from partirvm.storage import address
 from partirvm.storage.address import open_filesystem, protocol_of, reading, require_address, storing
 
 NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EOPNOTSUPP}
@@ -32,9 +33,6 @@ NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EOPNOT
 
 READS = 5
 """Maximum number of reads of a file that is replaced during each read."""
-
-REPLY_SECONDS = 300.0
-"""Limit of a write with its repetitions: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
 
 PART_BYTES = 64 << 20
 """Size of a write above which the limit is proportional to the size (0.2 MiB/s)."""
@@ -85,6 +83,10 @@ class Folder:
         if self.path is not None:
             return str(self._at(name))
         return f"{self.location}/{name}" if name else self.location
+
+    def at(self, name: str) -> Folder:
+        """Return the folder inside this one."""
+        return Folder(self.place(name), self._at(name), self._fs)
 
     def sibling(self, name: str) -> Folder:
         """Return the folder with this name in the same parent folder."""
@@ -282,7 +284,7 @@ class Folder:
         """Yield the keyword arguments that limit a write of ``n_bytes``. Raises ``TimeoutError`` beyond the limit."""
         from fsspec.exceptions import FSTimeoutError
 
-        seconds = REPLY_SECONDS * max(1.0, n_bytes / PART_BYTES)
+        seconds = address.REPLY_SECONDS * max(1.0, n_bytes / PART_BYTES)
         try:
             yield {"timeout": seconds} if self._fs.async_impl else {}
         except FSTimeoutError as error:

@@ -50,7 +50,7 @@ EXPIRY = 15.0
 PROC = Path("/proc")
 """The path of Linux's process file system."""
 
-CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "began": str, "space": str, "marks": {"*": [int, int]}}
+CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "began": str, "space": str, "marks": dict[str, list[int]]}
 """The schema of a claim."""
 
 Marks: TypeAlias = dict[str, list[int]]

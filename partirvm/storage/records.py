@@ -1,30 +1,41 @@
-"""Small JSON objects with a checksum, in numbered series, and the schemas of JSON from files.
+"""JSON and chunks of numbers whose checksums show that they are whole, and the types of JSON from files.
 
-A checksum shows that a file is whole, a schema that it has the fields that readers use. A schema is a type (``float``
-accepts integers too), a ``range`` of numbers, a frozenset of texts, ``None``, a tuple of alternatives, a list with the
-schema of all entries (of two or more: of each entry), or a dict of fields. A field whose name ends in ``?`` may be
-missing, and ``*`` stands for all fields.
+The schema of a JSON object maps each field that readers use to its type: an annotation such as ``list[str] | None``, a
+``range`` of numbers, the schema of an object inside, or a tuple of alternatives. A field whose name ends in ``?`` may
+be missing.
+
+Readers of DATA use only the attributes of a Zarr group and the bytes of its chunks, never the metadata that Zarr keeps
+of an array: no file chooses a codec. The attributes have at most ``HEAD`` bytes and ``VALUES`` values. At most
+``BLOSC_RATIO`` times the stored bytes of a chunk are allocated.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from itertools import cycle
-from typing import Any, TypeAlias, cast
+import struct
+from collections.abc import Sequence
+from dataclasses import is_dataclass
+from types import UnionType
+from typing import Any, Literal, TypeAlias, Union, cast, get_args, get_origin
 
-from partirvm.errors import FormatError, MissingDataError
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import FormatError, MissingDataError, NewerFormatError
 from partirvm.storage.address import reading
-from partirvm.storage.folder import Folder
+from partirvm.storage.folder import Folder, open_folder
 
 HEAD = 1 << 25
 """Maximum number of bytes of JSON."""
 
-Schema: TypeAlias = Any
-
-ANY: Schema = {}
-"""The schema of all objects."""
+VALUES = 1 << 20
+"""Maximum number of values of the attributes of DATA: a process that reads two copies, one to compare digests, stays
+below 256 MiB. 200 million rows of 100 features have 586,000 checksums.
+"""
 
 MOST = 1 << 63
 """Integers of files are smaller in absolute value."""
@@ -32,12 +43,22 @@ MOST = 1 << 63
 TIME = range(1 << 37)
 """Seconds since 1970."""
 
+Schema: TypeAlias = dict[str, Any]
 
-def read_json(folder: Folder, name: str, schema: Schema = ANY) -> dict[str, Any]:
+BLOSC_HEADER, CRC = 16, 4
+"""Bytes before and after a compressed block."""
+
+BLOSC_RATIO = 255
+"""Largest ratio of LZ4, which compresses chunks of DATA."""
+
+NUMBERED = re.compile(r"(?!0{6}\.)([0-9]{6}|[1-9][0-9]{6,})\.json")
+
+
+def read_json(folder: Folder, name: str, schema: Schema | None = None) -> dict[str, Any]:
     """Read and verify a JSON object of this schema that was written by ``to_json`` for this name.
 
     Raises ``MissingDataError`` if the object does not exist, and ``FormatError`` if it is damaged, was written for
-    another name, or has not the schema. Of an object that is too large only the first ``HEAD`` bytes are read.
+    another name, or has not the schema. Of an object that is too large only the first ``HEAD`` are read.
     """
     place = f"{folder.location}/{name}"
     try:
@@ -54,7 +75,7 @@ def read_json(folder: Folder, name: str, schema: Schema = ANY) -> dict[str, Any]
         raise FormatError(f"{place}: damaged, its content does not match its checksum: restore the file")
     if (own := value.pop("object", None)) != name:
         raise FormatError(f"{place}: this file was moved or copied from {own}: restore or remove it")
-    require(value, schema, place)
+    require(value, schema or {}, place)
     return cast(dict[str, Any], value)
 
 
@@ -62,6 +83,12 @@ def to_json(name: str, value: dict[str, Any]) -> bytes:
     """Serialise a JSON object for storage under this name. ``check`` is a checksum of name and content."""
     named = {"object": name, **value}
     return json.dumps({**named, "check": digest(named)}, indent=1).encode()
+
+
+def digest(value: Any) -> str:
+    """Return a hash of a JSON value; the hash does not depend on the order of keys."""
+    text = json.dumps(json.loads(json.dumps(value)), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
@@ -82,9 +109,6 @@ def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
     return sorted(there)
 
 
-NUMBERED = re.compile(r"(?!0{6}\.)([0-9]{6}|[1-9][0-9]{6,})\.json")
-
-
 def listed_numbers(folder: Folder, series: str) -> list[int]:
     """Return the numbers of the listed objects of a series in increasing order, with gaps."""
     return sorted(int(name[:-5]) for name in folder.list(series) if NUMBERED.fullmatch(name))
@@ -95,49 +119,127 @@ def numbered(series: str, number: int, suffix: str = "") -> str:
     return f"{series}/{number:06d}{suffix}.json"
 
 
-def digest(value: Any) -> str:
-    """Return a hash of a JSON value; the hash does not depend on the order of keys."""
-    text = json.dumps(json.loads(json.dumps(value)), sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def require(value: Any, schema: Schema, place: str) -> None:
-    """Raise ``FormatError`` if the value has not this schema."""
-    wrong = _mismatch(value, schema, "")
+def require(value: dict[str, Any], schema: Schema, place: str) -> None:
+    """Raise ``FormatError`` if a JSON object has not this schema."""
+    wrong = _mismatch(value, schema)
     if wrong:
         raise FormatError(f"{place}: damaged, not as partirvm writes it: {wrong}: restore the file")
 
 
-def _mismatch(value: Any, schema: Schema, name: str) -> str:
+def _mismatch(value: Any, schema: Schema) -> str:
     """Return what is wrong; an empty text if nothing is."""
-    if isinstance(schema, tuple):
-        found = [_mismatch(value, each, name) for each in schema]
-        return "" if "" in found else found[0]
-    if isinstance(schema, dict | list) and not isinstance(value, type(schema)):
-        return f"{name or 'the whole'} is not {'an object' if isinstance(schema, dict) else 'a list'}"
-    if isinstance(schema, dict):
-        return next(filter(None, (_field(value, key, each, name) for key, each in schema.items())), "")
-    if isinstance(schema, list) and len(schema) > 1 and len(value) != len(schema):
-        return f"{name} has not {len(schema)} entries"
-    if isinstance(schema, list):
-        each = zip(value, cycle(schema), strict=False)
-        return next(filter(None, (_mismatch(one, own, f"{name}[{k}]") for k, (one, own) in enumerate(each))), "")
-    if schema is None:
-        return f"{name} is not null" if value is not None else ""
-    if isinstance(schema, frozenset):
-        return "" if isinstance(value, str) and value in schema else f"{name} is not one of {', '.join(sorted(schema))}"
-    if isinstance(schema, range):
-        right = type(value) in (int, float) and schema.start <= value < schema.stop
-        return "" if right else f"{name} is not between {schema.start:,} and {schema.stop:,}"
-    right = schema is Any or type(value) is schema or (schema is float and type(value) is int)
-    return "" if right and not (type(value) is int and abs(value) >= MOST) else f"{name} is not {schema.__name__}"
+    if not isinstance(value, dict):
+        return f"{value!r:.40} is not an object"
+    for name, hint in schema.items():
+        own = name.removesuffix("?")
+        if own not in value:
+            if own == name:
+                return f"{own} is missing"
+        elif isinstance(hint, dict) and (wrong := _mismatch(value[own], hint)):
+            return f"{own}: {wrong}"
+        elif not has_type(value[own], hint):
+            return f"{own} is {value[own]!r:.40}, expected {hint}"
+    return ""
 
 
-def _field(value: dict[str, Any], key: str, schema: Schema, name: str) -> str:
-    own = key.removesuffix("?")
-    if key == "*":
-        return next(filter(None, (_mismatch(each, schema, f"{name}.{k}"[:80]) for k, each in value.items())), "")
-    where = f"{name}.{own}".lstrip(".")
-    if own not in value:
-        return f"{where} is missing" if own == key else ""
-    return _mismatch(value[own], schema, where)
+PLAIN: dict[Any, tuple[type, ...]] = {
+    bool: (bool, np.bool_),
+    int: (int, np.integer),
+    float: (int, float, np.number),
+    type(None): (type(None),),
+}
+"""The types of values that each annotated type accepts."""
+
+
+def has_type(value: Any, hint: Any) -> bool:
+    """Return whether a value has an annotated type.
+
+    Type variables and ``Any`` accept all values, protocols that are not ``runtime_checkable`` all dataclass instances.
+
+    >>> has_type((1, 2.5), tuple[float, ...]), has_type({"a": None}, dict[str, int]), has_type(True, int)
+    (True, False, False)
+    """
+    if isinstance(hint, dict):
+        return not _mismatch(value, hint)
+    origin, parts = get_origin(hint) or hint, get_args(hint)
+    if origin in (Union, UnionType) or isinstance(hint, tuple):
+        return any(has_type(value, part) for part in parts or hint)
+    if isinstance(hint, range):
+        return type(value) in (int, float) and hint.start <= value < hint.stop
+    if origin is Literal:
+        return value in parts
+    if hint is None:
+        return value is None
+    if origin is Any or not isinstance(origin, type):
+        return True
+    if (isinstance(value, bool) and origin in (int, float)) or (isinstance(value, int) and abs(value) >= MOST):
+        return False
+    if getattr(origin, "_is_protocol", False) and not getattr(origin, "_is_runtime_protocol", False):
+        return is_dataclass(value)
+    kinds: Any = PLAIN.get(origin, origin)
+    if not isinstance(value, kinds):
+        return False
+    if origin is tuple and parts:
+        wanted = parts[:1] * len(value) if parts[1:] == (...,) else parts
+        return len(value) == len(wanted) and all(map(has_type, value, wanted))
+    if origin is list and parts:
+        return all(has_type(each, parts[0]) for each in value)
+    if origin is dict and parts:
+        return all(has_type(key, parts[0]) and has_type(each, parts[1]) for key, each in value.items())
+    return True
+
+
+def require_format(found: Any, known: int, place: str, what: str, again: str) -> None:
+    """Raise ``NewerFormatError`` for a format later than ``known``, and ``FormatError`` for any other mismatch."""
+    if type(found) is int and found > known:
+        raise NewerFormatError(
+            f"{place}: the {what} has format {found}, this version reads format {known}: upgrade partirvm"
+        )
+    if found != known:
+        raise FormatError(f"{place}: the {what} has format {found!r}, this version reads format {known}: {again}")
+
+
+def open_zarr(location: str, what: str, storage_options: dict[str, Any] | None = None) -> tuple[Folder, dict[str, Any]]:
+    """Return the folder of a Zarr group and the attributes of the group.
+
+    Raises ``MissingDataError`` if there is no group or its metadata cannot be read.
+    """
+    folder = open_folder(location, storage_options)
+    place = f"{location}: zarr.json of the {what}"
+    with reading(place, f"restore the file, or make the {what} again", MissingDataError):
+        try:
+            data = folder.read("zarr.json", HEAD + 1)
+        except FileNotFoundError as error:
+            raise MissingDataError(f"{location}: no {what} here") from error
+        if len(data) > HEAD:
+            raise ValueError(f"it has more than {HEAD:,} bytes")
+        if sum(map(data.count, (b",", b"[", b"{"))) > VALUES:
+            raise ValueError(f"it has more than {VALUES:,} values")
+        return folder, dict(json.loads(data).get("attributes", {}))
+
+
+def checksum(block: NDArray[Any]) -> str:
+    """Return the CRC-32C and the sum of the words of 8 bytes of a block, as 24 hexadecimal digits.
+
+    A cryptographic hash would cost a fifth of a pass, this checksum less than a hundredth.
+    """
+    words = np.ascontiguousarray(block).reshape(-1).view(np.uint64)
+    return f"{google_crc32c.value(words):08x}{int(words.sum(dtype=np.uint64)):016x}"
+
+
+def read_blosc(folder: Folder, name: str, shape: Sequence[int], dtype: str) -> NDArray[Any]:
+    """Read a chunk that Blosc compressed and CRC-32C protects. Raises ``ValueError`` if it is damaged."""
+    import numcodecs.blosc
+
+    numcodecs.blosc.use_threads = False  # as Zarr does: threads of Blosc and of the caller do not mix
+    nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+    data = np.frombuffer(folder.read(name, nbytes + BLOSC_HEADER + CRC + 1), np.uint8)
+    body = data[:-CRC]
+    if len(body) < BLOSC_HEADER or data[-CRC:].tobytes() != struct.pack("<I", google_crc32c.value(body)):
+        raise ValueError("its checksum is wrong")
+    states, block, stored = struct.unpack_from("<III", body, 4)
+    if (states, stored) != (nbytes, len(body)) or block > nbytes or nbytes > BLOSC_RATIO * stored:
+        raise ValueError(f"it states {states:,} bytes in blocks of {block:,}, but should have {nbytes:,}")
+    whole = np.empty(shape, dtype)
+    numcodecs.blosc.decompress(body, whole)
+    return whole

@@ -1,15 +1,13 @@
-"""Numbered groups of arrays: models and checkpoints. Readers use the newest complete group of a series.
+"""Numbered groups: the models, specs and checkpoints of a job. Readers use the newest complete group of a series.
 
-    models/000002-000007/          a group of arrays: epoch, number
-    models/000002-000007.json      its pointer: the group is complete
+    models/000002-000007/group.json     epoch and number (``storage.codec``)
 
-A group is written under a new name and flushed. Its pointer is then created exclusively and never replaced. It contains
-``seal``, the digest of the group (``storage.sealed``), and ``token``, that of the lease of the writer, so that groups
-and pointers in the wrong place are found. The greatest pointer that its writer wrote while it held the lease
-(``storage.lease``) determines the group to use.
+A group is written under a new name, its ``group.json`` last, exclusively. ``about`` in this object contains the name of
+the group and the token of the lease of the writer, so that a group in the wrong place is found. The greatest group that
+its writer wrote while it held the lease (``storage.lease``) is the current one.
 
-Old groups are removed, pointer first. At least two groups are kept: other processes may still read the previous one,
-the last one may be damaged, and a process that is losing its lease may count its own as the last.
+At least two groups are kept: other processes may still read the previous one, the last one may be damaged, and a
+process that is losing its lease may count its own as the last.
 """
 
 from __future__ import annotations
@@ -23,9 +21,10 @@ from typing import Any, TypeAlias
 
 from partirvm.errors import FormatError, MissingDataError, StorageError
 from partirvm.storage.address import storing
+from partirvm.storage.codec import HEAD
 from partirvm.storage.folder import Folder
 from partirvm.storage.lease import Lease, claims, limits, valid
-from partirvm.storage.records import read_json, to_json
+from partirvm.storage.records import read_json
 
 KEPT = 2
 """Default number of complete groups that are kept."""
@@ -36,7 +35,7 @@ Position: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A complete group. ``about`` is the content of its pointer, None if it is damaged or that of another group."""
+    """A complete group. ``about`` is None if ``group.json`` is damaged or that of another group."""
 
     name: str
     position: Position
@@ -51,9 +50,12 @@ class Snapshots:
         self._folder, self._kept = folder, kept
 
     def publish(
-        self, write: Callable[[str], str], about: dict[str, Any] | None = None, lease: Lease | None = None
+        self,
+        write: Callable[[str, dict[str, Any]], object],
+        about: dict[str, Any] | None = None,
+        lease: Lease | None = None,
     ) -> str:
-        """Call ``write`` with a new place, which returns the digest of the group; make it current and return its name.
+        """Call ``write`` with a new place and the complete ``about`` of its group, and return the name of the group.
 
         Raises ``LeaseLostError`` if another process took the lease, and ``StorageError`` if the group cannot be
         written. After an error everything written is removed, and the previous group stays current.
@@ -66,18 +68,15 @@ class Snapshots:
         numbers = [number for _, number in map(_position, self._folder.list(self.series))]
         position = (0 if lease is None else lease.epoch), max(numbers, default=0) + 1
         name = self._name(position)
+        own = {"time": time.time(), "name": name, "token": "" if lease is None else lease.token}
         try:
             with storing(self._folder.place(name)):
                 check()
-                seal = write(self._folder.place(name))
+                write(self._folder.place(name), {**(about or {}), **own})
                 self._folder.flush(name)
-                check()
-                own = {"seal": seal, "token": "" if lease is None else lease.token}
-                pointer = {"time": time.time(), **(about or {}), **own}
-                self._folder.create(f"{name}.json", to_json(f"{name}.json", pointer))
             check()
         except BaseException as error:
-            if not self._folder.exists(f"{name}.json"):
+            if not self._folder.exists(f"{name}/{HEAD}"):
                 with suppress(OSError):
                     self._folder.remove(name)
             if isinstance(error, OSError):
@@ -88,15 +87,16 @@ class Snapshots:
         return name
 
     def newest(self) -> Iterator[Snapshot]:
-        """Yield all complete groups, newest first, including groups with damaged pointers."""
+        """Yield all complete groups, newest first, including damaged ones."""
         positions = self._positions()
         known = claims(self._folder) if positions else {}
         tokens = {0: "", **{epoch: claim["token"] for epoch, claim in known.items()}}
         for position in reversed(positions):
             name, about = self._name(position), None
             try:
-                found = read_json(self._folder, f"{name}.json", {"token": str, "seal": str})
-                about = found if found["token"] == tokens.get(position[0]) else None
+                found = read_json(self._folder.at(name), HEAD, {"about": {}})["about"]
+                if (found.get("name"), found.get("token")) == (name, tokens.get(position[0])):
+                    about = found
             except MissingDataError:
                 continue  # the group was removed meanwhile, because newer groups exist
             except FormatError:
@@ -113,25 +113,26 @@ class Snapshots:
         return max(self._positions(), default=(0, 0))
 
     def _positions(self) -> list[Position]:
-        """Return the positions of all valid pointers in increasing order."""
-        names = [name for name in self._folder.list(self.series) if re.fullmatch(r"\d{6,}-\d{6,}\.json", name)]
-        marks = limits(self._folder, self.series) if names else []
-        return sorted(position for position in map(_position, names) if valid(position[0], position, marks))
+        """Return the positions of all valid groups in increasing order."""
+        found = [_position(name) for name in self._folder.list(self.series)]
+        marks = limits(self._folder, self.series) if found else []
+        whole = [each for each in found if any(each) and self._folder.exists(f"{self._name(each)}/{HEAD}")]
+        return sorted(position for position in whole if valid(position[0], position, marks))
 
     def _clear(self, position: Position) -> None:
         """Remove all groups before this position, except the last ``kept`` groups, as far as possible."""
         stays = {*self._positions()[-self._kept :], (0, 0)}
         with suppress(OSError, StorageError):
-            names = self._folder.list(self.series)
-            older = [name for name in names if _position(name) < position and _position(name) not in stays]
-            for name in sorted(older, key=lambda name: not name.endswith(".json")):
-                self._folder.remove(f"{self.series}/{name}")
+            for older in map(_position, self._folder.list(self.series)):
+                if older < position and older not in stays:
+                    self._folder.remove(f"{self._name(older)}/{HEAD}")
+                    self._folder.remove(self._name(older))
 
     def _name(self, position: Position) -> str:
         return f"{self.series}/{position[0]:06d}-{position[1]:06d}"
 
 
 def _position(name: str) -> Position:
-    """Return epoch and number of the name of a group or a pointer; (0, 0) for other names."""
-    match = re.match(r"(\d{6,})-(\d{6,})", name)
+    """Return epoch and number of the name of a group; (0, 0) for other names."""
+    match = re.fullmatch(r"(\d{6,})-(\d{6,})", name)
     return (int(match[1]), int(match[2])) if match else (0, 0)

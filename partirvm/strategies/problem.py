@@ -31,8 +31,8 @@ from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
-from partirvm.kernels.bases import label_of
 from partirvm.kernels.design import Design
+from partirvm.kernels.functions import label_of
 from partirvm.likelihoods import GAUSSIAN, AnyLikelihood
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.planning.cost import Schedule

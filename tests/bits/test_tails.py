@@ -25,8 +25,8 @@ from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver
 from partirvm.jobs.run import run
 from partirvm.kernels import FunctionKernel, Gaussian
-from partirvm.kernels.bases import Basis, BasisPart
 from partirvm.kernels.design import Design
+from partirvm.kernels.functions import Basis, BasisPart
 from partirvm.model import ClassModel, Model
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve

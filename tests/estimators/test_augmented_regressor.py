@@ -97,7 +97,7 @@ def test_the_rows_of_the_fit_in_any_form_and_order(tmp_path):
 def test_of_several_kernels_the_first_is_augmented():
     """The extra function of a model that has wide and narrow ones, with weights of their own, is a wide one."""
     X, y = plane(200, d=2)
-    model = RVMRegressor(kernel=Several((Gaussian(0.3), Gaussian(4.0)), (1.0, 5.0)), random_state=0).fit(X, y)
+    model = RVMRegressor(kernel=Several((Gaussian(0.3), Gaussian(4.0))), random_state=0).fit(X, y)
     found = model.predict(X[:20] + 1.5, return_std=True, augment=(X, y))
     fitted = model.model_
     s = fitted.design.scaling

@@ -77,7 +77,7 @@ def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path):
     one, other = JobStore.create(place, {}), JobStore(place)
     lease = one.acquire(timing=Timing(beat=60, expiry=0.3))
 
-    def write(group):
+    def write(group, about):
         other.acquire(timing=Timing(beat=0.1, expiry=0.3), patience=2)
         raise FileNotFoundError(2, "No such file or directory", group)
 

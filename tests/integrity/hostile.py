@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from partirvm.storage import Folder
-from partirvm.storage.codec import read_encoded, write_encoded
-from partirvm.storage.records import digest, read_json, to_json
+from partirvm.storage.codec import HEAD, read_group, write_group
+from partirvm.storage.records import read_json, to_json
 
 CODE = "canary_module:run"
 """A named function of a module that no verb may import."""
@@ -63,33 +63,18 @@ def forged(value, rng):
 
 
 def rewrite(path, change):
-    """Change a numbered object of a job; its checksum agrees."""
-    root = next(folder for folder in path.parents if (folder / "spec.json").exists())
+    """Change an object of a job, or the head of a group; its checksum agrees."""
+    root = next(folder for folder in path.parents if path.name == HEAD or (folder / "spec.json").exists())
     name = path.relative_to(root).as_posix()
     path.write_bytes(to_json(name, change(read_json(Folder(str(root), root), name))))
 
 
-def reseal(group, change):
-    """Change the attributes of a group; its digest and the pointer to it agree."""
-    head = json.loads((group / "zarr.json").read_text())
-    attributes = change({name: value for name, value in head["attributes"].items() if name != "digest"})
-    seal = digest(attributes)
-    (group / "zarr.json").write_text(json.dumps({**head, "attributes": {**attributes, "digest": seal}}))
-    repoint(group, seal)
-
-
-def repoint(group, seal):
-    """Write the digest into the pointer."""
-    pointer = group.with_name(f"{group.name}.json")
-    if pointer.exists():
-        rewrite(pointer, lambda about: {**about, "seal": seal})
-
-
 def repack(group, kind, version, change):
-    """Change the JSON and the arrays of a value; its digest and the pointer to it agree."""
-    tree, arrays = change(*read_encoded(str(group), kind, version))
+    """Change the JSON and the arrays of a value; all checksums agree."""
+    about = read_json(Folder(str(group), group), HEAD)["about"]
+    tree, arrays = change(*read_group(str(group), kind, version))
     shutil.rmtree(group)
-    repoint(group, write_encoded(tree, arrays, str(group), kind, version))
+    write_group(tree, arrays, str(group), kind, version, about)
 
 
 def forged_value(tree, arrays, rng):
@@ -166,7 +151,7 @@ def run(words):
     try:
         if verb == "relevance":
             job = open_job(rest[0])
-            return "result" if (job.relevance(), job.directions(), job.bases(), job.outputs(), job.progress()) else ""
+            return "result" if (job.facts(), job.progress()) else ""
         model = load_model(rest[0])
         inputs = np.zeros((3, 2))
         _ = model.predict(inputs) if hasattr(model, "get_params") else model.columns

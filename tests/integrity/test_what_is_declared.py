@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from written import ASKED, edit
+from hostile import rewrite
+from written import ASKED, edit, rows_in
 
-from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_model
+from partirvm import ingest, jobs, load_model, open_job
 from partirvm.cli import main
-from partirvm.data import ZarrSource
-from partirvm.data.layout import DataAttributes
+from partirvm.core.moments import Moments
+from partirvm.data import ZarrSource, layout
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmError
 from partirvm.execution.process import peak_memory
 from partirvm.jobs.checkpoint import CODEC, FORMAT, KIND, attached, load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
-from partirvm.storage import sealed
-from partirvm.storage.codec import read_encoded
-from partirvm.storage.records import digest
+from partirvm.storage import codec
+from partirvm.storage.codec import HEAD, read_group
+from partirvm.types import Columns
 
 
 @pytest.fixture
@@ -31,84 +33,75 @@ def job(data, tmp_path):
     return tmp_path / "job"
 
 
+def write_attributes(data, attributes):
+    """Replace the newest attributes of DATA; all checksums agree."""
+    place = rows_in(data) / "attributes"
+    shutil.rmtree(place)
+    layout.CODEC.write(attributes, str(place), layout.KIND, layout.FORMAT)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_rows": 10**12},
+        {"tile_rows": 0},
+        {"hashes": {}},
+        {"segments": ((0, "../other"),)},
+        {"segments": ((1, f"rows-{32 * 'a'}"),)},
+        {"moments": Moments.of(np.zeros((5, 3)), np.zeros((5, 1)))},
+        {"columns": Columns(("a",))},
+    ],
+    ids=str,
+)
+def test_attributes_that_contradict_each_other(change, data):
+    """With seals that agree."""
+    write_attributes(data, replace(layout.open_data(str(data))[1], **change))
+    with pytest.raises(FormatError, match="contradict each other"):
+        ZarrSource(data)
+
+
 @pytest.mark.parametrize("change", ["moments", "features"])
 def test_other_attributes_are_other_data(change, data, job):
     """Attributes that are whole, but not those that the job began with: the same rows under another name, or mean."""
-    head = json.loads((data / "zarr.json").read_text())
-    found = DataAttributes.from_json(dict(head["attributes"]), "data")
+    found = layout.open_data(str(data))[1]
     inputs = replace(found.moments.inputs, mean=found.moments.inputs.mean + 0.5)
     columns = replace(found.columns, features=("a", "b"))
     other = replace(found, **({"moments": replace(found.moments, inputs=inputs)} if change == "moments" else {}))
     other = replace(other, **({"columns": columns} if change == "features" else {}))
-    edit(data / "zarr.json", lambda head: head.update(attributes=other.to_json()))
+    write_attributes(data, other)
     with pytest.raises(ChangedDataError, match="names, categories, classes, moments"):
         open_job(job).requeue(max_rounds=3)
 
 
-@pytest.mark.parametrize("kind", ["model", "checkpoint", "DATA"])
-def test_no_metadata_of_an_array_are_believed(kind, data, tmp_path):
+def test_no_metadata_of_an_array_are_believed(data):
     """Terabytes that they declare are not allocated: neither readers nor an append use them."""
-    if kind == "model":
-        X = np.random.default_rng(0).normal(size=(60, 2))
-        save_model(RVMRegressor(gamma=0.5).fit(X, X[:, 0]), tmp_path / "m")
-        place, name, read = tmp_path / "m", "packed", lambda place: load_model(place).model_.mean
-    elif kind == "checkpoint":
-        save_checkpoint({"big": np.arange(20_000)}, str(tmp_path / "c"))
-        place, name, read = tmp_path / "c", "a0", lambda place: load_checkpoint(str(place))["big"]
-    else:
-        place, name, read = data, "X", lambda place: ZarrSource(place).tile(1).X
-    before = read(place)
-    edit(place / name / "zarr.json", lambda about: about["shape"].__setitem__(-1, 10**12))
+    before = ZarrSource(data).tile(1).X
+    edit(rows_in(data) / "X" / "zarr.json", lambda about: about["shape"].__setitem__(-1, 10**12))
     tracemalloc.start()
-    np.testing.assert_array_equal(read(place), before)
+    np.testing.assert_array_equal(ZarrSource(data).tile(1).X, before)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50_000_000
-    if kind == "DATA":
-        assert ingest((np.zeros((3, 2)), np.zeros(3), np.ones(3)), data, append=True).n_rows == 203
+    assert ingest((np.zeros((3, 2)), np.zeros(3), np.ones(3)), data, append=True).n_rows == 203
 
 
-@pytest.mark.parametrize("kind", ["model", "checkpoint"])
-def test_no_shape_is_believed_because_the_seal_agrees(kind, tmp_path):
-    """The digest is renewed, so that only the chunks in the store tell how large the array is; so with 10^18 rows."""
-    if kind == "model":
-        X = np.random.default_rng(0).normal(size=(60, 2))
-        save_model(RVMRegressor(gamma=0.5).fit(X, X[:, 0]), tmp_path / "m")
-        place, name, read = tmp_path / "m", "packed", load_model
-    else:
-        save_checkpoint({"big": np.zeros(20_000)}, str(tmp_path / "m"))
-        place, name, read = tmp_path / "m", "a0", lambda place: load_checkpoint(str(place))
-    for shape, dtype in (([10**12], "<f8"), ([10**18], "<f8"), ([10**12, 10**12], "<f8"), ([-5], "<f8"), ([9], "|O")):
-
-        def agree(head, shape=shape, dtype=dtype):
-            attributes = head["attributes"]
-            attributes["arrays"][name] |= {"shape": shape, "dtype": dtype}
-            del attributes["digest"]
-            attributes["digest"] = digest(attributes)
-
-        edit(place / "zarr.json", agree)
-        before = peak_memory()
-        with pytest.raises(MissingDataError, match=rf"{place}: array '{name}' of the {kind}.* cannot be read"):
-            read(place)
-        assert peak_memory() - before < 50_000_000
-
-
-@pytest.mark.parametrize("shape", [(3, 40), (40, 3, 5), (1000,), (0, 5), (5, 0), ()])
-def test_no_chunk_is_larger_than_the_bound(shape, tmp_path, monkeypatch):
-    """Every array comes back, and any chunk that is lost is named."""
-    monkeypatch.setattr(sealed, "CHUNK", 1024)
-    array = np.random.default_rng(0).normal(size=shape)
-    sealed.write_sealed(str(tmp_path / "g"), "partirvm-model", 1, {}, {"a": array})
-    files = sorted(path for path in (tmp_path / "g" / "a").rglob("*") if path.is_file() and path.name != "zarr.json")
-    assert all(path.stat().st_size <= 1024 for path in files)
-    assert len(files) >= array.nbytes / 1024
-    np.testing.assert_array_equal(sealed.read_sealed(str(tmp_path / "g"), "partirvm-model", 1)[1]["a"], array)
-    for path in files[::3]:
-        content = path.read_bytes()
-        path.unlink()
-        with pytest.raises(MissingDataError, match=f"{path.relative_to(tmp_path / 'g' / 'a').as_posix()} is missing"):
-            sealed.read_sealed(str(tmp_path / "g"), "partirvm-model", 1)
-        path.write_bytes(content)
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [([10**12], "<f8"), ([10**18], "<f8"), ([10**12, 10**12], "<f8"), ([-5], "<f8"), ([20_001], "<f8"), ([9], "|O")],
+)
+def test_no_shape_is_believed_because_the_checksums_agree(shape, dtype, tmp_path):
+    """Only the parts in the store tell how large an array is."""
+    save_checkpoint({"big": np.zeros(20_000)}, str(tmp_path / "m"))
+    part = tmp_path / "m" / "000000"
+    stated = json.dumps([dtype, shape, "C"], separators=(",", ":")).encode()
+    data = part.read_bytes().replace(b'["<f8",[20000],"C"]', stated)
+    part.write_bytes(data)
+    size = len(data) - 160_000
+    rewrite(tmp_path / "m" / HEAD, lambda head: {**head, "json": size, "parts": [[len(data), codec._hash(data)]]})
+    before = peak_memory()
+    with pytest.raises(PartirvmError, match=f"{tmp_path}/m: .*the checkpoint"):
+        load_checkpoint(str(tmp_path / "m"))
+    assert peak_memory() - before < 50_000_000
 
 
 def test_a_number_in_an_event_that_changed(job, tmp_path, capsys):
@@ -126,12 +119,12 @@ def test_a_number_in_an_event_that_changed(job, tmp_path, capsys):
         assert "fault of the program" not in said
 
 
-def test_a_pointer_that_is_gone(job, tmp_path):
+def test_a_head_that_is_gone(job):
     """The events name the last model: the one before it is not given for it."""
-    pointer = max((job / "models").glob("*.json"))
-    pointer.unlink()
+    newest = max((job / "models").iterdir())
+    (newest / HEAD).unlink()
     for read in (load_model, lambda place: open_job(place).model()):
-        with pytest.raises(MissingDataError, match=rf"{pointer.name}, the pointer to the last model, is missing"):
+        with pytest.raises(MissingDataError, match=rf"{newest.name}, the last model, is missing"):
             read(job)
 
 
@@ -143,10 +136,9 @@ def test_a_claim_that_is_gone(job):
 
 
 def test_a_checkpoint_without_a_field(job):
-    """Its seal agrees: every field in turn is missing, or a list. Decoding or ``attached`` refuses what is wrong."""
-    spec = JobStore(job).fit_spec()
-    pointer = max((job / "checkpoints").glob("*.json"))
-    tree, arrays = read_encoded(str(pointer.with_suffix("")), KIND, FORMAT)
+    """Its checksums agree: every field is missing, or a list. Decoding or ``attached`` refuses what is wrong."""
+    spec = JobStore(job).restore().spec
+    tree, arrays = read_group(str(max((job / "checkpoints").iterdir())), KIND, FORMAT)
     for number, (name, values) in enumerate(tree["objects"]):
         for field in values:
             without = {key: value for key, value in values.items() if key != field}
@@ -157,4 +149,4 @@ def test_a_checkpoint_without_a_field(job):
                 except Exception:  # readers name the place of any error
                     continue
                 with suppress(PartirvmError):
-                    attached(found, spec.problem, spec.options)
+                    attached(found.state, spec.problem, spec.options)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from same import assert_same
 
 from partirvm.errors import FormatError
-from partirvm.storage.codec import Codec, write_encoded
+from partirvm.storage.codec import Codec, write_group
 
 
 class Colour(Enum):
@@ -127,7 +127,7 @@ def test_what_cannot_be_stored_is_said_with_its_place(value):
 )
 def test_what_a_file_may_not_say(tree, objects, tmp_path):
     """FormatError that names the place."""
-    write_encoded({"value": tree, "objects": objects}, [], str(tmp_path / "c"), "partirvm-thing", 1)
+    write_group({"value": tree, "objects": objects}, [], str(tmp_path / "c"), "partirvm-thing", 1)
     with pytest.raises(FormatError, match=rf"{tmp_path}/c: the thing cannot be read"):
         CODEC.read(str(tmp_path / "c"), "partirvm-thing", 1)
 

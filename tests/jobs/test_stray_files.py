@@ -30,7 +30,7 @@ def finished(place: Path, seed: int = 0) -> JobStore:
     with store.acquire():
         store.record({"event": "running", "history": 0})
         store.save(model(seed))
-        store.checkpoint({"n": seed}, history=1)
+        store.checkpoint({"n": seed})
     store.request("abort", 1, "enough")
     with store.acquire():
         store.record({"event": "interrupted", "reason": "gone"})
@@ -96,7 +96,7 @@ LOUD = {
 QUIET = {
     "an event of no kind of name": copy("events/000002.json", "events/000006.json.bak"),
     "a number with one zero more": copy("events/000002.json", "events/0000006.json"),
-    "a pointer as a request to abort": copy("models/000002-000002.json", "control/abort-000001.json"),
+    "a model as a request to abort": copy("models/000002-000002/group.json", "control/abort-000001.json"),
     "a hidden file of NFS": write("events/.nfs00000000001", b"removed, but open elsewhere"),
     "a heartbeat that is an event": copy("events/000002.json", "lease/000002.beat.json"),
 }

@@ -12,8 +12,8 @@ import pytest
 
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, NoKernel
-from partirvm.kernels.bases import Basis, BasisPart, labels_by_name
 from partirvm.kernels.design import NONE, Design
+from partirvm.kernels.functions import Basis, BasisPart, labels_by_name
 from partirvm.likelihoods.base import labels_of
 from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS, Scaling

@@ -64,18 +64,6 @@ def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input
     assert not found.free
 
 
-def test_a_rank_leaves_the_features_beside_the_directions():
-    """One direction of three features, which keep their gamma. Many features get the directions that entries allow."""
-    outer = np.diag([1.0, 3.0, 2.0])
-    found = along_directions(Gaussian((0.1, 0.2, 0.3)), outer, np.eye(3), rank=1)
-    assert found.features
-    np.testing.assert_allclose(np.abs(found.axes), [[0.0, 1.0, 0.0]], atol=1e-15)
-    assert found.kernel.gamma == pytest.approx((forms.BESIDE / 3, 0.1, 0.2, 0.3))
-    many = along_directions(Gaussian(0.1), np.diag(np.arange(200.0)), np.eye(200))
-    assert len(many.axes) == forms.MOST_ENTRIES // 200
-    assert len(many.kernel.gamma) == len(many.axes) + 200
-
-
 def test_only_numeric_columns_get_directions():
     """In a product with categories, and not where a kernel sees one feature or is not radial."""
     mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
@@ -85,6 +73,7 @@ def test_only_numeric_columns_get_directions():
     assert found.parts[0].columns == (0, 2)
     assert found.parts[1] == mixed.parts[1]
     assert not turnable(Laplacian(0.5), 3)
+    assert not turnable(Gaussian(0.5), 46)
     assert not turnable(Product((OnColumns(Gaussian(0.5), (0,)), OnColumns(Categorical(0.7), (1,)))), 2)
 
 
@@ -130,9 +119,7 @@ def test_free_directions_must_pay_for_each_entry(monkeypatch):
 def test_a_given_metric_is_used():
     """Without a comparison, whatever the evidence says; fixed numbers cannot have one."""
     X, y = ridge(70, 3)
-    for option, form in ((Radial(metric="directions"), False), (Matern32Option(metric="low-rank"), True)):
-        kernel = RVMRegressor(kernel=option, random_state=0).fit(X, y).kernel_
-        assert isinstance(kernel, Directions)
-        assert kernel.features is (form and len(kernel.axes) < 3)
+    for option in (Radial(metric="directions"), Matern32Option(metric="directions")):
+        assert isinstance(RVMRegressor(kernel=option, random_state=0).fit(X, y).kernel_, Directions)
     widths = RVMRegressor(kernel=GaussianOption(metric="widths"), random_state=0).fit(X, y).kernel_
     assert isinstance(widths, Gaussian)

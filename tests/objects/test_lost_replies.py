@@ -29,10 +29,9 @@ pytest.importorskip("s3fs")
 from partirvm import RVMRegressor, ingest, jobs, save_model
 from partirvm.errors import PartirvmError, StorageError
 from partirvm.jobs import open_job
-from partirvm.jobs.places import Allowed
+from partirvm.jobs.request import Allowed, create
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
-from partirvm.jobs.submission import create
 from partirvm.options import Request as Options
 from partirvm.storage import Folder, open_filesystem, open_folder
 
@@ -50,11 +49,10 @@ OBJECTS = {
     "release": r"\.over\.json",
     "event": r"/events/",
     "request": r"/control/",
-    "pointer of a model": r"/models/[-\d]+\.json",
-    "pointer of a checkpoint": r"/(checkpoints|specs)/[-\d]+\.json",
-    "array of a model": r"/models/.*/c/",
-    "array of a checkpoint": r"/(checkpoints|specs)/.*/c/",
-    "attributes": r"zarr\.json",
+    "head of a model": r"/models/.*/group\.json",
+    "head of a checkpoint": r"/(checkpoints|specs)/.*/group\.json",
+    "part of a model": r"/models/.*/\d{6}",
+    "part of a checkpoint": r"/(checkpoints|specs)/.*/\d{6}",
     "removal": r"\?delete",
 }
 """Kinds of objects, each with a pattern of the paths of requests that change them; the first one that fits counts."""
@@ -180,7 +178,7 @@ DRIVER = """
 import sys
 from partirvm import jobs
 from partirvm.errors import LeaseError
-from partirvm.jobs.places import Allowed
+from partirvm.jobs.request import Allowed
 print("ready", flush=True)
 sys.stdin.readline()
 try:
@@ -223,7 +221,7 @@ class ReadsOnly(BaseHTTPRequestHandler):
 
 def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch, tmp_path) -> None:
     """Arrays written by Zarr, and files that are sent whole, have the limit of all other writes."""
-    monkeypatch.setattr("partirvm.storage.folder.REPLY_SECONDS", 1.0)
+    monkeypatch.setattr("partirvm.storage.address.REPLY_SECONDS", 1.0)
     X, late = np.linspace(-3, 3, 60)[:, None], r"s3://silent/new.*has not replied within 1 s"
     (tmp_path / "part").write_text("whole")
     with ThreadingHTTPServer(("127.0.0.1", 0), ReadsOnly) as server:
@@ -261,7 +259,7 @@ def driver(between, local) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["event", "pointer of a model", "pointer of a checkpoint", "array of a model"])
+@pytest.mark.parametrize("what", ["event", "head of a model", "head of a checkpoint", "part of a model"])
 def test_a_frozen_driver_that_wakes_is_fenced_off(between, local, driver, what) -> None:
     """SIGSTOP while a request is on its way, which arrives when another driver has taken over and has ended the job."""
     job = f"{BUCKET}/frozen-{what.replace(' ', '-')}"

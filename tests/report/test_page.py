@@ -301,9 +301,6 @@ def test_shares_and_loadings_of_a_product_with_categories():
     assert found[0]["loadings"] == pytest.approx({"age": 0.6, "height": 0.8})
     assert found[1]["loadings"] == pytest.approx({"age": 1.0, "height": 0.0})
     assert directions_json(Matern52(0.5), variance, FEATURE_NAMES) == []
-    beside = directions_json(Directions(Gaussian(1.0), [[0.6, 0.8]], features=True), np.ones(2), ("a", "b"))
-    assert [each["share"] for each in beside] == pytest.approx([1 / 3] * 3)
-    assert beside[2]["loadings"] == {"a": 0.0, "b": 1.0}
 
 
 def test_the_page_lists_directions_by_share():
