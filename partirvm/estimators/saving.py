@@ -17,7 +17,7 @@ from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
 from partirvm.kernels.functions import require_no_code
-from partirvm.model import ClassModel, Model
+from partirvm.model import ClassModel, FittedModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
 from partirvm.resolve.parameters import check_parameters, portable
@@ -69,7 +69,7 @@ def save_model(
     >>> np.array_equal(again.predict(X), model.predict(X))
     True
     """
-    if isinstance(model, Model | ClassModel):
+    if isinstance(model, FittedModel):
         write_model(model, location, storage_options=storage_options)
         return
     if not isinstance(model, RelevanceVectorMachine):
@@ -106,19 +106,6 @@ def load_model(
         If the location holds something else, or a file of another version of partirvm.
     UsageError
         If ``allow_code`` is needed; the message names the functions.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> from partirvm import RVMRegressor, load_model, save_model
-    >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> model = RVMRegressor(gamma=2.0).fit(X, np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=100))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_model(model, f"{folder}/sinc.rvm")
-    ...     again = load_model(f"{folder}/sinc.rvm")
-    >>> np.array_equal(again.predict(X), model.predict(X))
-    True
     """
     location = os.fspath(location)
     job = Job(location, storage_options=storage_options)
