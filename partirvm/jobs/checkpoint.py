@@ -37,13 +37,13 @@ from partirvm.storage import reading
 from partirvm.storage.codec import Codec
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.split_merge import Part, SplitMergeState
-from partirvm.strategies.stages import Best, RoundsState
+from partirvm.strategies.stages import RoundsState
 
 KIND, FORMAT = "partirvm-checkpoint", 12
 SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 5
 
 FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start, Warm)
-STATES = (Best, Part, RoundsState, SplitMergeState, Termination)
+STATES = (Part, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
 CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
@@ -93,7 +93,7 @@ def stored(state: State) -> State:
         own["fit"] = _stored_fit(state.fit)
         own["scores"] = replace(state.scores, diagnostics=()) if isinstance(state.scores, Scores) else None
         if state.best is not None:
-            own["best"] = replace(state.best, fit=_stored_fit(state.best.fit))
+            own["best"] = stored(state.best)
     return replace(state, **own)
 
 
@@ -119,7 +119,7 @@ def attached(state: Any, problem: Problem, options: Options) -> Any:
             own["fit"] = _attached_fit(state.fit, state.design, problem)
             _require_numbers(state.used, problem.n_rows)
             if state.best is not None:
-                own["best"] = replace(state.best, fit=_attached_fit(state.best.fit, state.best.design, problem))
+                own["best"] = attached(state.best, problem, options)
         return replace(state, **own)
 
 

@@ -55,7 +55,7 @@ from partirvm.learning.evidence import EvidencePoint, evaluate, evaluate_fit
 from partirvm.learning.sample import SampledRows
 from partirvm.likelihoods.gaussian import noise, root_mean
 from partirvm.strategies.problem import KernelLearned, LearnKernel, Problem, Record
-from partirvm.strategies.rounds import SHARE
+from partirvm.strategies.relearn import SHARE
 from partirvm.types import LEARNING_ROWS
 
 Float = NDArray[np.float64]
