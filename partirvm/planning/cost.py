@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from partirvm.options.table import CHOSEN_ROWS, ROUNDS, SEVERAL_FITS
 from partirvm.planning.memory import DataShape
 from partirvm.planning.units import counted
 from partirvm.types import LEFT_OUT_ROWS
@@ -252,12 +251,6 @@ class Schedule:
     def unit(self) -> Literal["round", "level"]:
         """Unit in which progress is counted."""
         return "level" if self.merges else "round"
-
-    @property
-    def traits(self) -> tuple[str, ...]:
-        """Traits of the strategy that ``Option.applies`` compares."""
-        having = {SEVERAL_FITS: not self.one_fit, ROUNDS: self.has_rounds, CHOSEN_ROWS: self.selects}
-        return tuple(trait for trait, there in having.items() if there)
 
     def open_ended(self, max_rounds: int | None) -> bool:
         """True if the number of rounds is unknown before the fit."""

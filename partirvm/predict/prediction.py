@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from partirvm.data import ZarrSource
 from partirvm.data.external_sort import ExternalSorter
-from partirvm.data.publish import claimed
+from partirvm.data.layout import claimed
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for

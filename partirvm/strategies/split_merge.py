@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Begin, FitStart, labels_of, survivors
+from partirvm.likelihoods.base import Begin, Start, labels_of, survivors
 from partirvm.planning.cost import Schedule
 from partirvm.strategies.fit_rows import count_duplicates, fresh, partition, partition_count, posterior_rows
 from partirvm.strategies.problem import Gather, Instruction, Log, Options, Problem, Save, Steps
@@ -47,7 +47,7 @@ class Part:
 
     design: Design
     gain: Float
-    warm: FitStart
+    warm: Start
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from by_default import some
 from regressions import plane
 
-from partirvm import Incremental, RVMRegressor, Sample, SplitMerge, WorkingSet
+from partirvm import Incremental, RVMRegressor, SplitMerge, WorkingSet
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning
 
@@ -18,11 +18,6 @@ KINDS = {kind.name: kind for kind in (SplitMerge, Incremental, WorkingSet)}
 PARTITIONED = tuple(KINDS)
 LIKELIHOODS = ("full", "sample")
 NOISE = 0.1
-
-
-def rows_of(likelihood):
-    """``fit_rows``: a sample is one of 200 rows."""
-    return Sample(200) if likelihood == "sample" else likelihood
 
 
 def truth(X):
@@ -49,7 +44,7 @@ def basic():
 def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
     """Ten partitions of 60 rows: error, noise and number of vectors as of basic; the last fit sees all rows."""
     options = {"partition_size": 60, "gamma": 0.1, "solver": "fixed-point", "random_state": 0}
-    model = RVMRegressor(strategy=KINDS[strategy](fit_rows=rows_of(likelihood)), **options).fit(*plane(600))
+    model = RVMRegressor(strategy=KINDS[strategy](fit_rows=likelihood, sample_rows=200), **options).fit(*plane(600))
     assert error(model) < 1.5 * error(basic) < 0.5 * NOISE
     assert model.model_.evidence_noise == pytest.approx(basic.model_.evidence_noise, rel=0.1)
     assert model.n_relevance_vectors_ < 1.5 * basic.n_relevance_vectors_

@@ -149,7 +149,7 @@ def test_an_address_is_refused(address, made, canary):
 
 def test_options_of_a_store_choose_no_protocol(made, canary):
     """fsspec takes the protocol from them, whatever the address says."""
-    for call in (ZarrSource, load_model, open_folder):
+    for call in (load_model, open_folder):
         with pytest.raises(UsageError, match="--allow-protocol canary"):
             call(f"file://{made['data']}", storage_options={"protocol": "canary"})
     assert not canary.exists()

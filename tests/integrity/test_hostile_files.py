@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, save_model
+from partirvm.data import layout
 from partirvm.jobs import checkpoint
 from partirvm.model import files
 from partirvm.options import Request
@@ -57,7 +58,6 @@ def objects_of_a_job(case, rng, number):
         "lease/*.json",
         "models/*/group.json",
         "checkpoints/*/group.json",
-        "specs/*/group.json",
     )
     path = h.choice(rng, (case / "job").glob(names[number % len(names)]))
     h.rewrite(path, lambda value: h.forged(value, rng))
@@ -83,23 +83,22 @@ def models(case, rng, number):
 
 
 @kind(25)
-def checkpoints_and_specs(case, rng, number):
+def checkpoints(case, rng, number):
     """Their values."""
-    name, kind, version = (
-        ("checkpoints", checkpoint.KIND, checkpoint.FORMAT), ("specs", checkpoint.SPEC_KIND, checkpoint.SPEC_FORMAT)
-    )[number % 2]  # fmt: skip
-    (group, *_) = sorted(path for path in (case / "job" / name).iterdir() if path.is_dir())
-    for other in (case / "job" / name).iterdir():
+    groups = sorted(path for path in (case / "job" / "checkpoints").iterdir() if path.is_dir())
+    group = groups[number % len(groups)]
+    for other in (case / "job" / "checkpoints").iterdir():
         if not other.name.startswith(group.name):
             h.shutil.rmtree(other) if other.is_dir() else other.unlink()
-    h.repack(group, kind, version, lambda *value: h.forged_value(*value, rng))
+    h.repack(group, checkpoint.KIND, checkpoint.FORMAT, lambda *value: h.forged_value(*value, rng))
     return rng.choice([*GO_ON, "report job out.html", "status job"])
 
 
 @kind(25)
 def data(case, rng, number):
     """The attributes of DATA."""
-    h.reseal(case / "d.zarr", lambda value: h.forged(value, rng))
+    (group,) = (case / "d.zarr").glob("rows-*/attributes")
+    h.repack(group, layout.KIND, layout.FORMAT, lambda *value: h.forged_value(*value, rng))
     return (*ON_DATA, "ingest t.npz d.zarr --append", "evaluate job d.zarr", "update job", "resume job --max-rounds=2")[
         number % 8
     ]
@@ -118,7 +117,7 @@ def metadata(case, rng, number):
     """The head of anything, or no file at all."""
     place, words = (
         ("model/group.json", "load model"),
-        ("d.zarr/zarr.json", ON_DATA[0]),
+        ("d.zarr/versions/000001.json", ON_DATA[0]),
         ("job/spec.json", "status job"),
     )[number % 3]
     path = case / place

@@ -181,7 +181,7 @@ def test_the_best_round_comes_back_with_its_kernel():
     design = state.design
     best = replace(state, round=1, seen="full", scores=Scores(10, 0.1, 0.1, 0.1, 0.1, 0.1, (9, 9, 9, 9, 9)))
     other = problem.with_kernel(Gaussian((2.0, 2.0, 2.0)))
-    scores = Scores(10, 9.0, 9.0, 9.0, 9.0, 9.0, (9, 9, 9, 9, 9))
+    scores = Scores(10, np.array([9.0]), np.full((1, 8), 9.0), np.ones(1))
     later = replace(state, problem=other, design=replace(design, kernel=other.empty.kernel), best=best, round=3)
     steps = WorkingSetRounds().ended(later, Termination.VALIDATION)
     next(steps)
