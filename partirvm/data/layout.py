@@ -181,26 +181,26 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
     return None if "://" in text else Path(text)
 
 
-def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Folder, DataAttributes]:
+def open_data(url: str) -> tuple[Folder, DataAttributes]:
     """Open a DATA group for reading. Returns its folder and the attributes after the last append.
 
     Raises ``MissingDataError`` if there is no group or its metadata cannot be read, ``FormatError`` if the kind or
     format is wrong or the attributes are damaged, and ``ChangedDataError`` if other writers replace the DATA in each of
     ``LOOKS`` tries to open them.
     """
-    require_address(url, storage_options)
+    require_address(url)
     path = local_path(url)
     if path is not None and not path.exists():
         raise MissingDataError(f"{url}: there is no such folder. Make DATA with `partirvm ingest SOURCE {url}`.")
     store = url if path is None else str(path)
     if path is None:
-        open_filesystem(url, storage_options)  # raises a clear error if the store cannot be opened
-    options, seen = storage_options if path is None else None, None
-    folder = open_folder(store, options)
+        open_filesystem(url)  # raises a clear error if the store cannot be opened
+    seen = None
+    folder = open_folder(store)
     for _ in range(LOOKS):
         names = appends(folder)  # listed first: appends of DATA that replace these belong to no root that is read later
         try:
-            _, found = open_zarr(store, "DATA", options)
+            _, found = open_zarr(store, "DATA")
         except MissingDataError as error:
             raise MissingDataError(
                 f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; if an interrupted ingest left "
@@ -212,7 +212,7 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
         if not own:
             return folder, attributes
         try:
-            _, found = open_zarr(f"{store.rstrip('/')}/{own[-1]}", "append", options)
+            _, found = open_zarr(f"{store.rstrip('/')}/{own[-1]}", "append")
         except MissingDataError:
             if (names, base) == seen:
                 raise

@@ -159,15 +159,13 @@ def _finish_writes() -> None:
 def _remote(url: str, lease: Lease, overwrite: bool) -> Iterator[Publication]:
     import zarr
 
-    from partirvm.storage.address import zarr_store
-
     folder = storage.open_folder(url)
     there = not folder.empty()
     if there:
         _refuse(url, folder.read(HEAD) if folder.exists(HEAD) else b"", overwrite)
     segment = f"data-{uuid.uuid4().hex}" if there else ""
     with storing(url):
-        group = zarr.open_group(zarr_store(folder.place(segment)), mode="w", attributes={"kind": KIND}, zarr_format=3)
+        group = zarr.open_group(folder.place(segment), mode="w", attributes={"kind": KIND}, zarr_format=3)
     committed = False
 
     def publish(attributes: dict[str, Any]) -> None:

@@ -28,8 +28,6 @@ class ZarrSource(Source):
     ----------
     url : str or path
         Folder or fsspec URL of a DATA group.
-    storage_options : dict, optional
-        Options of the fsspec file system.
 
     Attributes
     ----------
@@ -54,9 +52,8 @@ class ZarrSource(Source):
         The group is not DATA, or has a newer format.
     """
 
-    def __init__(self, url: str | os.PathLike[str], storage_options: dict[str, Any] | None = None) -> None:
+    def __init__(self, url: str | os.PathLike[str]) -> None:
         self.url = os.fspath(url)
-        self._storage_options = storage_options
         self._lock = threading.Lock()
         self._opened: tuple[Folder, DataAttributes] | None = None
         self._identity: str | None = None
@@ -66,7 +63,7 @@ class ZarrSource(Source):
         """Return the folder and the attributes. Raises ``ChangedDataError`` if other DATA are here now."""
         with self._lock:
             if self._opened is None or again:
-                folder, attributes = open_data(self.url, self._storage_options)
+                folder, attributes = open_data(self.url)
                 self._fingerprint = attributes.fingerprint()
                 identity = digest(asdict(self._fingerprint))
                 if self._identity not in (None, identity):

@@ -28,7 +28,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -50,13 +50,11 @@ from partirvm.resolve.spec import FitSpec
 from partirvm.storage import Folder, open_folder, storing
 from partirvm.storage.address import require_address
 from partirvm.storage.lease import (
-    TIMING,
     HeartbeatWatch,
     Holder,
     Lease,
     Marks,
     Process,
-    Timing,
     acquire,
     epochs,
     holder,
@@ -114,12 +112,11 @@ class _Objects:
 class JobStore:
     """Reads and writes the folder of one job. ``lease`` is the lease of this process, or None without a lease."""
 
-    def __init__(self, location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None) -> None:
-        require_address(os.fspath(location), storage_options)
+    def __init__(self, location: str | os.PathLike[str]) -> None:
+        require_address(os.fspath(location))
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
-        self._storage_options = storage_options
-        self._folder = open_folder(self.location, storage_options)
+        self._folder = open_folder(self.location)
         self._saved: dict[str, str] = {}
         """The model and the spec saved last, until an event names them."""
         self._watch = HeartbeatWatch()
@@ -221,10 +218,10 @@ class JobStore:
 
     # The lease
 
-    def acquire(self, *, patience: float = 0.0, timing: Timing = TIMING) -> Lease:
+    def acquire(self, *, patience: float = 0.0) -> Lease:
         """Take the lease; raises ``LeaseError`` if another process holds it. Read the state after this call."""
         self.spec()
-        self.lease = acquire(self._folder, self._marks, patience=patience, timing=timing, watch=self._watch)
+        self.lease = acquire(self._folder, self._marks, patience=patience, watch=self._watch)
         return self.lease
 
     def holder(self) -> Holder | None:
@@ -286,7 +283,7 @@ class JobStore:
         assert what in REQUESTS
         with storing(self.location):
             try:
-                request = {"time": time.time(), "reason": reason, **Process.this().to_json()}
+                request = {"time": time.time(), "reason": reason, **asdict(Process.this())}
                 name = self._request(what, attempt)
                 self._folder.create(name, to_json(name, request))
             except FileExistsError:
@@ -322,7 +319,7 @@ class JobStore:
     def model(self, *, allow_code: bool = False) -> AnyModel:
         """Return the current model. Raises ``MissingDataError`` without one, or as ``load_model`` does."""
         self.spec()
-        load = partial(load_model, allow_code=allow_code, storage_options=self._storage_options)
+        load = partial(load_model, allow_code=allow_code)
         while True:
             name = self._job.models.current()
             try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
@@ -139,10 +140,11 @@ def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None)
 def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
     """Yield an empty folder of this machine for unfinished files, and a function that checks the lease of OUTPUT."""
     folder = output.sibling(f".{output.name}.partial")
-    with claimed(output.place()) as lease, storing(folder.location), output.scratch(folder.path) as scratch:
+    local = nullcontext(folder.path) if folder.path else TemporaryDirectory(prefix="partirvm-output-")
+    with claimed(output.place()) as lease, storing(folder.location), local as scratch:
         folder.remove()
         try:
-            yield scratch, lease.check
+            yield Path(scratch), lease.check
         finally:
             lease.check()  # the folder may be that of a process that took over
             folder.remove()

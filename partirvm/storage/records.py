@@ -199,12 +199,12 @@ def require_format(found: Any, known: int, place: str, what: str, again: str) ->
         raise FormatError(f"{place}: the {what} has format {found!r}, this version reads format {known}: {again}")
 
 
-def open_zarr(location: str, what: str, storage_options: dict[str, Any] | None = None) -> tuple[Folder, dict[str, Any]]:
+def open_zarr(location: str, what: str) -> tuple[Folder, dict[str, Any]]:
     """Return the folder of a Zarr group and the attributes of the group.
 
     Raises ``MissingDataError`` if there is no group or its metadata cannot be read.
     """
-    folder = open_folder(location, storage_options)
+    folder = open_folder(location)
     place = f"{location}: zarr.json of the {what}"
     with reading(place, f"restore the file, or make the {what} again", MissingDataError):
         try:
