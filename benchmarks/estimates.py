@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.datasets import load_random
 from benchmarks.measure import apart, say, write
-from partirvm import Basic, Incremental, RVMClassifier, RVMRegressor, SplitMerge
+from partirvm import Incremental, RVMClassifier, RVMRegressor, SplitMerge
 
 COLUMNS = {
     "fit": "", "rows": ",", "announced": ".2f", "taken": ".2f", "ratio": ".2f", "learning": ".2f",
@@ -46,7 +46,7 @@ FITS = (
     Fit("taxi, three rounds of 250", "nyc_green_taxi", 500_000, {"partition_size": 250, "max_rounds": 3}),
     Fit("split-merge", "pumadyn_8nm", 6_000, {"strategy": SplitMerge(), "gamma": "scale", "partition_size": 200}),
     Fit("incremental", "abalone", 3_000, {"strategy": Incremental(), "gamma": "scale", "partition_size": 100}),
-    Fit("basic, 1,000 rows", "concrete", 900, {"strategy": Basic(), "gamma": "scale"}),
+    Fit("basic, 1,000 rows", "concrete", 900, {"strategy": "basic", "gamma": "scale"}),
     Fit("two classes", "skin_nonskin", 50_000, {"max_rounds": 4}, classes=True),
 )
 

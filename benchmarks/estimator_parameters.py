@@ -7,23 +7,10 @@ from typing import Any
 
 from partirvm.kernels import WITH_GAMMA, Gaussian
 from partirvm.options.table import TABLE
-from partirvm.options.values import (
-    SOLVERS,
-    STRATEGIES,
-    AlphaPrior,
-    Auto,
-    Noise,
-    Radial,
-    Sample,
-    Value,
-    WorkingSet,
-    options_of,
-)
+from partirvm.options.values import AlphaPrior, Incremental, Noise, Radial, SplitMerge, Value, WorkingSet, options_of
 
 _PLACES: dict[str, tuple[tuple[type[Value], ...], type[Value] | None]] = {
-    "fit_rows": ((Sample,), None),
-    "strategy": (STRATEGIES, WorkingSet),
-    "solver": (SOLVERS, Auto),
+    "strategy": ((SplitMerge, Incremental, WorkingSet), WorkingSet),
     "noise_variance": ((Noise,), Noise),
     "kernel": ((*WITH_GAMMA.values(), Radial), Gaussian),
 }
@@ -33,12 +20,12 @@ _PLACES: dict[str, tuple[tuple[type[Value], ...], type[Value] | None]] = {
 def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
     """Convert options of the option table to parameters of an estimator: the inverse of ``flat``.
 
-    If no strategy, solver or kernel is given, their options go into a working set, the automatic solver or a Gaussian
-    kernel. If the named strategy, solver or fit rows do not have an option, the option remains in the result under its
-    flat name, although estimators do not accept this name.
+    If no strategy or kernel is given, their options go into a working set or a Gaussian kernel. If the named strategy
+    does not have an option, the option remains in the result under its flat name, which estimators do not
+    accept.
 
     >>> grouped({"noise_prior": (1.0, 2.0), "max_iterations": 9, "fixed_alpha": {"bias": 1e-6}, "tol": 1e-9})
-    {'tol': 1e-09, 'solver': Auto(max_iterations=9), 'noise_variance': Noise(prior=(1.0, 2.0)), \
+    {'max_iterations': 9, 'tol': 1e-09, 'noise_variance': Noise(prior=(1.0, 2.0)), \
 'alpha_prior': AlphaPrior(fixed={'bias': 1e-06})}
     """
     rest = dict(options)

@@ -87,7 +87,7 @@ def fit(X: Float, y: Float, rows: int, seed: int, options: dict[str, Any]) -> di
         "taken": noise is not None,
         "centres": 0 if noise is None else len(noise.weights),
         "RMSE": scores.rmse,
-        "NLPD": scores.nlpd,
+        "NLPD": scores.figures()["nlpd"],
         "CRPS": scores.figures()["crps"],
         "coverage %": 100 * float(inside.mean()),
         "least decile %": min(deciles),

@@ -114,7 +114,7 @@ def fit(method: str, X: Float, y: Float, rows: int, seed: int) -> dict[str, Any]
     mean, std, inside, facts = METHODS[method](X[train], y[train], X[test], y[test])
     found = {"RMSE": float(np.sqrt(np.mean((y[test] - mean) ** 2))) / unit, "CPU s": time.process_time() - began}
     if std is not None and inside is not None:
-        found["NLPD"] = Scores.of(y[test] / unit, mean / unit, (std / unit) ** 2).nlpd
+        found["NLPD"] = Scores.of(y[test] / unit, mean / unit, (std / unit) ** 2).figures()["nlpd"]
         found["coverage %"] = 100 * float(np.mean(inside))
     return found | facts
 

@@ -31,15 +31,9 @@ _HOMES = {
 
 _VALUES = (
     "AlphaPrior",
-    "Auto",
-    "Basic",
-    "Fast",
-    "FixedPoint",
-    "Growing",
     "Incremental",
     "Noise",
     "Radial",
-    "Sample",
     "SplitMerge",
     "WorkingSet",
 )
@@ -62,13 +56,8 @@ __all__ = [
 __all__ += ["load_model", "open_job", "plan", "save_model", "submit"]
 __all__ += [
     "AlphaPrior",
-    "Auto",
-    "Basic",
     "Categorical",
-    "Fast",
-    "FixedPoint",
     "Gaussian",
-    "Growing",
     "Incremental",
     "Laplacian",
     "Matern32",
@@ -76,7 +65,6 @@ __all__ += [
     "Noise",
     "Polynomial",
     "Radial",
-    "Sample",
     "Sigmoid",
     "SplitMerge",
     "WorkingSet",
@@ -89,15 +77,9 @@ if TYPE_CHECKING:
     from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid
     from partirvm.options.values import (
         AlphaPrior,
-        Auto,
-        Basic,
-        Fast,
-        FixedPoint,
-        Growing,
         Incremental,
         Noise,
         Radial,
-        Sample,
         SplitMerge,
         WorkingSet,
     )

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.family.data import Float, ReportSet
-from partirvm import Fast, FixedPoint, RVMClassifier, RVMRegressor
+from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import PartirvmWarning
 
 FOLDS = 5
@@ -80,9 +80,9 @@ def estimator(method: str, classes: bool) -> Any:
 
         return SVC(gamma=GAMMA) if classes else SVR(gamma=GAMMA)
     makers: dict[str, Callable[[], Any]] = {
-        "rvm": lambda: literal(classes, solver=FixedPoint()),
-        "rvm*": lambda: literal(classes, solver=FixedPoint()),
-        "fast": lambda: literal(classes, solver=FixedPoint() if classes else Fast()),
+        "rvm": lambda: literal(classes, solver="fixed-point"),
+        "rvm*": lambda: literal(classes, solver="fixed-point"),
+        "fast": lambda: literal(classes, solver="fixed-point" if classes else "fast"),
         "default": lambda: (RVMClassifier if classes else RVMRegressor)(random_state=0),
     }
     return makers[method]()

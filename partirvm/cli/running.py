@@ -218,7 +218,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     """
     from partirvm import jobs
     from partirvm.report.progress import progress_for
-    from partirvm.report.text import fit_facts, summary
+    from partirvm.report.text import job_facts, summary
     from partirvm.resolve.relevance import basis_functions_json, targets_json
 
     with progress_for(quiet=quiet, spell=as_flags) as progress:
@@ -251,12 +251,14 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
         if jobs.Job(job).status().value == "cancelled":
             raise JobFailedError(f"{job} was cancelled: its model was discarded")
         raise JobFailedError(f"{job} ended before it had a model. Continue with: partirvm resume {job}")
-    plan = fitted.plan.to_json() if fitted.plan else jobs.Job(job).state().plan or {}
-    facts = fit_facts(job, fitted.model.columns.target, fitted.history, fitted.outcome, plan)
+    reason = fitted.outcome.reason.value
+    facts = {**job_facts(jobs.open_job(job)), "reason": reason, "target": fitted.model.columns.target}
+    if reason != "converged":
+        facts["advice"] = fitted.outcome.reason.advice
     facts |= targets_json(fitted.model)
     bases = basis_functions_json(fitted.model)
     facts |= {"basis": bases} if bases else {}
     following = [f"partirvm evaluate {job} TEST.zarr", f"partirvm predict {job} NEW.zarr predictions.csv"]
-    aborted = facts["reason"] == "aborted"
+    aborted = reason == "aborted"
     show(facts, as_flags(summary(facts)), as_json, *following, *[f"partirvm resume {job}"] * aborted)
     return ExitStatus.ABORTED if aborted else ExitStatus.DONE

@@ -37,24 +37,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.link import LINKS, LogisticBlock, LogisticCross
-from partirvm.core.posterior import Posterior, factorise, solve, solve_all, sparsity_quality, weakly_correlated
+from partirvm.core.posterior import SMALL, Posterior, solve_all, sparsity_quality, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, evidence_gain
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-
-STACK = 2**14
-"""Maximum number of elements of the matrices that are factorised together, if there are several."""
+Bool = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class LaplaceState:
     """State of a fit of M columns and C outputs: α, a quadratic about ``weights``, and the posterior.
 
-    ``alpha`` (M, C) is inf if output k lacks the column. ``block`` is the statistic that pass number ``passes`` of this
-    fit measured at ``weights`` (M, C). ``posteriors`` has one posterior per output, of the columns of this output in
-    order. ``prior`` holds the prior of each α, and the values of α that are fixed.
+    ``alpha`` (M, C) is inf if output k lacks the column. ``block`` is the statistic that pass number ``iteration`` of
+    this fit measured at ``weights`` (M, C). ``posteriors`` has one posterior per output, of the columns of this output
+    in order. ``prior`` holds the prior of each α, and the values of α that are fixed.
     """
 
     likelihood: str
@@ -63,7 +61,7 @@ class LaplaceState:
     weights: Float
     block: LogisticBlock
     posteriors: tuple[Posterior, ...]
-    passes: int = 0
+    iteration: int = 0
     prior: Prior = FLAT
 
     @property
@@ -82,18 +80,6 @@ class LaplaceState:
         return len(self.labels)
 
     @property
-    def iteration(self) -> int:
-        """Number of passes of this fit so far."""
-        return self.passes
-
-    @property
-    def log_evidence(self) -> float:
-        """Log evidence of the quadratic with the prior of α, nats; at the mode the Laplace approximation."""
-        return float(sum(each.log_evidence for each in self.posteriors)) + self.own_prior.log_density(
-            self.labels, self.alpha, None
-        )
-
-    @property
     def coupled(self) -> bool:
         """True if the outputs share one likelihood (``core.link``)."""
         return LINKS[self.likelihood].coupled
@@ -107,6 +93,11 @@ class LaplaceState:
     def own_prior(self) -> Prior:
         """The part of the prior that each output has."""
         return self.prior.shared(self.alpha.shape[1]) if self.shared_alpha else self.prior
+
+    @cached_property
+    def present(self) -> Bool:
+        """True for the columns that an output has, (M, C)."""
+        return np.isfinite(self.alpha)
 
     @cached_property
     def mean(self) -> Float:
@@ -123,55 +114,56 @@ class LaplaceState:
         """γ (M, C)."""
         return self._spread([each.determinedness for each in self.posteriors])
 
+    def _spread(self, values: list[Float]) -> Float:
+        found = np.zeros(self.alpha.shape)
+        found.T[self.present.T] = np.concatenate(values)
+        return found
+
     def roots(self) -> Float:
         """Return R_k with Σ_k = R_kR_kᵀ, (C, M, M); zero where an output lacks the column."""
         found = np.zeros((len(self.posteriors), len(self.labels), len(self.labels)))
-        for k, each in enumerate(self.posteriors):
-            active = np.flatnonzero(np.isfinite(self.alpha[:, k]))
-            found[k][np.ix_(active, active)] = each.root()
+        for root, active, each in zip(found, self.present.T, self.posteriors, strict=True):
+            root[np.ix_(active, active)] = each.root()
         return found
+
+    @cached_property
+    def precision(self) -> Float:
+        """α (M, C), zero where an output lacks the column."""
+        return np.where(self.present, self.alpha, 0.0)
+
+    def penalised(self) -> float:
+        """Return the penalised likelihood log p(t | W) − ½ Σ α w² at ``weights``, nats."""
+        return float(self.block.log_likelihood.sum() - 0.5 * np.sum(self.precision * self.weights**2))
 
     @property
     def decrement(self) -> float:
         """Increase of the penalised likelihood from ``weights`` to the mode of the quadratic, nats; 0 at the mode."""
-        prior = np.where(np.isfinite(self.alpha), self.alpha, 0.0)
-        slope = self.block.gradient - prior * self.weights
+        slope = self.block.gradient - self.precision * self.weights
         return float(0.5 * np.sum(slope * (self.mean - self.weights)))
 
     @property
-    def evidences(self) -> Float:
-        """Log evidence of each group of outputs that share α, nats: (1,) if all outputs share α, otherwise (C,)."""
-        if self.shared_alpha:
-            return np.array([self.log_evidence])
-        found = np.array([each.log_evidence for each in self.posteriors])
-        if self.prior.alpha.flat:
-            return found
-        return found + [self.prior.log_density(self.labels, alpha, None) for alpha in self.alpha.T]
-
-    @property
-    def sizes(self) -> Int:
-        """Number of columns of each group of outputs that share α."""
-        found: Int = np.isfinite(self.alpha[:, : 1 if self.shared_alpha else None]).sum(axis=0)
+    def displacements(self) -> Float:
+        """Distance ½δᵀGδ, nats, of the mode of the quadratic from ``weights``, for each output (C,)."""
+        pull = self.block.gradient - self.precision * self.mean  # Gδ at the mode
+        found: Float = 0.5 * ((self.mean - self.weights) * pull).sum(axis=0)
         return found
 
     @property
-    def displacements(self) -> Float:
-        """Distances ½δᵀGδ, nats, of the mode of the quadratic from ``weights``, summed as ``evidences`` are."""
-        mean = self.mean
-        pull = self.block.gradient - np.where(np.isfinite(self.alpha), self.alpha, 0.0) * mean  # Gδ at the mode
-        found: Float = 0.5 * ((mean - self.weights) * pull).sum(axis=0)
-        return found.sum(keepdims=True) if self.shared_alpha else found
+    def evidences(self) -> Float:
+        """Part of each output (C,) in the log evidence, nats."""
+        density = self.own_prior.log_density
+        pairs = zip(self.posteriors, self.alpha.T, strict=True)
+        return np.array([each.log_evidence + density(self.labels, alpha, None) for each, alpha in pairs])
 
-    def penalised(self) -> float:
-        """Return the penalised likelihood log p(t | W) − ½ Σ α w² at ``weights``, nats."""
-        prior = np.where(np.isfinite(self.alpha), self.alpha, 0.0)
-        return float(self.block.log_likelihood.sum() - 0.5 * np.sum(prior * self.weights**2))
+    @property
+    def log_evidence(self) -> float:
+        """Log evidence of the quadratic with the prior of α, nats; at the mode the Laplace approximation."""
+        return float(sum(self.evidences.tolist()))
 
     def sparsity_quality(self) -> tuple[Float, Float]:
         """Return s and q of each column, (M, C); zero where an output lacks the column."""
-        there = np.isfinite(self.alpha)
-        precision = np.where(there, 1.0 / np.where(there, self.variance, 1.0), 0.0)
-        return np.maximum(precision - np.where(there, self.alpha, 0.0), 0.0), self.mean * precision
+        inverse = np.where(self.present, 1.0 / np.where(self.present, self.variance, 1.0), 0.0)
+        return np.maximum(inverse - self.precision, 0.0), self.mean * inverse
 
     def again(self) -> LaplaceState:
         """The fit itself: passes are counted over the whole run."""
@@ -193,92 +185,40 @@ class LaplaceState:
         found: Float = evidence_gain(s, q, self.own_prior.alpha).sum(axis=1)
         return found
 
-    def take(self, columns: Int) -> LaplaceState:
-        """Return the state with only the columns at these positions, with their part of gradient and curvature."""
-        alpha, weights, block = self.alpha[columns], self.weights[columns], self.block.take(columns)
-        return settled(replace(self, labels=self.labels[columns]), alpha, weights, block)
-
-    def _spread(self, values: list[Float]) -> Float:
-        found = np.zeros(self.alpha.shape)
-        found.T[np.isfinite(self.alpha.T)] = np.concatenate(values)
-        return found
-
 
 def init(
     likelihood: str, labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT
 ) -> LaplaceState:
     """Return the first state, at α (M, C) or fixed values, with the quadratic ``block`` about ``weights`` (M, C)."""
-    alpha = prior.fix(labels, alpha)
-    return LaplaceState(likelihood, labels, alpha, weights, block, _posteriors(alpha, weights, block), prior=prior)
+    return settled(LaplaceState(likelihood, labels, alpha, weights, block, (), prior=prior), alpha, weights, block)
 
 
 def settled(
-    state: LaplaceState,
-    alpha: Float,
-    weights: Float,
-    block: LogisticBlock,
-    changed: NDArray[np.bool_] | None = None,
+    state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock, changed: Bool | None = None
 ) -> LaplaceState:
     """Return the state of the same fit with other ``alpha`` (except fixed values), ``weights`` and ``block``.
 
     Outputs that ``changed`` (C,) does not mark keep their posterior: for them nothing differs.
     """
     alpha = state.prior.fix(state.labels, alpha)
-    posteriors = _posteriors(alpha, weights, block, state.posteriors, changed)
+    logs = np.zeros(alpha.shape[1])
+    logs[: len(block.log_likelihood)] = block.log_likelihood  # the first posterior holds a likelihood that is shared
+    new = np.ones(len(logs), dtype=bool) if changed is None else changed.copy()
+    new[0] |= len(logs) > len(block.log_likelihood)
+    there, found = np.isfinite(alpha.T), dict(enumerate(state.posteriors))
+    sizes = np.where(new, there.sum(axis=1), -1)
+    for size in sorted(set(sizes[new].tolist())):
+        alike = np.flatnonzero(sizes == size)
+        for outputs in [alike] if size <= SMALL else alike[:, None]:
+            found |= zip(outputs.tolist(), _posteriors(outputs, there, alpha, weights, block, logs), strict=True)
+    posteriors = tuple(found[k] for k in range(len(logs)))
     return replace(state, alpha=alpha, weights=weights, block=block, posteriors=posteriors)
 
 
 def _posteriors(
-    alpha: Float,
-    weights: Float,
-    block: LogisticBlock,
-    old: tuple[Posterior, ...] = (),
-    changed: NDArray[np.bool_] | None = None,
-) -> tuple[Posterior, ...]:
-    """Return the posterior of each output. The first posterior holds a likelihood that the outputs share."""
-    logs = np.zeros(alpha.shape[1])
-    logs[: len(block.log_likelihood)] = block.log_likelihood
-    new = np.full(len(logs), True) if changed is None else changed.copy()
-    new[0] |= len(logs) > len(block.log_likelihood)
-    there = np.isfinite(alpha.T)
-    sizes = np.where(new, there.sum(axis=1), -1)
-    found = dict(enumerate(old))
-    for size in sorted(set(sizes[new].tolist())):
-        alike = np.flatnonzero(sizes == size)
-        step = max(1, STACK // max(1, size**2))
-        for outputs in (alike[i : i + step] for i in range(0, len(alike), step)):
-            if len(outputs) == 1:  # without the cost of stacks
-                k = int(outputs[0])
-                found[k] = _posterior(
-                    alpha[:, k], weights[:, k], block.gradient[:, k], block.curvature[k], float(logs[k])
-                )
-                continue
-            found |= zip(outputs.tolist(), _of_one_size(outputs, there, alpha, weights, block, logs), strict=True)
-    return tuple(found[k] for k in range(len(logs)))
-
-
-def _posterior(alpha: Float, weights: Float, gradient: Float, curvature: Float, log_likelihood: float) -> Posterior:
-    active = np.isfinite(alpha)
-    if not active.all():
-        alpha, weights, gradient = alpha[active], weights[active], gradient[active]
-        curvature = curvature[np.ix_(active, active)]
-    H = curvature.copy()
-    H.flat[:: len(H) + 1] += alpha
-    factor, scale, jitter = factorise(H)
-    delta, variance = solve(factor, scale, gradient - alpha * weights)
-    mean = weights + delta
-    predicted = log_likelihood + float(delta @ (gradient - 0.5 * (curvature @ delta)))
-    log_evidence = predicted + 0.5 * float(
-        np.log(alpha).sum() - alpha @ mean**2 - 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
-    )
-    determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    return Posterior(mean, variance, determinedness, -2 * predicted, log_evidence, factor, scale, jitter, 0.0)
-
-
-def _of_one_size(
-    outputs: Int, there: NDArray[np.bool_], alpha: Float, weights: Float, block: LogisticBlock, logs: Float
+    outputs: Int, there: Bool, alpha: Float, weights: Float, block: LogisticBlock, logs: Float
 ) -> Iterator[Posterior]:
-    """Return the posteriors of the given outputs (n,), which have m columns each, marked by ``there`` (C, M)."""
+    """Return the posteriors of outputs (n,) that have m columns each, marked by ``there`` (C, M)."""
     n, M = len(outputs), there.shape[1]
     columns, each = np.nonzero(there[outputs])[1].reshape(n, -1), outputs[:, None]
     alpha, weights, gradient = alpha.T[each, columns], weights.T[each, columns], block.gradient.T[each, columns]
@@ -288,8 +228,7 @@ def _of_one_size(
         G = block.curvature[each[:, :, None], columns[:, :, None], columns[:, None, :]]
     H = G.copy()
     H.reshape(n, -1)[:, :: H.shape[2] + 1] += alpha
-    right = gradient - alpha * weights
-    factors, delta, variance = solve_all(H, right)
+    factors, delta, variance = solve_all(H, gradient - alpha * weights)
     diagonal = np.array([np.diagonal(factor) for factor, _, _ in factors])
     scales = np.array([scale for _, scale, _ in factors])
     mean = weights + delta
@@ -309,24 +248,24 @@ def _products(a: Float, b: Float) -> Float:
     return found
 
 
-def update(state: LaplaceState, going: NDArray[np.bool_] | None = None) -> LaplaceState:
+def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
     """Update α once on the fixed quadratic, by MacKay's rule unless the prior has another, and prune columns.
 
     ``going`` (C,) marks the outputs to update; the others keep α and posterior. Outputs that share α are all updated.
     """
-    gamma, square, variance, prior = state.determinedness, state.mean**2, state.variance, state.own_prior
     s, q = state.sparsity_quality()
-    gamma, square, variance, s, q = _alike(state, gamma, square, variance, s, q**2)
+    gamma, square, variance = (_alike(state, each) for each in (state.determinedness, state.mean**2, state.variance))
+    s, quality, prior = _alike(state, s), _alike(state, q**2), state.own_prior
     alpha = prior.alpha_update(gamma, square, variance)
-    gone = (prior.alpha.worthless(s, q) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
-    gone = (gone & ~prior.held(state.labels)[:, None]) | ~np.isfinite(state.alpha)
+    gone = (prior.alpha.worthless(s, quality) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
+    gone = (gone & ~prior.held(state.labels)[:, None]) | ~state.present
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature)
     if state.shared_alpha:
         floor = np.broadcast_to(floor.max(axis=1, keepdims=True), floor.shape)
     alpha = np.where(gone, np.inf, np.maximum(alpha, floor))
     if going is None or going.all() or state.shared_alpha:
-        return _left(state, gone, alpha)
-    return _left(state, np.where(going, gone, ~np.isfinite(state.alpha)), np.where(going, alpha, state.alpha), going)
+        return _without(state, gone, alpha)
+    return _without(state, np.where(going, gone, ~state.present), np.where(going, alpha, state.alpha), going)
 
 
 def thin(state: LaplaceState) -> LaplaceState:
@@ -335,53 +274,41 @@ def thin(state: LaplaceState) -> LaplaceState:
     Returns the state unchanged if all columns raise the evidence. See ``core.updates.thin`` for regression.
     """
     s, q = state.sparsity_quality()
-    s, q = _alike(state, s, q**2)
-    there = np.isfinite(state.alpha)
-    failing = state.own_prior.alpha.worthless(s, q) & there & ~state.prior.held(state.labels)[:, None]
+    worthless = state.own_prior.alpha.worthless(_alike(state, s), _alike(state, q**2))
+    failing = worthless & state.present & ~state.prior.held(state.labels)[:, None]
     if not failing.any():
         return state
-    gone = ~there
+    gone = ~state.present
     if state.shared_alpha:
         gone[weakly_correlated(state.posteriors, np.flatnonzero(failing[:, 0]))] = True
     else:
         for k, each in enumerate(state.posteriors):
-            active = np.flatnonzero(there[:, k])
+            active = np.flatnonzero(state.present[:, k])
             gone[active[weakly_correlated((each,), np.flatnonzero(failing[active, k]))], k] = True
-    return _left(state, gone, np.where(gone, np.inf, state.alpha))
+    return _without(state, gone, np.where(gone, np.inf, state.alpha))
 
 
-def _alike(state: LaplaceState, *values: Float) -> tuple[Float, ...]:
-    """Return values (M, C), or the means of the values over outputs that share α."""
-    if not state.shared_alpha:
-        return values
-    return tuple(np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) for value in values)
+def _alike(state: LaplaceState, value: Float) -> Float:
+    """Return a value (M, C), or its mean over outputs that share α."""
+    return np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) if state.shared_alpha else value
 
 
-def _left(
-    state: LaplaceState, gone: NDArray[np.bool_], alpha: Float, changed: NDArray[np.bool_] | None = None
-) -> LaplaceState:
-    """Return the state at this α without the columns marked in ``gone`` (M, C); ``changed`` is that of ``settled``."""
+def _without(state: LaplaceState, gone: Bool, alpha: Float, changed: Bool | None = None) -> LaplaceState:
+    """Return the state at this α without the columns marked in ``gone`` (M, C); ``changed`` is that of ``settled``.
+
+    The quadratic about the weights with zeros in the place of these columns follows by algebra.
+    """
+    shift, block = np.where(gone, state.weights, 0.0), state.block
+    if shift.any():
+        moved, outputs = np.zeros_like(shift), np.flatnonzero(shift.any(axis=0))
+        curvature = block.curvature if len(outputs) == shift.shape[1] else block.curvature[outputs]
+        moved[:, outputs] = np.einsum("kij,jk->ik", curvature, shift[:, outputs])
+        change = -np.einsum("ik,ik->k", shift, block.gradient + 0.5 * moved)
+        logs = block.log_likelihood + (change if len(block.log_likelihood) > 1 else change.sum())
+        block = replace(block, log_likelihood=logs, gradient=block.gradient + moved)
     kept = np.flatnonzero(~gone.all(axis=1))
-    weights, block = _relieved(state, gone)
-    return settled(replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept), changed)
-
-
-def _relieved(state: LaplaceState, gone: NDArray[np.bool_]) -> tuple[Float, LogisticBlock]:
-    """Return the weights with zeros for the columns marked in ``gone``, and by algebra the quadratic about them."""
-    shift = np.where(gone, state.weights, 0.0)
-    return state.weights - shift, _without(state.block, shift)
-
-
-def _without(block: LogisticBlock, shift: Float) -> LogisticBlock:
-    """Return the quadratic about W − shift instead of W, computed by algebra."""
-    if not shift.any():
-        return block
-    moved, outputs = np.zeros_like(shift), np.flatnonzero(shift.any(axis=0))
-    curvature = block.curvature if len(outputs) == shift.shape[1] else block.curvature[outputs]
-    moved[:, outputs] = np.einsum("kij,jk->ik", curvature, shift[:, outputs])
-    change = -np.einsum("ik,ik->k", shift, block.gradient + 0.5 * moved)
-    logs = block.log_likelihood + (change if len(block.log_likelihood) > 1 else change.sum())
-    return replace(block, log_likelihood=logs, gradient=block.gradient + moved)
+    state, weights = replace(state, labels=state.labels[kept]), (state.weights - shift)[kept]
+    return settled(state, alpha[kept], weights, block.take(kept), changed)
 
 
 def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: Float) -> tuple[Float, Float]:
@@ -392,7 +319,7 @@ def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: 
     """
     pairs = []
     for k, each in enumerate(state.posteriors):
-        active = np.flatnonzero(np.isfinite(state.alpha[:, k]))
+        active = np.flatnonzero(state.present[:, k])
         offset = state.weights[active, k]
         pairs.append(sparsity_quality(each, 1.0, offset, cross[k][active], diagonal[:, k], gradient[:, k]))
     return np.stack([s for s, _ in pairs], axis=1), np.stack([q for _, q in pairs], axis=1)

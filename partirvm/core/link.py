@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 
-from partirvm.core.predictive import quadratic_forms
 from partirvm.core.reduction import FieldSums
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 
 class Link:
@@ -51,9 +51,9 @@ class Link:
         """
         raise NotImplementedError
 
-    def log_probability(self, f: Float, codes: Float, log_likelihood: Float) -> Float:
-        """Return log p (n,) of the classes ``codes`` (n,), given the log likelihood (n, L) of ``derivatives``."""
-        return log_likelihood[:, 0]
+    def log_probability(self, f: Float, codes: Float) -> Float:
+        """Return log p (n,) of the classes ``codes`` (n,)."""
+        return self.derivatives(f, targets(codes, f.shape[1]))[0][:, 0]
 
     def probabilities(self, f: Float) -> Float:
         """Return the probabilities (n, K) of the classes; each row sums to one."""
@@ -77,18 +77,20 @@ class Logistic(Link):
 
 
 class OneVsRest(Logistic):
-    """Link of K classes, C = K: the logistic link of each class against the rest."""
+    """Link of K classes, C = K: the logistic link of each class against the rest.
+
+    Probabilities are the sigmoids divided by their sum, computed by logarithms, because all sigmoids may underflow.
+    """
 
     name = "ovr"
 
-    def log_probability(self, f: Float, codes: Float, log_likelihood: Float) -> Float:
-        """Return the logarithms of the sigmoids divided by their sum, for the given classes."""
-        logs = log_softmax(log_expit(f), axis=1)
-        found: Float = logs[np.arange(len(codes)), codes.astype(np.int64)]
+    def log_probability(self, f: Float, codes: Float) -> Float:
+        """Return log p (n,) of the given classes."""
+        found: Float = log_softmax(log_expit(f), axis=1)[np.arange(len(codes)), codes.astype(np.int64)]
         return found
 
     def probabilities(self, f: Float) -> Float:
-        """Return the sigmoids divided by their sum; logarithms are used because all sigmoids may underflow."""
+        """Return the probabilities of the classes."""
         return np.asarray(softmax(log_expit(f), axis=1), dtype=np.float64)
 
 
@@ -101,18 +103,13 @@ class Softmax(Link):
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         """Return log likelihood, derivative, and as curvature the diagonal y_k(1 − y_k) of diag(y) − yyᵀ."""
-        logs = self._logs(f)
+        logs = log_softmax(f, axis=1)
         y = np.exp(logs)
         return (logs * target).sum(axis=1, keepdims=True), target - y, y * (1.0 - y)
 
     def probabilities(self, f: Float) -> Float:
         """Return the softmax of f."""
         return np.asarray(softmax(f, axis=1), dtype=np.float64)
-
-    def _logs(self, f: Float) -> Float:
-        shifted = f - f.max(axis=1, keepdims=True)
-        found: Float = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-        return found
 
 
 LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax(), OneVsRest())}
@@ -122,15 +119,9 @@ LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax(), On
 def probabilities(likelihood: str, f: Float) -> Float:
     """Return the class probabilities (n, K) at finite linear predictors ``f`` (n, C); each row sums to one.
 
-    Raises ``ValueError`` if no link has this name.
-
     >>> probabilities("bernoulli", np.array([[0.0], [-1e4]])).tolist()
     [[0.5, 0.5], [1.0, 0.0]]
-    >>> probabilities("ovr", np.array([[-1e4, -1e4]])).tolist()
-    [[0.5, 0.5]]
     """
-    if likelihood not in LINKS:
-        raise ValueError(f"unknown likelihood of classes: {likelihood!r}")
     return LINKS[likelihood].probabilities(f)
 
 
@@ -145,18 +136,7 @@ def moderated(f: Float, variance: Float, factor: float = Link.moderation) -> Flo
     >>> moderated(np.array([1.0, -3.0]), np.array([0.0, 8 / np.pi])).round(6).tolist()
     [1.0, -2.12132]
     """
-    moderation = np.asarray(variance * factor)
-    moderation += 1.0
-    np.sqrt(moderation, out=moderation)
-    return np.asarray(f / moderation)
-
-
-def variances(block: Float, roots: Float) -> Float:
-    """Return φᵀΣ_kφ of each linear predictor k, (n, C), at design rows (n, M), with ``roots`` R_k, Σ_k = R_k R_kᵀ."""
-    found = np.empty((len(block), len(roots)))
-    for k, root in enumerate(roots):
-        found[:, k] = quadratic_forms(block, root)
-    return found
+    return np.asarray(f / np.sqrt(1.0 + variance * factor))
 
 
 def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Float]:
@@ -169,21 +149,37 @@ def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Flo
     >>> lower.round(6).tolist(), upper.round(6).tolist()
     ([[0.25, 0.25]], [[0.75, 0.75]])
     """
-    if f.shape[1] == 1:
+    C = f.shape[1]
+    if C == 1:
         low, high = probabilities(likelihood, f - half), probabilities(likelihood, f + half)
         return np.minimum(low, high), np.maximum(low, high)
-    ends = []
-    for sign in (-1, 1):
-        end = np.empty_like(f)
-        for k in range(f.shape[1]):
-            moved = f.copy()
-            moved[:, k] += sign * half[:, k]
-            end[:, k] = probabilities(likelihood, moved)[:, k]
-        ends.append(end)
-    return ends[0], ends[1]
+    ends = (
+        np.column_stack([probabilities(likelihood, f + sign * half * own)[:, k] for k, own in enumerate(np.eye(C))])
+        for sign in (-1, 1)
+    )
+    return next(ends), next(ends)
 
 
-Int = NDArray[np.int64]
+def targets(codes: Float, outputs: int) -> Float:
+    """Return the targets (n, C) of class codes (n,): 1 in the output of a row's class, 0 elsewhere."""
+    return codes[:, None].copy() if outputs == 1 else (codes[:, None] == np.arange(outputs)).astype(np.float64)
+
+
+def guesses(predictors: Float) -> Int:
+    """Return the codes (n,) of the most probable classes for linear predictors (n, C)."""
+    found: Int = (predictors[:, 0] > 0).astype(np.int64) if predictors.shape[1] == 1 else predictors.argmax(axis=1)
+    return found
+
+
+def _weighted(
+    likelihood: str, predictors: Float, codes: Float, weights: Float | None
+) -> tuple[Float, Float, Float, NDArray[np.bool_]]:
+    """Return the derivatives of the link times the row weights (n,), and a mask (n,) of the rows of positive weight."""
+    found = LINKS[likelihood].derivatives(predictors, targets(codes, predictors.shape[1]))
+    if weights is None:
+        return *found, np.ones(len(codes), dtype=bool)
+    log_likelihood, slope, bend = (each * weights[:, None] for each in found)
+    return log_likelihood, slope, bend, weights > 0
 
 
 @dataclass(frozen=True)
@@ -208,52 +204,24 @@ class LogisticBlock(FieldSums):
     ) -> LogisticBlock:
         """Return the statistic of a design block (rows, M) with class codes (rows,) at weights ``mean`` (M, C)."""
         predictors = block @ mean
-        target = targets(codes, predictors.shape[1])
-        link = LINKS[likelihood]
-        log_likelihood, slope, bend = link.derivatives(predictors, target)
-        wrong = guesses(predictors) != codes
-        nll = -link.log_probability(predictors, codes, log_likelihood)
-        if weights is not None:
-            log_likelihood = log_likelihood * weights[:, None]
-            slope, bend = slope * weights[:, None], bend * weights[:, None]
-            wrong, nll = wrong[weights > 0], nll[weights > 0]
+        log_likelihood, slope, bend, present = _weighted(likelihood, predictors, codes, weights)
+        wrong = (guesses(predictors) != codes) & present
+        nll = -LINKS[likelihood].log_probability(predictors, codes)[present].sum()
         root = np.sqrt(bend)
         curvature = np.empty((mean.shape[1], mean.shape[0], mean.shape[0]))
         scaled = np.empty_like(block)
         for k in range(len(curvature)):
             np.multiply(block, root[:, k : k + 1], out=scaled)
             np.matmul(scaled.T, scaled, out=curvature[k])
-        n = len(block) if weights is None else int((weights > 0).sum())
-        return cls(log_likelihood.sum(axis=0), block.T @ slope, curvature, int(wrong.sum()), n, float(nll.sum()))
+        gradient = block.T @ slope
+        return cls(log_likelihood.sum(axis=0), gradient, curvature, int(wrong.sum()), int(present.sum()), float(nll))
 
     def take(self, columns: Int) -> LogisticBlock:
         """Return the statistic of the columns at these positions; all other columns must have had weight zero."""
-        if len(columns) == len(self.gradient) and np.array_equal(columns, np.arange(len(columns))):
+        if np.array_equal(columns, np.arange(len(self.gradient))):
             return self
-        return replace(
-            self,
-            gradient=self.gradient[columns],
-            curvature=self.curvature[:, columns[:, None], columns[None, :]],
-        )
-
-
-def targets(codes: Float, outputs: int) -> Float:
-    """Return the targets (n, C) of class codes (n,): 1 in the output of a row's class, 0 elsewhere."""
-    return codes[:, None].copy() if outputs == 1 else (codes[:, None] == np.arange(outputs)).astype(np.float64)
-
-
-def guesses(predictors: Float) -> Int:
-    """Return the codes (n,) of the most probable classes for linear predictors (n, C)."""
-    found: Int = (predictors[:, 0] > 0).astype(np.int64) if predictors.shape[1] == 1 else predictors.argmax(axis=1)
-    return found
-
-
-def misclassification_probabilities(likelihood: str, codes: Float, predictors: Float) -> Float:
-    """Return 1 − p of the true class (n,), for linear predictors (n, C)."""
-    target = targets(codes, predictors.shape[1])
-    link = LINKS[likelihood]
-    logs = link.log_probability(predictors, codes, link.derivatives(predictors, target)[0])
-    return -np.expm1(logs)
+        curvature = self.curvature[:, columns[:, None], columns[None, :]]
+        return replace(self, gradient=self.gradient[columns], curvature=curvature)
 
 
 @dataclass(frozen=True)
@@ -274,11 +242,6 @@ class LogisticCross(FieldSums):
         cls, likelihood: str, kept: Float, new: Float, codes: Float, mean: Float, weights: Float | None = None
     ) -> LogisticCross:
         """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, Q), at weights ``mean`` (M, C)."""
-        predictors = kept @ mean
-        target = targets(codes, predictors.shape[1])
-        _, slope, bend = LINKS[likelihood].derivatives(predictors, target)
-        n = len(new)
-        if weights is not None:
-            slope, bend, n = slope * weights[:, None], bend * weights[:, None], int((weights > 0).sum())
+        _, slope, bend, present = _weighted(likelihood, kept @ mean, codes, weights)
         cross = np.stack([(kept * bend[:, k : k + 1]).T @ new for k in range(mean.shape[1])])
-        return cls(cross, np.einsum("nq,nq,nk->kq", new, new, bend), new.T @ slope, n)
+        return cls(cross, np.einsum("nq,nq,nk->kq", new, new, bend), new.T @ slope, int(present.sum()))

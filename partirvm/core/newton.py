@@ -24,21 +24,21 @@ from partirvm.core.laplace import LaplaceState, init, settled, thin, trial_facto
 from partirvm.core.link import LogisticBlock
 from partirvm.core.priors import FLAT, JOINING, Prior, entry_precision
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import ALPHA_FLOOR
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 Poll = Callable[[], None]
 """Type of a function that is called between dense iterations, and raises an exception to stop the fit."""
 
+Pairs = tuple[tuple[Float, Float], ...]
+"""Type of the pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
+
 TIMID = 8
 """Number of first passes that are each followed by a single update of α."""
 
-MOST_UPDATES = 10
-"""Number of updates of α between two passes that are done in any case, after the first ``TIMID`` passes."""
-
-TRUSTED_UPDATES = 50
-"""Maximum number of updates of α between two passes while the mode moves by less than ``TRUST``."""
+MOST_UPDATES, TRUSTED_UPDATES = 10, 50
+"""Number of updates of α between two later passes that are done in any case, and the maximum number of updates."""
 
 TRUST = 0.1
 """Distance ½δᵀGδ, nats, by which updates may move the mode of each output with its own α before the next pass."""
@@ -59,203 +59,15 @@ quadratic can underestimate the loss of likelihood by pruning by thousands of na
 NEAR = 10.0
 """Distance from the mode, nats, below which α is updated again after a step was undone."""
 
-SHORTER, LONGER = 0.1, 4.0
-"""Factors of the step length: the minimum factor after a step was undone, and the factor after a successful step."""
-
-SHORTEST = 2.0**-20
-"""Minimum fraction of a Newton step that is tried."""
+SHORTER, LONGER, SHORTEST = 0.1, 4.0, 2.0**-20
+"""Factors of the step length: the minimum factor after a step was undone, and the factor after a successful step; and
+the minimum fraction of a Newton step that is tried."""
 
 SETTLED = 1e-3
 """The mode is found when the gain of a Newton step is below ``SETTLED`` × tol nats per row."""
 
-
-@dataclass(frozen=True)
-class NewtonSearch:
-    """A fit in progress: its ``current`` state, and the ``trial`` state that the next pass measures.
-
-    ``trial`` has new α, columns and weights, but still the quadratic of ``current``. ``step`` is the fraction of a
-    Newton step at the α of ``current``, or 0 for a step with new α. ``since`` is the pass at which the schedule of
-    updates began. If ``settling`` is true, α is final, and only the mode is searched. ``origin`` (M, C) are the weights
-    about which the quadratic of the trial was measured. ``pairs`` holds steps and gradient differences of past passes
-    (``core.newton``). ``drift`` (M, C) is the last proposed change of log α, and ``share`` (M, C) is the fraction of
-    this change that was applied.
-    """
-
-    current: LaplaceState
-    trial: LaplaceState
-    baseline: float
-    step: float = 0.0
-    since: int = 0
-    settling: bool = False
-    origin: Float | None = None
-    pairs: Pairs = ()
-    drift: Float | None = None
-    share: Float | None = None
-
-
-def _never_stop() -> None:
-    """Do nothing: the default for ``poll``, with which the fit is never stopped."""
-
-
-def begin(state: LaplaceState, rule: StopRule, poll: Poll = _never_stop) -> NewtonSearch:
-    """Return the first search from a state. ``poll`` is called between dense iterations and may raise an exception."""
-    return _propose(state, rule, state.passes, poll)
-
-
-def settle(state: LaplaceState, last: NewtonSearch | None = None) -> NewtonSearch:
-    """Return the first search for the mode at the α of a state; α stays fixed.
-
-    ``last`` is an earlier search with the same columns at another α, whose pairs for the secant equation stay valid.
-    """
-    if last is None:
-        return _plain(state, 1.0, state.passes, settling=True)
-    return _plain(state, 1.0, last.since, last.pairs, settling=True)
-
-
-def receive(
-    search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = _never_stop
-) -> tuple[NewtonSearch, Termination | None]:
-    """Process the statistic of the trial. Returns the next search, and the reason if the fit has ended.
-
-    At the end ``current`` is the final state. ``poll`` is called between dense iterations and may raise an exception.
-    """
-    before, trial = search.current, search.trial
-    now = settled(replace(trial, passes=before.passes + 1), trial.alpha, trial.weights, block)
-    if now.penalised() < search.baseline - _rounding(now):
-        return _back(search, rule, search.baseline - now.penalised())
-    pairs = search.pairs
-    if now.passes - search.since > TIMID and search.origin is not None and now.coupled:
-        pairs = remember(pairs, trial.weights - search.origin, trial.block.gradient - block.gradient)
-    if rule.vectors is not None and now.n_vectors <= rule.vectors:
-        return replace(search, current=now), Termination.HALVED
-    small = rule.tol * now.n
-    reached = now.decrement < SETTLED * small
-    if search.settling and reached:
-        return _converged(search, now, pairs)
-    if now.passes >= rule.max_iterations:
-        return replace(search, current=now), Termination.ITERATIONS
-    if search.settling:
-        return _plain(now, 1.0, search.since, pairs, settling=True), None
-    if search.step and now.decrement > NEAR:
-        return _plain(now, min(LONGER * search.step, 1.0), now.passes, pairs, settling=False), None
-    level = abs(now.log_evidence - before.log_evidence) < small and now.n_columns == before.n_columns
-    if level and not search.step and now.decrement < small:
-        if reached:
-            return _converged(search, now, pairs)
-        return _plain(now, 1.0, search.since, pairs, settling=True), None
-    return _propose(now, rule, now.passes if search.step else search.since, poll, pairs, search), None
-
-
-def _converged(search: NewtonSearch, now: LaplaceState, pairs: Pairs) -> tuple[NewtonSearch, Termination | None]:
-    """End the fit, or first take a step without the columns that do not raise the evidence, if there are any."""
-    thinner = thin(now) if now.prior.keeps_worthless else now
-    if thinner is now:
-        return replace(search, current=now), Termination.CONVERGED
-    return _tried(now, thinner, now.passes, pairs), None
-
-
-def _propose(
-    state: LaplaceState, rule: StopRule, since: int, poll: Poll, pairs: Pairs = (), last: NewtonSearch | None = None
-) -> NewtonSearch:
-    """Update α on the current quadratic, and return the search with the corresponding Newton step.
-
-    An α that diverges does so slowly; its updates need no pass while the mode hardly moves. If the change of a log α
-    reverses its sign from pass to pass, only a ``share`` of the change is applied.
-    """
-    age = state.passes - since
-    fewest = 1 if age < TIMID else min(1 + age // 4, MOST_UPDATES)
-    most = 1 if age < TIMID else TRUSTED_UPDATES
-    moved, going = state, np.ones(state.alpha.shape[1], dtype=bool)
-    for count in range(1, most + 1):
-        poll()
-        before, moved = moved, update(moved, going)
-        if rule.vectors is not None and moved.n_vectors <= rule.vectors:
-            break
-        if count < fewest:
-            continue
-        change = np.abs(moved.evidences - before.evidences)
-        level = (change < FINE * rule.tol * state.n / len(change)) & (moved.sizes == before.sizes)
-        going = going & ~(level | (moved.displacements > TRUST))
-        if not going.any():
-            break
-    drift, share = _changes(state, moved, last if age > TIMID else None)
-    if (share < 1.0).any():
-        old = state.alpha[np.isin(state.labels, moved.labels)]
-        alpha = np.where(np.isfinite(moved.alpha), old * np.exp(share * drift), np.inf)
-        moved = settled(moved, alpha, moved.weights, moved.block)
-    return replace(_tried(state, moved, since, pairs), drift=drift, share=share)
-
-
-def _tried(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> NewtonSearch:
-    """Return the search with the Newton step at the α and columns of ``moved``."""
-    pairs = among(pairs, state.labels, moved.labels)
-    trial = _moved(moved, 1.0, pairs)
-    # the effect of pruning is known only from the quadratic, which is inaccurate far from its centre
-    baseline = max(moved.penalised(), state.penalised() - SLACK * float(state.determinedness.sum()))
-    return NewtonSearch(state, trial, baseline, since=since, origin=moved.weights, pairs=pairs)
-
-
-def _changes(state: LaplaceState, moved: LaplaceState, last: NewtonSearch | None) -> tuple[Float, Float]:
-    """Return the change of log α of the remaining columns, (M, C), and the share to apply, smaller after a reversal."""
-    kept = np.isin(state.labels, moved.labels)
-    there = np.isfinite(moved.alpha)
-    drift = np.zeros(moved.alpha.shape)
-    drift[there] = np.log(moved.alpha[there]) - np.log(state.alpha[kept][there])
-    if last is None or last.drift is None or last.share is None:
-        return drift, np.ones(drift.shape)
-    return drift, next_share(drift, last.drift[kept], last.share[kept])
-
-
-def _plain(state: LaplaceState, step: float, since: int, pairs: Pairs = (), *, settling: bool) -> NewtonSearch:
-    trial = _moved(state, step, pairs)
-    return NewtonSearch(state, trial, state.penalised(), step, since, settling, state.weights, pairs)
-
-
-def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSearch, Termination | None]:
-    """Return a search with a shorter step from ``current``, after the penalised likelihood fell by ``fall`` nats.
-
-    The step keeps α. Its length is the maximum of the parabola through slope and fall, within bounds (Dennis & Schnabel
-    1983, §6.3.2). The pairs for the secant equation are discarded.
-    """
-    state = replace(search.current, passes=search.current.passes + 1)
-    step = 1.0
-    if search.step:
-        rise = search.step * state.decrement
-        step = search.step * min(max(rise / (2 * rise + fall), SHORTER), 0.5)
-    else:
-        state = _sober(state)
-    # at the mode a step at fixed α is zero, and the same update would be tried and undone without end
-    idle = not search.step and state.decrement < SETTLED * rule.tol * state.n
-    if step < SHORTEST or (idle and state.passes - search.since <= TIMID):
-        return replace(search, current=state), Termination.CONVERGED
-    if state.passes >= rule.max_iterations:
-        return replace(search, current=state), Termination.ITERATIONS
-    return _plain(state, step, state.passes, settling=search.settling), None
-
-
-def _sober(state: LaplaceState) -> LaplaceState:
-    """Return the state in which each column at weight zero has the α that is optimal if only this column enters."""
-    entering = (state.weights == 0).all(axis=1)
-    if not entering.any():
-        return state
-    return settled(state, np.where(entering[:, None], state.alpha / JOINING, state.alpha), state.weights, state.block)
-
-
-def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
-    """Return the state with the weights after ``part`` of a Newton step; weights that share α sum to zero."""
-    if not state.coupled:
-        return replace(state, weights=state.weights + part * (state.mean - state.weights))
-    weights = state.weights + part * newton_step(state, pairs)
-    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True) if state.shared_alpha else weights)
-
-
-def _rounding(state: LaplaceState) -> float:
-    return 1e-10 * (abs(state.penalised()) + state.n)
-
-
-Int = NDArray[np.int64]
-Pairs = tuple[tuple[Float, Float], ...]
-"""Type of the pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
+LEAST_SHARE, REGAIN = 2.0**-5, 1.25
+"""Minimum share of a change of log α that is applied; factor by which the share grows without a reversal."""
 
 RELAXED = 2.0 / 3.0
 """Fraction of the block-diagonal Newton step that is taken if there is no pair."""
@@ -267,30 +79,199 @@ STRAIGHT = 1e-12
 """Minimum cosine between s and y + As for a pair to be used, since smaller cosines are rounding errors."""
 
 
-def remember(pairs: Pairs, step: Float, fall: Float) -> Pairs:
-    """Append a pair and drop the oldest pairs beyond ``MEMORY``. A step of zero is ignored."""
-    return (*pairs, (step, fall))[-MEMORY:] if step.any() else pairs
+@dataclass(frozen=True)
+class NewtonSearch:
+    """A fit in progress: its ``current`` state, and the ``trial`` state that the next pass measures.
 
-
-def among(pairs: Pairs, before: Int, after: Int) -> Pairs:
-    """Restrict pairs for columns with the labels ``before`` to columns with the labels ``after``."""
-    if len(before) == len(after):
-        return pairs
-    kept = np.flatnonzero(np.isin(before, after))
-    return tuple((step[kept], fall[kept]) for step, fall in pairs)
-
-
-def newton_step(state: LaplaceState, pairs: Pairs) -> Float:
-    """Return a step (M, C) from the weights of ``state`` towards the mode, which raises the penalised likelihood.
-
-    Weights of columns at α = ∞ do not change.
+    ``trial`` has new α, columns and weights, but still the quadratic of ``current``. ``step`` is the fraction of a
+    Newton step at the α of ``current``, or 0 for a step with new α. ``since`` is the pass at which the schedule of
+    updates began. If ``settling`` is true, α is final, and only the mode is searched. ``origin`` (M, C) are the weights
+    about which the quadratic of the trial was measured. ``pairs`` holds steps and gradient differences of past passes.
+    ``drift`` (M, C) is the last proposed change of log α, and ``share`` (M, C) the fraction of it that was applied.
     """
-    there = np.isfinite(state.alpha)
-    prior = np.where(there, state.alpha, 0.0)
-    q = np.where(there, state.block.gradient - prior * state.weights, 0.0)
+
+    current: LaplaceState
+    trial: LaplaceState
+    baseline: float
+    step: float
+    since: int
+    settling: bool
+    origin: Float
+    pairs: Pairs
+    drift: Float | None = None
+    share: Float | None = None
+
+
+def _never_stop() -> None:
+    """Do nothing: the default for ``poll``, with which the fit is never stopped."""
+
+
+def begin(state: LaplaceState, rule: StopRule, poll: Poll = _never_stop) -> NewtonSearch:
+    """Return the first search from a state. ``poll`` is called between dense iterations and may raise an exception."""
+    return _propose(state, rule, state.iteration, poll, ())
+
+
+def settle(state: LaplaceState, last: NewtonSearch | None = None) -> NewtonSearch:
+    """Return the first search for the mode at the α of a state; α stays fixed.
+
+    ``last`` is an earlier search with the same columns at another α, whose pairs for the secant equation stay valid.
+    """
+    since, pairs = (state.iteration, ()) if last is None else (last.since, last.pairs)
+    return _at_fixed_alpha(state, 1.0, since, pairs, settling=True)
+
+
+def receive(
+    search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = _never_stop
+) -> tuple[NewtonSearch, Termination | None]:
+    """Process the statistic of the trial. Returns the next search, and the reason if the fit has ended.
+
+    At the end ``current`` is the final state. ``poll`` is called between dense iterations and may raise an exception.
+    """
+    before, trial, since = search.current, search.trial, search.since
+    now = settled(replace(trial, iteration=before.iteration + 1), trial.alpha, trial.weights, block)
+    fall = search.baseline - now.penalised()
+    if fall > 1e-10 * (abs(now.penalised()) + now.n):  # more than rounding
+        return _back(search, rule, fall)
+    pairs, step = search.pairs, trial.weights - search.origin
+    if now.iteration - since > TIMID and now.coupled and step.any():
+        pairs = (*pairs, (step, trial.block.gradient - block.gradient))[-MEMORY:]
+    if rule.vectors is not None and now.n_vectors <= rule.vectors:
+        return replace(search, current=now), Termination.HALVED
+    small = rule.tol * now.n
+    reached = now.decrement < SETTLED * small
+    if search.settling and reached:
+        return _converged(search, now, pairs)
+    if now.iteration >= rule.max_iterations:
+        return replace(search, current=now), Termination.ITERATIONS
+    if search.settling:
+        return _at_fixed_alpha(now, 1.0, since, pairs, settling=True), None
+    if search.step and now.decrement > NEAR:
+        return _at_fixed_alpha(now, min(LONGER * search.step, 1.0), now.iteration, pairs), None
+    level = abs(now.log_evidence - before.log_evidence) < small and now.n_columns == before.n_columns
+    if level and not search.step and now.decrement < small:
+        if reached:
+            return _converged(search, now, pairs)
+        return _at_fixed_alpha(now, 1.0, since, pairs, settling=True), None
+    return _propose(now, rule, now.iteration if search.step else since, poll, pairs, search), None
+
+
+def _converged(search: NewtonSearch, now: LaplaceState, pairs: Pairs) -> tuple[NewtonSearch, Termination | None]:
+    """End the fit, or first take a step without the columns that do not raise the evidence, if there are any."""
+    thinner = thin(now) if now.prior.keeps_worthless else now
+    if thinner is now:
+        return replace(search, current=now), Termination.CONVERGED
+    return _at_new_alpha(now, thinner, now.iteration, pairs), None
+
+
+def _propose(
+    state: LaplaceState, rule: StopRule, since: int, poll: Poll, pairs: Pairs, last: NewtonSearch | None = None
+) -> NewtonSearch:
+    """Update α on the current quadratic, and return the search with the corresponding Newton step.
+
+    An α that diverges does so slowly; its updates need no pass while the mode hardly moves. If the change of a log α
+    reverses its sign from pass to pass, only a ``share`` of the change is applied.
+    """
+    age = state.iteration - since
+    fewest, most = (1, 1) if age < TIMID else (min(1 + age // 4, MOST_UPDATES), TRUSTED_UPDATES)
+    moved, going = state, np.ones(state.alpha.shape[1], dtype=bool)
+    for count in range(1, most + 1):
+        poll()
+        before, moved = moved, update(moved, going)
+        if rule.vectors is not None and moved.n_vectors <= rule.vectors:
+            break
+        if count < fewest:
+            continue
+        change = np.abs(_grouped(moved, moved.evidences) - _grouped(moved, before.evidences))
+        same = moved.present.sum(axis=0) == before.present.sum(axis=0)
+        level = (change < FINE * rule.tol * state.n / len(change)) & same
+        going = going & ~(level | (_grouped(moved, moved.displacements) > TRUST))
+        if not going.any():
+            break
+    kept = np.isin(state.labels, moved.labels)
+    old, drift = state.alpha[kept], np.zeros(moved.alpha.shape)
+    drift[moved.present] = np.log(moved.alpha[moved.present]) - np.log(old[moved.present])
+    share = np.ones(drift.shape)
+    if age > TIMID and last is not None and last.drift is not None and last.share is not None:
+        share = next_share(drift, last.drift[kept], last.share[kept])
+    if (share < 1.0).any():
+        alpha = np.where(moved.present, old * np.exp(share * drift), np.inf)
+        moved = settled(moved, alpha, moved.weights, moved.block)
+    return replace(_at_new_alpha(state, moved, since, pairs), drift=drift, share=share)
+
+
+def _grouped(state: LaplaceState, values: Float) -> Float:
+    """Return values of outputs (C,), or their sum (1,) if the outputs share α."""
+    return values.sum(keepdims=True) if state.shared_alpha else values
+
+
+def next_share(drift: Float, last_drift: Float, last_share: Float) -> Float:
+    """Return the share of the changes ``drift`` to apply: it shrinks after a reversal and grows otherwise.
+
+    ``last_drift`` are the last proposed changes, ``last_share`` the share of these that was applied; all of one shape.
+
+    >>> next_share(np.array([1.0, -1.0, 1.0]), np.array([1.0, 1.0, 2.0]), np.array([1.0, 1.0, 0.5])).tolist()
+    [1.0, 0.5, 0.625]
+    """
+    return np.clip(np.where(drift * last_drift < 0, 0.5, REGAIN) * last_share, LEAST_SHARE, 1.0)
+
+
+def _at_new_alpha(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> NewtonSearch:
+    """Return the search with the Newton step at the α and columns of ``moved``."""
+    if moved.n_columns < state.n_columns:
+        kept = np.isin(state.labels, moved.labels)
+        pairs = tuple((step[kept], fall[kept]) for step, fall in pairs)
+    # the effect of pruning is known only from the quadratic, which is inaccurate far from its centre
+    baseline = max(moved.penalised(), state.penalised() - SLACK * float(state.determinedness.sum()))
+    return NewtonSearch(state, _moved(moved, 1.0, pairs), baseline, 0.0, since, False, moved.weights, pairs)
+
+
+def _at_fixed_alpha(
+    state: LaplaceState, step: float, since: int, pairs: Pairs, *, settling: bool = False
+) -> NewtonSearch:
+    """Return the search with a part of the Newton step at the α of ``state``."""
+    trial = _moved(state, step, pairs)
+    return NewtonSearch(state, trial, state.penalised(), step, since, settling, state.weights, pairs)
+
+
+def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSearch, Termination | None]:
+    """Return a search with a shorter step from ``current``, after the penalised likelihood fell by ``fall`` nats.
+
+    The step keeps α. Its length is the maximum of the parabola through slope and fall, within bounds (Dennis & Schnabel
+    1983, §6.3.2). The pairs for the secant equation are discarded. Columns at weight zero, which were about to enter,
+    get the α that is optimal if only this column enters.
+    """
+    state, step = replace(search.current, iteration=search.current.iteration + 1), 1.0
+    if search.step:
+        rise = search.step * state.decrement
+        step = search.step * min(max(rise / (2 * rise + fall), SHORTER), 0.5)
+    else:
+        entering = (state.weights == 0).all(axis=1, keepdims=True)
+        if entering.any():
+            alpha = np.where(entering, state.alpha / JOINING, state.alpha)
+            state = settled(state, alpha, state.weights, state.block)
+    # at the mode a step at fixed α is zero, and the same update would be tried and undone without end
+    idle = not search.step and state.decrement < SETTLED * rule.tol * state.n
+    if step < SHORTEST or (idle and state.iteration - search.since <= TIMID):
+        return replace(search, current=state), Termination.CONVERGED
+    if state.iteration >= rule.max_iterations:
+        return replace(search, current=state), Termination.ITERATIONS
+    return _at_fixed_alpha(state, step, state.iteration, (), settling=search.settling), None
+
+
+def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
+    """Return the state with the weights after ``part`` of a Newton step; weights that share α sum to zero."""
+    if not state.coupled:
+        return replace(state, weights=state.weights + part * (state.mean - state.weights))
+    weights = state.weights + part * _newton_step(state, pairs)
+    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True) if state.shared_alpha else weights)
+
+
+def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
+    """Return a step (M, C) of coupled outputs towards the mode; weights of columns at α = ∞ do not change."""
+    q = np.where(state.present, state.block.gradient - state.precision * state.weights, 0.0)
     used = []
-    for step, fall in ((there * step, there * fall) for step, fall in pairs):
-        change = fall + prior * step
+    for step, fall in ((state.present * step, state.present * fall) for step, fall in pairs):
+        change = fall + state.precision * step
         product = float(np.sum(step * change))
         if product > STRAIGHT * np.sqrt(np.sum(step**2) * np.sum(change**2)):
             used.append((step, change, product))
@@ -311,28 +292,10 @@ def _by_blocks(state: LaplaceState, right: Float) -> Float:
     """Return (G_k + A_k)⁻¹ times column k of ``right``, for each output k, (M, C)."""
     found = np.zeros(right.shape)
     for k, each in enumerate(state.posteriors):
-        active = np.isfinite(state.alpha[:, k])
+        active = state.present[:, k]
         if active.any():
             found[active, k] = each.scale * lapack.dpotrs(each.factor, each.scale * right[active, k], lower=1)[0]
     return found
-
-
-LEAST_SHARE = 2.0**-5
-"""Minimum share of a change that is applied."""
-
-REGAIN = 1.25
-"""Factor by which the share grows while changes keep their direction."""
-
-
-def next_share(drift: Float, last_drift: Float, last_share: Float) -> Float:
-    """Return the share of the changes ``drift`` to apply: it shrinks after a reversal and grows otherwise.
-
-    ``last_drift`` are the last proposed changes, ``last_share`` the share of these that was applied; all of one shape.
-
-    >>> next_share(np.array([1.0, -1.0, 1.0]), np.array([1.0, 1.0, 2.0]), np.array([1.0, 1.0, 0.5])).tolist()
-    [1.0, 0.5, 0.625]
-    """
-    return np.clip(np.where(drift * last_drift < 0, 0.5, REGAIN) * last_share, LEAST_SHARE, 1.0)
 
 
 def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
@@ -347,38 +310,21 @@ def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Flo
 
 
 def enter(
-    likelihood: str,
-    labels: Int,
-    block: LogisticBlock,
-    known: Int,
-    alpha: Float,
-    weights: Float,
-    prior: Prior = FLAT,
+    likelihood: str, labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT
 ) -> LaplaceState:
-    """Return the first state of a fit of the columns ``labels``, at the weights at which ``block`` was measured.
+    """Return the first state of a fit of the columns ``labels``, at the weights (M, C) at which ``block`` was measured.
 
-    ``known`` (k,) are the labels of the columns that already have α and weights, (k, C) each. The other columns have
-    weight zero. Their α starts at the optimum of Tipping & Faul (2003). If the outputs share α, the optimum is computed
-    from the mean s and the mean q².
+    α (M, C) is NaN for new columns, whose weights are zero. Their α starts at the optimum of Tipping & Faul (2003). If
+    the outputs share α, the optimum is computed from the mean s and the mean q².
     """
-    old = np.flatnonzero(np.isin(labels, known))
-    new = np.flatnonzero(~np.isin(labels, known))
-    order = np.argsort(known, kind="stable")[np.searchsorted(np.sort(known), labels[old])]
-    together = block.take(np.concatenate([old, new]))
-    begun = together.take(np.arange(len(old)))
-    floor = ALPHA_FLOOR * np.einsum("kmm->mk", begun.curvature)
-    there = init(likelihood, labels[old], np.maximum(alpha[order], floor), weights[order], begun, prior)
-    joint, start = np.full((len(labels), weights.shape[1]), np.inf), np.zeros((len(labels), weights.shape[1]))
-    joint[old], start[old] = there.alpha, weights[order]
-    joint[new] = _entry(there, together)
-    return init(likelihood, labels, joint, start, block, prior)
-
-
-def _entry(there: LaplaceState, together: LogisticBlock) -> Float:
-    """Return the initial α (P, C) of the P columns that ``together`` has and the fit ``there`` lacks."""
-    s, q, precision = entry_factors(there, together)
-    if there.shared_alpha:
-        shape = s.shape
-        s, q, precision = (np.broadcast_to(value.mean(axis=1, keepdims=True), shape) for value in (s, q**2, precision))
+    new = np.isnan(alpha).all(axis=1)
+    together = block.take(np.concatenate([np.flatnonzero(~new), np.flatnonzero(new)]))
+    begun = together.take(np.arange(len(labels) - new.sum()))
+    old = init(likelihood, labels[~new], alpha[~new], weights[~new], begun, prior)
+    s, q, precision = entry_factors(old, together)
+    if old.shared_alpha:
+        s, q, precision = (value.mean(axis=1, keepdims=True) for value in (s, q**2, precision))
         q = np.sqrt(q)
-    return entry_precision(s, q, precision, there.own_prior.alpha)
+    entered = alpha.copy()
+    entered[new] = entry_precision(s, q, precision, old.own_prior.alpha)
+    return init(likelihood, labels, entered, weights, block, prior)

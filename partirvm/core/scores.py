@@ -1,8 +1,7 @@
 """Scores of predictions as additive statistics: of numbers, and of class probabilities.
 
 The statistics hold sums, and quotients are computed at the end, so that a pass can add tiles in its tree. ROC AUC needs
-the order of all scores. Too many scores are rounded to the finest grid that fits into memory, and a bound of the error
-is computed.
+the order of all scores. Too many scores are rounded to the finest grid that fits into memory.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from partirvm.core.diagnostics import MOST_TARGETS, ClassDiagnostics, NumberDiagnostics
+from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
 from partirvm.core.predictive import quantile
 from partirvm.core.reduction import FieldSums
 
@@ -29,127 +28,74 @@ LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 NORMAL = tuple(map(quantile, LEVELS))
 """Half widths of these intervals of a standard normal."""
 
+MEANS = ("nlpd", "crps", "interval_score_95", *(f"coverage_{100 * level:.0f}" for level in LEVELS))
+"""Names of the scores that are means over rows."""
+
 
 @dataclass(frozen=True)
 class Scores:
-    """Sums of the scores of n rows: of squared and absolute errors, of negative log densities (nats), and others.
+    """Sums of the scores of n rows, for each of T targets.
 
-    ``crps`` is the continuous ranked probability score, ``interval_score`` that of the central 95 % interval (Gneiting
-    & Raftery 2007, eqs. 21 and 43), ``covered`` (5,) the number of targets inside their central interval at each of
-    ``LEVELS``. Errors are in the units of the targets, squares in the square of ``unit``. For several targets these are
-    means over targets, so ``rmse`` is the root of the mean of their squares. ``diagnostics`` are those of the first
-    targets, or none.
+    ``square`` (T,) are sums of squared errors in the square of ``unit`` (T,). ``sums`` (T, 8) are those of ``MEANS``:
+    negative log densities in nats, the continuous ranked probability score, the interval score of the central 95 %
+    interval (Gneiting & Raftery 2007, eqs. 21 and 43), both in the units of the targets, and the numbers of targets
+    inside their central intervals at ``LEVELS``. ``diagnostics`` are those of the first targets, or none.
     """
 
     n: int
-    square: float
-    absolute: float
-    nll: float
-    crps: float
-    interval_score: float
-    covered: tuple[float, ...]
-    unit: float = 1.0
+    square: Float
+    sums: Float
+    unit: Float
     diagnostics: tuple[NumberDiagnostics, ...] = field(default=(), compare=False)
 
     @classmethod
-    def over(cls, targets: Sequence[Scores]) -> Scores:
-        """The mean over targets of the scores of the same rows."""
-        if len(targets) == 1:
-            return targets[0]
-        unit = max(one.unit for one in targets)
-        squares = [one.square * (one.unit / unit) ** 2 for one in targets]
-        sums = [[s, *one._sums()[1:]] for s, one in zip(squares, targets, strict=True)]
-        diagnostics = tuple(each for one in targets for each in one.diagnostics)[:MOST_TARGETS]
-        return cls._of_sums(targets[0].n, np.mean(sums, axis=0).tolist(), unit, diagnostics)
-
-    @classmethod
     def of(
-        cls, t: Float, mean: Float, variance: Float, unit: float = 1.0, multiples: Sequence[float] = NORMAL
+        cls, t: Float, mean: Float, variance: Float, unit: float | Float = 1.0, multiples: Sequence[float] = NORMAL
     ) -> Scores:
-        """Scores of targets t (n,) under normal predictions with this mean and (noisy) variance, both (n,).
+        """Scores of targets t under normal predictions with this mean and (noisy) variance, all (n,) or (n, T).
 
-        The variance is in the square of ``unit``. Intervals are the mean ± ``multiples`` × the standard deviation, one
-        multiple for each of ``LEVELS``.
+        The variance is in the square of ``unit``, a number or (T,). Intervals are the mean ± ``multiples`` × the
+        standard deviation, one multiple for each of ``LEVELS``.
         """
-        r, sd = (t - mean) / unit, np.sqrt(variance)
+        t, mean, variance = (np.atleast_2d(each.T) for each in (t, mean, variance))
+        units = np.broadcast_to(unit, (len(t),)).copy()
+        r, sd = (t - mean) / units[:, None], np.sqrt(variance)
         z = r / sd
-        nll = 0.5 * (np.log(2 * np.pi * variance) + z**2) + np.log(unit)
+        nll = 0.5 * (np.log(2 * np.pi * variance) + z**2) + np.log(units)[:, None]
         crps = sd * (z * (2 * ndtr(z) - 1) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2) - 1 / np.sqrt(np.pi))
         half = multiples[LEVELS.index(0.95)] * sd
         width = 2 * half + 2 / (1 - 0.95) * np.maximum(np.abs(r) - half, 0.0)
-        covered = [int((np.abs(z) <= multiple).sum()) for multiple in multiples]
-        errors = (float(each.sum()) * unit for each in (np.abs(r), crps, width))
-        absolute, ranked, scored = errors
-        return cls(len(t), float(r @ r), absolute, float(nll.sum()), ranked, scored, tuple(covered), unit)
-
-    def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
-        """The scores of an evaluation, by name: means over rows."""
-        coverage = {f"coverage_{100 * level:.0f}": found for level, found in zip(LEVELS, self.coverage, strict=True)}
-        own = {"crps": self.crps / self.n, "interval_score_95": self.interval_score / self.n}
-        return {"rmse": self.rmse, "nlpd": self.nlpd, **own, **coverage}
-
-    def _sums(self) -> list[float]:
-        return [self.square, self.absolute, self.nll, self.crps, self.interval_score, *self.covered]
-
-    @classmethod
-    def _of_sums(cls, n: int, sums: Sequence[float], unit: float, diagnostics: tuple[NumberDiagnostics, ...]) -> Scores:
-        square, absolute, nll, crps, interval_score, *covered = sums
-        return cls(n, square, absolute, nll, crps, interval_score, tuple(covered), unit, diagnostics)
+        sums = [nll.sum(axis=1), units * crps.sum(axis=1), units * width.sum(axis=1)]
+        sums += [(np.abs(z) <= multiple).sum(axis=1) for multiple in multiples]
+        return cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1), units)
 
     def __add__(self, other: Scores) -> Scores:
-        sums = [mine + theirs for mine, theirs in zip(self._sums(), other._sums(), strict=True)]
         diagnostics = tuple(one + more for one, more in zip(self.diagnostics, other.diagnostics, strict=True))
-        return self._of_sums(self.n + other.n, sums, self.unit, diagnostics)
+        return Scores(self.n + other.n, self.square + other.square, self.sums + other.sums, self.unit, diagnostics)
+
+    def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
+        """The scores of an evaluation, by name: means over rows and targets.
+
+        For several ``targets`` with these names, ``targets`` has the scores of each.
+        """
+        means = dict(zip(MEANS, (self.sums.mean(axis=0) / self.n).tolist(), strict=True))
+        if len(targets) < 2:
+            return {"rmse": self.rmse, **means}
+        ones = (slice(k, k + 1) for k in range(len(targets)))
+        alone = (Scores(self.n, self.square[one], self.sums[one], self.unit[one]) for one in ones)
+        each = {name: scores.figures() for name, scores in zip(targets, alone, strict=True)}
+        return {"rmse": self.rmse, **means, "targets": each}
 
     @property
     def rmse(self) -> float:
-        """Root mean square error."""
-        return float(np.sqrt(self.square / self.n)) * self.unit
+        """Root mean square error over rows and targets, in the unit of the targets."""
+        unit = self.unit.max()
+        return float(np.sqrt(np.mean(self.square * (self.unit / unit) ** 2) / self.n) * unit)
 
     @property
     def loss(self) -> float:
         """The loss minimised by early stopping: the root mean square error."""
         return self.rmse
-
-    @property
-    def nlpd(self) -> float:
-        """Mean negative log predictive density per row, in nats."""
-        return self.nll / self.n
-
-    @property
-    def coverage(self) -> tuple[float, ...]:
-        """Fraction of targets inside their central interval at each of ``LEVELS``."""
-        return tuple(count / self.n for count in self.covered)
-
-
-@dataclass(frozen=True)
-class TargetScores:
-    """Scores of the same rows, separately for ``each`` of several targets."""
-
-    each: tuple[Scores, ...]
-
-    def __add__(self, other: TargetScores) -> TargetScores:
-        return TargetScores(tuple(one + more for one, more in zip(self.each, other.each, strict=True)))
-
-    @property
-    def n(self) -> int:
-        """Rows."""
-        return self.each[0].n
-
-    def figures(self, targets: Sequence[str]) -> dict[str, Any]:
-        """Those of the mean, and in ``targets`` those of each by its name."""
-        each = {name: one.figures() for name, one in zip(targets, self.each, strict=True)}
-        return {**self.mean.figures(), "targets": each}
-
-    @property
-    def diagnostics(self) -> tuple[NumberDiagnostics, ...]:
-        """Those of the first targets."""
-        return tuple(found for one in self.each for found in one.diagnostics)
-
-    @property
-    def mean(self) -> Scores:
-        """The mean over targets."""
-        return Scores.over(self.each)
 
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -193,23 +139,14 @@ class Ranking:
         )
 
     @property
-    def pairs(self) -> int:
-        """Number of pairs of a positive and a negative row."""
-        return int(self.positive.sum()) * int(self.negative.sum())
-
-    @property
     def auc(self) -> float | None:
-        """Return the fraction of pairs whose positive row has the larger score; ties count half. None without pairs."""
-        below = np.cumsum(self.negative) - self.negative
-        ranked = float(self.positive @ (below + 0.5 * self.negative))
-        return ranked / self.pairs if self.pairs else None
+        """Return the fraction of pairs whose positive row has the larger score; ties count half. None without pairs.
 
-    @property
-    def auc_error(self) -> float:
-        """Return a bound of the error of ``auc``: Σ_b positive_b negative_b / (2 PN) over keys b; 0 at level 0."""
-        if self.level == 0 or not self.pairs:
-            return 0.0
-        return float(self.positive.astype(np.float64) @ self.negative) / (2.0 * self.pairs)
+        At a level above 0 the error is at most the fraction of pairs with equal keys, divided by two.
+        """
+        pairs = int(self.positive.sum()) * int(self.negative.sum())
+        below = np.cumsum(self.negative) - self.negative
+        return float(self.positive @ (below + 0.5 * self.negative)) / pairs if pairs else None
 
 
 def _ordered(scores: Float) -> Keys:
@@ -239,20 +176,18 @@ def _thinned(level: int, keys: Keys, negative: Int, positive: Int) -> Ranking:
 class ClassScores(FieldSums):
     """Sums over ``n`` rows of scores of class probabilities.
 
-    ``nll`` is −Σ log p_t in nats, with the probability p_t of the true class. ``correct`` counts rows whose most
-    probable class (the first of equal classes) is the true class. ``squares`` is the sum of Σ_k (p_k − [t = k])², or
-    for two classes of (p_1 − t)². Rows are assigned to ``N_BINS`` bins by their largest probability. ``bin_correct``
-    (``N_BINS``,) int64 counts the correct rows of each bin, and ``bin_confidence`` (``N_BINS``,) sums the largest
-    probabilities. ``ranking`` is None except for two classes. ``diagnosed`` are the counts of the
-    diagnostics.
+    ``nll`` is −Σ log p_t in nats, with the probability p_t of the true class. ``wrong`` counts rows whose most probable
+    class (the first of equal classes) is not the true class. ``squares`` is the sum of Σ_k (p_k − [t = k])², or for two
+    classes of (p_1 − t)² (Brier 1950). Rows are assigned to ``N_BINS`` bins by their largest probability, and
+    ``excess`` (``N_BINS``,) is the number of correct rows of each bin minus the sum of these probabilities. ``ranking``
+    is None except for two classes. ``diagnosed`` are the counts of the diagnostics.
     """
 
     n: int
     nll: float
-    correct: int
+    wrong: int
     squares: float
-    bin_correct: Int
-    bin_confidence: Float
+    excess: Float
     ranking: Ranking | None
     diagnosed: ClassDiagnostics
 
@@ -262,35 +197,35 @@ class ClassScores(FieldSums):
     ) -> ClassScores:
         """Return the scores of rows with class codes ``codes`` (n,), 0 … K−1, and ``probabilities`` (n, K).
 
-        ``start`` is the number of the first row.
-
-        For two classes, ``scores`` (n,) rank the rows for ROC AUC, with larger values for class 1. Linear predictors
-        as scores still rank rows whose probabilities are rounded to 0 or 1.
+        ``start`` is the number of the first row. For two classes, ``scores`` (n,) rank the rows for ROC AUC, with
+        larger values for class 1. Linear predictors as scores still rank rows whose probabilities are rounded to 0 or
+        1.
         """
         classes = np.asarray(codes, dtype=np.int64)
         rows, k = np.arange(len(classes)), probabilities.shape[1]
         own = probabilities[rows, classes]
         likeliest = probabilities.argmax(axis=1)
-        confidence = probabilities[rows, likeliest]
-        correct = likeliest == classes
+        confidence, correct = probabilities[rows, likeliest], likeliest == classes
         squares = np.einsum("nk,nk->", probabilities, probabilities) - own @ own + (1.0 - own) @ (1.0 - own)
-        edges = np.linspace(0.0, 1.0, N_BINS + 1)
-        bins = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, N_BINS - 1)
+        bins = np.searchsorted(np.arange(1, N_BINS) / N_BINS, confidence, side="left")  # closed above
         return cls(
             n=len(classes),
             nll=float(-np.log(np.clip(own, EPSILON, 1.0)).sum()),
-            correct=int(correct.sum()),
+            wrong=int((~correct).sum()),
             squares=float(squares) / (2.0 if k == 2 else 1.0),
-            bin_correct=np.bincount(bins[correct], minlength=N_BINS),
-            bin_confidence=np.bincount(bins, confidence, minlength=N_BINS).astype(np.float64),
+            excess=np.bincount(bins, correct - confidence, minlength=N_BINS).astype(np.float64),
             ranking=None if scores is None else Ranking.of(scores, classes == 1),
             diagnosed=ClassDiagnostics.of(classes, probabilities, start),
         )
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the scores of an evaluation by name; ``roc_auc`` only for two classes."""
-        ranked = {"roc_auc": self.roc_auc} if self.ranking is not None else {}
-        return {name: getattr(self, name) for name in ("accuracy", "log_loss", "brier", "ece")} | ranked
+        """Return the scores of an evaluation by name; ``roc_auc`` only for two classes, None if a class has no rows.
+
+        ``ece`` is the expected calibration error Σ_b |correct_b − Σ confidence_b| / n (Guo et al. 2017, eq. 3).
+        """
+        brier, ece = self.squares / self.n, float(np.abs(self.excess).sum()) / self.n
+        found = {"accuracy": (self.n - self.wrong) / self.n, "log_loss": self.loss, "brier": brier, "ece": ece}
+        return found if self.ranking is None else found | {"roc_auc": self.ranking.auc}
 
     @property
     def diagnostics(self) -> tuple[ClassDiagnostics, ...]:
@@ -299,40 +234,10 @@ class ClassScores(FieldSums):
 
     @property
     def loss(self) -> float:
-        """The loss minimised by early stopping: the log loss."""
-        return self.log_loss
-
-    @property
-    def log_loss(self) -> float:
-        """Mean −log p_t per row, in nats."""
+        """The loss minimised by early stopping: the log loss, mean −log p_t per row in nats."""
         return self.nll / self.n
 
     @property
-    def accuracy(self) -> float:
-        """Fraction of rows whose most probable class is the true class."""
-        return self.correct / self.n
-
-    @property
     def error(self) -> float:
-        """1 − accuracy."""
-        return (self.n - self.correct) / self.n
-
-    @property
-    def brier(self) -> float:
-        """Mean of (p_1 − t)² for two classes, of Σ_k (p_k − [t = k])² for more (Brier 1950)."""
-        return self.squares / self.n
-
-    @property
-    def ece(self) -> float:
-        """Expected calibration error: Σ_b |correct_b − Σ confidence_b| / n (Guo et al. 2017, eq. 3)."""
-        return float(np.abs(self.bin_correct - self.bin_confidence).sum()) / self.n
-
-    @property
-    def roc_auc(self) -> float | None:
-        """Area under the ROC curve (``Ranking.auc``); None for more than two classes, or if a class has no rows."""
-        return None if self.ranking is None else self.ranking.auc
-
-    @property
-    def auc_error(self) -> float:
-        """Bound of the error of ``roc_auc`` caused by merged scores."""
-        return 0.0 if self.ranking is None else self.ranking.auc_error
+        """Fraction of rows whose most probable class is not the true class."""
+        return self.wrong / self.n

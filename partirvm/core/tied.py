@@ -284,11 +284,12 @@ def retied(tied: Tied, kernels: ColumnGroup, leading: ColumnGroup, beta: float |
 def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: float, weights: Float | None) -> Float:
     """Return D (n, M), nats: the derivative of the evidence in each element of a block Φ (n, M) of the design.
 
-    ``target`` (n,), ``mean`` (M,) and ``covariance`` (M, M) are t, μ and Σ; ``weights`` (n,) are the row weights.
+    ``target`` (n, K) and ``mean`` (M, K) are those of K targets that share Σ (M, M) and β; ``weights`` (n,) are the row
+    weights.
     """
     found: Float = (covariance @ block.T).T  # stored column by column, the fastest layout for kernels
-    found *= -beta
-    found += (beta * (target - block @ mean))[:, None] * mean
+    found *= -beta * target.shape[1]
+    found += (mean @ (beta * (target - block @ mean)).T).T
     if weights is not None:
         found *= weights[:, None]
     return found
@@ -343,13 +344,3 @@ def indicator_updates(statistics: GramStatistics, tied: Tied, count: int) -> tup
         beta = 1.0 / max(sums.residual / freedom, floor)
         tied = retied(tied, sums.kernels.shared_by(K), sums.leading.shared_by(K), beta)
     return tied, indicator_posterior(statistics, tied)
-
-
-def indicator_slopes(block: Float, target: Float, found: Indicators, beta: float, weights: Float | None) -> Float:
-    """Return D (n, M), nats: the derivative of the evidence in each element of a block Φ (n, M); T is (n, K)."""
-    D: Float = (found.covariance @ block.T).T  # stored column by column, the fastest layout for kernels
-    D *= -beta * target.shape[1]
-    D += ((beta * found.mean) @ (target - block @ found.mean).T).T
-    if weights is not None:
-        D *= weights[:, None]
-    return D

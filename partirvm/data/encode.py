@@ -364,6 +364,7 @@ class Encoder:
             )
         if self._classes is not None:
             self._check_classes(self._classes)
+        self._remaps = {column: levels.final()[1] for column, levels in self.levels.items()}
 
     def _check_classes(self, levels: Levels) -> None:
         where, classes = f"{self._name}: the target {quoted(self.roles.targets[0])}", levels.final()[0]
@@ -382,9 +383,13 @@ class Encoder:
                 f"{self.n_rows:,} rows), not classes: ingest the data without --classes, or bin the target."
             )
 
-    def remaps(self) -> dict[int, Float]:
-        """Return the final code of each provisional code, for each coded column by its position in the record."""
-        return {self.roles.wanted.index(column): levels.final()[1] for column, levels in self.levels.items()}
+    def finished(self, records: Float, first: int) -> Float:
+        """Replace provisional codes by final codes, and add ``first`` to the numbers of the rows, in place."""
+        for place, column in enumerate(self.roles.wanted):
+            if column in self._remaps:
+                records[:, 2 + place] = self._remaps[column][records[:, 2 + place].astype(np.int64)]
+        records[:, 1] += first
+        return records
 
     def columns(self) -> Columns:
         """Return names, categories and classes; call this method after all rows are read.

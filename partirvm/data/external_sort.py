@@ -1,4 +1,4 @@
-"""A sort for more records than memory can hold, and a count of equal rows in a fixed amount of memory."""
+"""A sort for more records than memory can hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.types import Float
 
@@ -109,62 +108,3 @@ class ExternalSorter:
         with path.open("rb") as file:
             while len(flat := np.fromfile(file, dtype=np.float64, count=rows * self._width)):
                 yield flat.reshape(-1, self._width)
-
-
-KEPT = 1 << 17
-"""Number of hashes of rows that are kept in memory, about."""
-
-
-class RowHashes:
-    """Hashes of ``n_rows`` rows: a checksum of all rows, and the number of rows that repeat an earlier row.
-
-    Only hashes below a threshold are kept, so that memory is bounded. All copies of a row have the same hash, so the
-    sample contains either all copies of a row or none. For up to ``KEPT`` rows the number of duplicates is exact.
-
-    >>> hashes, backwards = RowHashes(4), RowHashes(4)
-    >>> hashes.add(np.array([[1.0, 2.0], [0.0, 2.0], [1.0, 2.0], [-0.0, 2.0]]))
-    >>> backwards.add(np.array([[0.0, 2.0], [1.0, 2.0], [0.0, 2.0], [1.0, 2.0]]))
-    >>> hashes.duplicates(), hashes.exact, hashes.checksum == backwards.checksum
-    (2, True, True)
-    """
-
-    def __init__(self, n_rows: int) -> None:
-        self._shift = max((n_rows - 1) // KEPT, 0).bit_length()
-        self._kept = np.empty(0, dtype=np.uint64)
-        self._copies = 0
-        self._sum = np.zeros(1, dtype=np.uint64)
-
-    @property
-    def checksum(self) -> str:
-        """Sixteen hexadecimal digits that depend on the values of all rows, but not on the order of the rows."""
-        return f"{int(self._sum[0]):016x}"
-
-    @property
-    def exact(self) -> bool:
-        """Return True if the hashes of all rows are kept."""
-        return self._shift == 0
-
-    def add(self, rows: Float) -> None:
-        """Add rows (n, columns)."""
-        hashes = _hashes(rows)
-        self._sum += hashes.sum(dtype=np.uint64)
-        if self._shift:
-            hashes = hashes[hashes >> np.uint64(64 - self._shift) == 0]
-        before = len(self._kept) + len(hashes)
-        self._kept = np.union1d(self._kept, hashes)
-        self._copies += before - len(self._kept)
-
-    def duplicates(self) -> int:
-        """Return the number of rows that repeat an earlier row, estimated if the hashes are not ``exact``."""
-        return self._copies << self._shift
-
-
-def _hashes(rows: Float) -> NDArray[np.uint64]:
-    """Return a hash of every row: multiply-add with random odd numbers, then the final mixing steps of splitmix64."""
-    bits = (rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
-    multipliers = np.random.default_rng(20230517).integers(0, 2**63, size=rows.shape[1], dtype=np.uint64)
-    bits ^= bits >> np.uint64(32)
-    mixed: NDArray[np.uint64] = bits @ (multipliers * np.uint64(2) + np.uint64(1))
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))

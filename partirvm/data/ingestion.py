@@ -1,9 +1,13 @@
 """Ingest: conversion of a table or arrays of any size to DATA, in bounded memory. Rows are checked, shuffled and
-divided into tiles.
+divided into tiles. The same steps append rows to DATA.
 
 There are two phases. The phase *read* streams the source, codes labels, draws the shuffle key of every row and writes
 records to temporary files. The phase *write* reads the records in their final order, tile by tile, and computes moments
 and hashes. The result depends only on the source and the seed.
+
+An append writes the last tile of the DATA, if it was not full, and the new rows. Full tiles keep their hashes, so that
+a job made from the old DATA can verify that the new DATA extend them (``ZarrSource.has_grown``). New rows are shuffled
+only among each other, so the DATA count as unshuffled after an append: a fit draws each candidate separately.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,19 +23,17 @@ import numpy as np
 from partirvm.data.checks import check_row_count
 from partirvm.data.convert import open_reader
 from partirvm.data.encode import Encoder, Roles, assign_roles
-from partirvm.data.external_sort import ExternalSorter, RowHashes
-from partirvm.data.layout import DataAttributes
-from partirvm.data.publish import Publication, publication, storing
-from partirvm.data.source import Columns, tile_rows_for
+from partirvm.data.external_sort import ExternalSorter
+from partirvm.data.layout import DataAttributes, open_data, publication, storing
+from partirvm.data.source import Columns, Float, tile_rows_for
 from partirvm.data.tables import Reader
-from partirvm.data.writer import Extended, Progress, TileWriter, tile_width
+from partirvm.data.writer import Progress, moments_of, write_tiles
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, DataWarning, MemoryLimitError, UsageError
 from partirvm.quoting import listed, quoted
 
 UNKNOWN_ROWS = 1 << 40
 """The number of rows assumed for the tile size if the number is unknown before reading."""
-
 
 ALLOWANCE = 28 << 20
 """Bytes that the formula does not contain: libraries loaded at first use, uncollected Python objects, fragmentation."""
@@ -47,12 +48,12 @@ LEAST_SORT = 4 << 20
 TILES = 20
 """Number of copies of a tile: 4 being filled or queued, 3 for hashing rows, and 6 in each of two writer threads."""
 
-HASHES = 8 << 20
-"""Number of bytes of the hashes of rows that find duplicates."""
-
 USUAL_LIMIT = 512 << 20
 USUAL_ROOM = 256 << 20
 """The default limit is the larger of 512 MiB and the current memory of the process plus 256 MiB."""
+
+GIVEN = ("features", "categorical", "classes", "like", "tile_rows", "overwrite")
+"""Options that cannot be given when rows are appended, because the existing DATA define them."""
 
 
 def ingest(
@@ -70,11 +71,13 @@ def ingest(
     memory_limit: int | None = None,
     tile_rows: int | None = None,
     overwrite: bool = False,
+    append: bool = False,
+    again: bool = False,
     progress: Progress | None = None,
     resident: Callable[[], int] = lambda: 0,
 ) -> ZarrSource:
-    """Convert a table or arrays to DATA, a Zarr group of shuffled rows in tiles. The source is streamed. An error
-    leaves no partial output.
+    """Convert a table or arrays to DATA: shuffled rows in tiles. The source is streamed. An error leaves no partial
+    output.
 
     Parameters
     ----------
@@ -102,7 +105,7 @@ def ingest(
     classes : bool
         True if the target is a class. Classes are stored as codes 0 … K−1, and the labels are stored in the attributes.
     shuffle : int or None
-        Seed of the shuffle; None keeps the order of the source.
+        Seed of the shuffle; None keeps the order of the source. Appended rows keep their order if those of DATA did.
     like : DATA, path or Columns, optional
         Use the features, categories, target and classes of the DATA ``like``, for a test set or for rows to predict. A
         category missing in ``like`` gets the code after the last category; a class missing in ``like`` is an error. If
@@ -115,6 +118,11 @@ def ingest(
         Number of rows per tile; default: computed from the shape of the data.
     overwrite : bool
         If True, existing DATA are replaced.
+    append : bool
+        If True, the rows are added after those of existing DATA, which define features, categories, classes and tiles.
+        A fit that opens DATA again after an append stops with ``ChangedDataError``.
+    again : bool
+        If True, rows are appended even if the same rows were ingested or appended already.
     progress : callable, optional
         A function that is called with (phase, rows done, total rows or None); phases are "read" and "write".
     resident : callable, optional
@@ -129,14 +137,14 @@ def ingest(
     Raises
     ------
     DataError, MissingDataError
-        There are missing values, text columns, no rows, or a single row with a target; or files have different columns
-        or cannot be read.
+        There are missing values, text columns, no rows, or a single row with a target; files have different columns
+        or cannot be read; or appended rows have other columns than DATA, or are there already.
     UsageError
         Options contradict each other, or a table has no target and ``like`` is None.
     MemoryLimitError
-        The ingest needs more memory than the limit. After an error before reading, nothing was written.
-    ExistsError, StorageError
-        The output path exists; or the store is full or read-only.
+        The ingest needs more memory than the limit.
+    ExistsError, StorageError, LeaseError
+        The output path exists; the store is full or read-only; or another process writes the DATA.
 
     Examples
     --------
@@ -149,79 +157,61 @@ def ingest(
     >>> bool((data.tile(0).X == X[data.original_rows(0)]).all())
     True
     """
-    if shuffle is not None and (isinstance(shuffle, bool) or not isinstance(shuffle, (int, np.integer)) or shuffle < 0):
-        raise UsageError(f"shuffle is {shuffle!r}: it must be a seed, an integer ≥ 0, or None to keep the order.")
-    if tile_rows is not None and (isinstance(tile_rows, bool) or not isinstance(tile_rows, int) or tile_rows < 1):
-        raise UsageError(
-            f"tile_rows is {tile_rows!r}: it must be an integer ≥ 1, or None to choose it by the size of a row."
-        )
-    columns = {"target": target, "features": features, "categorical": categorical, "weights": weights, "noise": noise}
-    made, hashes = written(
-        source,
-        os.fspath(data),
-        publication(os.fspath(data), overwrite=overwrite),
-        roles={**columns, "classes": classes, "like": _known_columns(like)},
-        seed=None if shuffle is None else int(shuffle),
-        memory_limit=memory_limit,
-        tile_rows=tile_rows,
-        progress=progress,
-        resident=resident,
-    )
-    for message in _remarks(made, hashes):
-        warnings.warn(f"{data}: {message}", DataWarning, stacklevel=2)
-    return ZarrSource(data)
-
-
-def written(
-    source: Any,
-    where: str,
-    place: AbstractContextManager[Publication],
-    *,
-    roles: dict[str, Any],
-    seed: int | None,
-    memory_limit: int | None,
-    tile_rows: int | None,
-    progress: Progress | None,
-    resident: Callable[[], int],
-    extended: Extended | None = None,
-) -> tuple[DataAttributes, RowHashes]:
-    """Write DATA as ``ingest`` does, or the group of an append. Returns the attributes and the hashes of the new rows.
-
-    ``roles`` are the arguments of ``data.encode.assign_roles``. Raises the errors of ``ingest``; warns of nothing.
-    """
-    import zarr.codecs  # noqa: F401  (imported here, so that the budget counts the memory of this import)
-
-    reader = open_reader(source, None if memory_limit is None else memory_limit - resident() - ALLOWANCE)
-    assigned = assign_roles(reader, **roles)
-    if extended is not None:
-        _require_same_roles(extended.attributes, assigned, where)
-    encoder = Encoder(assigned, reader, roles["like"])
-    width = 2 + len(assigned.wanted)
-    tile = tile_rows or tile_rows_for(reader.n_rows or UNKNOWN_ROWS, tile_width(assigned))
-    budget = Budget.of(memory_limit, resident)
-    held, most = reader.held(assigned.wanted), reader.most_batch
-    batch_bytes = budget.batch_bytes(reader.name, width, tile, held=held, most=most, advice=reader.memory_advice)
+    given = dict(zip(GIVEN, (features, categorical, classes, like, tile_rows, overwrite), strict=True))
+    if append and any(given.values()):
+        names = ", ".join(name for name, value in given.items() if value)
+        raise UsageError(f"append takes {names} from DATA: leave these options out, or make new DATA")
+    for name, value, least in (("shuffle", shuffle, 0), ("tile_rows", tile_rows, 1)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least):
+            raise UsageError(f"{name} is {value!r}: it must be None or an integer ≥ {least}.")
+    url = os.fspath(data)
+    columns: dict[str, Any] = {"target": target, "features": features, "categorical": categorical}
+    columns |= {"weights": weights, "noise": noise, "classes": classes}
     report = progress or (lambda phase, done, total: None)
-    least = 2 if assigned.targets and extended is None else 1
-    with place as publication:
-        with ExternalSorter(publication.spill, width, high=None if seed is None else 1.0) as rows:
-            _read(reader, encoder, rows, seed, batch_bytes, resident, report)
-            check_row_count(encoder.n_rows, least, reader.name)
+    reader = open_reader(source, None if memory_limit is None else memory_limit - resident() - ALLOWANCE)
+    with publication(url, overwrite=overwrite, append=append) as place:
+        old = place.before
+        known = _known_columns(like) if old is None else old.columns
+        roles = assign_roles(reader, **columns, like=known)
+        if old is not None:
+            _require_same_roles(old, roles, url)
+            shuffle = None if old.seed is None else shuffle or 0
+            tile_rows = old.tile_rows
+        encoder, width = Encoder(roles, reader, known), 2 + len(roles.wanted)
+        tile_width = len(roles.features) + max(len(roles.targets) - 1, 0)
+        tile = tile_rows or tile_rows_for(reader.n_rows or UNKNOWN_ROWS, tile_width)
+        budget = Budget.of(memory_limit, resident)
+        batch_bytes = budget.batch_bytes(reader, width, tile, held=reader.held(roles.wanted))
+        with ExternalSorter(place.spill, width, high=None if shuffle is None else 1.0) as rows:
+            _read(reader, encoder, rows, shuffle, batch_bytes, resident, report)
+            check_row_count(encoder.n_rows, 2 if roles.targets and old is None else 1, reader.name)
             encoder.check()
-            sort_bytes = budget.sort_bytes(width, tile)
-            writer = TileWriter(publication, where, encoder, seed, tile_rows, report, extended)
-            attributes = writer.write(rows.blocks(sort_bytes))
-        publication.commit(attributes.to_json())
-    return attributes, writer.hashes
+            if old is None:
+                tile_rows = tile_rows or tile_rows_for(encoder.n_rows, tile_width)
+                old = _no_rows(encoder, tile_rows, None if shuffle is None else int(shuffle))
+            blocks = (encoder.finished(block, old.n_rows) for block in rows.blocks(budget.sort_bytes(width, tile)))
+            made = write_tiles(place, old, _last_rows(url, old), blocks, encoder.n_rows, report)
+        if made.batches[-1] in old.batches and not again:
+            which = old.batches.index(made.batches[-1])
+            raise DataError(
+                f"{url}: these {encoder.n_rows:,} rows were {'appended' if which else 'ingested'} already (batch "
+                f"{which + 1} of {len(old.batches)}): to append them once more, pass again=True (`--again`)"
+            )
+        place.commit(made)
+    if not append:
+        for message in _remarks(made):
+            warnings.warn(f"{data}: {message}", DataWarning, stacklevel=2)
+    return ZarrSource(data)
 
 
 def _known_columns(like: Any) -> Columns | None:
     if like is None or isinstance(like, Columns):
         return like
-    found = ZarrSource(like).columns if isinstance(like, (str, os.PathLike)) else getattr(like, "columns", None)
-    if not isinstance(found, Columns):
+    found = open_data(os.fspath(like))[1] if isinstance(like, str | os.PathLike) else like
+    columns = getattr(found, "columns", None)
+    if not isinstance(columns, Columns):
         raise UsageError(f"like is of type {type(like).__name__}: it must be DATA that ingest made, or their path.")
-    return found
+    return columns
 
 
 def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:
@@ -239,6 +229,35 @@ def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:
             f"{quoted(', '.join(new.targets))}: append only rows with the same columns, and several targets in the "
             "same order"
         )
+
+
+def _no_rows(encoder: Encoder, tile_rows: int, seed: int | None) -> DataAttributes:
+    """Return the attributes of DATA before their first rows."""
+    roles = encoder.roles
+    d, n_targets = len(roles.features), len(roles.targets)
+    return DataAttributes(
+        n_rows=0,
+        n_features=d,
+        tile_rows=tile_rows,
+        columns=encoder.columns(),
+        seed=seed,
+        weighted=roles.weights is not None,
+        labelled=n_targets > 0,
+        moments=moments_of(np.empty((0, d)), np.empty((0, n_targets)), None),
+        hashes={},
+        batches=(),
+        segments=(),
+    )
+
+
+def _last_rows(url: str, old: DataAttributes) -> Float:
+    """Return the records of the last tile of DATA, if it is not full: key, row number, features, targets, weights."""
+    last, rest = divmod(old.n_rows, old.tile_rows)
+    if not rest:
+        return np.empty((0, 2 + old.n_features + old.n_targets + old.weighted))
+    source = ZarrSource(url)
+    tile, numbers = source.tile(last), source.original_rows(last)
+    return np.column_stack([numbers, numbers, tile.X, tile.t, *([] if tile.weights is None else [tile.weights])])
 
 
 def _read(
@@ -269,8 +288,8 @@ def _read(
         report("read", encoder.n_rows, reader.n_rows)
 
 
-def _remarks(attributes: DataAttributes, hashes: RowHashes) -> Iterator[str]:
-    """Yield warnings about the ingested data: constant columns, duplicate rows."""
+def _remarks(attributes: DataAttributes) -> Iterator[str]:
+    """Yield warnings about the ingested data: constant columns."""
     if not attributes.labelled:
         return
     inputs, columns = attributes.moments.inputs, attributes.columns
@@ -292,11 +311,6 @@ def _remarks(attributes: DataAttributes, hashes: RowHashes) -> Iterator[str]:
                 f"all rows with positive weight have the class {quoted(label)}: these data can be used to evaluate a "
                 "model, but not to fit one."
             )
-    found = hashes.duplicates()
-    if found:
-        about = "" if hashes.exact else "about "
-        total = f"{attributes.n_rows:,}"
-        yield f"{about}{found:,} of {total} rows are duplicates of another row (equal inputs, target and weight)."
 
 
 @dataclass(frozen=True)
@@ -311,24 +325,20 @@ class Budget:
 
     @classmethod
     def of(cls, limit: int | None, resident: Callable[[], int]) -> Budget:
-        """Return the budget for the given limit, or for the default limit if ``limit`` is None. Call this method after
-        the libraries are imported.
+        """Return the budget for the given or the default limit. Libraries are imported before, so that they count.
 
         >>> Budget.of(None, lambda: 100 << 20).limit >> 20, Budget.of(None, lambda: 900 << 20).limit >> 20
         (512, 1156)
         """
+        import zarr.codecs  # noqa: F401
+
         base = resident()
         return cls(max(USUAL_LIMIT, base + USUAL_ROOM) if limit is None else limit, base, resident)
 
-    def batch_bytes(self, source: str, width: int, tile_rows: int, held: int, most: int, advice: str) -> int:
-        """Return the bytes of float64 per batch for records of ``width`` values; ``most`` if there is enough memory.
+    def batch_bytes(self, reader: Reader, width: int, tile_rows: int, held: int) -> int:
+        """Return the bytes of float64 per batch for records of ``width`` values; ``most_batch`` if memory suffices.
 
-        Raises ``MemoryLimitError`` if the limit is too small for reading or writing. The error states the bytes needed,
-        the bytes available and ``advice``.
-
-        >>> budget = Budget.of(192 << 20, lambda: 110 << 20)
-        >>> budget.batch_bytes("t.parquet", 17, 8192, held=40 << 20, most=4 << 20, advice="")  # (82 − 28 − 40) / 6 MiB
-        2446677
+        Raises ``MemoryLimitError`` if the limit is too small for reading or writing.
         """
         least = max(LEAST_BATCH, LEAST_ROWS * 8 * width)
         reading = ALLOWANCE + held + BATCHES * least
@@ -337,10 +347,10 @@ class Budget:
         if need > self.limit:
             needs, base, limit = (f"{-(-number >> 20):,} MiB" for number in (need, self.base, self.limit))
             raise MemoryLimitError(
-                f"{source}: ingesting {width - 2} columns needs {needs} ({base} of it are used by the process "
-                f"already), but the memory limit is {limit}: raise memory_limit{advice}."
+                f"{reader.name}: ingesting {width - 2} columns needs {needs} ({base} of it are used by the process "
+                f"already), but the memory limit is {limit}: raise memory_limit{reader.memory_advice}."
             )
-        return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(most, least))
+        return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(reader.most_batch, least))
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:
         """Return the number of bytes of records to sort at a time; call this method after all rows are read."""
@@ -348,9 +358,5 @@ class Budget:
 
 
 def tile_bytes(width: int, tile_rows: int) -> int:
-    """Return the bytes of the tiles being written, for records of ``width`` values.
-
-    >>> tile_bytes(18, 8192) >> 20
-    30
-    """
-    return HASHES + TILES * 8 * tile_rows * width
+    """Return the bytes of the tiles being written, for records of ``width`` values."""
+    return TILES * 8 * tile_rows * width

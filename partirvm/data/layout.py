@@ -1,67 +1,77 @@
-"""The format of DATA on disk: a Zarr v3 group with arrays and attributes.
+"""The format of DATA, and how writers publish them: versions of the attributes, and groups of arrays.
 
-====================  ==================================================================================
-``X``                 (N, d) float64, one chunk per tile; a missing chunk reads as NaN, and ingest never writes NaN
-``y``                 (N,) float64, one chunk per tile; class codes 0 … K−1 for a class target; (N, T) for T targets,
-                      with their names in the attribute ``targets``; absent in data for prediction, where the
-                      attribute ``labelled`` is false
-``weights``           (N,) float64, optional: precision weights
-``row``               (N,) int64, present if rows were shuffled: the number of the row in the original order
-attributes            ``DataAttributes`` as JSON, with ``kind``, ``format`` and ``digest``, a hash of all other
-                      attributes; written last. They contain a checksum of each chunk, compared whenever it is read
-``append-NNNNNN-…``   a group of the same kind for each append: the arrays from the first tile that the append changed,
-                      and the attributes of all rows. The name contains the beginning of ``base``; the newest one of
-                      this DATA counts
-====================  ==================================================================================
+===============================  =======================================================================================
+``versions/000002.json``         the name of the newest group
+``rows-TOKEN/attributes``        ``DataAttributes``, stored by ``storage.codec``
+``rows-TOKEN/X``                 (n, d) float64, a Zarr array with one chunk per tile
+``rows-TOKEN/y``                 (n,) float64, or (n, T) for T targets; class codes 0 … K−1 for a class target; absent
+                                 in data for prediction
+``rows-TOKEN/weights``           (n,) float64, optional: precision weights
+``rows-TOKEN/row``               (n,) int64, present if rows were shuffled: the number of the row in the original order
+===============================  =======================================================================================
 
-Nothing that was published is written again. An append becomes visible by one rename of a complete folder, which fails
-if the name exists, so a writer that was killed or silent for long can damage nothing. ``segments`` states which group
-holds which tiles: the full tiles stay where they are, and only the last tile, if it was not full, is copied. A group
-whose tiles are all in later segments is removed by the next append but one.
+An ingest writes a group of all rows. An append writes a group that begins with the first tile that it changes: full
+tiles stay where they are, and only the last tile, if it was not full, is copied. ``segments`` states which group holds
+which tiles. Nothing that was published is written again.
 
-Chunks are compressed (Blosc, lz4 with byte shuffle) and end with a CRC-32C checksum, so that no damaged chunk reaches
-the decompressor. Readers use the attributes and the bytes of the chunks; the metadata that Zarr keeps of an array serve
-other programs.
+A group becomes visible when the next version is created. Of two processes that create the same version exactly one
+succeeds, and the newest version counts. A writer that was killed, or silent for long, can therefore damage nothing:
+until its version exists nobody reads its group, and when another version exists it cannot publish. After publishing, a
+writer removes the older versions, and the groups that it found and that the new version does not use.
+
+Each writer of DATA holds the lease in the folder ``.NAME.lease`` next to the DATA, which is removed at the end. Chunks
+are compressed (Blosc, lz4 with byte shuffle) and end with a CRC-32C checksum, so that no damaged chunk reaches the
+decompressor. Readers use the attributes, which contain a checksum of each chunk, and the bytes of the chunks; the
+metadata that Zarr keeps of an array serve other programs.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from partirvm import storage
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint, hash_of
-from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
-from partirvm.storage import Folder, open_filesystem, open_folder
-from partirvm.storage.address import require_address
-from partirvm.storage.records import HEAD, VALUES, digest, open_zarr, require_format
+from partirvm.errors import ChangedDataError, ExistsError, FormatError, LeaseLostError, MissingDataError
+from partirvm.storage import Folder, open_folder
+from partirvm.storage.codec import Codec
+from partirvm.storage.lease import Lease, acquire
+from partirvm.storage.records import digest, listed_numbers, numbered, read_json, to_json
 
-KIND = "partirvm-data"
-FORMAT = 7
+KIND, FORMAT = "partirvm-data", 8
 
-GROWING = ("n_rows", "moments", "hashes", "batches", "segments", "base")
-"""The attributes that change when rows are appended."""
+VERSIONS = "versions"
+GROUP = re.compile("rows-[0-9a-f]{32}")
 
-MOMENTS = ("mean", "square", "minimum", "maximum")
+LOOKS = 5
+"""Maximum number of tries to open DATA that other processes replace."""
+
+storing = partial(
+    storage.storing,
+    advice="make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number",
+)
+"""Converts errors of a full, read-only or forbidden store to ``StorageError``, which states the space needed."""
 
 
 @dataclass(frozen=True)
 class DataAttributes:
-    """The attributes of a DATA group, stored as JSON.
+    """The attributes of DATA.
 
     ``seed`` is the seed of the shuffle, None if the rows kept their order. ``hashes`` contains the checksums
     (``storage.records``) of the chunks of each array, in the order of the tiles. If ``labelled`` is false, the rows are
     for prediction: ``columns`` still contains the target and classes to predict, and the target moments have no
     columns. ``batches`` contains, for the ingest and each append, the number of rows and a checksum of their values.
-    ``segments`` contains the first tile and the group name of each run of tiles. ``base`` is the digest of the
-    attributes that ingest wrote, and empty before the first append.
+    ``segments`` contains the first tile and the group name of each run of tiles.
     """
 
     n_rows: int
@@ -70,12 +80,11 @@ class DataAttributes:
     columns: Columns
     seed: int | None
     weighted: bool
+    labelled: bool
     moments: Moments
-    hashes: Mapping[str, tuple[str, ...]]
+    hashes: dict[str, tuple[str, ...]]
     batches: tuple[tuple[int, str], ...]
-    labelled: bool = True
-    segments: tuple[tuple[int, str], ...] = ((0, ""),)
-    base: str = ""
+    segments: tuple[tuple[int, str], ...]
 
     @property
     def n_targets(self) -> int:
@@ -94,187 +103,180 @@ class DataAttributes:
         }
         return {name: shape for name, shape in arrays.items() if shape is not None}
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the attributes of the group as JSON; floats are exact."""
-        own = {name: value for name, value in vars(self).items() if name != "columns"}
-        text = json.dumps({"kind": KIND, "format": FORMAT, **asdict(self.columns), **own}, default=_plain)
-        about: dict[str, Any] = json.loads(text)
-        return {**about, "digest": digest(about)}
-
     def fingerprint(self) -> Fingerprint:
-        """Return the identity of the data: the hashes of the rows, and a hash of the names, categories and classes."""
-        about = self.to_json()
-        fixed = {name: value for name, value in about.items() if name not in (*GROWING, "digest")}
+        """Return the identity of the data: the hashes of the rows, and of what does not change when rows are added."""
         blocks = (self.hashes[name] for name in ("X", "y", "weights") if name in self.hashes)
         hashes = tuple(map(hash_of, zip(*blocks, strict=True)))
-        return Fingerprint(self.n_rows, self.n_features, hashes, digest(fixed), digest(about["moments"]))
+        fixed = (asdict(self.columns), self.tile_rows, self.seed, self.weighted, self.labelled)
+        moments = [repr(np.asarray(value).tolist()) for each in self._moments for value in vars(each).values()]
+        return Fingerprint(self.n_rows, self.n_features, hashes, digest(fixed), digest(moments))
 
-    @classmethod
-    def from_json(cls, found: dict[str, Any], where: str) -> DataAttributes:
-        """Read the attributes of a group.
+    @property
+    def _moments(self) -> tuple[ColumnMoments, ColumnMoments]:
+        return self.moments.inputs, self.moments.targets
 
-        Raises ``FormatError`` if the kind or format is wrong or the attributes are damaged.
-        """
-        found = dict(found)
-        if found.pop("kind", None) != KIND:
-            raise FormatError(
-                f"{where} is not DATA of partirvm: its attributes lack kind={KIND!r}. "
-                "Make DATA of a table or arrays with `partirvm ingest SOURCE DATA`."
-            )
-        require_format(found.pop("format", None), FORMAT, where, "DATA", "ingest the data again")
-        seal = found.pop("digest", None)
-        if seal != digest({"kind": KIND, "format": FORMAT, **found}):
-            raise FormatError(
-                f"{where}: the attributes in zarr.json are damaged: restore the file, or ingest the data again."
-            )
-        try:
-            read: dict[str, Any] = {
-                "columns": Columns(
-                    features=tuple(found.pop("features")),
-                    target=found.pop("target"),
-                    categories={name: tuple(levels) for name, levels in found.pop("categories").items()},
-                    classes=None if found["classes"] is None else tuple(found["classes"]),
-                    targets=tuple(found.pop("targets")),
-                ),
-                "moments": Moments(_moments(found["moments"]["inputs"]), _moments(found["moments"]["targets"])),
-                "hashes": {name: tuple(each) for name, each in found["hashes"].items()},
-                "batches": tuple((int(rows), str(checksum)) for rows, checksum in found["batches"]),
-                "segments": tuple((int(first), str(name)) for first, name in found["segments"]),
-            }
-            del found["classes"]
-            attributes = cls(**{**found, **read})
-            n_tiles, moments = -(-attributes.n_rows // attributes.tile_rows), attributes.moments
-            lengths = {name: len(each) for name, each in attributes.hashes.items()}
-            if lengths != dict.fromkeys(attributes.chunks, n_tiles):
-                raise ValueError("a checksum of a chunk is missing")
-            for each, width in ((moments.inputs, "n_features"), (moments.targets, "n_targets")):
-                if {len(getattr(each, name)) for name in MOMENTS} != {getattr(attributes, width)}:
-                    raise ValueError(f"the moments have not {width} columns")
-            if len(attributes.columns.features) != attributes.n_features:
-                raise ValueError("the number of features differs from that of their names")
-            return attributes
-        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            raise FormatError(
-                f"the attributes of {where} are incomplete ({error!r}): ingest the data again."
-            ) from error
+    def agree(self) -> bool:
+        """Return whether the attributes agree with each other, as those of a damaged file may not."""
+        firsts, n_tiles = [first for first, _ in self.segments], -(-self.n_rows // max(self.tile_rows, 1))
+        widths = zip(self._moments, (self.n_features, self.n_targets), strict=True)
+        arrays = [(getattr(each, name), n) for each, n in widths for name in ("mean", "square", "minimum", "maximum")]
+        return (
+            min(self.n_rows, self.tile_rows, self.n_features) > 0
+            and {name: len(each) for name, each in self.hashes.items()} == dict.fromkeys(self.chunks, n_tiles)
+            and len(self.columns.features) == self.n_features
+            and all(array.dtype == np.float64 and array.shape == (n,) for array, n in arrays)
+            and firsts[:1] == [0]
+            and firsts == sorted(set(firsts))
+            and all(GROUP.fullmatch(name) for _, name in self.segments)
+        )
 
 
-def _plain(value: Any) -> Any:
-    """Convert moments and arrays for ``json``."""
-    return value.tolist() if isinstance(value, np.ndarray) else vars(value)
-
-
-def _moments(found: dict[str, Any]) -> ColumnMoments:
-    arrays = {name: np.array(found[name], dtype=np.float64) for name in MOMENTS}
-    return ColumnMoments(n=int(found["n"]), total=float(found["total"]), **arrays)
-
-
-def local_path(url: str | os.PathLike[str]) -> Path | None:
-    """Return the path of a local name or ``file://`` URL, or None for a URL of another file system.
-
-    >>> local_path("s3://bucket/trips.zarr") is None, local_path("file:///tmp/a").as_posix()
-    (True, '/tmp/a')
-    """
-    text = os.fspath(url)
-    if text.startswith("file://"):
-        return Path(text.removeprefix("file://"))
-    return None if "://" in text else Path(text)
+CODEC = Codec([DataAttributes, Columns, Moments, ColumnMoments])
 
 
 def open_data(url: str) -> tuple[Folder, DataAttributes]:
-    """Open a DATA group for reading. Returns its folder and the attributes after the last append.
+    """Open DATA for reading. Returns their folder and the newest attributes.
 
-    Raises ``MissingDataError`` if there is no group or its metadata cannot be read, ``FormatError`` if the kind or
-    format is wrong or the attributes are damaged, and ``ChangedDataError`` if other writers replace the DATA in each of
+    Raises ``MissingDataError`` if there are no DATA or their attributes are damaged, ``FormatError`` for another format
+    or attributes that contradict each other, and ``ChangedDataError`` if other processes replace the DATA in each of
     ``LOOKS`` tries to open them.
     """
-    require_address(url)
-    path = local_path(url)
-    if path is not None and not path.exists():
-        raise MissingDataError(f"{url}: there is no such folder. Make DATA with `partirvm ingest SOURCE {url}`.")
-    store = url if path is None else str(path)
-    if path is None:
-        open_filesystem(url)  # raises a clear error if the store cannot be opened
-    seen = None
-    folder = open_folder(store)
+    folder = open_folder(url)
     for _ in range(LOOKS):
-        names = appends(folder)  # listed first: appends of DATA that replace these belong to no root that is read later
-        try:
-            _, found = open_zarr(store, "DATA")
-        except MissingDataError as error:
+        numbers = listed_numbers(folder, VERSIONS)
+        if not numbers:
             raise MissingDataError(
-                f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; if an interrupted ingest left "
-                "the folder, delete the folder."
-            ) from error
-        base = str(found.get("digest"))
-        attributes = DataAttributes.from_json(found, url)
-        own = [name for name in names if name == append_name(int(name.split("-")[1]), base)]
-        if not own:
-            return folder, attributes
+                f"{url}: there are no DATA of partirvm here. Make DATA with `partirvm ingest SOURCE {url}`; if an "
+                "interrupted ingest left the folder, delete the folder."
+            )
         try:
-            _, found = open_zarr(f"{store.rstrip('/')}/{own[-1]}", "append")
+            pointer = read_json(folder, numbered(VERSIONS, numbers[-1]), {"group": str})
+            group = pointer["group"] if GROUP.fullmatch(pointer["group"]) else "damaged"
+            place = folder.place(f"{group}/attributes")
+            attributes: DataAttributes = CODEC.read(place, KIND, FORMAT)
         except MissingDataError:
-            if (names, base) == seen:
+            if listed_numbers(folder, VERSIONS)[-1:] == numbers[-1:]:
                 raise
-            seen = names, base
             continue
-        attributes = DataAttributes.from_json(found, f"{url}/{own[-1]}")
-        if (attributes.base, attributes.segments[-1][1]) != (base, own[-1]):
+        if not (isinstance(attributes, DataAttributes) and attributes.agree() and attributes.segments[-1][1] == group):
             raise FormatError(
-                f"{url}/{own[-1]}: this append was moved here from {attributes.segments[-1][1]!r} or from other DATA: "
-                "restore the folder"
+                f"{place}: the attributes contradict each other, or are those of another group: restore the folder, or "
+                "ingest the data again"
             )
         return folder, attributes
     raise ChangedDataError(f"{url}: the data were replaced each time they were opened: wait until the writers end")
 
 
-LOOKS = 5
-"""Maximum number of tries to open DATA that other processes replace."""
+@dataclass
+class Publication:
+    """A new group of arrays in the folder of DATA, and a folder ``spill``, not made yet, for temporary files.
 
-
-def append_name(number: int, base: str) -> str:
-    """Return the name of the group of an append to DATA whose first attributes have the digest ``base``.
-
-    A silent writer that goes on after the DATA were overwritten thus publishes under a name that is not read.
+    ``before`` are the attributes of the DATA to which rows are appended. ``number`` is the version that the group gets,
+    and ``found`` are the groups so far.
     """
-    return f"append-{number:06d}-{base[:8]}"
+
+    folder: Folder
+    name: str
+    spill: Path
+    before: DataAttributes | None
+    number: int
+    found: list[str]
+    lease: Lease
+    published: bool = False
+
+    def create_arrays(self, chunks: Mapping[str, tuple[int, ...]], n_rows: int) -> dict[str, Any]:
+        """Create the empty arrays of the group with these chunks."""
+        import zarr
+        from zarr.codecs import BloscCodec, Crc32cCodec
+
+        group = zarr.open_group(self.folder.place(self.name), mode="a", zarr_format=3)
+        return {
+            name: group.create_array(
+                name,
+                shape=(n_rows, *chunk[1:]),
+                dtype=dtype_of(name),
+                chunks=chunk,
+                compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
+                fill_value=-1 if name == "row" else np.nan,
+                config={"write_empty_chunks": True},
+            )
+            for name, chunk in chunks.items()
+        }
+
+    def commit(self, attributes: DataAttributes) -> None:
+        """Write the attributes and publish the group. Raises ``LeaseLostError`` if another process published first."""
+        version = numbered(VERSIONS, self.number)
+        with storing("the data"):
+            CODEC.write(attributes, self.folder.place(f"{self.name}/attributes"), KIND, FORMAT)
+            self.folder.flush(self.name)
+            self.lease.check()
+            try:
+                self.folder.create(version, to_json(version, {"group": self.name}))
+            except FileExistsError as error:
+                raise LeaseLostError(f"{self.folder.location}: another process published other rows first") from error
+            if listed_numbers(self.folder, VERSIONS)[-1] > self.number:
+                raise LeaseLostError(f"{self.folder.location}: other processes have published other rows meanwhile")
+            self.published = True
+        with suppress(OSError):
+            for number in listed_numbers(self.folder, VERSIONS):
+                if number < self.number:
+                    self.folder.remove(numbered(VERSIONS, number))
+            for name in set(self.found) - {name for _, name in attributes.segments}:
+                self.folder.remove(name)
 
 
-def appends(folder: Folder) -> list[str]:
-    """Return the names of the groups of appends in a DATA folder, the oldest first."""
-    return sorted(name for name in folder.list() if re.fullmatch(r"append-\d{6,}-[0-9a-f]{8}", name))
+@contextmanager
+def publication(url: str, *, overwrite: bool = False, append: bool = False) -> Iterator[Publication]:
+    """Yield a ``Publication`` for new DATA at ``url``, or for rows to append. On any error its group is removed.
+
+    Raises ``LeaseError`` if another process writes the DATA. Raises ``ExistsError`` if the path holds something other
+    than DATA, or if it holds DATA and ``overwrite`` is false. Raises ``StorageError`` if the path cannot be written.
+    """
+    folder, name = open_folder(url), f"rows-{uuid.uuid4().hex}"
+    with claimed(url) as lease, folder.scratch(folder.path and folder.path / name) as scratch:
+        with storing(url):
+            names, before = folder.list(), open_data(url)[1] if append else None
+            numbers = listed_numbers(folder, VERSIONS)
+            if numbers and not overwrite and not append:
+                raise ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
+            if folder.is_file() or not (numbers or all(map(GROUP.fullmatch, names))):
+                raise ExistsError(
+                    f"{url} exists and is not DATA of partirvm, so it is not overwritten. Choose another name."
+                )
+        found, number = list(filter(GROUP.fullmatch, names)), max(numbers, default=0) + 1
+        made = Publication(folder, name, scratch / "spill", before, number, found, lease)
+        try:
+            yield made
+        finally:
+            if not made.published:
+                with suppress(OSError):
+                    folder.remove(name)
+                    folder.remove_empty(VERSIONS)
+                    folder.remove_empty()
 
 
-def require_small(columns: Columns, n_tiles: int, n_arrays: int, place: str) -> None:
-    """Raise ``DataError`` if the attributes of DATA would have more bytes than ``open_zarr`` admits."""
-    text = json.dumps(asdict(columns), indent=4).encode()
-    numbers = n_tiles * n_arrays + 8 * len(columns.features)  # checksums, and moments with their line of JSON
-    if len(text) + 38 * numbers > HEAD or text.count(b",") + numbers > VALUES:
-        raise DataError(
-            f"{place}: the names and labels and {n_tiles:,} tiles of {len(columns.features):,} features have more "
-            f"metadata than a process reads ({HEAD >> 20} MiB): choose a larger tile_rows, shorter labels, or "
-            "divide the data"
-        )
+@contextmanager
+def claimed(url: str) -> Iterator[Lease]:
+    """Hold the lease of the DATA at a path or URL, whether or not they exist.
+
+    Raises ``LeaseError`` if another process holds the lease, and ``LeaseLostError`` instead of an error that came after
+    another process took over.
+    """
+    place = open_folder(url.rstrip("/"))
+    if place.path is not None:
+        place = Folder(url, os.path.abspath(place.path))  # noqa: PTH100 - resolve() would follow links
+    folder = place.sibling(f".{place.name}.lease")
+    folder.location = url  # for messages
+    with storing(url), acquire(folder, dict, stop="stop this process") as lease:
+        try:
+            yield lease
+        except Exception:
+            lease.check()
+            raise
+        finally:
+            lease.withdraw()
 
 
 def dtype_of(name: str) -> str:
     """Return the dtype of an array of DATA."""
     return "<i8" if name == "row" else "<f8"
-
-
-def create_arrays(group: Any, chunks: Mapping[str, tuple[int, ...]], n_rows: int) -> dict[str, Any]:
-    """Create the empty arrays of a DATA group with these chunks."""
-    from zarr.codecs import BloscCodec, Crc32cCodec
-
-    return {
-        name: group.create_array(
-            name,
-            shape=(n_rows, *chunk[1:]),
-            dtype=dtype_of(name),
-            chunks=chunk,
-            compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
-            fill_value=-1 if name == "row" else np.nan,
-            config={"write_empty_chunks": True},
-        )
-        for name, chunk in chunks.items()
-    }

@@ -3,156 +3,90 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.core.reduction import TreeSum
-from partirvm.data.encode import Encoder, Roles
-from partirvm.data.external_sort import RowHashes
-from partirvm.data.layout import DataAttributes, create_arrays, require_small
-from partirvm.data.publish import Publication, storing
-from partirvm.data.source import Float, tile_rows_for
-from partirvm.data.zarr_source import ZarrSource
-from partirvm.errors import DataError
+from partirvm.data.layout import DataAttributes, Publication, storing
+from partirvm.data.source import Float
 from partirvm.storage.records import checksum
 
 Progress = Callable[[str, int, int | None], None]
+"""A function that is called with the phase, "read" or "write", the rows done, and the total or None."""
 
 
-def tile_width(roles: Roles) -> int:
-    """Return the number of values per row that decide the tile size: the features, and targets beyond the first."""
-    return len(roles.features) + max(len(roles.targets) - 1, 0)
+def write_tiles(
+    place: Publication,
+    old: DataAttributes,
+    before: Float,
+    blocks: Iterable[Float],
+    n_new: int,
+    report: Progress,
+) -> DataAttributes:
+    """Divide records into tiles, and write the tiles as a group, two at a time. Return the attributes of all rows.
 
-
-@dataclass(frozen=True)
-class Extended:
-    """DATA to which rows are appended: the opened source and its attributes. ``again`` accepts the same rows once more.
-
-    The new group holds the last tile of the DATA, if it was not full, and the new rows.
+    A record contains a key, the number of the row, features, targets and weights. ``old`` are the attributes of the
+    rows so far, perhaps none; ``before`` are the records of their last tile if it is not full, which the group begins
+    with. ``blocks`` contain ``n_new`` new records in their final order.
     """
+    R, n = old.tile_rows, len(before) + n_new
+    first, n_tiles = old.n_rows // R, -(-n // R)
+    moments, checksums, total = TreeSum[Moments](n_tiles), list[dict[str, str]](), np.zeros(1, np.uint64)
+    pending: deque[Future[tuple[Moments, dict[str, str]]]] = deque()
+    with storing("the data"):
+        arrays = place.create_arrays(old.chunks, n)
 
-    source: ZarrSource
-    attributes: DataAttributes
-    again: bool
+    def settle() -> None:
+        of_tile, of_arrays = pending.popleft().result()
+        moments.add(len(checksums), of_tile)
+        checksums.append(of_arrays)
+        report("write", min(len(checksums) * R, n), n)
 
-    def last_rows(self) -> Float:
-        """Return the records of the last tile, if it is not full: key, row number, features, targets, weights."""
-        last, rest = divmod(self.attributes.n_rows, self.attributes.tile_rows)
-        tile, numbers = self.source.tile(last - (rest == 0)), self.source.original_rows(last - (rest == 0))
-        parts = [numbers, numbers, tile.X, tile.t, *([] if tile.weights is None else [tile.weights])]
-        return np.column_stack(parts)[:rest]
-
-
-class TileWriter:
-    """Divides records, in their final order, into tiles, and writes the tiles with moments and hashes."""
-
-    def __init__(
-        self,
-        place: Publication,
-        where: str,
-        encoder: Encoder,
-        seed: int | None,
-        tile_rows: int | None,
-        report: Progress,
-        extended: Extended | None,
-    ) -> None:
-        roles = encoder.roles
-        self._place, self._where, self._report, self._extended = place, where, report, extended
-        self._remaps, self._n_new = encoder.remaps(), encoder.n_rows
-        d, n_targets = len(roles.features), len(roles.targets)
-        if extended is not None:
-            self._old, self._before = extended.attributes, extended.last_rows()
-        else:
-            self._before = np.empty((0, 2 + len(roles.wanted)))
-            self._old = DataAttributes(
-                n_rows=0,
-                n_features=d,
-                tile_rows=tile_rows or tile_rows_for(encoder.n_rows, tile_width(roles)),
-                columns=encoder.columns(),
-                seed=seed,
-                weighted=roles.weights is not None,
-                moments=_moments(np.empty((0, d)), np.empty((0, n_targets)), None),
-                hashes={},
-                batches=(),
-                segments=(),
-                labelled=n_targets > 0,
-            )
-        self._n, R = len(self._before) + encoder.n_rows, self._old.tile_rows
-        self._first, self._n_tiles = self._old.n_rows // R, -(-self._n // R)
-        with storing("the data"):
-            self._arrays = create_arrays(place.group, self._old.chunks, self._n)
-        require_small(self._old.columns, self._first + self._n_tiles, len(self._arrays), where)
-        self.hashes = RowHashes(self._n_new)
-
-    def write(self, blocks: Iterator[Float]) -> DataAttributes:
-        """Write all tiles, two at a time. Returns the attributes of the DATA group."""
-        moments, R = TreeSum[Moments](self._n_tiles), self._old.tile_rows
-        checksums: list[dict[str, str]] = []
-        pending: deque[Future[tuple[Moments, dict[str, str]]]] = deque()
-
-        def settle() -> None:
-            of_tile, of_arrays = pending.popleft().result()
-            moments.add(len(checksums), of_tile)
-            checksums.append(of_arrays)
-            self._report("write", min(len(checksums) * R, self._n), self._n)
-
-        with ThreadPoolExecutor(2) as pool:
-            for number, records in enumerate(runs_of(chain([self._before], blocks), R)):
-                if len(pending) == 3:
-                    settle()
-                new = records[len(self._before) :] if number == 0 else records
-                for place, remap in self._remaps.items():
-                    new[:, 2 + place] = remap[new[:, 2 + place].astype(np.int64)]
-                new[:, 1] += self._old.n_rows
-                pending.append(pool.submit(self._write_tile, number, records, len(records) - len(new)))
-                self.hashes.add(new[:, 2:])
-            while pending:
+    with ThreadPoolExecutor(2) as pool:
+        for number, records in enumerate(runs_of(chain([before], blocks), R)):
+            if len(pending) == 3:
                 settle()
-        return self._attributes(moments.result(), checksums)
-
-    def _write_tile(self, number: int, records: Float, n_old: int) -> tuple[Moments, dict[str, str]]:
-        """Write a tile. Returns the moments of its rows after the first ``n_old``, and the checksums of its arrays."""
-        old = self._old
-        start, stop = 2 + old.n_features, 2 + old.n_features + old.n_targets
-        X = np.ascontiguousarray(records[:, 2:start])
-        t = np.ascontiguousarray(records[:, start:stop])
-        weights = np.ascontiguousarray(records[:, -1]) if old.weighted else None
-        y = t if old.n_targets > 1 else t.reshape(-1)
-        parts: dict[str, Any] = {"X": X, "y": y, "weights": weights, "row": records[:, 1].astype(np.int64)}
-        first = number * old.tile_rows
-        with storing("the data"):
-            for name, array in self._arrays.items():
-                array[first : first + len(X)] = parts[name]
-        moments = _moments(X[n_old:], t[n_old:], None if weights is None else weights[n_old:])
-        return moments, {name: checksum(parts[name]) for name in self._arrays}
-
-    def _attributes(self, moments: Moments, checksums: list[dict[str, str]]) -> DataAttributes:
-        hashes = {name: tuple(each[name] for each in checksums) for name in self._arrays}
-        batch, old = (self._n_new, self.hashes.checksum), self._old
-        if batch in old.batches and not (self._extended is not None and self._extended.again):
-            number = old.batches.index(batch)
-            raise DataError(
-                f"{self._where}: these {self._n_new:,} rows were {'appended' if number else 'ingested'} already (batch "
-                f"{number + 1} of {len(old.batches)}): to append them once more, pass again=True (`--again`)"
-            )
-        return replace(
-            old,
-            n_rows=old.n_rows + self._n_new,
-            moments=old.moments + moments,
-            hashes={name: (*old.hashes.get(name, ())[: self._first], *each) for name, each in hashes.items()},
-            batches=(*old.batches, batch),
-            segments=(*(each for each in old.segments if each[0] < self._first), (self._first, self._place.segment)),
-            base=old.base or (old.to_json()["digest"] if old.batches else ""),
-        )
+            n_old = len(before) if number == 0 else 0
+            pending.append(pool.submit(_write_tile, old, arrays, number, records, n_old))
+            total += row_hashes(records[n_old:, 2:]).sum(dtype=np.uint64)
+        while pending:
+            settle()
+    hashes = {name: tuple(each[name] for each in checksums) for name in arrays}
+    return replace(
+        old,
+        n_rows=old.n_rows + n_new,
+        moments=old.moments + moments.result(),
+        hashes={name: (*old.hashes.get(name, ())[:first], *each) for name, each in hashes.items()},
+        batches=(*old.batches, (n_new, f"{int(total[0]):016x}")),
+        segments=(*(each for each in old.segments if each[0] < first), (first, place.name)),
+    )
 
 
-def _moments(X: Float, t: Float, weights: Float | None) -> Moments:
+def _write_tile(
+    old: DataAttributes, arrays: dict[str, Any], number: int, records: Float, n_old: int
+) -> tuple[Moments, dict[str, str]]:
+    """Write a tile. Return the moments of its rows after the first ``n_old``, and the checksums of its arrays."""
+    start, stop = 2 + old.n_features, 2 + old.n_features + old.n_targets
+    X, t = np.ascontiguousarray(records[:, 2:start]), np.ascontiguousarray(records[:, start:stop])
+    weights = np.ascontiguousarray(records[:, -1]) if old.weighted else None
+    y = t if old.n_targets > 1 else t.reshape(-1)
+    parts: dict[str, Any] = {"X": X, "y": y, "weights": weights, "row": records[:, 1].astype(np.int64)}
+    first = number * old.tile_rows
+    with storing("the data"):
+        for name, array in arrays.items():
+            array[first : first + len(X)] = parts[name]
+    moments = moments_of(X[n_old:], t[n_old:], None if weights is None else weights[n_old:])
+    return moments, {name: checksum(parts[name]) for name in arrays}
+
+
+def moments_of(X: Float, t: Float, weights: Float | None) -> Moments:
     """Return the moments of rows of finite values. Without a target the target moments have no columns."""
     if t.shape[1]:
         return Moments.of(X, t, weights)
@@ -160,10 +94,10 @@ def _moments(X: Float, t: Float, weights: Float | None) -> Moments:
     return Moments(inputs, ColumnMoments(inputs.n, inputs.total, none, none, none, none))
 
 
-def runs_of(blocks: Iterator[Float], rows: int) -> Iterator[Float]:
+def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
     """Divide blocks of any length into separate arrays of ``rows`` rows; the last array may be shorter.
 
-    >>> [len(run) for run in runs_of(iter([np.zeros((5, 1)), np.zeros((2, 1))]), 3)]
+    >>> [len(run) for run in runs_of([np.zeros((5, 1)), np.zeros((2, 1))], 3)]
     [3, 3, 1]
     """
     held: list[Float] = []
@@ -180,3 +114,21 @@ def runs_of(blocks: Iterator[Float], rows: int) -> Iterator[Float]:
         del block  # free the memory before the next block is read
     if held:
         yield np.concatenate(held)
+
+
+def row_hashes(rows: Float) -> NDArray[np.uint64]:
+    """Return a hash of every row: multiply-add with random odd numbers, then the final mixing steps of splitmix64.
+
+    The sum of the hashes identifies the values of all rows, in any order.
+
+    >>> hashes = row_hashes(np.array([[1.0, 2.0], [0.0, 2.0], [-0.0, 2.0]]))
+    >>> bool(hashes[0] != hashes[1]), bool(hashes[1] == hashes[2])
+    (True, True)
+    """
+    bits = (rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
+    multipliers = np.random.default_rng(20230517).integers(0, 2**63, size=rows.shape[1], dtype=np.uint64)
+    bits ^= bits >> np.uint64(32)
+    mixed: NDArray[np.uint64] = bits @ (multipliers * np.uint64(2) + np.uint64(1))
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.data.layout import DataAttributes, dtype_of, open_data
-from partirvm.data.source import Fingerprint, Float, Int, Source, Tile, as_rows
+from partirvm.data.source import Fingerprint, Float, Int, Source, Tile, as_rows, hash_tile
 from partirvm.errors import ChangedDataError, MissingDataError
 from partirvm.storage import Folder, reading
 from partirvm.storage.address import allow_protocols, protocol_of
@@ -18,7 +18,7 @@ from partirvm.storage.records import checksum, digest, read_blosc
 
 
 class ZarrSource(Source):
-    """A source for DATA on disk or at an fsspec URL. The object holds the address and the metadata. Each chunk
+    """A source for DATA on disk or at an fsspec URL. The object holds the address and the attributes. Each chunk
     is compared with its checksum when it is read.
 
     A pickled source contains the address and the expected fingerprint. A process that finds different data at the
@@ -27,7 +27,7 @@ class ZarrSource(Source):
     Parameters
     ----------
     url : str or path
-        Folder or fsspec URL of a DATA group.
+        Folder or fsspec URL of DATA.
 
     Attributes
     ----------
@@ -38,8 +38,6 @@ class ZarrSource(Source):
         Seed of the shuffle; None if the rows kept their order.
     weighted : bool
         True if rows have precision weights.
-    url : str
-        Address of the data.
 
     Raises
     ------
@@ -49,7 +47,7 @@ class ZarrSource(Source):
         Raised by ``tile`` and ``gather`` for a chunk with other values than those ingested, such as those of another
         tile.
     FormatError
-        The group is not DATA, or has a newer format.
+        The DATA have another format.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
@@ -85,8 +83,8 @@ class ZarrSource(Source):
         place = f"{self.url}: chunk {number} of the array {name!r}"
         advice = "restore the file, or ingest the data again"
         shape = attributes.chunks[name]
-        first, segment = next(each for each in reversed(attributes.segments) if each[0] <= number)
-        file = "/".join([segment, name, "c", str(number - first), *("0" for _ in shape[1:])]).lstrip("/")
+        first, group = next(each for each in reversed(attributes.segments) if each[0] <= number)
+        file = "/".join([group, name, "c", str(number - first), *("0" for _ in shape[1:])])
         try:
             with reading(place, advice, MissingDataError):
                 chunk = read_blosc(folder, file, shape, dtype_of(name))
@@ -123,6 +121,20 @@ class ZarrSource(Source):
         """Return the shape and the hashes of all tiles and of the attributes, as recorded by ingest."""
         self._open()
         return super().fingerprint()
+
+    def has_grown(self, then: Fingerprint) -> bool:
+        """Return True if the DATA consist of the rows of an earlier fingerprint followed by more rows.
+
+        Full tiles are compared by their hashes. If the last tile was not full, its rows are read and compared.
+        """
+        (full, rest), now = divmod(then.n_rows, self.tile_rows), self.fingerprint()
+        if now.n_rows <= then.n_rows or now.about != then.about or now.hashes[:full] != then.hashes[:full]:
+            return False
+        if not rest:
+            return True
+        tile = self.tile(full)
+        weights = None if tile.weights is None else tile.weights[:rest]
+        return hash_tile(Tile(full, tile.start, tile.X[:rest], tile.t[:rest], weights)) == then.hashes[full]
 
     def verify(self) -> None:
         """Read all rows, and the numbers of the rows. Raises ``ChangedDataError`` or ``MissingDataError``."""

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,7 +22,6 @@ from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.estimators.callbacks import FitCallback, Watching
 from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of
-from partirvm.estimators.sklearn_bases import BaseEstimator
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
@@ -30,7 +29,7 @@ from partirvm.model import FAR, bases_of, plain_labels
 from partirvm.options import Request
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
 from partirvm.options.table import TABLE
-from partirvm.options.values import AlphaPrior, Solver, Strategy, Value, flat
+from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
 from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
@@ -106,17 +105,18 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         "auto",
         '{"auto", "basic", "split-merge", "incremental", "working-set"} or option value',
         "The option values have the options of their strategy: "
-        '``WorkingSet(selection="gain", fit_rows=Sample(rows=5000))``.',
+        '``WorkingSet(selection="gain", fit_rows="sample", sample_rows=5000)``.',
     )
     partition_size: int | Auto = parameter("auto", '"auto" or int')
-    solver: SolverName | Solver = parameter(
+    solver: SolverName = parameter(
         "auto",
-        '{"auto", "fixed-point", "fast"}, Auto, FixedPoint or Fast',
+        '{"auto", "fixed-point", "fast"}',
         'The fixed point is MacKay\'s (1992); "fast" is that of Tipping & Faul (2003). If all rows are candidates of a '
         'regression, "auto" takes the better of both. With priors, fixed α or several targets that share vectors '
         '"auto" is the fixed point and "fast" is refused. For classification "auto" is the fixed point, on the '
         'quadratic approximation of each Newton step, and "fast" is refused.',
     )
+    max_iterations: int | None = parameter(None, "int or None")
     alpha_prior: tuple[float, float] | AlphaPrior = parameter(
         (0.0, 0.0),
         "pair of float or AlphaPrior",

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -16,7 +17,6 @@ from partirvm.core.link import probabilities
 from partirvm.data.labels import coded, find_classes, text_of_label
 from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
 from partirvm.estimators.inputs import Labels, array_of, data_errors, labels_of, source_of, training_source
-from partirvm.estimators.sklearn_bases import ClassifierMixin
 from partirvm.model import ClassModel, label_array
 from partirvm.options import Request
 from partirvm.options.constraints import Auto, MultiClass

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -27,7 +28,6 @@ from partirvm.estimators.inputs import (
     training_rows,
     training_source,
 )
-from partirvm.estimators.sklearn_bases import RegressorMixin
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable

@@ -25,8 +25,7 @@ from partirvm.errors import FormatError
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import require_no_code
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.classes import Start
-from partirvm.likelihoods.gaussian import Warm
+from partirvm.likelihoods.base import Start
 from partirvm.model.files import DESIGN_CLASSES
 from partirvm.options import Request
 from partirvm.planning.cost import RoundCost, Schedule
@@ -42,7 +41,7 @@ from partirvm.strategies.stages import Best, RoundsState
 KIND, FORMAT = "partirvm-checkpoint", 12
 SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 5
 
-FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start, Warm)
+FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start)
 STATES = (Best, Part, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)

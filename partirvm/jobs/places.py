@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
 from partirvm.data import ZarrSource
-from partirvm.data.appending import has_grown
 from partirvm.data.source import Fingerprint
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmWarning, UsageError
 from partirvm.execution.tasks import package_versions
@@ -144,7 +143,7 @@ def require_grown(source: ZarrSource, then: dict[str, Any]) -> dict[str, Any]:
     Raises ``UsageError`` if there are no new rows, and ``ChangedDataError`` if the earlier rows have changed.
     """
     before = _fingerprint(then)
-    if not has_grown(source, before):
+    if not source.has_grown(before):
         if source.fingerprint() == before:
             raise UsageError(
                 f"{source.url} has no new rows since the last fit of the job: append rows first (`ingest --append`)"

@@ -58,9 +58,9 @@ class Family(Kernel, Value):
     def _without_options(self) -> Self:
         return replace(self, prior="flat", multiples=(1.0,), metric="auto")
 
-    def flat(self, given_for: str, title: str = "") -> dict[str, Any]:
+    def flat(self, given_for: str) -> dict[str, Any]:
         """Return the options that the value stands for: with numbers as gamma the kernel itself, otherwise its name."""
-        found = super().flat(given_for, title)
+        found = super().flat(given_for)
         if not isinstance(self.gamma, str):
             del found["gamma"]
             return {**found, given_for: self._without_options()}

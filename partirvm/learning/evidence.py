@@ -19,7 +19,7 @@ from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
 from partirvm.learning.sample import SampledRows
 from partirvm.likelihoods.base import labels_of
-from partirvm.likelihoods.class_passes import IndicatorGramPass, IndicatorLossPass, IndicatorSlopePass, LogisticPass
+from partirvm.likelihoods.class_passes import IndicatorLossPass, LogisticPass
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.passes import GramPass, SlopePass
 from partirvm.strategies.problem import Problem
@@ -65,14 +65,15 @@ def evaluate(
     tied = first_tied(problem) if last is None or last.tied is None else last.tied
     count = FIRST_UPDATES if fresh else UPDATES
     if problem.classifies:
-        statistics = _statistics(sample, design, IndicatorGramPass(design, problem.n_classes), problem.n_classes)
+        statistics = _statistics(sample, design, problem.n_classes, problem.n_classes)
         tied, shared = indicator_updates(statistics, tied, count)
-        slopes, errors = IndicatorSlopePass(design, shared, float(tied.beta)), IndicatorLossPass(design, shared.mean)
-        slope, sums = sample.run(slopes, errors)
+        beta, n_classes = float(tied.beta), problem.n_classes
+        slopes = SlopePass(design, shared.mean, shared.covariance[None], beta, n_classes=n_classes)
+        slope, sums = sample.run(slopes, IndicatorLossPass(design, shared.mean))
         value, mean, residual, wrong = shared.log_evidence, shared.mean, sums[:1], int(sums[1])
         gamma = shared.determinedness(tied.alphas(statistics.labels))
     else:
-        statistics = _statistics(sample, design, _gram(design), problem.n_targets)
+        statistics = _statistics(sample, design, problem.n_targets)
         target_variance = problem.target_variance if problem.target_variances is None else problem.target_variances
         fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
         tied, found = updates(statistics, tied, count, NoiseBounds(target_variance, fixed))
@@ -86,7 +87,7 @@ def evaluate(
 def evaluate_fit(sample: SampledRows, design: Design, fit: HyperState) -> EvidencePoint:
     """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``."""
     sample.drop_blocks()
-    statistics = _statistics(sample, design, _gram(design), len(design.scaling.t_shift))
+    statistics = _statistics(sample, design, len(design.scaling.t_shift))
     found = any_posterior(statistics, fit.alpha, fit.beta)
     (slope,) = sample.run(SlopePass(design, found.means, found.covariances, fit.beta))
     return EvidencePoint(found.log_evidence, slope, statistics.n)
@@ -113,12 +114,8 @@ def first_tied(problem: Problem) -> Tied:
     return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)
 
 
-def _gram(design: Design) -> GramPass:
-    return GramPass(design.take(NONE, leading=NONE), design, np.zeros((0, len(design.scaling.t_shift))))
-
-
-def _statistics(
-    sample: SampledRows, design: Design, request: GramPass | IndicatorGramPass, n_targets: int
-) -> GramStatistics:
-    (block,) = sample.run(request)
+def _statistics(sample: SampledRows, design: Design, n_targets: int, n_classes: int = 0) -> GramStatistics:
+    """Return the statistics of the columns of a design and their targets, which are indicators of classes if given."""
+    nothing, offset = design.take(NONE, leading=NONE), np.zeros((0, n_targets))
+    (block,) = sample.run(GramPass(nothing, design, offset, n_classes=n_classes))
     return GramStatistics.empty(design.basis, n_targets).extend(labels_of(design), block, design.basis)

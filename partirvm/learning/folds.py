@@ -47,8 +47,8 @@ from partirvm.learning.forms import DIRECTIONS, EACH, LearnedForms, learn, learn
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions, begin_stage, first_stage
 from partirvm.likelihoods.base import survivors
-from partirvm.likelihoods.classes import Newton, Start
-from partirvm.likelihoods.gaussian import Solve, settle
+from partirvm.likelihoods.classes import Newton
+from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.strategies.fit_rows import count_duplicates
 from partirvm.strategies.problem import Options, Problem, Record
@@ -288,7 +288,7 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
         begun = likelihood.join(problem, likelihood.start(problem), problem.empty, design, block)
         solution = sample.solve(Solve(begun, rule, count))
         (residual,) = sample.run(ResidualPass(survivors(design, solution.fit), solution.fit.posterior.means))
-        fit, reason = settle(solution.fit, residual), solution.reason
+        fit, reason = likelihood.settle(solution.fit, residual, last=True), solution.reason
     assert reason is not None
     return record(
         problem,
@@ -325,7 +325,7 @@ def fits_at(
 def _newton(sample: SampledRows, problem: Problem, designs: list[Design], options: Options) -> list[Newton]:
     """Run several classification fits together, so that one reading of the rows serves the next pass of each fit."""
     likelihood: Any = problem.likelihood
-    start = Start.of(likelihood.start(problem))
+    start = likelihood.warm(likelihood.start(problem))
     rule = replace(final_rule(options), max_iterations=options.max_passes, guard=False)
     running = [
         Newton(design, likelihood.name, start, rule, len(design.labels), prior=problem.prior) for design in designs

@@ -5,23 +5,15 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from partirvm.likelihoods.base import Likelihood
-from partirvm.likelihoods.classes import BERNOULLI, ONE_VS_REST, SOFTMAX, ClassLikelihood
+from partirvm.likelihoods.classes import BERNOULLI, ONE_VS_REST, POOLED, SOFTMAX, ClassLikelihood
 from partirvm.likelihoods.gaussian import GaussianLikelihood
-from partirvm.likelihoods.pooled import PooledLikelihood
 
 GAUSSIAN = GaussianLikelihood()
 
-AnyLikelihood: TypeAlias = Likelihood[Any, Any]
+AnyLikelihood: TypeAlias = Likelihood[Any]
 
 LIKELIHOODS: dict[str, AnyLikelihood] = {
-    each.name: each
-    for each in (
-        GAUSSIAN,
-        BERNOULLI,
-        PooledLikelihood(),
-        SOFTMAX,
-        ONE_VS_REST,
-    )
+    each.name: each for each in (GAUSSIAN, BERNOULLI, POOLED, SOFTMAX, ONE_VS_REST)
 }
 """Likelihoods by name. An entry in this dictionary makes a likelihood available under its ``words``."""
 
@@ -60,7 +52,6 @@ __all__ = [
     "ClassLikelihood",
     "GaussianLikelihood",
     "Likelihood",
-    "PooledLikelihood",
     "likelihood_for",
     "words_of",
 ]

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.priors import Prior
+from partirvm.core.priors import JOINING, Prior
 from partirvm.core.reduction import FieldSums
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
@@ -33,6 +33,8 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Rows: TypeAlias = Int | range
 """Increasing row numbers, as an array or, without memory for each, as a range of neighbouring rows."""
+
+OnStep = Callable[[StepInfo], None]
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,33 @@ def survivors(design: Design, fit: Any) -> Design:
     return design.take(positions(labels[labels >= 0], design.labels), leading=labels[labels < 0])
 
 
-OnStep = Callable[[StepInfo], None]
+@dataclass(frozen=True)
+class Start:
+    """Start of a fit over other rows or of more columns: α (M,) or (M, C) of the columns with these labels.
+
+    Other columns are new. A regression also starts at its ``beta``, and classes at their ``weights`` (M, C).
+    """
+
+    labels: Int
+    alpha: Float
+    beta: float | Float = 1.0
+    weights: Float | None = None
+
+    def merge(self, other: Start, labels: Int) -> Start:
+        """Return a start for the joined columns of two fits, restricted to ``labels``.
+
+        Columns of the two fits explain the same data. Started at the α of the separate fits, they would eliminate each
+        other before the noise variance has decreased. They start at ``JOINING`` × α, so the prior is weak at first, and
+        with half their weights. β is the larger one of the two fits.
+        """
+        joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
+        kept = np.isin(joined, labels)
+        alpha = np.concatenate([self.alpha, other.alpha])[first[kept]]
+        beta, weights = np.maximum(self.beta, other.beta), None
+        if self.weights is not None and other.weights is not None:
+            weights = 0.5 * np.concatenate([self.weights, other.weights])[first[kept]]
+        beta = beta if isinstance(self.beta, np.ndarray) else float(beta)
+        return Start(joined[kept], JOINING * alpha, beta, weights)
 
 
 class Fit(Protocol):
@@ -181,14 +209,6 @@ class Fit(Protocol):
         ...
 
 
-class FitStart(Protocol):
-    """Initial values of a fit."""
-
-    def merge(self, other: Any, labels: Int) -> Any:
-        """Return a start for the joined columns of two fits, restricted to the columns ``labels``."""
-        ...
-
-
 class FitProblem(Protocol):
     """The attributes of ``strategies.problem.Problem`` that likelihoods use."""
 
@@ -212,15 +232,6 @@ class FitProblem(Protocol):
     def n_outputs(self) -> int: ...
     @property
     def shuffled(self) -> bool: ...
-
-
-class FitOptions(Protocol):
-    """The attributes of ``strategies.problem.Options`` that likelihoods use."""
-
-    @property
-    def solver(self) -> str: ...
-    @property
-    def max_passes(self) -> int: ...
 
 
 class DenseFit(ABC):
@@ -269,10 +280,6 @@ class PassFit(ABC):
         """
 
 
-F = TypeVar("F", bound=Fit)
-W = TypeVar("W", bound=FitStart)
-
-
 @dataclass(frozen=True)
 class Begin:
     """Start and end of a fit over ``rows`` (increasing; None for all rows); ``rule`` ends the fit.
@@ -284,15 +291,18 @@ class Begin:
     rule: StopRule
     candidates: int
     rows: Int | None = None
-    warm: Any = None
+    warm: Start | None = None
     hold: bool = False
 
 
-class Likelihood(Protocol[F, W]):
-    """The model of a target given the linear predictors.
+F = TypeVar("F", bound=Fit)
 
-    F is the type of fits. W is the type of warm starts: initial values of fits over other rows. Methods that return
-    passes may return an empty tuple. The method that processes their statistics is then called without statistics.
+
+class Likelihood(Protocol[F]):
+    """The model of a target given the linear predictors; F is the type of its fits.
+
+    Methods that return passes may return an empty tuple. The method that processes their statistics is then called
+    without statistics. ``options`` are those of strategies (``strategies.problem.Options``).
     """
 
     name: str
@@ -302,7 +312,7 @@ class Likelihood(Protocol[F, W]):
     """True for classification."""
     binary: bool = False
     """True for two classes with one linear predictor; otherwise a classification has one per class."""
-    measured_by: Likelihood[Any, Any] | None = None
+    measured_by: Likelihood[Any] | None = None
     """The likelihood of the small fits that learn a kernel and estimate ρ for the partition size; None for this one."""
     draws_pools: bool = False
     """True if ``errors`` draws the pools of candidates for ``gain_pass``; otherwise pools are random rows."""
@@ -320,7 +330,7 @@ class Likelihood(Protocol[F, W]):
         """Return the fit without columns."""
 
     @abstractmethod
-    def warm(self, fit: F) -> W:
+    def warm(self, fit: F) -> Start:
         """Return the current α and β, or weights, as a start for a fit over other rows or of more columns."""
 
     def measure(self, fit: F, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
@@ -331,7 +341,7 @@ class Likelihood(Protocol[F, W]):
         return ()
 
     def join(
-        self, problem: FitProblem, fit: F, kept: Design, new: Design, *statistics: Any, warm: W | None = None
+        self, problem: FitProblem, fit: F, kept: Design, new: Design, *statistics: Any, warm: Start | None = None
     ) -> F:
         """Return the fit of the columns ``kept`` and ``new``, from the statistics of ``measure``.
 
@@ -341,7 +351,7 @@ class Likelihood(Protocol[F, W]):
         return fit
 
     @abstractmethod
-    def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: F, begin: Begin) -> DenseFit | PassFit:
+    def fit(self, problem: FitProblem, options: Any, design: Design, fit: F, begin: Begin) -> DenseFit | PassFit:
         """Return the instruction to fit the columns of ``design``, started at ``fit``."""
 
     def settling(

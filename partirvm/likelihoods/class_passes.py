@@ -1,6 +1,6 @@
 """Passes of classification: the likelihood's quadratic, rows of improbable class, gains of a pool, scores.
 
-Passes of class indicators, the targets (n, K) of kernel learning for several classes (``core.tied``).
+Pass of class indicators, the targets (n, K) of kernel learning for several classes (``core.tied``).
 """
 
 from __future__ import annotations
@@ -11,22 +11,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core import tied
-from partirvm.core.link import (
-    LINKS,
-    LogisticBlock,
-    LogisticCross,
-    guesses,
-    misclassification_probabilities,
-    moderated,
-    probabilities,
-    targets,
-    variances,
-)
+from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, guesses, moderated, probabilities, targets
+from partirvm.core.predictive import quadratic_forms
 from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores
-from partirvm.core.statistics import GramBlock
-from partirvm.core.tied import Indicators
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Panel, Pass, TileRows, eligible
 
@@ -36,10 +24,7 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LogisticPass(Pass):
-    """Pass for log likelihood, gradient and curvature at weights ``mean`` (M, C): a ``core.link.LogisticBlock``.
-
-    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
-    """
+    """Pass for log likelihood, gradient and curvature at weights ``mean`` (M, C): a ``core.link.LogisticBlock``."""
 
     name: ClassVar[str] = "newton"
     design: Design
@@ -59,7 +44,6 @@ class MisclassificationPass(Pass):
 
     The result has the ``select`` rows of largest 1 − p_t outside ``exclude`` (sorted row numbers). With a ``draw`` (two
     integers, a seed) the rows are drawn at random instead, with probabilities proportional to 1 − p_t + ``floor``.
-    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
     """
 
     name: ClassVar[str] = "misclassification"
@@ -75,7 +59,7 @@ class MisclassificationPass(Pass):
     def of_panel(self, panel: Panel, *blocks: Float) -> LargestErrors:
         """Return the selected rows of the panel."""
         (block,) = blocks
-        keys = misclassification_probabilities(self.likelihood, panel.t[:, 0], block @ self.mean)
+        keys = -np.expm1(LINKS[self.likelihood].log_probability(block @ self.mean, panel.t[:, 0]))
         if self.draw is not None:
             keys = drawn(keys + self.floor, panel.rows, self.draw)
         there = eligible(panel, self.exclude)
@@ -87,7 +71,6 @@ class GainPass(Pass):
     """Pass for the sparsity and quality factors of the columns of ``pool``: a ``core.link.LogisticCross``.
 
     The factors are relative to the columns of ``design`` at weights ``mean`` (M, C).
-    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
     """
 
     name: ClassVar[str] = "gain"
@@ -128,46 +111,14 @@ class LogisticScorePass(Pass):
             rows = slice(panel.rows[0] - tile.start, panel.rows[-1] - tile.start + 1)
             f[rows] = block @ self.mean
             if self.moderate:
-                f[rows] = moderated(f[rows], variances(block, self.roots), LINKS[self.likelihood].moderation)
+                variance = np.column_stack([quadratic_forms(block, root) for root in self.roots])
+                f[rows] = moderated(f[rows], variance, LINKS[self.likelihood].moderation)
         codes = tile.t[:, 0].astype(np.int64)
         if self.codes is not None:
             codes = np.array(self.codes)[codes]
         # rank the whole tile at once: merging sorted panels would take longer than evaluating their design
         ranked = f[:, 0] if f.shape[1] == 1 else None
         return ClassScores.of(codes, probabilities(self.likelihood, f), ranked, tile.start)
-
-
-@dataclass(frozen=True)
-class IndicatorGramPass(Pass):
-    """Pass for Gram products of the design with itself and with the K indicators: a ``core.statistics.GramBlock``."""
-
-    name: ClassVar[str] = "gram"
-    design: Design
-    n_classes: int
-    rows: Int | None = None
-
-    def of_panel(self, panel: Panel, *blocks: Float) -> GramBlock:
-        """Return the products over the panel's rows."""
-        (block,) = blocks
-        return GramBlock.of(block[:, :0], block, targets(panel.t[:, 0], self.n_classes), panel.weights)
-
-
-@dataclass(frozen=True)
-class IndicatorSlopePass(Pass):
-    """Pass for the derivatives (p,) of the evidence by the kernel's log parameters, at the posterior ``found``."""
-
-    name: ClassVar[str] = "slope"
-    design: Design
-    found: Indicators
-    beta: float
-    rows: Int | None = None
-
-    def of_panel(self, panel: Panel, *blocks: Float) -> Float:
-        """Return the derivatives' part of the panel's rows."""
-        (block,) = blocks
-        target = targets(panel.t[:, 0], self.found.mean.shape[1])
-        slopes = tied.indicator_slopes(block, target, self.found, self.beta, panel.weights)
-        return self.design.gradient(panel.X, block, slopes)
 
 
 @dataclass(frozen=True)

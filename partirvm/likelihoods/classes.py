@@ -2,30 +2,39 @@
 
 A fit needs a pass for each step, since the quadratic changes with the weights. The driver therefore performs a
 ``Newton`` instruction pass by pass.
+
+**Several classes by default** (``POOLED``). Vectors are chosen one class against the rest, whose outputs have separate
+α. The posterior of each output is then exact up to Laplace's approximation, while the blocks between outputs that
+``multinomial`` omits make it prune too many vectors. Probabilities come from the last fit: all classes get all vectors,
+the likelihood is the softmax, and all vectors share one α, which maximises Laplace's evidence. A search in log α finds
+it, with the mode of the softmax at each α. MacKay's update would not find it: the update ignores that B changes with
+the mode, and where the classes are separable its α is about ten times too large. The separate α of ``ovr`` are no
+alternative: a class with few vectors of its own is too certain. No vector is deleted. On 500 rows of pendigits the log
+loss is .22 for ``multinomial``, .15 for ``ovr`` and .13 for this model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.laplace import LaplaceState, init
+from partirvm.core.laplace import LaplaceState, init, settled
 from partirvm.core.link import LINKS, LogisticBlock
-from partirvm.core.newton import NewtonSearch, begin, enter, receive, settle
-from partirvm.core.priors import FLAT, JOINING, Prior
+from partirvm.core.newton import SETTLED, NewtonSearch, begin, enter, receive, settle
+from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import (
     Begin,
-    FitOptions,
     FitProblem,
     Likelihood,
     Pass,
     PassFit,
+    Start,
     labels_of,
     positions,
     survivors,
@@ -37,50 +46,35 @@ from partirvm.types import Columns
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
+STEPS = 12
+"""Maximum number of steps of the search for α to one side."""
 
-@dataclass(frozen=True)
-class Start:
-    """Start of a fit: α and weights, (M, C), of the columns with these labels. Other columns are new."""
+STEP = float(np.log(3.0))
+"""Step of this search in log α."""
 
-    labels: Int
-    alpha: Float
-    weights: Float
-
-    @classmethod
-    def of(cls, fit: LaplaceState) -> Start:
-        """Return the start that continues this fit."""
-        return cls(fit.labels, fit.alpha, fit.mean)
-
-    def merge(self, other: Start, labels: Int) -> Start:
-        """Return a start for the joined columns of two fits, restricted to ``labels``.
-
-        The two fits explain the same data, so that columns start with half their weights. Their α is multiplied by
-        ``JOINING``, as for new columns.
-        """
-        joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
-        alpha = np.concatenate([self.alpha, other.alpha])[first]
-        weights = np.concatenate([self.weights, other.weights])[first]
-        kept = np.isin(joined, labels)
-        return Start(joined[kept], JOINING * alpha[kept], 0.5 * weights[kept])
-
-    def placed(self, labels: Int) -> Float:
-        """Return the weights (M, C) of the columns with these labels, zero for new columns."""
-        weights = np.zeros((len(labels), self.weights.shape[1]))
-        known = np.flatnonzero(np.isin(labels, self.labels))
-        weights[known] = self.weights[positions(labels[known], self.labels)]
-        return weights
+CLOSE = 0.01
+"""Distance from the mode, nats, at which the evidence of an α is known."""
 
 
 @dataclass(frozen=True)
-class ClassLikelihood(Likelihood[LaplaceState, Start]):
-    """A likelihood of classes, fitted by Newton steps; ``name`` is also that of its link (``core.link.LINKS``)."""
+class ClassLikelihood(Likelihood[LaplaceState]):
+    """A likelihood of classes, fitted by Newton steps; ``name`` is also that of its link (``core.link.LINKS``).
+
+    If it is ``pooled``, fits have the link of ``ovr``, and in the last fit of a run one softmax for all vectors.
+    """
 
     name: str
     words: tuple[str, ...]
     binary: bool = False
+    pooled: bool = False
+    measured_by: Likelihood[Any] | None = None
     classifies: bool = True
     draws_pools: bool = True
     early_rows: int = 2000
+
+    @property
+    def _link(self) -> str:
+        return "ovr" if self.pooled else self.name
 
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
         """Return the model, which predicts class probabilities."""
@@ -90,24 +84,19 @@ class ClassLikelihood(Likelihood[LaplaceState, Start]):
         """Return the fit without columns, whose linear predictors are zero."""
         outputs = problem.n_outputs
         none = np.zeros((0, outputs))
-        logs = np.zeros(1 if LINKS[self.name].coupled else outputs)
+        logs = np.zeros(1 if LINKS[self._link].coupled else outputs)
         block = LogisticBlock(logs, none, np.zeros((outputs, 0, 0)), 0, 0)
-        return init(self.name, np.zeros(0, np.int64), none, none, block, problem.prior)
+        return init(self._link, np.zeros(0, np.int64), none, none, block, problem.prior)
 
     def warm(self, fit: LaplaceState) -> Start:
         """Return α and weights of the fit."""
-        return Start.of(fit)
+        return Start(fit.labels, fit.alpha, weights=fit.mean)
 
-    def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
+    def fit(self, problem: FitProblem, options: Any, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
         """Return a fit that needs a pass for each step; its iterations are passes."""
-        return self.newton(problem, options, design, fit, begin)
-
-    def newton(
-        self, problem: FitProblem, options: FitOptions, design: Design, fit: LaplaceState, begin: Begin
-    ) -> Newton:
-        """Return the fit by Newton steps."""
-        rule, start = replace(begin.rule, max_iterations=options.max_passes, guard=False), begin.warm or Start.of(fit)
-        return Newton(design, self.name, start, rule, begin.candidates, begin.rows, problem.prior, begin.hold)
+        rule, start = replace(begin.rule, max_iterations=options.max_passes, guard=False), begin.warm or self.warm(fit)
+        newton = Newton(design, self._link, start, rule, begin.candidates, begin.rows, problem.prior, begin.hold)
+        return Pooling(newton) if self.pooled and rule.thin else newton
 
     def errors(
         self,
@@ -143,7 +132,7 @@ class ClassLikelihood(Likelihood[LaplaceState, Start]):
             "train_rmse": None,
             "train_log_loss": fit.block.nll / n,
             "train_error": fit.block.wrong / n,
-            "held_out_log_loss": None if scores is None else scores.log_loss,
+            "held_out_log_loss": None if scores is None else scores.loss,
             "held_out_error": None if scores is None else scores.error,
         }
 
@@ -168,12 +157,22 @@ class Newton(PassFit):
     search: NewtonSearch | None = None
     reason: Termination | None = None
 
+    def _first(self) -> tuple[Int, Float, Float]:
+        """Return the labels of the columns, and their first α and weights (M, C): NaN and zero for new columns."""
+        labels, start = labels_of(self.design), self.start
+        assert start.weights is not None
+        alpha = np.full((len(labels), start.weights.shape[1]), np.nan)
+        weights = np.zeros(alpha.shape)
+        known = np.isin(labels, start.labels)
+        old = positions(labels[known], start.labels)
+        alpha[known], weights[known] = start.alpha[old], start.weights[old]
+        return labels, alpha, weights
+
     @property
     def next_pass(self) -> Pass:
         """The next pass."""
         if self.search is None:
-            weights = self.start.placed(labels_of(self.design))
-            return LogisticPass(self.design, weights, self.likelihood, self.rows)
+            return LogisticPass(self.design, self._first()[2], self.likelihood, self.rows)
         trial = self.search.trial
         return LogisticPass(survivors(self.design, trial), trial.weights, self.likelihood, self.rows)
 
@@ -188,11 +187,120 @@ class Newton(PassFit):
         if self.search is not None:
             search, reason = receive(self.search, block, self.rule, poll)
             return replace(self, search=search, reason=reason)
-        labels, start = labels_of(self.design), self.start
-        kept = np.isin(start.labels, labels)
-        known = start.labels[kept], start.alpha[kept], start.weights[kept]
-        first = replace(enter(self.likelihood, labels, block, *known, self.prior), passes=1)
+        first = replace(enter(self.likelihood, *self._first(), block, self.prior), iteration=1)
         return replace(self, search=settle(first) if self.hold else begin(first, self.rule, poll))
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A search for the maximum of a function, with steps of length ``step`` from 0; immutable.
+
+    Steps follow the rising side until the function falls. The last point is the vertex of the parabola through the best
+    point and its neighbours. ``values`` maps the multiples of ``step`` to the function. ``at`` is the point to evaluate
+    next, in units of ``step``. With ``last`` it is the vertex, the result.
+
+    >>> peak = Peak(step=1.0)
+    >>> while not peak.last:
+    ...     peak = peak.after(-((peak.x - 1.6) ** 2))
+    >>> round(peak.x, 12)
+    1.6
+    """
+
+    step: float
+    at: float = 0.0
+    values: tuple[tuple[int, float], ...] = ()
+    last: bool = False
+
+    @property
+    def x(self) -> float:
+        """The point to evaluate next."""
+        return self.step * self.at
+
+    def after(self, value: float) -> Peak:
+        """Return the search after the function has been evaluated at ``x``."""
+        values = dict(self.values) | {int(self.at): value}
+        best = max(values, key=lambda k: values[k])
+        found = replace(self, values=tuple(values.items()))
+        for side in (best - 1, best + 1):
+            if side not in values and abs(best) < STEPS:
+                return replace(found, at=side)
+        left, right = (values.get(side, np.nan) for side in (best - 1, best + 1))
+        bend = left + right - 2 * values[best]
+        return replace(found, at=best + (0.5 * (left - right) / bend if bend < 0 else 0.0), last=True)
+
+
+@dataclass(frozen=True)
+class Pooling(PassFit):
+    """The last fit: ``choosing`` to its end, then the softmax of the columns that are left.
+
+    ``search`` is None until the first pass of the softmax is finished. ``alpha`` (M, C) are the first α of the softmax.
+    Those of kernel columns are multiplied by exp(``peak.x``). When ``peak`` has ended, only the mode is searched.
+    """
+
+    choosing: Newton
+    search: NewtonSearch | None = None
+    alpha: Float | None = None
+    peak: Peak = field(default_factory=lambda: Peak(STEP))
+    reason: Termination | None = None
+
+    @property
+    def candidates(self) -> int:  # type: ignore[override]
+        """Number of candidates of ``choosing``."""
+        return self.choosing.candidates
+
+    @property
+    def next_pass(self) -> Pass:
+        """The next pass."""
+        chosen = self.choosing
+        if chosen.reason is None:
+            return chosen.next_pass
+        weights = _centred(chosen.fit.mean) if self.search is None else self.search.trial.weights
+        return LogisticPass(survivors(chosen.design, chosen.fit), weights, SOFTMAX.name, chosen.rows)
+
+    @property
+    def fit(self) -> LaplaceState:
+        """The current fit."""
+        return self.choosing.fit if self.search is None else self.search.current
+
+    def advance(self, block: LogisticBlock, poll: Callable[[], None] = lambda: None) -> Pooling:
+        """Return the fit after the statistic of the pass; ``poll`` is called between dense iterations."""
+        chosen = self.choosing
+        if chosen.reason is None:
+            chosen = chosen.advance(block, poll)
+            over = chosen.reason is Termination.ITERATIONS or not chosen.fit.n_columns
+            return replace(self, choosing=chosen, reason=chosen.reason if over else None)
+        poll()
+        if self.search is None or self.alpha is None:
+            first = _joint(chosen.fit, block, chosen.prior)
+            return replace(self, search=settle(first), alpha=first.alpha)
+        rule, last = chosen.rule, self.peak.last
+        most = chosen.fit.iteration + rule.max_iterations
+        tol = rule.tol if last else CLOSE / (SETTLED * max(block.n, 1))
+        search, reason = receive(self.search, block, StopRule(tol, most), poll)
+        if last or reason is not Termination.CONVERGED:
+            return replace(self, search=search, reason=reason)
+        now, peak = search.current, self.peak.after(search.current.log_evidence)
+        alpha = np.where((now.labels < 0)[:, None], self.alpha, self.alpha * np.exp(peak.x))
+        return replace(self, search=settle(settled(now, alpha, now.weights, now.block), search), peak=peak)
+
+
+def _centred(weights: Float) -> Float:
+    """Return weights (M, C) whose sum over outputs is zero; the softmax is the same."""
+    found: Float = weights - weights.mean(axis=1, keepdims=True)
+    return found
+
+
+def _joint(chosen: LaplaceState, block: LogisticBlock, prior: Prior) -> LaplaceState:
+    """Return the first softmax fit of the chosen columns; α of each kind is the geometric mean of all finite α.
+
+    Of the prior only fixed values of α remain: a density of α would delete columns.
+    """
+    alpha, leading = np.ones(chosen.alpha.shape), chosen.labels < 0
+    for kind in (leading, ~leading):
+        found = chosen.alpha[kind]
+        alpha[kind] = np.exp(np.log(found[np.isfinite(found)]).mean()) if kind.any() else 1.0
+    first = init(SOFTMAX.name, chosen.labels, alpha, _centred(chosen.mean), block, Prior(fixed=prior.fixed))
+    return replace(first, iteration=chosen.iteration + 1)
 
 
 BERNOULLI = ClassLikelihood("bernoulli", ("auto", "pooled", "multinomial", "ovr"), binary=True)
@@ -203,3 +311,6 @@ SOFTMAX = ClassLikelihood("multinomial", ("multinomial",))
 
 ONE_VS_REST = ClassLikelihood("ovr", ("ovr",))
 """A Bernoulli likelihood of each class against the rest; each linear predictor has separate α."""
+
+POOLED = ClassLikelihood("pooled", ("auto", "pooled"), pooled=True, measured_by=ONE_VS_REST)
+"""Vectors of ``ONE_VS_REST``, and in the last fit one softmax with one α for all vectors."""

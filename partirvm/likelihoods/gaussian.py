@@ -15,30 +15,23 @@ from numpy.typing import NDArray
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.left_out import LeftOut, left_out_of, sampled_rows
-from partirvm.core.posterior import AnyPosterior, any_posterior
-from partirvm.core.priors import JOINING, joint_entry
+from partirvm.core.left_out import left_out_of, sampled_rows
+from partirvm.core.posterior import any_posterior
+from partirvm.core.priors import joint_entry
 from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import (
-    ALPHA_FLOOR,
-    NOISE_FLOOR,
-    HyperState,
-    candidate_factors,
-    init,
-    noise_precision,
-)
+from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, candidate_factors, init, noise_precision
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import (
     Begin,
     DenseFit,
-    FitOptions,
     FitProblem,
     Likelihood,
     OnStep,
     Pass,
     Rows,
+    Start,
     labels_of,
     positions,
 )
@@ -54,6 +47,7 @@ PRECISE = 1e-6
 
 With a bound of 5e-8 the pass changed the residual by 1e-9 of it, and the mean by 1e-8 standard deviations of the noise.
 """
+
 FIRST_NOISE = 0.1
 """Initial σ² as a fraction of the target variance (Tipping's choice)."""
 
@@ -84,34 +78,7 @@ class Solve(DenseFit):
 
 
 @dataclass(frozen=True)
-class Warm:
-    """Start of a fit over other rows: α (M,) of the columns with these labels, and β. Other columns are new."""
-
-    labels: Int
-    alpha: Float
-    beta: float | Float
-
-    @classmethod
-    def of(cls, fit: HyperState) -> Warm:
-        """Return the start that continues this fit."""
-        return cls(fit.statistics.labels, fit.alpha, fit.beta)
-
-    def merge(self, other: Warm, labels: Int) -> Warm:
-        """Return a start for the joined columns of two fits, restricted to ``labels``.
-
-        Columns of the two fits explain the same data. Started at the α of the separate fits, they would eliminate each
-        other before the noise variance has decreased. They start at ``JOINING`` × α, so the prior is weak at first.
-        β is the larger one of the two fits.
-        """
-        joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
-        alpha = np.concatenate([self.alpha, other.alpha])[first]
-        kept = np.isin(joined, labels)
-        beta = np.maximum(self.beta, other.beta)
-        return Warm(joined[kept], JOINING * alpha[kept], beta if isinstance(self.beta, np.ndarray) else float(beta))
-
-
-@dataclass(frozen=True)
-class GaussianLikelihood(Likelihood[HyperState, Warm]):
+class GaussianLikelihood(Likelihood[HyperState]):
     """Likelihood of regression with Gaussian noise, whose variance is estimated or given."""
 
     name: str = "gaussian"
@@ -124,26 +91,22 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
 
     def start(self, problem: FitProblem) -> HyperState:
         """Return the fit without columns, whose prediction is the target's mean."""
-        statistics = GramStatistics.empty(problem.empty.basis, problem.n_targets)
-        target_variance = (
-            (problem.target_variance or 1.0) if problem.target_variances is None else problem.target_variances
-        )
-        share = FIRST_NOISE if problem.target_variance else NOISE_FLOOR
-        variance = share * target_variance if problem.noise_variance is None else problem.noise_variance
-        fixed = problem.noise_variance is not None
+        several = problem.target_variances
+        target_variance = (problem.target_variance or 1.0) if several is None else several
+        share, given = FIRST_NOISE if problem.target_variance else NOISE_FLOOR, problem.noise_variance
         return init(
-            statistics,
+            GramStatistics.empty(problem.empty.basis, problem.n_targets),
             np.zeros(0),
-            1 / variance,
+            1 / (share * target_variance if given is None else given),
             target_variance=target_variance,
-            fixed_noise=fixed,
+            fixed_noise=given is not None,
             prior=problem.prior,
             least_noise=LEAST_NOISE * problem.left_out_square,
         )
 
-    def warm(self, fit: HyperState) -> Warm:
+    def warm(self, fit: HyperState) -> Start:
         """Return α and β of the fit."""
-        return Warm.of(fit)
+        return Start(fit.labels, fit.alpha, fit.beta)
 
     def measure(self, fit: HyperState, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
         """Return one pass for the Gram products of the new columns."""
@@ -156,23 +119,22 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         kept: Design,
         new: Design,
         *statistics: GramBlock,
-        warm: Warm | None = None,
+        warm: Start | None = None,
     ) -> HyperState:
         """Return the fit at the old α and β; the α of new columns follows from Tipping & Faul's optimum."""
         (block,) = statistics
         if kept.n_columns:
             extended = fit.statistics.extend(labels_of(new), block, new.basis)
             return _enter(fit, extended, labels_of(kept.join(new)))
-        warm = warm or Warm.of(fit)
+        warm = warm or self.warm(fit)
         empty, labels = GramStatistics.empty(new.basis, problem.n_targets), labels_of(new)
-        old = warm.labels
-        order = positions(np.concatenate([old, np.setdiff1d(labels, old)]), labels)
+        order = positions(np.concatenate([warm.labels, np.setdiff1d(labels, warm.labels)]), labels)
         ordered = empty.extend(labels, block, new.basis).take(order)
-        start = ordered.take(np.arange(len(old)))
+        start = ordered.take(np.arange(len(warm.labels)))
         alpha = np.maximum(warm.alpha, ALPHA_FLOOR * np.max(warm.beta) * np.diagonal(start.gram))
         return _enter(fit.restarted(start, alpha, warm.beta), ordered, labels)
 
-    def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: HyperState, begin: Begin) -> Solve:
+    def fit(self, problem: FitProblem, options: Any, design: Design, fit: HyperState, begin: Begin) -> Solve:
         """Return a dense fit."""
         return Solve(fit, begin.rule, begin.candidates, options.solver)
 
@@ -185,8 +147,9 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         (``whole``). Of many rows, the residual of a last fit follows from its statistics if these are precise.
         """
         found = fit.posterior
+        precise = np.all(np.asarray(found.rounding) <= PRECISE * np.asarray(found.residual))
         residual: tuple[Pass, ...] = (ResidualPass(design, found.means, rows=rows),)
-        if last and problem.n_rows > LEFT_OUT_ROWS and _is_precise(found):
+        if last and problem.n_rows > LEFT_OUT_ROWS and precise:
             residual = ()
         if not (last and whole) or fit.fixed_noise or problem.n_targets > 1:
             return residual
@@ -196,12 +159,24 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         return LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta), sample, least), *residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
-        """Return the fit with statistics of the residual target; a last fit gets its final noise variance."""
-        residual = next((each for each in statistics if isinstance(each, ResidualStatistics)), None)
+        """Return the fit with statistics of the residual target; a last fit gets its final noise variance.
+
+        The residual replaces statistics that lost digits by cancellation; α and β stay.
+        """
+        left_out, calibration, diagnostics = left_out_of(statistics), None, None
+        if last and left_out is not None:
+            calibration = left_out.calibration(float(fit.beta), float(fit.target_variance))
+            diagnostics = None if calibration is None else left_out.diagnostics(calibration)
         if last:
-            return settle(fit, residual, left_out_of(statistics))
-        assert residual is not None
-        return rebase(fit, residual)
+            fit = replace(fit, calibration=calibration, left_out=diagnostics)
+        for found in statistics:
+            if isinstance(found, ResidualStatistics):
+                target = fit.statistics.rebase(fit.posterior.means, found.projection, found.sum_squares)
+                fit = replace(fit, statistics=target, found=any_posterior(target, fit.alpha, fit.beta))
+        if not last or fit.fixed_noise:
+            return fit
+        beta, floored = noise_precision(fit)
+        return replace(fit, beta=beta, floored=floored, found=any_posterior(fit.statistics, fit.alpha, beta))
 
     def errors(
         self,
@@ -234,12 +209,12 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
             "iterations": fit.iteration,
             "log_evidence": float(fit.log_evidence - n * np.log(scale).sum()),
             **noise(fit.noise_variance, scale),
-            "train_rmse": _train_rmse(fit, scale),
+            "train_rmse": root_mean(scale * np.sqrt(np.atleast_1d(fit.posterior.residual) / max(n, 1))),
             "floored": fit.floored,
             "overconfidence": None if fit.calibration is None else fit.calibration.overconfidence,
             "overconfident": fit.overconfident,
             "held_out_rmse": scores.rmse if scores else None,
-            "held_out_nlpd": scores.nlpd if scores else None,
+            "held_out_nlpd": scores.figures()["nlpd"] if scores else None,
         }
 
 
@@ -255,35 +230,6 @@ def left_out_diagnostics(problem: FitProblem, fit: Any) -> Sequence[NumberDiagno
     """Return the diagnostics of rows left out of a fit, in the target's units; there may be none."""
     scaling, found = problem.empty.scaling, getattr(fit, "left_out", None)
     return () if found is None else (found.scaled(scaling.t_shift[0], scaling.t_scale[0]),)
-
-
-def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:
-    """Replace the statistics by those of the residual target, which avoids cancellation; α and β stay."""
-    statistics = fit.statistics.rebase(fit.posterior.means, found.projection, found.sum_squares)
-    return replace(fit, statistics=statistics, found=any_posterior(statistics, fit.alpha, fit.beta))
-
-
-def _is_precise(found: AnyPosterior) -> bool:
-    """Return whether the residual from statistics has lost few digits by cancellation."""
-    return bool(np.all(np.asarray(found.rounding) <= PRECISE * np.asarray(found.residual)))
-
-
-def settle(fit: HyperState, found: ResidualStatistics | None, left_out: LeftOut | None = None) -> HyperState:
-    """Return the fit with its final noise variance, and the new posterior and evidence.
-
-    ``found`` is the result of the residual pass, or None if the residual from the statistics is precise.
-    """
-    calibration, diagnostics = None, None
-    if left_out is not None:
-        calibration = left_out.calibration(float(fit.beta), float(fit.target_variance))
-        diagnostics = None if calibration is None else left_out.diagnostics(calibration)
-    fit = replace(fit, calibration=calibration, left_out=diagnostics)
-    if found is not None:
-        fit = rebase(fit, found)
-    if fit.fixed_noise:
-        return fit
-    beta, floored = noise_precision(fit)
-    return replace(fit, beta=beta, floored=floored, found=any_posterior(fit.statistics, fit.alpha, beta))
 
 
 def root_mean(errors: Float) -> float:
@@ -304,12 +250,6 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     order = positions(labels, statistics.labels)
     entered, statistics = order >= fit.statistics.n_columns, statistics.take(order)
     return replace(fit.restarted(statistics, alpha[order], beta), entered=entered)
-
-
-def _train_rmse(fit: HyperState, scale: Float) -> float:
-    """Return the root mean square residual over targets, in units of the targets."""
-    n, residual = fit.statistics.n, np.atleast_1d(fit.posterior.residual)
-    return float(root_mean(scale * np.sqrt(residual / max(n, 1))))
 
 
 def noise(variance: Any, scale: Float) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Passes of regression: Gram products, residuals, leave-one-out errors, scores.
+"""Passes of regression: Gram products, residuals, leave-one-out errors, scores, products of extra columns.
 
-Pass of kernel learning: derivatives of the tied evidence by the kernel's parameters.
+Passes of kernel learning, which serve classes by their indicators, too: derivatives of the tied evidence.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from partirvm.core import tied
 from partirvm.core.diagnostics import MOST_TARGETS, NORMAL_MULTIPLES, STATED_LEVELS, NumberDiagnostics
 from partirvm.core.left_out import LeftOut
+from partirvm.core.link import targets
 from partirvm.core.predictive import ExtraColumns, quadratic_forms
 from partirvm.core.sampling import LargestErrors
-from partirvm.core.scores import LEVELS, NORMAL, Scores, TargetScores
+from partirvm.core.scores import LEVELS, NORMAL, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.likelihoods.base import Panel, Pass, Rows, TileRows, eligible
@@ -29,13 +30,18 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 
+def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
+    """Return the standardised targets (n, T) of a panel's rows, or of classes their indicators (n, K)."""
+    return targets(panel.t[:, 0], n_classes) if n_classes else design.scaling.targets(panel.t)
+
+
 @dataclass(frozen=True)
 class GramPass(Pass):
     """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a ``core.statistics.GramBlock``.
 
-    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None. ``offset`` (M_kept, T) is the
-    offset of the statistics to be extended. With ``diagonal``, only the diagonal of the products of ``new`` with
-    ``new`` is computed: the result is a ``CrossBlock``.
+    ``offset`` (M_kept, T) is the offset of the statistics to be extended. With ``diagonal``, only the diagonal of the
+    products of ``new`` with ``new`` is computed: the result is a ``CrossBlock``. The targets are the indicators of
+    ``n_classes`` classes, if given.
     """
 
     name: ClassVar[str] = "gram"
@@ -44,10 +50,11 @@ class GramPass(Pass):
     offset: Float
     diagonal: bool = False
     rows: Rows | None = None
+    n_classes: int = 0
 
     def of_panel(self, panel: Panel, *blocks: Float) -> GramBlock | CrossBlock:
         """Return the products over the panel's rows."""
-        (kept, new), target = blocks, self.new.scaling.targets(panel.t)
+        (kept, new), target = blocks, _targets(self.new, panel, self.n_classes)
         if self.offset.any():
             target = target - kept @ self.offset
         return (CrossBlock if self.diagonal else GramBlock).of(kept, new, target, panel.weights)
@@ -58,7 +65,6 @@ class ResidualPass(Pass):
     """Pass for residuals of the mean μ (M, T): a ``core.statistics.ResidualStatistics``.
 
     The result includes the ``select`` rows of largest error outside ``exclude`` (sorted row numbers).
-    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
     """
 
     name: ClassVar[str] = "residual"
@@ -66,7 +72,7 @@ class ResidualPass(Pass):
     mean: Float
     select: int = 0
     exclude: Int = field(default_factory=lambda: np.zeros(0, np.int64))
-    rows: Int | None = None
+    rows: Rows | None = None
 
     def of_panel(self, panel: Panel, *blocks: Float) -> ResidualStatistics:
         """Return residual statistics of the panel's rows."""
@@ -87,8 +93,7 @@ class ResidualPass(Pass):
 class LeaveOneOutPass(Pass):
     """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
 
-    The pass reads all rows, or those of ``rows`` (row numbers, increasing). ``least_square`` is a known lower bound of
-    the mean squared error of new rows.
+    ``least_square`` is a known lower bound of the mean squared error of new rows.
     """
 
     name: ClassVar[str] = "residual"
@@ -117,7 +122,7 @@ class LeaveOneOutPass(Pass):
 
 @dataclass(frozen=True)
 class ScorePass(Pass):
-    """Pass over the held-out rows for scores in the units of the target: a ``core.scores.Scores``.
+    """Pass over the held-out rows for scores of T targets in their units: a ``core.scores.Scores``.
 
     ``mean`` is (M,), ``root`` (M, M) and ``noise_variance`` a scalar; for T targets (M, T), (T, M, M) and (T,).
     ``multiples`` are the half widths of intervals in standard deviations (``core.scores.LEVELS``), ``stated`` those
@@ -141,38 +146,25 @@ class ScorePass(Pass):
         multiples = model.multiples(LEVELS), model.multiples(STATED_LEVELS)
         return cls(stated.design, stated.mean, stated.root, noise, *multiples)
 
-    def of_panel(self, panel: Panel, *blocks: Float) -> Any:
-        """Return scores of the panel's rows, combined over targets."""
-        return Scores.over(self.scores(panel, *blocks))
-
-    def scores(self, panel: Panel, block: Float) -> list[Scores]:
-        """Return the scores of each target."""
-        scaling, n_targets, found = self.design.scaling, len(self.design.scaling.t_scale), []
-        means = self.mean.reshape(-1, n_targets)
-        roots = self.root.reshape(n_targets, len(means), len(means))
-        noise = np.atleast_1d(self.noise_variance)
-        for target in range(n_targets):
-            shift, scale, unit = (float(each[target]) for each in (scaling.t_shift, scaling.t_scale, scaling.t_unit))
-            variance = quadratic_forms(block, roots[target])
-            variance += noise[target] * self.design.noise_factor(panel.X)
-            mean = shift + scale * (block @ means[:, target])
-            variance *= float(scaling.t_variance[target])
-            t = panel.t[:, target]
-            scores = Scores.of(t, mean, variance, unit, self.multiples)
-            if target < MOST_TARGETS:
-                shown = NumberDiagnostics.of(t, mean, np.sqrt(variance) * unit, panel.rows, self.stated)
-                scores = replace(scores, diagnostics=(shown,))
-            found.append(scores)
-        return found
-
-
-@dataclass(frozen=True)
-class TargetScorePass(ScorePass):
-    """Pass over the held-out rows for separate scores of each target: a ``core.scores.TargetScores``."""
-
-    def of_panel(self, panel: Panel, *blocks: Float) -> Any:
-        """Return separate scores of each target over the panel's rows."""
-        return TargetScores(tuple(self.scores(panel, *blocks)))
+    def of_panel(self, panel: Panel, *blocks: Float) -> Scores:
+        """Return scores of the panel's rows."""
+        (block,), scaling = blocks, self.design.scaling
+        T = len(scaling.t_scale)
+        means, noise = self.mean.reshape(-1, T), np.atleast_1d(self.noise_variance)
+        factor = self.design.noise_factor(panel.X)
+        spread = (
+            quadratic_forms(block, root) + own * factor
+            for root, own in zip(self.root.reshape(T, len(means), len(means)), noise, strict=True)
+        )
+        variance = np.column_stack(list(spread)) * scaling.t_variance
+        mean = scaling.t_shift + scaling.t_scale * (block @ means)
+        std = np.sqrt(variance) * scaling.t_unit
+        shown = (
+            NumberDiagnostics.of(panel.t[:, k], mean[:, k], std[:, k], panel.rows, self.stated)
+            for k in range(min(T, MOST_TARGETS))
+        )
+        scores = Scores.of(panel.t, mean, variance, scaling.t_unit, self.multiples)
+        return replace(scores, diagnostics=tuple(shown))
 
 
 @dataclass(frozen=True)
@@ -210,8 +202,8 @@ class AugmentPass(Pass):
 class SlopePass(Pass):
     """Pass for the derivatives (p,) of the evidence by the kernel's log parameters: Σ D ∘ ∂Φ/∂ log parameter.
 
-    D is the matrix of ``core.tied`` at μ (M, T), Σ (T, M, M) and β.
-    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
+    D is the matrix of ``core.tied`` at μ (M, T), Σ (T, M, M) and β (T,). The indicators of ``n_classes`` classes are
+    targets that share one Σ (1, M, M) and one β.
     """
 
     name: ClassVar[str] = "slope"
@@ -220,20 +212,15 @@ class SlopePass(Pass):
     covariance: Float
     beta: float | Float = 1.0
     rows: Int | None = None
+    n_classes: int = 0
 
     def of_panel(self, panel: Panel, *blocks: Float) -> Float:
         """Return the derivatives' part of the panel's rows."""
-        (block,) = blocks
-        design, mean = self.design, self.mean
-        t, betas = design.scaling.targets(panel.t), np.atleast_1d(self.beta)
-        slopes = reduce(
-            add,
-            (
-                tied.slopes(block, t[:, k], mean[:, k], self.covariance[k], float(beta), panel.weights)
-                for k, beta in enumerate(betas)
-            ),
-        )
-        return design.gradient(panel.X, block, slopes)
+        (block,), count = blocks, len(self.covariance)
+        t, means = (np.split(each, count, axis=1) for each in (_targets(self.design, panel, self.n_classes), self.mean))
+        groups = zip(t, means, self.covariance, np.atleast_1d(self.beta), strict=True)
+        slopes = (tied.slopes(block, t, mean, Sigma, float(beta), panel.weights) for t, mean, Sigma, beta in groups)
+        return self.design.gradient(panel.X, block, reduce(add, slopes))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from partirvm.options.table import TABLE, Request, check, idle
+from partirvm.options.table import TABLE, Request, check
 
-__all__ = ["TABLE", "Request", "check", "idle"]
+__all__ = ["TABLE", "Request", "check"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, get_args
@@ -153,19 +153,12 @@ _KEPT: dict[str, Callable[[Check, str, Any], Any]] = {
 
 Group: TypeAlias = Literal["everyday", "kernel", "strategy", "noise and priors", "resources", "cluster"]
 
-NUMBERS, TWO_CLASSES, SEVERAL_CLASSES = "numbers", "two classes", "several classes"
-"""Kinds of target for which an option has an effect."""
-
-CLASSES = (TWO_CLASSES, SEVERAL_CLASSES)
-
 
 @dataclass(frozen=True)
 class Option:
     """One option of a fit.
 
     ``help`` is the text of its flag, ``metavar`` stands there for the value, and ``flag_name`` replaces the name.
-    ``applies`` says what has to be so for the option to have an effect: of each key ("target", "strategy", "fit_rows",
-    "kernel", "noise_variance") the words that it applies to.
     """
 
     default: Any
@@ -173,7 +166,6 @@ class Option:
     help: str
     group: Group
     metavar: str | None = None
-    applies: Mapping[str, Collection[str]] = field(default_factory=dict)
     flag_name: str | None = None
     name: str = ""
 

@@ -1,12 +1,12 @@
 """The request, and with it the table of options: name, type, default, check, help and group of each, once.
 
 The constructors of the estimators, the values that they take (``options.values``), the flags of ``partirvm fit``, the
-checks and the notes on options without effect follow from this table.
+checks follow from this table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -14,22 +14,13 @@ from typing import Any
 from partirvm.options import constraints as words
 from partirvm.options.constraints import (
     ANY,
-    CLASSES,
-    NUMBERS,
     POSITIVE,
-    SEVERAL_CLASSES,
     SWITCH,
     Check,
     Option,
     one_of,
     option,
 )
-
-SEVERAL_FITS, ROUNDS, CHOSEN_ROWS = "several fits", "rounds", "chosen rows"
-"""What an option may ask of a strategy: that candidates join in several fits, in rounds, or chosen among all rows."""
-
-WITH_KERNEL = {"kernel": ("some",)}
-"""What applies where rows offer candidates."""
 
 COUNT, NUMBER_OR_AUTO = Check("whole", least=1, optional=True), Check("whole", least=1, words=("auto",))
 
@@ -72,30 +63,24 @@ class Request:
         '(partitions of P rows are fitted side by side and their vectors merged in pairs), "incremental" (one '
         'partition after the other joins the vectors kept so far), "working-set" (in each round the P most '
         'promising rows join them), or "auto" ("basic" up to 200 rows, "working-set" above).',
-        applies=WITH_KERNEL,
     )
     partition_size: int | str = everyday(
         "auto",
         NUMBER_OR_AUTO,
         'P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM '
         "on √(rows·features) random rows.",
-        applies=WITH_KERNEL,
     )
-    max_vectors: int | None = everyday(
-        None, COUNT, "Maximum number of relevance vectors.  [default: no limit]", applies=WITH_KERNEL
-    )
+    max_vectors: int | None = everyday(None, COUNT, "Maximum number of relevance vectors.  [default: no limit]")
     max_rounds: int | None = everyday(
         None,
         COUNT,
         'Maximum number of rounds of "working-set" or "incremental".  [default: no limit]',
-        applies={"strategy": (ROUNDS,)},
     )
     effort: str = everyday(
         "balanced",
         one_of(words.Effort),
         'When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % '
         '("quick") or 3 % ("balanced"), or if the evidence no longer rises ("thorough").',
-        applies={"strategy": (CHOSEN_ROWS,)},
     )
     time_limit: float | str | None = everyday(
         None,
@@ -154,7 +139,6 @@ class Request:
         'Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" '
         '(on disk beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, the '
         "fastest by measurement for a classification). The result does not depend on it.",
-        applies=WITH_KERNEL,
     )
     selection: str = of_strategy(
         "auto",
@@ -162,7 +146,6 @@ class Request:
         'How the working set selects its next candidates: "error" (largest error among many random rows), '
         '"largest-error" (among all rows), "random", "gain" (largest gain of evidence in a random pool), or '
         '"auto" ("error" for a regression, "gain" for a classification).',
-        applies={"strategy": (CHOSEN_ROWS,)},
     )
     fit_rows: str = of_strategy(
         "auto",
@@ -171,7 +154,6 @@ class Request:
         'with the number of columns, for "working-set"), "sample" (one random sample), or '
         '"auto" ("full"; of many rows "growing", or "sample" for "split-merge" and "incremental").',
         flag_name="likelihood",
-        applies={"strategy": (SEVERAL_FITS,)},
     )
     sample_rows: int | str = of_strategy(
         "auto",
@@ -179,13 +161,11 @@ class Request:
         'Number of rows of the random sample of fit_rows="sample", or of the first sample of "growing"; "auto" is '
         "20·P or 100·P.",
         flag_name="likelihood-rows",
-        applies={"fit_rows": ("sample", "growing")},
     )
     stop_fraction: float = of_strategy(
         0.5,
         Check("real", least=0.0, below=1.0),
         "Fits before the last one end when the number of vectors falls to this fraction of their candidates.",
-        applies={"strategy": (SEVERAL_FITS,)},
     )
     solver: str = of_strategy(
         "auto",
@@ -209,21 +189,18 @@ class Request:
         "estimate",
         Check("name", above=0.0, words=("estimate",)),
         'Variance of the noise in the target\'s unit squared: a number, or "estimate".',
-        applies={"target": (NUMBERS,)},
     )
     noise: str = of_noise(
         "auto",
         one_of(words.NoiseForm),
         'Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if rows left out are '
         "predicted clearly better).",
-        applies={"target": (NUMBERS,), "noise_variance": ("estimate",)},
     )
     reference: str = of_noise(
         "auto",
         one_of(words.Reference),
         "After a fit of at least 1,000 rows with a learned kernel: compare the model with boosting and with the "
         'nearest rows, on rows left out, and warn if one is clearly better ("auto"), or do not ("none").',
-        applies={"target": (NUMBERS,)},
     )
     noise_prior: tuple[float, float] = of_noise(
         (0.0, 0.0),
@@ -231,7 +208,6 @@ class Request:
         "Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ²; it counts like 2c more rows with a "
         "sum of squared residuals of 2d, in the target's unit squared. 0,0 is flat.",
         metavar="C,D",
-        applies={"target": (NUMBERS,), "noise_variance": ("estimate",)},
     )
     alpha_prior: tuple[float, float] = of_noise(
         (0.0, 0.0),
@@ -252,14 +228,12 @@ class Request:
         'Model of three or more classes: "pooled" (vectors chosen one class against the rest; then one softmax '
         'of all vectors with one α), "multinomial" (one softmax; all classes share vectors and α), '
         '"ovr" (one against the rest), or "auto" ("pooled").',
-        applies={"target": (SEVERAL_CLASSES,)},
     )
     moderate: bool | str = of_noise(
         "auto",
         Check("switch", words=("auto",)),
         "Class probabilities include the uncertainty of the weights.  [default: with two classes and at most "
         "10,000 rows]",
-        applies={"target": CLASSES},
     )
     class_weight: Any = of_noise(
         None,
@@ -267,7 +241,6 @@ class Request:
         'Weights of the rows of each class: "balanced" (equal total weight of all classes), or LABEL=WEIGHT,… '
         "(1 for classes not named).  [default: 1]",
         metavar="W",
-        applies={"target": CLASSES},
     )
 
 
@@ -281,18 +254,3 @@ def check(request: Request) -> Request:
     The kernel, the basis, the names of likelihoods, and options that exclude each other are checked by ``resolve``.
     """
     return replace(request, **{name: row.check(name, getattr(request, name)) for name, row in TABLE.items()})
-
-
-def idle(request: Request, chosen: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the names of the options that differ from their defaults and have no effect for these words.
-
-    Keys are those of ``Option.applies``; an absent key stands for any word.
-
-    >>> idle(Request(selection="gain", sample_rows=7), {"strategy": [ROUNDS], "fit_rows": ["full"]})
-    ['selection', 'sample_rows']
-    """
-
-    def has_effect(row: Option) -> bool:
-        return all(set(allowed) & set(chosen.get(key, allowed)) for key, allowed in row.applies.items())
-
-    return [name for name, row in TABLE.items() if not has_effect(row) and getattr(request, name) != row.default]

@@ -1,4 +1,4 @@
-"""Option values: strategies, solvers, noise and priors, each with its own options.
+"""Option values: strategies, kernels, noise and priors, each with its own options.
 
 ``RVMRegressor(strategy=WorkingSet(selection="gain"))`` is the same as ``--strategy working-set --selection gain`` on
 the command line. Each field of a value is one option of the table (``options.table``) and has its default, check and
@@ -21,7 +21,7 @@ Class = TypeVar("Class", bound=type)
 
 
 def held(name: str, **more: Any) -> Any:
-    """Return the field for the option of this name. The field may also hold an option value."""
+    """Return the field for the option of this name."""
     return field(default=TABLE[name].default, metadata={"option": name}, **more)
 
 
@@ -59,19 +59,16 @@ class Value:
     name: ClassVar[str]
     of: ClassVar[str]
 
-    def flat(self, given_for: str, title: str = "") -> dict[str, Any]:
+    def flat(self, given_for: str) -> dict[str, Any]:
         """Return the checked options that the value stands for, by the names of the table.
 
         Raises ``UsageError`` for an invalid field, and for an option that it is no value of.
         """
         if given_for != self.of:
-            raise UsageError(f"{title or given_for} is {self!r}, which is a value of {self.of}")
+            raise UsageError(f"{given_for} is {self!r}, which is a value of {self.of}")
         found: dict[str, Any] = {given_for: self.name}
         for name, option in options_of(self).items():
-            value, title = getattr(self, name), f"{type(self).__name__}.{name}"
-            found |= (
-                value.flat(option, title) if isinstance(value, Value) else {option: TABLE[option].check(title, value)}
-            )
+            found[option] = TABLE[option].check(f"{type(self).__name__}.{name}", getattr(self, name))
         return found
 
     def __repr__(self) -> str:
@@ -80,26 +77,16 @@ class Value:
         return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text, usual in shown if text != usual)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the fields by name; with ``deep`` also the fields of nested values, such as ``fit_rows__rows``."""
-        found = {each.name: getattr(self, each.name) for each in fields(cast(Any, self))}
-        for name, value in list(found.items()) if deep else ():
-            if isinstance(value, Value):
-                found |= {f"{name}__{key}": each for key, each in value.get_params().items()}
-        return found
+        """Return the fields by name."""
+        return {each.name: getattr(self, each.name) for each in fields(cast(Any, self))}
 
     def set_params(self, **params: Any) -> Self:
         """Set fields by name. Raises ``UsageError`` (a ``ValueError``) for an unknown name."""
-        changed = self.get_params(deep=False)
-        for key, value in params.items():
-            name, nested, rest = key.partition("__")
-            if name not in changed:
-                known = ", ".join(changed) or "none"
-                raise UsageError(f"{type(self).__name__} has no {name!r}; known: {known}{words.near(name, changed)}")
-            inner = changed[name]
-            if nested and not isinstance(inner, Value):
-                raise UsageError(f"{type(self).__name__}.{name} is {inner!r}, which has no {rest!r}: give a value")
-            changed[name] = inner.set_params(**{rest: value}) if nested else value
-        for name, value in vars(replace(cast(Any, self), **changed)).items():
+        known = self.get_params()
+        for name in params.keys() - known:
+            names = ", ".join(known)
+            raise UsageError(f"{type(self).__name__} has no {name!r}; known: {names}{words.near(name, known)}")
+        for name, value in vars(replace(cast(Any, self), **params)).items():
             object.__setattr__(self, name, value)
         return self
 
@@ -131,50 +118,6 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @value_of_options
-class Sample(Value):
-    """Fits see one random sample of ``rows`` rows, which all of them share; "auto" is 20·P.
-
-    Examples
-    --------
-    >>> from partirvm import RVMRegressor, Sample, SplitMerge
-    >>> RVMRegressor(strategy=SplitMerge(fit_rows=Sample(200))).get_params()["strategy__fit_rows__rows"]
-    200
-    """
-
-    name, of = "sample", "fit_rows"
-    rows: int | words.Auto = held("sample_rows")
-
-
-@value_of_options
-class Growing(Value):
-    """Intermediate fits use a random sample of at least 100 rows per column, which grows with the columns.
-
-    Examples
-    --------
-    >>> from partirvm import Growing, RVMRegressor, WorkingSet
-    >>> RVMRegressor(strategy=WorkingSet(fit_rows=Growing(100))).get_params()["strategy__fit_rows__rows"]
-    100
-    """
-
-    name, of = "growing", "fit_rows"
-    rows: int | words.Auto = held("sample_rows")
-
-
-@value_of_options
-class Basic(Value):
-    """One fit with every row as a candidate, for some thousand rows; the reference.
-
-    Examples
-    --------
-    >>> from partirvm import Basic, RVMRegressor
-    >>> RVMRegressor(strategy=Basic()).strategy
-    Basic()
-    """
-
-    name, of = "basic", "strategy"
-
-
-@value_of_options
 class SplitMerge(Value):
     """Partitions of P rows are fitted side by side, and their vectors are merged in pairs.
 
@@ -186,7 +129,8 @@ class SplitMerge(Value):
     """
 
     name, of = "split-merge", "strategy"
-    fit_rows: words.FitRows | Sample = held("fit_rows")
+    fit_rows: words.FitRows = held("fit_rows")
+    sample_rows: int | words.Auto = held("sample_rows")
     stop_fraction: float = held("stop_fraction")
 
 
@@ -202,7 +146,8 @@ class Incremental(Value):
     """
 
     name, of = "incremental", "strategy"
-    fit_rows: words.FitRows | Growing | Sample = held("fit_rows")
+    fit_rows: words.FitRows = held("fit_rows")
+    sample_rows: int | words.Auto = held("sample_rows")
     stop_fraction: float = held("stop_fraction")
 
 
@@ -219,53 +164,9 @@ class WorkingSet(Value):
 
     name, of = "working-set", "strategy"
     selection: words.Selection = held("selection")
-    fit_rows: words.FitRows | Growing | Sample = held("fit_rows")
+    fit_rows: words.FitRows = held("fit_rows")
+    sample_rows: int | words.Auto = held("sample_rows")
     stop_fraction: float = held("stop_fraction")
-
-
-@value_of_options
-class Auto(Value):
-    """The fixed point. In the last fit of a regression, deleted columns return while this raises the evidence.
-
-    Examples
-    --------
-    >>> from partirvm import Auto, RVMRegressor
-    >>> RVMRegressor(solver=Auto(max_iterations=200)).get_params()["solver__max_iterations"]
-    200
-    """
-
-    name, of = "auto", "solver"
-    max_iterations: int | None = held("max_iterations")
-
-
-@value_of_options
-class FixedPoint(Value):
-    """All precisions are updated together.
-
-    Examples
-    --------
-    >>> from partirvm import FixedPoint, RVMRegressor
-    >>> RVMRegressor(solver=FixedPoint(max_iterations=200)).get_params()["solver__max_iterations"]
-    200
-    """
-
-    name, of = "fixed-point", "solver"
-    max_iterations: int | None = held("max_iterations")
-
-
-@value_of_options
-class Fast(Value):
-    """Each step adds, deletes or re-estimates the one column that gains most evidence (Tipping & Faul 2003).
-
-    Examples
-    --------
-    >>> from partirvm import Fast, RVMRegressor
-    >>> RVMRegressor(solver=Fast(max_iterations=50)).get_params()["solver__max_iterations"]
-    50
-    """
-
-    name, of = "fast", "solver"
-    max_iterations: int | None = held("max_iterations")
 
 
 @value_of_options
@@ -304,10 +205,10 @@ class AlphaPrior(Value):
     rate: float = TABLE["alpha_prior"].default[1]
     fixed: Mapping[str, float] | None = held("fixed_alpha")
 
-    def flat(self, given_for: str, title: str = "") -> dict[str, Any]:
+    def flat(self, given_for: str) -> dict[str, Any]:
         """Return the checked shape and rate, and the fixed precisions."""
         density = TABLE["alpha_prior"].check("(AlphaPrior.shape, AlphaPrior.rate)", (self.shape, self.rate))
-        return {**super().flat(given_for, title), "alpha_prior": density}
+        return {**super().flat(given_for), "alpha_prior": density}
 
 
 @value_of_options
@@ -328,9 +229,6 @@ class Radial(Value):
     metric: words.Metric = held("metric")
 
 
-Strategy: TypeAlias = Basic | SplitMerge | Incremental | WorkingSet
-Solver: TypeAlias = Auto | FixedPoint | Fast
-STRATEGIES = (Basic, SplitMerge, Incremental, WorkingSet)
-SOLVERS = (Auto, FixedPoint, Fast)
-VALUES: tuple[type[Value], ...] = (*STRATEGIES, Growing, Sample, *SOLVERS, Noise, AlphaPrior, Radial)
+Strategy: TypeAlias = SplitMerge | Incremental | WorkingSet
+VALUES: tuple[type[Value], ...] = (SplitMerge, Incremental, WorkingSet, Noise, AlphaPrior, Radial)
 """Every value that an estimator may be given, but for the families of kernels."""

@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from partirvm.options.table import CHOSEN_ROWS, ROUNDS, SEVERAL_FITS
 from partirvm.planning.memory import DataShape
 from partirvm.planning.units import counted
 from partirvm.types import LEFT_OUT_ROWS
@@ -27,23 +26,15 @@ from partirvm.types import LEFT_OUT_ROWS
 NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
 
-ITERATIONS = 20
-"""Cost of an intermediate fit in dense iterations of all columns; later iterations have fewer columns."""
-
-COLD_ITERATIONS = 35
-"""The same of a fit that cannot begin with the α of an earlier fit, as those of split-and-merge."""
-
-LAST_ITERATIONS = 25
-"""Cost of the last fit, which converges, in dense iterations of all columns."""
+ITERATIONS, COLD_ITERATIONS, LAST_ITERATIONS = 20, 35, 25
+"""Cost of a fit in dense iterations of all columns (later iterations have fewer): of an intermediate fit, of one that
+cannot begin with the α of an earlier fit (those of split-and-merge), and of the last fit, which converges."""
 
 SQUARES = 1500
 """Factor of M² in the cost of a dense iteration: for a few hundred columns, memory access and calls dominate."""
 
 NOISE_FLOPS = 1e7
-"""Operations per row in the fit of a noise variance that depends on the inputs.
-
-A row of 64 basis functions takes 64² multiplications in each of a few hundred Newton steps.
-"""
+"""Operations per row in the fit of a noise variance that depends on the inputs: 64² products in each Newton step."""
 
 OVERHEAD = 5e-3
 """Seconds per fit for calls, gathering rows and a history entry."""
@@ -57,10 +48,9 @@ UNLIMITED_ROUNDS = 12
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates of one thread.
+    """Measured rates of one thread: seconds per row read, per kernel element evaluated, and to copy a kept element.
 
-    ``read`` is seconds per row read, and ``element`` is seconds per kernel element evaluated. ``product`` is
-    floating-point operations per second. ``copy`` is seconds to copy a kernel element that was kept in memory.
+    ``product`` is floating-point operations per second.
     """
 
     read: float
@@ -83,7 +73,7 @@ class RoundCost:
 
 @dataclass(frozen=True)
 class CandidateSearch:
-    """How candidates are selected: by the residuals of ``rows`` rows, or by a pass for ``pool`` columns on trial."""
+    """How candidates are selected: by the residuals of ``rows`` rows, by ``pool`` columns on trial, or at random."""
 
     rows: int = 0
     pool: int = 0
@@ -99,10 +89,6 @@ class RowsUsed:
     rows: int
     sampled: bool = False
     per_column: int = 0
-
-
-RANDOM_SEARCH = CandidateSearch()
-"""Random selection of candidates, which reads no rows."""
 
 
 def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
@@ -155,13 +141,10 @@ def gram_cost(
     return RoundCost(kept, new, passes, seconds, solve, fits)
 
 
-def fit_cost(
-    work: Work, kept: int, candidates: int, *, fits: int = 1, threads: int = 1, iterations: int = ITERATIONS
-) -> RoundCost:
-    """Estimate ``fits`` intermediate fits with extended statistics."""
+def fit_cost(work: Work, kept: int, candidates: int, **how: int) -> RoundCost:
+    """Estimate intermediate fits with extended statistics; ``how`` are further arguments of ``gram_cost``."""
     rows = max(work.rows_used.rows, work.rows_used.per_column * (kept + candidates))
-    rows = min(rows, work.shape.n_rows)
-    return gram_cost(work, rows, kept, candidates, fits=fits, threads=threads, iterations=iterations)
+    return gram_cost(work, min(rows, work.shape.n_rows), kept, candidates, **how)
 
 
 def search_cost(work: Work, kept: int) -> tuple[float, int]:
@@ -178,29 +161,27 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
     kept = lead
     for number in range(rounds):
         cost = fit_cost(work, kept, partition_size)
-        if number and work.candidate_search != RANDOM_SEARCH:
+        if number and work.candidate_search != CandidateSearch():
             seconds, passes = search_cost(work, kept)
             cost = replace(cost, pass_seconds=cost.pass_seconds + seconds, passes=cost.passes + passes)
         costs.append(cost)
         kept = lead + int(stays * (kept - lead + partition_size))
-    last = costs[-1]
+    last = costs.pop()
+    columns = last.kept + last.candidates
     if work.rows_used.rows < work.shape.n_rows:
-        whole = gram_cost(work, work.shape.n_rows, 0, last.kept + last.candidates)
-        last = replace(whole, kept=last.kept, candidates=last.candidates)
-    return [*costs[:-1], _settled(work, last, last.kept + last.candidates, kept)]
+        last = replace(gram_cost(work, work.shape.n_rows, 0, columns), kept=last.kept, candidates=last.candidates)
+    return [*costs, _settled(work, last, columns, kept)]
 
 
 def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost]:
     """Estimate the levels of split-and-merge and the last fit; of n parts ⌊n/2⌋ pairs are merged on each level."""
-    costs: list[RoundCost] = []
-    shape, threads = work.shape, work.threads
-    parts = fits = -(-shape.n_rows // max(partition_size // shape.n_kernels, 1))
+    costs, shape, threads = list[RoundCost](), work.shape, work.threads
+    parts = fits = n_partitions(shape.n_rows, partition_size, shape.n_kernels)
     candidates = min(partition_size, shape.n_candidates)
     most = MOST_MERGED * candidates
     while parts > 1:
-        costs.append(
-            fit_cost(work, shape.n_leading, candidates, fits=fits, threads=threads, iterations=COLD_ITERATIONS)
-        )
+        how = {"fits": fits, "threads": threads, "iterations": COLD_ITERATIONS}
+        costs.append(fit_cost(work, shape.n_leading, candidates, **how))
         fits, parts = parts // 2, -(-parts // 2)
         candidates = min(max(int(2 * stays * candidates), 1), most)
     columns = candidates + shape.n_leading
@@ -218,14 +199,15 @@ def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
     """
     if work.shape.classes:
         return last
-    left_out = min(work.shape.n_rows, LEFT_OUT_ROWS)
-    seconds = work.pass_seconds(work.shape.n_rows, 2 * left_out * kept, left_out * 2.0 * kept**2)
+    n_rows, noise_rows = work.shape.n_rows, work.shape.local_noise_rows
+    left_out = min(n_rows, LEFT_OUT_ROWS)
+    seconds = work.pass_seconds(n_rows, 2 * left_out * kept, left_out * 2.0 * kept**2)
     more = (LAST_ITERATIONS - ITERATIONS) * work.iteration_seconds(columns)
-    passes = 2 if work.shape.n_rows <= LEFT_OUT_ROWS else 1
-    if work.shape.local_noise_rows:
-        again = gram_cost(work, work.shape.n_rows, 0, kept)
-        more += work.shape.local_noise_rows * NOISE_FLOPS / work.rates.product
-        more += again.solve_seconds + (LAST_ITERATIONS - ITERATIONS) * work.iteration_seconds(kept)
+    passes = 2 if n_rows <= LEFT_OUT_ROWS else 1
+    if noise_rows:
+        again = gram_cost(work, n_rows, 0, kept)
+        more += noise_rows * NOISE_FLOPS / work.rates.product + again.solve_seconds
+        more += (LAST_ITERATIONS - ITERATIONS) * work.iteration_seconds(kept)
         seconds, passes = 2 * seconds + again.pass_seconds, 2 * passes + again.passes
     return replace(
         last,
@@ -270,19 +252,17 @@ class Schedule:
         """Unit in which progress is counted."""
         return "level" if self.merges else "round"
 
-    @property
-    def traits(self) -> tuple[str, ...]:
-        """Traits of the strategy that ``Option.applies`` compares."""
-        having = {SEVERAL_FITS: not self.one_fit, ROUNDS: self.has_rounds, CHOSEN_ROWS: self.selects}
-        return tuple(trait for trait, there in having.items() if there)
+    def open_ended(self, max_rounds: int | None) -> bool:
+        """True if the number of rounds is unknown before the fit."""
+        return self.selects and max_rounds is None
 
     def candidates(self, partition_size: int, max_vectors: int | None, n_candidates: int) -> int:
         """Return the number of candidates of a fit; whole partitions take at most half of ``max_vectors``."""
         if self.one_fit:
             return n_candidates
-        most = max_vectors or partition_size
-        if max_vectors is not None and self.whole_partitions:
-            most = max(max_vectors // 2, 1)
+        most = partition_size
+        if max_vectors:
+            most = max(max_vectors // 2, 1) if self.whole_partitions else max_vectors
         return min(n_candidates, partition_size, most)
 
     def costs(
@@ -291,40 +271,31 @@ class Schedule:
         """Estimate each round or level for ``joining`` rows that have yet to join; the last element is the last fit."""
         if self.merges:
             return levels_cost(work, candidates, _stays(stop_fraction))
-        partitions = n_partitions(joining, candidates, work.shape.n_kernels)
-        assumed = UNLIMITED_ROUNDS if self.open_ended(max_rounds) else partitions
-        rounds = min(max_rounds if max_rounds is not None else assumed, partitions)
+        rounds = n_partitions(joining, candidates, work.shape.n_kernels)
+        if max_rounds is not None or self.selects:
+            rounds = min(rounds, UNLIMITED_ROUNDS if max_rounds is None else max_rounds)
         return rounds_cost(work, candidates, max(rounds, 1), _stays(stop_fraction) if self.selects else stop_fraction)
 
     def columns(self, costs: Sequence[RoundCost], stop_fraction: float, most: int) -> int:
         """Return the expected maximum number of columns of a fit, at most ``most``; larger rounds are not run."""
         if self.merges:
             return min(max(cost.kept + cost.candidates for cost in costs), most)
-        kept, stays, columns = costs[0].kept, _stays(stop_fraction), 0
+        lead, stays, columns = costs[0].kept, _stays(stop_fraction), 0
+        kept = lead
         for cost in costs:
             kept = max(kept, cost.kept)
             if columns and kept + cost.candidates > most:
                 break
             columns = max(columns, kept + cost.candidates)
-            kept = costs[0].kept + int(stays * (kept + cost.candidates - costs[0].kept))
+            kept = lead + int(stays * (kept + cost.candidates - lead))
         return min(columns, most)
-
-    def open_ended(self, max_rounds: int | None) -> bool:
-        """True if the number of rounds is unknown before the fit."""
-        return self.selects and max_rounds is None
-
-    def most_rounds(self, plan: Mapping[str, Any]) -> int | None:
-        """Return the maximum number of rounds from the JSON of a plan, or None if it is unknown."""
-        most: int | None = plan["max_rounds"]
-        return most or (plan["partitions"] if self.whole_partitions else None)
 
     def text(self, plan: Mapping[str, Any]) -> str:
         """Describe how candidates join, from the JSON of a plan, for plans and reports."""
-        most = plan["max_rounds"]
+        most, rounds = plan["max_rounds"], "until the evidence stops rising"
         if self.one_fit:
             return "all rows at once" if plan["partition_size"] else "basis functions alone"
         if not self.whole_partitions:
-            rounds = "until the evidence stops rising"
             if not self.open_ended(most):
                 rounds = f"up to {counted(most or plan['rounds'], 'round')}"
             return f"{plan['partition_size']:,} candidates per round, {rounds}"

@@ -27,9 +27,8 @@ If a pass computes all columns at once (``whole``), M is 0 in these formulas, an
 applies to every fit of split-and-merge, and to a last fit over other rows than the previous fits. Panels of the pool's
 pass hold Q columns and the kept columns in this case too.
 
-A sample of R rows, for small fits before a fit or between its rounds, is held in memory:
-
-    sample    = f R (d + T + 1)                        plus f R C for kernel blocks of C columns, if ``kept`` allows
+A sample of R rows, for small fits before a fit or between its rounds, takes f R (d + T + 1), and f R C for kernel
+blocks of C columns, if ``kept`` allows.
 
 A prediction with one extra column for each of G test rows (``core.predictive``) handles C = min(EXTRA_COLUMNS, G) of
 them at a time. The tiles are as above; with M columns of the model the prediction takes:
@@ -95,29 +94,21 @@ class DataShape:
         """Number of tiles."""
         return ceil(self.n_rows / self.tile_rows)
 
+    def tile(self) -> int:
+        """Return the bytes of a tile."""
+        return 3 * FLOAT * min(self.tile_rows, self.n_rows) * (self.n_features + self.n_targets + 1)
+
+    def panel(self, columns: int) -> int:
+        """Return the bytes of a panel with this number of columns in its design blocks."""
+        return 2 * FLOAT * min(PANEL_ROWS, self.tile_rows, self.n_rows) * (columns + self.n_features + 2)
+
 
 @dataclass(frozen=True)
 class StepBytes:
-    """Bytes of the steps of a fit, without the base memory of the process."""
+    """Bytes during a pass (its threads and the driver together) and a dense fit, without the base memory."""
 
-    tile: int
-    panel: int
-    block: int
-    waiting: int
-    gram: int
-    solve: int
-    best: int
-    batch: int = 0
-
-    @property
-    def passing(self) -> int:
-        """Bytes during a pass in this process, for its threads and the driver together."""
-        return self.gram + self.best + self.batch
-
-    @property
-    def solving(self) -> int:
-        """Bytes during a dense fit."""
-        return self.solve + self.best + self.batch
+    passing: int
+    solving: int
 
     @property
     def peak(self) -> int:
@@ -134,50 +125,26 @@ def step_bytes(
     pool: int = 0,
     held_out: bool = False,
     elements: int = 0,
+    whole: bool = False,
 ) -> StepBytes:
     """Evaluate the formulas above for M = ``kept``, P = ``candidates``, Q = max(P, ``pool``), E = ``elements``.
 
-    ``kept`` includes the leading columns.
+    ``kept`` includes the leading columns. With ``whole`` a pass computes all M + P columns at once.
     """
-    columns, d, C = kept + candidates, shape.n_features, shape.n_outputs
-    busy = min(threads, shape.n_tiles)
-    rows = min(shape.tile_rows, shape.n_rows)
-    tile = 3 * FLOAT * rows * (d + shape.n_targets + 1)
-    panel = 2 * FLOAT * min(PANEL_ROWS, rows) * (kept + max(candidates, pool) + d + 2)
-    node = FLOAT * (C if shape.classes else 1) * max(columns * candidates, kept * pool)
-    square = FLOAT * columns**2
-    waiting = (ceil(log2(shape.n_tiles)) + busy + 1) * node
-    noise = FLOAT * shape.local_noise_rows * (d + NOISE_COPIES * NOISE_CENTRES) + (C + 3) * square
-    return StepBytes(
-        tile=tile,
-        panel=panel,
-        block=2 * node,
-        waiting=waiting,
-        gram=busy * (tile + panel + 2 * node) + waiting + (3 * C if shape.classes else C + 3) * square,
-        solve=max((12 * C if shape.classes else 4 * C + 6) * square, noise if shape.local_noise_rows else 0),
-        best=2 * C * square if held_out else 0,
-        batch=elements * _batch_element(shape, threads),
-    )
-
-
-def step_of_columns(
-    shape: DataShape,
-    columns: int,
-    candidates: int,
-    threads: int,
-    *,
-    pool: int = 0,
-    held_out: bool = False,
-    whole: bool = False,
-) -> StepBytes:
-    """Compute the bytes of a step with ``columns`` columns, of which ``candidates`` are new.
-
-    With ``whole`` a pass computes all columns at once; the panels of a pool's pass then hold the kept columns, too.
-    """
-    kept = columns - candidates
     if whole:
-        return step_bytes(shape, 0, columns, threads, pool=pool and pool + kept, held_out=held_out)
-    return step_bytes(shape, kept, candidates, threads, pool=pool, held_out=held_out)
+        kept, candidates, pool = 0, kept + candidates, pool and pool + kept
+    columns, C, busy = kept + candidates, shape.n_outputs, min(threads, shape.n_tiles)
+    square, held, dense = FLOAT * columns**2, C + 3, 4 * C + 6
+    node = FLOAT * max(columns * candidates, kept * pool)
+    if shape.classes:
+        node, held, dense = C * node, 3 * C, 12 * C
+    passing = busy * (shape.tile() + shape.panel(kept + max(candidates, pool)) + 2 * node)
+    passing += (ceil(log2(shape.n_tiles)) + busy + 1) * node + held * square
+    solving = dense * square
+    if S := shape.local_noise_rows:
+        solving = max(solving, FLOAT * S * (shape.n_features + NOISE_COPIES * NOISE_CENTRES) + (C + 3) * square)
+    beside = (2 * C * square if held_out else 0) + elements * _batch_element(shape, threads)
+    return StepBytes(passing + beside, solving + beside)
 
 
 def _batch_element(shape: DataShape, threads: int) -> int:
@@ -193,21 +160,12 @@ def batch_elements(shape: DataShape, candidates: int, threads: int, spare: int, 
     return min(max(spare // _batch_element(shape, threads), one), min(BATCH, fits) * one)
 
 
-def kept_bytes(
-    shape: DataShape,
-    columns: int,
-    threads: int,
-    budget: int,
-    *,
-    pool: int = 0,
-    held_out: bool = False,
-    elements: int = 0,
-) -> int:
+def kept_bytes(shape: DataShape, columns: int, threads: int, budget: int, *, pool: int = 0, **how: Any) -> int:
     """Compute the bytes of ``budget`` that a fit of ``columns`` columns leaves for kept kernel blocks."""
-    step = step_bytes(shape, 0, columns, threads, held_out=held_out, elements=elements)
-    trial = step_bytes(shape, columns, 0, threads, pool=pool, held_out=held_out, elements=elements) if pool else step
-    fresh = threads * FLOAT * min(PANEL_ROWS, shape.tile_rows) * columns
-    return max(budget - max(step.peak, trial.peak) - fresh, 0)
+    peak = step_bytes(shape, 0, columns, threads, **how).peak
+    if pool:
+        peak = max(peak, step_bytes(shape, columns, 0, threads, pool=pool, **how).peak)
+    return max(budget - peak - threads * FLOAT * min(PANEL_ROWS, shape.tile_rows) * columns, 0)
 
 
 def sample_bytes(shape: DataShape, rows: int) -> int:
@@ -222,20 +180,16 @@ def sample_bytes(shape: DataShape, rows: int) -> int:
 def max_columns_within(shape: DataShape, candidates: int, threads: int, budget: int, **how: Any) -> int:
     """Return the maximum number of columns, including ``candidates`` new ones, with a peak within ``budget`` bytes.
 
-    Returns 0 if memory does not suffice for the candidates alone. ``how`` are arguments of ``step_of_columns``.
+    Returns 0 if memory does not suffice for the candidates alone. ``how`` are further arguments of ``step_bytes``.
 
     >>> shape = DataShape(20_000_000, 16, 1, 8192)
     >>> most = max_columns_within(shape, 64, 2, 200 << 20)
     >>> step_bytes(shape, most - 64, 64, 2).peak <= 200 << 20 < step_bytes(shape, most - 63, 64, 2).peak
     True
     """
-
-    def peak(columns: int) -> int:
-        return step_of_columns(shape, columns, candidates, threads, **how).peak
-
-    least = candidates + shape.n_leading
-    fitting = bisect_right(range(least, least + MOST_COLUMNS), budget, key=peak)
-    return least + fitting - 1 if fitting else 0
+    kept = range(shape.n_leading, shape.n_leading + MOST_COLUMNS)
+    fitting = bisect_right(kept, budget, key=lambda M: step_bytes(shape, M, candidates, threads, **how).peak)
+    return shape.n_leading + candidates + fitting - 1 if fitting else 0
 
 
 def augment_bytes(shape: DataShape, columns: int, extra: int, threads: int, tested: int) -> int:
@@ -243,14 +197,10 @@ def augment_bytes(shape: DataShape, columns: int, extra: int, threads: int, test
 
     ``tested`` is the number of rows in a tile of test rows.
     """
-    d, piece = shape.n_features, min(EXTRA_COLUMNS, extra)
-    rows = min(shape.tile_rows, shape.n_rows)
-    tile = 3 * FLOAT * rows * (d + shape.n_targets + 1)
-    panel = 2 * FLOAT * min(PANEL_ROWS, rows) * (columns + piece + d + 2)
-    node = FLOAT * extra * (columns + 2)
+    piece, node = min(EXTRA_COLUMNS, extra), FLOAT * extra * (columns + 2)
     waiting = (ceil(log2(max(shape.n_tiles, 2))) + threads + 2) * node
-    ending = 3 * FLOAT * tested * (d + shape.n_targets + 4) + 4 * FLOAT * piece * columns
-    return threads * (tile + panel + FLOAT * piece * columns + node) + waiting + ending
+    ending = 3 * FLOAT * tested * (shape.n_features + shape.n_targets + 4) + 4 * FLOAT * piece * columns
+    return threads * (shape.tile() + shape.panel(columns + piece) + FLOAT * piece * columns + node) + waiting + ending
 
 
 def augment_rows(shape: DataShape, columns: int, threads: int, budget: int, tested: int, most: int) -> int:
@@ -261,7 +211,6 @@ def augment_rows(shape: DataShape, columns: int, threads: int, budget: int, test
     >>> augment_rows(DataShape(20_000_000, 16, 1, 8192), 1000, 2, 200 << 20, 8192, 3840)
     720
     """
-    for rows in range(most - most % EXTRA_COLUMNS, 0, -EXTRA_COLUMNS):
-        if augment_bytes(shape, columns, rows, threads, tested) <= budget:
-            return rows
-    return 0
+    pieces = range(EXTRA_COLUMNS, most + 1, EXTRA_COLUMNS)
+    fitting = bisect_right(pieces, budget, key=lambda rows: augment_bytes(shape, columns, rows, threads, tested))
+    return EXTRA_COLUMNS * fitting

@@ -1,22 +1,46 @@
-"""``Plan``: the expected work, time and memory of a fit, with its text and its JSON."""
+"""Make the plan of a fit: threads, columns and rounds from the memory limit, and the expected work, time and memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import Any
 
-from partirvm.planning.cost import Rates, RoundCost, Schedule, n_partitions
+from partirvm.errors import MemoryLimitError
+from partirvm.options import Request
+from partirvm.planning.cost import CandidateSearch, Rates, RoundCost, RowsUsed, Schedule, Work, n_partitions
 from partirvm.planning.memory import (
     ALLOWANCE,
     FLOAT,
     DataShape,
     StepBytes,
+    batch_elements,
     kept_bytes,
     max_columns_within,
     sample_bytes,
+    step_bytes,
 )
 from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import html_table
 from partirvm.types import LEARNING_ROWS
+
+LEAST_PARTITION = 50
+"""Minimum to which an automatic partition size is lowered because of the memory limit."""
+
+WORTH = 0.5
+"""Blocks are kept if fetching an element takes less than this fraction of the time to evaluate the element."""
+
+ENOUGH = 0.25
+"""Fraction of all blocks that must fit in memory; with less memory, the disk is an alternative."""
+
+STORE_FRACTION = 0.25
+"""Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and ``kernel_store`` are "auto"."""
+
+DISK = 0.5
+"""Maximum fraction of the free bytes on disk that blocks may take."""
+
+DISK_SECONDS = 5e-9
+"""Assumed seconds to fetch an element from disk, its share of the writing included: about 2 GB/s."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +51,11 @@ class Machine:
     base: int
     limit: int
     workers: int = 1
+
+    @property
+    def budget(self) -> int:
+        """Bytes of a process for the fit."""
+        return self.limit - self.base - ALLOWANCE
 
 
 @dataclass(frozen=True)
@@ -50,11 +79,30 @@ class Sparseness:
 
 
 @dataclass(frozen=True)
+class KernelStore:
+    """The chosen place of kernel blocks ("memory", "zarr" or "none"), the bytes per process, and the reason."""
+
+    where: str
+    bytes: int
+    reason: str
+
+    @property
+    def resident(self) -> int:
+        """Bytes of the store that are resident memory."""
+        return self.bytes if self.where == "memory" else 0
+
+    def __str__(self) -> str:
+        if self.where == "none":
+            return f"evaluated in every pass ({self.reason})"
+        place = "in memory" if self.where == "memory" else "in Zarr"
+        return f"kept {place}, about {format_bytes(self.bytes)} ({self.reason})"
+
+
+@dataclass(frozen=True)
 class Plan:
     """The plan of a fit by a strategy with this ``schedule``.
 
-    ``pool`` is the number of columns on trial if candidates are chosen by gain. ``outputs`` is the number of linear
-    predictors of a classification (1 for two classes), and None for regression. ``notes`` list the numbers that were
+    ``pool`` is the number of columns on trial if candidates are chosen by gain. ``notes`` list the numbers that were
     capped, and the reasons. ``learned`` describes the learned kernel, if there is one, and ``learning_seconds`` is the
     time that kernel learning and the heuristic have taken. ``joining`` is the number of rows that have yet to become
     candidates (None for all rows). ``columns`` is the expected maximum number of columns M + P.
@@ -75,7 +123,7 @@ class Plan:
     sample_rows: int | None = None
     batch_elements: int = 0
     pool: int = 0
-    outputs: int | None = None
+    held_out: bool = False
     sparseness: Sparseness | None = None
     notes: tuple[str, ...] = ()
     kernel_store: KernelStore | None = None
@@ -112,16 +160,8 @@ class Plan:
 
     def room(self, columns: int) -> int:
         """Return the bytes that a process may use for kernel blocks while the fit has ``columns`` columns."""
-        budget = self.machine.limit - self.machine.base - ALLOWANCE
-        return kept_bytes(
-            self.shape,
-            columns,
-            self.threads,
-            budget,
-            pool=self.pool,
-            held_out=self.bytes.best > 0,
-            elements=self.batch_elements,
-        )
+        how = {"pool": self.pool, "held_out": self.held_out, "elements": self.batch_elements}
+        return kept_bytes(self.shape, columns, self.threads, self.machine.budget, **how)
 
     @property
     def learning_columns(self) -> int:
@@ -129,8 +169,8 @@ class Plan:
 
         The slopes of a kernel block take as much memory as the block itself, and the sample of rows is in memory too.
         """
-        budget = self.machine.limit - self.machine.base - ALLOWANCE - sample_bytes(self.shape, LEARNING_ROWS)
-        return max_columns_within(self.shape, 1, self.threads, budget, held_out=self.bytes.best > 0, whole=True) // 2
+        budget = self.machine.budget - sample_bytes(self.shape, LEARNING_ROWS)
+        return max_columns_within(self.shape, 1, self.threads, budget, held_out=self.held_out, whole=True) // 2
 
     def to_json(self) -> dict[str, object]:
         """Convert the plan to plain JSON."""
@@ -146,9 +186,8 @@ class Plan:
             "rho": None if heuristic is None else round(heuristic.rho, 4),
             "rho_rows": None if heuristic is None else heuristic.rows,
             "rounds": len(self.rounds),
-            "rows_per_task": shape.tile_rows,
             "workers": self.machine.workers,
-            **({} if self.outputs is None else {"outputs": self.outputs}),
+            **({"outputs": shape.n_outputs} if shape.classes else {}),
             "seconds": round(self.seconds, 2),
             "memory_limit": self.machine.limit,
             "memory_peak": self.peak,
@@ -160,38 +199,39 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        shape, machine = self.shape, self.machine
-        place = counted(self.threads, "thread")
-        classes = "" if self.outputs is None else f"{max(self.outputs, 2):,} classes, "
-        rows = "" if self.sample_rows is None else f" of {self.sample_rows:,} rows"
-        if machine.workers > 1:
-            place = f"{machine.workers} workers × {place}"
-        lines = [
-            f"data        {counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
-            f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
-            f"strategy    {self.strategy}, likelihood {self.fit_rows}{rows}"
-            + (f", selection {self.selection}" if self.schedule.selects else ""),
-            f"candidates  {self._candidates()}",
-            f"columns     at most {self.max_columns:,} fit in memory"
-            + (f", max_vectors {self.max_vectors:,}" if self.max_vectors is not None else ""),
-            f"work        {self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, {place}",
-            f"time        about {format_duration(self.seconds)}, of which dense fits "
-            f"{format_duration(sum(cost.solve_seconds for cost in self.rounds))}"
-            + (f", kernel learning {format_duration(self.learning_seconds)}" if self.learned else ""),
-            f"memory      about {format_bytes(self.peak)} of {format_bytes(machine.limit)} "
-            f"(process {format_bytes(machine.base)}, pass {format_bytes(self.bytes.passing)}, "
-            f"dense fit {format_bytes(self.bytes.solving)})",
-        ]
-        if self.kernel_store is not None:
-            lines.append(f"kernel      {self.kernel_store}")
-        if self.learned is not None:
-            lines.append(f"learned     {self.learned}")
-        if self.sparseness is not None:
-            lines.insert(3, f"heuristic   {self.sparseness}")
-        return "\n".join(lines + [f"note        {note}" for note in self.notes])
+        return "\n".join(f"{name:<12}{text}" for name, text in self._lines())
 
     def _repr_html_(self) -> str:
-        return html_table("Plan", ((line[:12].strip(), line[12:]) for line in str(self).splitlines()))
+        return html_table("Plan", self._lines())
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Return the names and texts of the plan's lines."""
+        shape, machine = self.shape, self.machine
+        classes = f"{max(shape.n_outputs, 2):,} classes, " if shape.classes else ""
+        rows = "" if self.sample_rows is None else f" of {self.sample_rows:,} rows"
+        selection = f", selection {self.selection}" if self.schedule.selects else ""
+        vectors = "" if self.max_vectors is None else f", max_vectors {self.max_vectors:,}"
+        workers = f"{machine.workers} workers × " if machine.workers > 1 else ""
+        dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
+        learning = f", kernel learning {format_duration(self.learning_seconds)}" if self.learned else ""
+        used = {"process": machine.base, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
+        parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items())
+        lines = {
+            "data": f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
+            f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
+            "strategy": f"{self.strategy}, likelihood {self.fit_rows}{rows}{selection}",
+            "candidates": self._candidates(),
+            "heuristic": self.sparseness,
+            "columns": f"at most {self.max_columns:,} fit in memory{vectors}",
+            "work": f"{self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, "
+            f"{workers}{counted(self.threads, 'thread')}",
+            "time": f"about {format_duration(self.seconds)}, of which dense fits {dense}{learning}",
+            "memory": f"about {format_bytes(self.peak)} of {format_bytes(machine.limit)} ({parts})",
+            "kernel": self.kernel_store,
+            "learned": self.learned,
+        }
+        found = [(name, str(text)) for name, text in lines.items() if text is not None]
+        return found + [("note", note) for note in self.notes]
 
     def _candidates(self) -> str:
         kernels = self.shape.n_kernels
@@ -205,40 +245,118 @@ class Plan:
         return text
 
 
-WORTH = 0.5
-"""Blocks are kept if fetching an element takes less than this fraction of the time to evaluate the element."""
+def make_plan(
+    shape: DataShape,
+    machine: Machine,
+    rates: Rates,
+    request: Request,
+    schedule: Schedule,
+    rows_used: RowsUsed,
+    candidate_search: CandidateSearch,
+    *,
+    held_out: bool = False,
+    shrink_threads: bool = True,
+    shrink_partition: bool = False,
+    joining: int | None = None,
+) -> Plan:
+    """Compute threads and the maximum number of columns from memory; estimate passes, seconds and peak memory.
 
-ENOUGH = 0.25
-"""Fraction of all blocks that must fit in memory; with less memory, the disk is an alternative."""
+    ``request`` is resolved. ``rows_used`` are the rows of intermediate fits, ``candidate_search`` the selection of
+    candidates. ``joining`` is the number of rows that are split into partitions, by default all rows.
+    ``shrink_threads`` and ``shrink_partition`` permit fewer threads and candidates if memory is short. The schedule
+    bounds the candidates by ``max_vectors``. Raises ``MemoryLimitError`` if one round needs more than the limit.
+    """
+    whole = not schedule.has_rounds or rows_used.sampled or shape.classes
+    how: dict[str, Any] = {"pool": candidate_search.pool, "held_out": held_out, "whole": whole}
+    least_threads, asked = 1 if shrink_threads else machine.threads, int(request.partition_size)
+    candidates = schedule.candidates(asked, request.max_vectors, shape.n_candidates)
+    held: tuple[str, ...] = ()
+    if candidates < min(asked, shape.n_candidates):
+        held = (f"partition size lowered to {candidates} because of max_vectors",)
+    notes = held
+    while True:
+        # new candidates, as many kept ones, and the leading columns
+        least = min(2 * candidates, shape.n_candidates) + shape.n_leading
+        threads, most = _fitting(shape, machine, candidates, least, least_threads, how)
+        if most >= least or not shrink_partition or candidates <= LEAST_PARTITION:
+            break
+        candidates = max(candidates // 2, LEAST_PARTITION)
+        notes = (*held, f"partition size lowered to {candidates} because of the memory limit")
+    if not most:
+        raise _refusal(shape, machine, candidates, least_threads, schedule, how)
+    if threads < machine.threads:
+        notes += (f"{threads} of {machine.threads} threads are used because of the memory limit",)
+    rows, stop = joining or shape.n_rows, request.stop_fraction
+    work = Work(shape, rows_used, candidate_search, rates, threads * machine.workers)
+    costs = schedule.costs(work, candidates, stop, request.max_rounds, rows)
+    columns = schedule.columns(costs, stop, most)
+    step, elements = step_bytes(shape, columns - candidates, candidates, threads, **how), 0
+    if schedule.merges:  # the parallel fits get half of the bytes that a step of one of them leaves
+        spare = machine.budget - step_bytes(shape, shape.n_leading, candidates, threads, **how).peak
+        fits = n_partitions(rows, candidates, shape.n_kernels)
+        elements = batch_elements(shape, candidates, threads, spare // 2, fits)
+        batch = step_bytes(shape, shape.n_leading, candidates, threads, **how, elements=elements)
+        step = max(step, batch, key=lambda each: each.peak)
+    return Plan(
+        shape=shape,
+        machine=machine,
+        schedule=schedule,
+        selection=request.selection,
+        fit_rows=request.fit_rows,
+        partition_size=candidates,
+        max_rounds=request.max_rounds,
+        max_vectors=request.max_vectors,
+        max_columns=most,
+        threads=threads,
+        bytes=step,
+        rounds=tuple(costs),
+        sample_rows=int(request.sample_rows) if rows_used.sampled else None,
+        batch_elements=elements,
+        pool=candidate_search.pool,
+        held_out=held_out,
+        notes=notes,
+        joining=joining,
+        columns=columns,
+    )
 
-STORE_FRACTION = 0.25
-"""Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and ``kernel_store`` are "auto"."""
 
-DISK = 0.5
-"""Maximum fraction of the free bytes on disk that blocks may take."""
+def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_threads: bool = True) -> tuple[int, int]:
+    """Return the number of threads and candidates for which one fit of all candidates stays within the memory limit.
 
-DISK_SECONDS = 5e-9
-"""Assumed seconds to fetch an element from disk, its share of the writing included: about 2 GB/s."""
+    The result is at least 2 candidates. If memory does not suffice for these, ``make_plan`` raises an error later.
+    """
+    least_threads, least = 1 if shrink_threads else machine.threads, candidates + shape.n_leading
+    threads, columns = _fitting(shape, machine, 1, least, least_threads, {"whole": True})
+    return threads, min(candidates, max(columns - shape.n_leading, 2))
 
 
-@dataclass(frozen=True)
-class KernelStore:
-    """The chosen place of kernel blocks ("memory", "zarr" or "none"), the bytes per process, and the reason."""
+def _fitting(
+    shape: DataShape, machine: Machine, candidates: int, least: int, least_threads: int, how: dict[str, Any]
+) -> tuple[int, int]:
+    """Return the largest number of threads for which ``least`` columns fit, and how many fit with these threads."""
+    for threads in range(machine.threads, least_threads - 1, -1):
+        columns = max_columns_within(shape, candidates, threads, machine.budget, **how)
+        if columns >= least:
+            break
+    return threads, columns
 
-    where: str
-    bytes: int
-    reason: str
 
-    @property
-    def resident(self) -> int:
-        """Bytes of the store that are resident memory."""
-        return self.bytes if self.where == "memory" else 0
-
-    def __str__(self) -> str:
-        if self.where == "none":
-            return f"evaluated in every pass ({self.reason})"
-        place = "in memory" if self.where == "memory" else "in Zarr"
-        return f"kept {place}, about {format_bytes(self.bytes)} ({self.reason})"
+def _refusal(
+    shape: DataShape, machine: Machine, candidates: int, threads: int, schedule: Schedule, how: dict[str, Any]
+) -> MemoryLimitError:
+    """Make the error with the memory that one round needs, the limit, and the options to change."""
+    need = step_bytes(shape, shape.n_leading, candidates, threads, pool=how["pool"], held_out=how["held_out"]).peak
+    what, less = f"one round of {candidates:,} candidates", "lower partition_size"
+    if schedule.one_fit:
+        less = f"choose another strategy than {schedule.name!r}, which fits all candidates at once"
+    if shape.n_leading > 1:
+        what += f" and {shape.n_leading:,} columns of the basis"
+        less += " or use fewer basis functions"
+    return MemoryLimitError(
+        f"{what} over tiles of {shape.tile_rows:,} rows needs {format_bytes(machine.base + ALLOWANCE + need)} per "
+        f"process (including {format_bytes(machine.base)} before the fit), but the memory limit is "
+        f"{format_bytes(machine.limit)}: raise memory_limit or {less}"
+    )
 
 
 def choose(
@@ -257,13 +375,30 @@ def choose(
         return KernelStore("memory", spare, "as requested" if spare else "as requested, but the fit leaves no memory")
     if asked != "auto":
         return KernelStore(asked, min(wanted, disk) if asked == "zarr" else 0, "as requested")
-    element, copy = rates.element, rates.copy
-    costs = f"an element takes {1e9 * element:.2g} ns to evaluate, {1e9 * copy:.2g} ns to copy"
-    worth = copy < WORTH * element
-    if worth and spare >= ENOUGH * wanted:
-        return KernelStore("memory", spare, costs)
-    if WORTH * element > DISK_SECONDS and disk >= wanted:
+    costs = f"an element takes {1e9 * rates.element:.2g} ns to evaluate, {1e9 * rates.copy:.2g} ns to copy"
+    worth = rates.copy < WORTH * rates.element and spare > 0
+    if WORTH * rates.element > DISK_SECONDS and disk >= wanted and not (worth and spare >= ENOUGH * wanted):
         return KernelStore("zarr", wanted, f"{costs}, {1e9 * DISK_SECONDS:.2g} ns from disk")
-    if worth and spare:
+    if worth:
         return KernelStore("memory", spare, costs)
     return KernelStore("none", 0, costs if spare else costs + ", and the fit leaves no memory")
+
+
+def partition_size(n_rows: int, n_features: int, rho: float) -> int:
+    """Compute the partition size ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 for larger ρ.
+
+    ρ is the fraction of rows that a basic RVM on √(N·d) random rows keeps as vectors (Ben-Shimon & Shmilovici 2006,
+    §3.1; the paper prints the middle line with a reversed sign).
+
+    >>> [partition_size(6144, 8, rho) for rho in (0.1, 0.5, 0.9)]
+    [45, 134, 222]
+    >>> [partition_size(6144, 32, rho) for rho in (0.25, 0.75, 1.0)]
+    [89, 267, 444]
+    """
+    fraction = 0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0
+    return ceil(fraction * sqrt(n_rows * n_features))
+
+
+def probe_rows(n_rows: int, n_features: int) -> int:
+    """Return the number of rows on which ρ is measured: ⌈√(N·d)⌉, at most all rows."""
+    return min(ceil(sqrt(n_rows * n_features)), n_rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
-from partirvm.core.scores import ClassScores, Scores, TargetScores
+from partirvm.core.scores import ClassScores, Scores
 from partirvm.data import ZarrSource, class_codes, require_target
 from partirvm.data.source import Source
 from partirvm.errors import DataError
@@ -13,12 +13,12 @@ from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
 from partirvm.likelihoods.class_passes import LogisticScorePass
-from partirvm.likelihoods.passes import ScorePass, TargetScorePass
+from partirvm.likelihoods.passes import ScorePass
 from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import augmenting_of
 
-AnyScores = Scores | TargetScores | ClassScores
+AnyScores = Scores | ClassScores
 
 
 def evaluate(
@@ -71,8 +71,7 @@ def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePas
         codes = class_codes(source, model.classes)
         return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
     _require_number_targets(model, source)
-    kind = ScorePass if model.n_targets == 1 else TargetScorePass
-    return kind.of(model)
+    return ScorePass.of(model)
 
 
 def _require_number_targets(model: Model, source: Source) -> None:

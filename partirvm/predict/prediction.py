@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from partirvm.data import ZarrSource
 from partirvm.data.external_sort import ExternalSorter
-from partirvm.data.publish import claimed
+from partirvm.data.layout import claimed
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
@@ -140,11 +139,10 @@ def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None)
 def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
     """Yield an empty folder of this machine for unfinished files, and a function that checks the lease of OUTPUT."""
     folder = output.sibling(f".{output.name}.partial")
-    local = nullcontext(folder.path) if folder.path else TemporaryDirectory(prefix="partirvm-output-")
-    with claimed(output.place()) as lease, storing(folder.location), local as scratch:
+    with claimed(output.place()) as lease, storing(folder.location), output.scratch(folder.path) as scratch:
         folder.remove()
         try:
-            yield Path(scratch), lease.check
+            yield scratch, lease.check
         finally:
             lease.check()  # the folder may be that of a process that took over
             folder.remove()

@@ -10,18 +10,15 @@ from dataclasses import asdict
 from typing import Any
 
 from partirvm.core.termination import Termination
-from partirvm.execution.process import peak_memory
 from partirvm.jobs.state import JobState, Status
 from partirvm.options import Request
 from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import printable
 from partirvm.report.history import Lines
 from partirvm.report.quantities import (
-    MEASURED,
     MISSING,
     QUANTITIES,
     SIDES,
-    Entry,
     Kind,
     Quantity,
     Table,
@@ -79,42 +76,8 @@ def plan_line(plan: dict[str, Any]) -> str:
     )
 
 
-def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a fit for ``fit --json``: the model's history entry, the end, and the plan's JSON.
-
-    For split-and-merge ``rounds`` is the number of levels, including the last merge. ``fits`` is the number of dense
-    fits except the heuristic fit, and ``passes`` is the total number of passes of these fits.
-    """
-    last = last_model(history) or history[-1]
-    kind = kind_of(last)
-    fits = [entry for entry in history if entry["kind"] not in MEASURED]
-    levels = {entry["level"] for entry in fits if entry["kind"] == "part"}
-    advice = outcome.reason.advice
-    if outcome.reason is Termination.CONVERGED and schedule_of(plan["strategy"]).every_row_joins:
-        whole = "Every row has been a candidate, and the last" if plan["partition_size"] else "The"
-        advice = f"{whole} fit has converged: nothing to do."
-    return {
-        "job": job,
-        "target": target,
-        **{key: plan[key] for key in ("strategy", "fit_rows", "partition_size", "rho")},
-        "n_rows": plan["rows"],
-        "n_vectors": last["vectors"],
-        "rounds": len(levels) + (last["kind"] == "final") if levels else last["number"],
-        "fits": len(fits),
-        **{quantity.key: last.get(quantity.key) for quantity in kind.every},
-        **({key: last.get(key) for key in ("noise_sd", "noise_vectors")} if kind.noise else {}),
-        "log_evidence": last["log_evidence"],
-        "passes": sum(entry.get("passes", 0) for entry in history),
-        "reason": outcome.reason.value,
-        "advice": advice,
-        "remarks": list(outcome.remarks),
-        "seconds": round(outcome.seconds, 3),
-        "peak_memory": peak_memory(),
-    }
-
-
 def summary(facts: dict[str, Any]) -> str:
-    """Return the result of a fit, the values of ``fit --json``, as text."""
+    """Return the result of a fit as text, given ``job_facts`` and the ``target``."""
     kind = kind_of(facts)
     fits = counted(facts["fits"], "fit")
     if schedule_of(facts["strategy"]).merges:
@@ -130,7 +93,7 @@ def summary(facts: dict[str, Any]) -> str:
             ("held-out error", kind.phrase(facts, "held-out")),
             *_noise_and_evidence(kind, facts),
             ("ended", facts["advice"]),
-            *(("check", remark) for remark in facts["remarks"]),
+            *(("check", remark) for remark in facts["remarks"] if remark not in facts["advice"]),
             ("took", f"{format_duration(facts['seconds'])}, peak memory {format_bytes(facts['peak_memory'])}"),
             ("model", facts["job"]),
             ("basis", functions_line(facts.get("basis", ()))),
@@ -254,26 +217,37 @@ class Follower:
 def job_facts(job: Any) -> dict[str, Any]:
     """Return the figures of a job's current model and its parameters as plain JSON; None where unknown.
 
-    ``parameters`` are all options of the job. ``train_…`` and ``held_out_…`` are in the units of the target.
+    ``parameters`` are all options of the job. ``train_…`` and ``held_out_…`` are in the units of the target. For
+    split-merge ``rounds`` is the number of levels, including the last merge. ``fits`` is the number of dense fits
+    except the heuristic fit, and ``passes`` is the total number of passes of all fits.
     """
     state, progress = job.state(), job.progress()
-    last = last_model(state.history) or {}
-    peaks = [entry["peak_memory"] for entry in state.history if entry.get("peak_memory")]
-    plan = state.plan or {}
+    history, plan = state.history, state.plan or {}
+    last, advice = last_model(history) or {}, progress["advice"]
+    if state.reason == Termination.CONVERGED.value and schedule_of(plan["strategy"]).every_row_joins:
+        advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
+    levels = {entry["level"] for entry in history if entry["kind"] == "part"}
+    remarks: list[str] = next(
+        (entry["reference"]["remarks"] for entry in reversed(history) if entry.get("reference")), []
+    )
     return {
         "job": job.location,
         "status": progress["status"],
-        "reason": progress["reason"],
+        "reason": state.reason,
+        "advice": advice,
+        "remarks": remarks,
         "data": job.data(),
-        "strategy": plan.get("strategy"),
-        "partition_size": plan.get("partition_size"),
+        **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho")},
         "n_rows": plan.get("rows"),
         "n_vectors": last.get("vectors"),
+        "rounds": len(levels) + (last.get("kind") == "final") if levels else last.get("number"),
+        "fits": progress["fits"],
         **{quantity.key: last.get(quantity.key) for quantity in QUANTITIES},
+        **{key: last.get(key) for key in ("noise_sd", "noise_vectors")},
         "log_evidence": last.get("log_evidence"),
-        "passes": sum(entry.get("passes", 0) for entry in state.history),
+        "passes": sum(entry.get("passes", 0) for entry in history),
         "seconds": progress["seconds"],
-        "peak_memory": max(peaks, default=None),
+        "peak_memory": max((entry.get("peak_memory") or 0 for entry in history), default=0),
         "parameters": job.asked(),
     }
 
@@ -284,12 +258,18 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
     Parameters follow that are not equal in all jobs; ``spell`` converts their names, for example to flags.
     """
     forms: dict[str, Callable[[Any], str]] = {quantity.key: quantity.measure.figure for quantity in QUANTITIES}
-    forms |= {"seconds": format_duration, "peak_memory": format_bytes, "log_evidence": format_evidence}
+    forms |= {
+        "noise_sd": format_error,
+        "rho": format_error,
+        "seconds": format_duration,
+        "peak_memory": format_bytes,
+        "log_evidence": format_evidence,
+    }
     titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time"}
     titles |= {quantity.key: quantity.label for quantity in QUANTITIES}
     rows = []
     for key in jobs[0]:
-        if key not in ("job", "reason", "data", "parameters"):
+        if key not in ("job", "reason", "advice", "remarks", "data", "parameters"):
             form = forms.get(key, lambda value: f"{value:,}" if isinstance(value, int) else str(value))
             cells = [_form(form, job[key]) or MISSING for job in jobs]
             rows.append([titles.get(key, key.replace("_", " ")), *cells])

@@ -24,9 +24,8 @@ from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options, within_work
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
-from partirvm.planning.make_plan import affordable, partition_size, probe_rows
-from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
-from partirvm.planning.plan import Machine, Plan, Sparseness
+from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
+from partirvm.planning.plan import Machine, Plan, Sparseness, affordable, partition_size, probe_rows
 from partirvm.planning.units import parse_duration
 from partirvm.resolve.kernel import chooses, chooses_family, metric_of
 from partirvm.strategies.fit_rows import posterior_rows
@@ -144,7 +143,7 @@ class Measuring:
         """
         n_rows, d = self.source.n_rows, self.source.n_features
         problem = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
-        wanted = probe_rows(n_rows, d, n_rows)
+        wanted = probe_rows(n_rows, d)
         most, least = min(wanted, HEURISTIC_ROWS), min(AUTO_PARTITION[0], self.shape.n_candidates)
         if not problem.target_variance:
             return PartitionSize(least, left_open=True)
@@ -234,7 +233,7 @@ class Measuring:
         machine = replace(self.machine, base=self.machine.base + held)
         threads, most = affordable(self.shape, machine, columns, shrink_threads=self.executor.elastic)
         self.executor.use(threads)
-        return most, kept_bytes(self.shape, most, threads, machine.limit - machine.base - ALLOWANCE)
+        return most, kept_bytes(self.shape, most, threads, machine.budget)
 
 
 class _Lines:

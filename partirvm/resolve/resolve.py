@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 from partirvm.core.moments import Moments
-from partirvm.core.rprop import groups
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.arrays import ClassWeighted
@@ -16,10 +15,8 @@ from partirvm.execution import Executor
 from partirvm.execution.process import return_freed_memory
 from partirvm.kernels import NoKernel
 from partirvm.learning.folds import LEAST
-from partirvm.learning.forms import turnable
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
-from partirvm.options import TABLE, Request, idle
-from partirvm.options.constraints import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
+from partirvm.options import Request
 from partirvm.planning.cost import Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan
@@ -35,7 +32,6 @@ from partirvm.strategies.basic import BasicRound
 from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rounds import IncrementalRounds, WorkingSetRounds
-from partirvm.types import BIAS
 
 LABEL_COPIES = 4
 """Number of copies of names and labels while DATA are opened again, or a checkpoint or a model is written."""
@@ -119,7 +115,7 @@ def resolve(
     notes += size.notes
     if interrupted() is Termination.TIME:
         notes += ("time_limit is over before the fit begins",)
-    notes += remarks_of(request, schedule, resolved.fit_rows, source, problem, moments, joining)
+    notes += remarks_of(request, schedule, source, problem, moments, joining)
     rates, elastic = calibrate(source, problem), executor.elastic
     plan = planned(resolved, problem, shape, machine, rates, elastic, shrink_partition=size.left_open, joining=joining)
     text = None if learned is None else learned.text
@@ -309,31 +305,13 @@ def resolve_fit_rows(
 def remarks_of(
     parameters: Request,
     schedule: Schedule,
-    fit_rows: str,
     source: Source,
     problem: Problem,
     moments: Moments,
     new_rows: int | None,
 ) -> tuple[str, ...]:
-    """List the notes of the plan: options without effect, unsuitable options, and slow choices."""
+    """List the notes of the plan: unsuitable options and slow choices."""
     given, remarks = parameters, []
-    chosen = {
-        "target": (_kind_of_target(problem),),
-        "strategy": schedule.traits,
-        "fit_rows": (fit_rows,),
-        "kernel": ("none" if given.kernel == NoKernel.name else "some",),
-        "noise_variance": ("estimate" if problem.noise_variance is None else "given",),
-    }
-    without = idle(given, chosen)
-    if not problem.bias and [*dict(problem.prior.fixed)] == [BIAS]:
-        without.append("fixed_alpha")
-    learned = learns(given) and groups(problem.empty.kernel.parameters) and problem.target_variance
-    if given.gamma_prior != TABLE["gamma_prior"].default and not learned:
-        without.append("gamma_prior")
-    if given.metric != TABLE["metric"].default and not (learned and turnable(problem.empty.kernel, source.n_features)):
-        without.append("metric")
-    if without:
-        remarks.append(f"without effect here: {', '.join(without)}")
     if names := codes_as_numbers(given.kernel, source.columns):
         remarks.append(f"the {given.kernel} kernel treats the codes of categorical columns as numbers: {names}")
     if names := codes_in_linear_basis(given, source.columns):
@@ -347,13 +325,6 @@ def remarks_of(
             "the rows are not shuffled, so each partition is gathered from all tiles: shuffled data are faster"
         )
     return tuple(remarks)
-
-
-def _kind_of_target(problem: Problem) -> str:
-    """Return the kind of target, which decides which options apply: numeric, two classes or several classes."""
-    if not problem.classifies:
-        return NUMBERS
-    return TWO_CLASSES if problem.n_classes <= 2 else SEVERAL_CLASSES
 
 
 def enough_to_learn(parameters: Request, moments: Moments) -> bool:

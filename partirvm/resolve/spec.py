@@ -18,9 +18,8 @@ from partirvm.data import Source
 from partirvm.data.arrays import ClassWeighted
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
-from partirvm.planning.make_plan import make_plan
 from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import STORE_FRACTION, KernelStore, Machine, Plan, choose
+from partirvm.planning.plan import STORE_FRACTION, KernelStore, Machine, Plan, choose, make_plan
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import candidate_search, rows_used
 from partirvm.strategies.problem import Options, Problem

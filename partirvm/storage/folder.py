@@ -17,6 +17,7 @@ import errno
 import os
 import shutil
 import stat
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -202,10 +203,26 @@ class Folder:
                     raise
 
     def remove_empty(self, name: str = "") -> None:
-        """Remove a local folder in one step if it is empty."""
+        """Remove a local folder in one step if it has no contents besides hidden files of killed writers."""
         if self.path is not None:
             with suppress(OSError):
+                for part in () if self.list(name) else self._at(name).glob(".*.part"):
+                    part.unlink()
                 self._at(name).rmdir()
+
+    def flush(self, name: str) -> None:
+        """Wait until all files in a folder are flushed to disk. In other stores a completed request is durable."""
+        if self.path is not None:
+            flush(self._at(name))
+
+    @contextmanager
+    def scratch(self, folder: Path | None) -> Iterator[Path]:
+        """Yield a folder of this machine for unfinished files: ``folder``, or a temporary one for another store."""
+        if folder is not None:
+            yield folder
+            return
+        with tempfile.TemporaryDirectory(prefix="partirvm-output-") as scratch:
+            yield Path(scratch)
 
     def publish(self, part: Path, check: Callable[[], None] = lambda: None) -> None:
         """Move a finished file or folder here, and replace what is there. ``check`` is called before and may raise.

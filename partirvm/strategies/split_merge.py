@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Begin, FitStart, labels_of, survivors
+from partirvm.likelihoods.base import Begin, Start, labels_of, survivors
 from partirvm.planning.cost import Schedule
 from partirvm.strategies.basic import BasicRound, one_fit
 from partirvm.strategies.fit_rows import count_duplicates, fresh, partition, partition_count, posterior_rows
@@ -35,7 +35,7 @@ class Part:
 
     design: Design
     gain: Float
-    warm: FitStart
+    warm: Start
 
 
 @dataclass(frozen=True)

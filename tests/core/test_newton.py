@@ -35,7 +35,7 @@ def start(likelihood, Phi, codes, K, w=None):
             np.repeat(x[:, None], C, axis=1) for x in (s.mean(1), np.sqrt((q**2).mean(1)), precision.mean(1))
         )
     alpha = entry_precision(s.ravel(), q.ravel(), precision.ravel()).reshape(zero.shape)
-    return replace(init(likelihood, labels, alpha, zero, block), passes=1)
+    return replace(init(likelihood, labels, alpha, zero, block), iteration=1)
 
 
 def drive(search, Phi, codes, rule=RULE, w=None):
@@ -46,7 +46,7 @@ def drive(search, Phi, codes, rule=RULE, w=None):
         columns = trial.labels - BIAS
         block = LogisticBlock.of(likelihood, Phi[:, columns], codes, trial.weights, w)
         search, reason = receive(search, block, rule)
-        assert search.current.passes == before.current.passes + 1
+        assert search.current.iteration == before.current.iteration + 1
         if search.current.block is block:
             prior = np.where(np.isfinite(trial.alpha), trial.alpha, 0.0)
             value = block.log_likelihood.sum() - 0.5 * np.sum(prior * trial.weights**2)
@@ -60,7 +60,7 @@ def drive(search, Phi, codes, rule=RULE, w=None):
 def fit(likelihood, Phi, codes, K, rule=RULE, w=None):
     """A fit from its first pass to its end, all finite."""
     state, reason = drive(begin(start(likelihood, Phi, codes, K, w), rule), Phi, codes, rule, w)
-    assert state.passes <= rule.max_iterations
+    assert state.iteration <= rule.max_iterations
     for value in (state.log_evidence, state.mean, state.weights, state.variance, state.roots(), state.decrement):
         assert np.isfinite(value).all()
     assert (state.variance >= 0).all()
@@ -122,7 +122,7 @@ def test_a_converged_fit_is_a_fixed_point(rng, likelihood):
     Phi = design(X, 0.5)
     state, reason = fit(likelihood, Phi, codes, 3 if likelihood != "bernoulli" else 2)
     assert reason is Termination.CONVERGED
-    assert state.passes <= (40 if likelihood == "bernoulli" else 70)
+    assert state.iteration <= (40 if likelihood == "bernoulli" else 70)
     assert abs(update(state).log_evidence - state.log_evidence) < 10 * RULE.tol * len(codes)
     prior = np.where(np.isfinite(state.alpha), state.alpha, ABSENT)
     if likelihood != "ovr":
@@ -173,7 +173,7 @@ def test_limits_end_a_fit(rng):
     assert reason is Termination.HALVED
     assert 0 < state.n_vectors <= 40
     state, reason = fit("bernoulli", Phi, codes, 2, StopRule(1e-7, 5))
-    assert (reason, state.passes) == (Termination.ITERATIONS, 5)
+    assert (reason, state.iteration) == (Termination.ITERATIONS, 5)
 
 
 @pytest.mark.parametrize("likelihood", LINKS)
@@ -212,7 +212,7 @@ def test_classes_that_part_from_weights_far_away(seed):
     near = start("bernoulli", Phi, codes, 2)
     weights = 100 * rng.normal(size=near.weights.shape)
     block = LogisticBlock.of("bernoulli", Phi, codes, weights)
-    far = replace(init("bernoulli", near.labels, 1e-3 * near.alpha, weights, block), passes=1)
+    far = replace(init("bernoulli", near.labels, 1e-3 * near.alpha, weights, block), iteration=1)
     state, reason = drive(begin(far, RULE), Phi, codes)
     assert reason is Termination.CONVERGED
     assert state.log_evidence < 0
@@ -238,7 +238,7 @@ def test_alpha_and_mode_do_not_chase_each_other_for_ever():
     X = 1.5 * np.column_stack([np.cos(angle), np.sin(angle)]) + 0.8 * rng.normal(size=(150, 2))
     state, reason = fit("multinomial", design(X, 0.5), codes, 3)
     assert reason is Termination.CONVERGED
-    assert state.passes < 70
+    assert state.iteration < 70
 
 
 def test_candidates_join_classes_that_part(rng):
@@ -248,11 +248,11 @@ def test_candidates_join_classes_that_part(rng):
     Phi = design(X, 1.0, X[:80])
     few = np.arange(21)
     first, _ = fit("bernoulli", Phi[:, few], codes, 2)
-    weights = np.zeros((81, 1))
-    weights[first.labels - BIAS] = first.mean
+    weights, alpha = np.zeros((81, 1)), np.full((81, 1), np.nan)
+    weights[first.labels - BIAS], alpha[first.labels - BIAS] = first.mean, first.alpha
     block = LogisticBlock.of("bernoulli", Phi, codes, weights)
-    joined = enter("bernoulli", np.arange(81) + BIAS, block, first.labels, first.alpha, first.mean)
-    state, reason = drive(begin(replace(joined, passes=1), RULE), Phi, codes)
+    joined = enter("bernoulli", np.arange(81) + BIAS, alpha, weights, block)
+    state, reason = drive(begin(replace(joined, iteration=1), RULE), Phi, codes)
     assert reason is Termination.CONVERGED
-    assert state.passes < 60
+    assert state.iteration < 60
     assert first.log_evidence - 3 < state.log_evidence < 0

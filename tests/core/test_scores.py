@@ -38,41 +38,40 @@ def test_the_scores_are_those_of_scikit_learn(how):
     """And the calibration error is that of a loop over bins."""
     seed, n, k, ties, scale = how
     codes, p, f = drawn(seed, n, k, ties=ties, scale=scale)
-    found = ClassScores.of(codes.astype(np.float64), p, f)
-    assert found.n == n
-    assert found.log_loss == pytest.approx(log_loss(codes, p, labels=range(k)), rel=1e-9, abs=1e-12)
-    assert found.accuracy == pytest.approx(accuracy_score(codes, p.argmax(axis=1)))
-    assert found.error == pytest.approx(1 - found.accuracy)
-    if k == 2:
-        assert found.brier == pytest.approx(brier_score_loss(codes, p[:, 1], pos_label=1), rel=1e-9, abs=1e-12)
-        if 0 < codes.sum() < n:
-            assert found.roc_auc == pytest.approx(roc_auc_score(codes, f), rel=1e-12)
-        else:
-            assert found.roc_auc is None
-        assert found.auc_error == 0.0
-    else:
+    scores = ClassScores.of(codes.astype(np.float64), p, f)
+    found, accuracy = scores.figures(), accuracy_score(codes, p.argmax(axis=1))
+    assert (scores.n, scores.loss) == (n, found["log_loss"])
+    assert found["log_loss"] == pytest.approx(log_loss(codes, p, labels=range(k)), rel=1e-9, abs=1e-12)
+    assert (found["accuracy"], scores.error) == pytest.approx((accuracy, 1 - accuracy))
+    assert found["ece"] == pytest.approx(naive.calibration_error(codes, p), abs=1e-12)
+    if k > 2:
         expected = np.mean(((p - np.eye(k)[codes]) ** 2).sum(axis=1))
-        assert found.brier == pytest.approx(expected, rel=1e-9, abs=1e-12)
-        assert found.roc_auc is None
-    assert found.ece == pytest.approx(naive.calibration_error(codes, p), abs=1e-12)
+        assert found["brier"] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert "roc_auc" not in found
+        return
+    assert found["brier"] == pytest.approx(brier_score_loss(codes, p[:, 1], pos_label=1), rel=1e-9, abs=1e-12)
+    if 0 < codes.sum() < n:
+        assert found["roc_auc"] == pytest.approx(roc_auc_score(codes, f), rel=1e-12)
+    else:
+        assert found["roc_auc"] is None
 
 
 def test_the_bins_are_closed_above():
     """Confidence 0.6 = 9/15 is the last of its bin, as in Guo et al. (2017): it shares none with 0.65."""
     p = np.array([[0.4, 0.6], [0.35, 0.65]])
-    assert ClassScores.of(np.array([1, 0]), p).ece == pytest.approx((0.4 + 0.65) / 2)
+    assert ClassScores.of(np.array([1, 0]), p).figures()["ece"] == pytest.approx((0.4 + 0.65) / 2)
 
 
 def test_a_wrong_certain_answer_costs_36_nats():
-    found = ClassScores.of(np.array([0]), np.array([[0.0, 1.0]]), np.array([800.0]))
-    assert found.log_loss == pytest.approx(-np.log(np.finfo(float).eps))
-    assert (found.accuracy, found.brier, found.ece) == (0.0, 1.0, 1.0)
+    found = ClassScores.of(np.array([0]), np.array([[0.0, 1.0]]), np.array([800.0])).figures()
+    assert found["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps))
+    assert (found["accuracy"], found["brier"], found["ece"]) == (0.0, 1.0, 1.0)
 
 
 def same(one, other):
-    for name in ("n", "correct"):
+    for name in ("n", "wrong"):
         assert getattr(one, name) == getattr(other, name)
-    for name in ("nll", "squares", "bin_correct", "bin_confidence"):
+    for name in ("nll", "squares", "excess"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12)
     assert (one.ranking is None) == (other.ranking is None)
     if one.ranking is not None:
@@ -99,6 +98,7 @@ def test_sums_in_any_tree_are_the_scores_of_all_rows(limit, how, data):
 
 @given(st.integers(0, 2**32), st.integers(2, 400), st.integers(2, 64), st.sampled_from([1e-300, 1e-3, 1.0, 1e4]))
 def test_a_thinned_ranking_is_within_its_bound(seed, n, limit, scale):
+    """Half of the fraction of pairs that share a key."""
     rng = np.random.default_rng(seed)
     positive = rng.random(n) < rng.uniform(0.1, 0.9)
     scores = scale * (rng.normal(size=n) + positive)
@@ -108,9 +108,10 @@ def test_a_thinned_ranking_is_within_its_bound(seed, n, limit, scale):
     assert len(found.keys) <= limit
     assert found.negative.sum() + found.positive.sum() == n
     if positive.all() or not positive.any():
-        assert (found.auc, found.auc_error) == (None, 0.0)
+        assert found.auc is None
         return
-    assert abs(found.auc - roc_auc_score(positive, scores)) <= found.auc_error + 1e-12
+    pairs = positive.sum() * (n - positive.sum())
+    assert abs(found.auc - roc_auc_score(positive, scores)) <= found.positive @ found.negative / (2 * pairs) + 1e-12
 
 
 def test_scores_are_in_the_order_of_their_numbers():
@@ -131,9 +132,8 @@ def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
     low, high = predictive.interval(0.95)
     assert scores.n == n
     np.testing.assert_allclose(scores.rmse, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-12)
-    np.testing.assert_allclose(scores.absolute, np.abs(t - mean).sum(), rtol=1e-12)
-    np.testing.assert_allclose(scores.nlpd, -predictive.logpdf(t).mean(), rtol=1e-12)
     found = scores.figures()
+    np.testing.assert_allclose(found["nlpd"], -predictive.logpdf(t).mean(), rtol=1e-12)
     for level in LEVELS:
         ends = predictive.interval(level)
         assert found[f"coverage_{100 * level:.0f}"] == pytest.approx(np.mean((ends[0] <= t) & (t <= ends[1])))
@@ -141,14 +141,16 @@ def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
     np.testing.assert_allclose(found["interval_score_95"], np.mean(high - low + 2 / 0.05 * outside), rtol=1e-9)
     grid = np.linspace(-10, 20, 6001)
     step = (norm.cdf(grid, mean[:, None], np.sqrt(variance)[:, None]) - (grid >= t[:, None])) ** 2
-    np.testing.assert_allclose(found["crps"], np.mean(step.sum(axis=1)) * (grid[1] - grid[0]), atol=2e-3)
+    np.testing.assert_allclose(found["crps"], np.mean(step.sum(axis=1)) * (grid[1] - grid[0]), atol=3e-3)  # half a step
 
 
 def test_intervals_may_have_other_multiples(rng):
     """Wider intervals cover more, and cost their width; the density stays the Gaussian's."""
     t, zero, one = rng.normal(size=200), np.zeros(200), np.ones(200)
     normal, wide = Scores.of(t, zero, one), Scores.of(t, zero, one, 1.0, [2 * each for each in NORMAL])
-    assert wide.coverage == tuple(np.mean(np.abs(t) <= 2 * each) for each in NORMAL)
-    assert wide.nlpd == normal.nlpd
+    found = wide.figures()
+    covered = [found[f"coverage_{100 * level:.0f}"] for level in LEVELS]
+    assert covered == [np.mean(np.abs(t) <= 2 * each) for each in NORMAL]
+    assert found["nlpd"] == normal.figures()["nlpd"]
     outside = np.maximum(np.abs(t) - 2 * NORMAL[3], 0)
-    np.testing.assert_allclose(wide.interval_score / 200, np.mean(4 * NORMAL[3] + 2 / 0.05 * outside))
+    np.testing.assert_allclose(found["interval_score_95"], np.mean(4 * NORMAL[3] + 2 / 0.05 * outside))

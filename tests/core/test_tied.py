@@ -49,7 +49,7 @@ def test_slopes_are_those_of_the_dense_evidence(rng, weighted):
     Phi, t, w = numbers(rng, weighted)
     alpha, beta = np.exp(rng.normal(size=5)), 2.3
     mean, Sigma = naive.posterior(Phi, t, alpha, beta, w)
-    found = slopes(Phi, t, mean, Sigma, beta, w)
+    found = slopes(Phi, t[:, None], mean[:, None], Sigma, beta, w)
     expected = differences(lambda moved: naive.log_evidence(moved, t, alpha, beta, w), Phi)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     if weighted:

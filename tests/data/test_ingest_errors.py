@@ -21,7 +21,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from partirvm.data import ZarrSource, ingest
-from partirvm.errors import DataError, ExistsError, FormatError, LeaseError, MissingDataError, StorageError, UsageError
+from partirvm.data.layout import open_data, publication
+from partirvm.errors import (
+    DataError,
+    ExistsError,
+    LeaseError,
+    LeaseLostError,
+    MissingDataError,
+    StorageError,
+    UsageError,
+)
+from partirvm.storage import Folder
+from partirvm.storage.records import read_json, to_json
 
 GOOD = "a,b,y\n1,2,3\n4,5,6\n7,8,10\n"
 
@@ -131,7 +142,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("two weights", value((NAMED, X, X)), {}, DataError, r"weights must have shape \(rows,\), found"),
     ("a target of X", value((NAMED, pd.Series(Y, name="x1"))), {}, DataError, "a column of X have the same name 'x1'"),
     ("named weights", value((NAMED, pd.Series(Y, name="weights"), Y)), {}, DataError, "have the same name 'weights'"),
-    ("negative seed", value((X, Y)), {"shuffle": -1}, UsageError, "it must be a seed"),
+    ("negative seed", value((X, Y)), {"shuffle": -1}, UsageError, "must be None or an integer ≥ 0"),
 ]  # fmt: skip
 
 
@@ -186,13 +197,8 @@ def test_an_archive_with_a_changed_byte(save: Callable[..., None], tmp_path: Pat
             r"column 'c' has .* labels .* more than 16 MiB.* omit the column",
         ),
         ({"x" * 1001: [1, 2], "y": [1, 2]}, {}, "column name has 1,001 characters, .* at most 1,000"),
-        (
-            {"x": np.arange(600_000), "y": np.arange(600_000)},
-            {"tile_rows": 2},
-            r"300,000 tiles .* metadata .* larger tile_rows",
-        ),
     ],
-    ids=["labels", "names", "tiles"],
+    ids=["labels", "names"],
 )
 def test_metadata_that_no_process_could_open_are_refused(table, options, message, tmp_path: Path) -> None:
     """The attributes of DATA are read as a whole by every process."""
@@ -223,7 +229,7 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
     ("number", "message"), [(errno.ENOSPC, "no space left"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")]
 )
 @pytest.mark.parametrize(
-    "where", ["partirvm.data.external_sort.ExternalSorter.add", "partirvm.data.writer.create_arrays"]
+    "where", ["partirvm.data.external_sort.ExternalSorter.add", "partirvm.data.layout.Publication.create_arrays"]
 )
 def test_a_store_that_refuses(
     number: int, message: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -276,68 +282,42 @@ def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path: Pat
             ZarrSource(place)
         with pytest.raises(LeaseError, match=f"is in use by process {process.pid}"):
             ingest((X, Y), place)
-        lease, partial = sorted(tmp_path.iterdir())
         process.send_signal(signal.SIGKILL)
-    assert (lease.name, partial.name.partition("-")[0]) == (".d.zarr.lease", ".d.zarr.partial")
-    assert not place.exists()
-    for found in (partial, partial / "data"):
-        with pytest.raises((MissingDataError, FormatError)):
-            ZarrSource(found)
+    assert [path.name.partition("-")[0] for path in place.iterdir()] == ["rows"]
+    with pytest.raises(MissingDataError):
+        ZarrSource(place)
     data = ingest((X, Y), place)
     assert list(tmp_path.iterdir()) == [place]
+    assert sorted(path.name.partition("-")[0] for path in place.iterdir()) == ["rows", "versions"]
     data.verify()
 
 
-KILLED_BETWEEN_RENAMES = """
-import os, signal, sys
-from pathlib import Path
-import numpy as np
-from partirvm.data import ingest
-
-def rename(self, target, rename=Path.rename):
-    if self.name == "data":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return rename(self, target)
-
-Path.rename = rename
-ingest((np.random.default_rng(0).random((50, 2)), np.arange(50.0)), sys.argv[1], overwrite=True)
-"""
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_data_put_aside_by_a_killed_overwrite_come_back(overwrite: bool, tmp_path: Path) -> None:
+def test_data_stay_when_new_ones_cannot_be_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "d.zarr"
-    before = ingest((X, Y), place).fingerprint()
-    killed = subprocess.run([sys.executable, "-c", KILLED_BETWEEN_RENAMES, str(place)], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert not place.exists()
-    with pytest.raises(DataError if overwrite else ExistsError):
-        ingest((X * np.nan, Y), place, overwrite=overwrite)
-    assert list(tmp_path.iterdir()) == [place]
-    assert ZarrSource(place).fingerprint() == before
-    ZarrSource(place).verify()
+    before, files = ingest((X, Y), place).fingerprint(), sorted(place.rglob("*"))
 
-
-def test_data_put_aside_come_back_when_the_new_ones_cannot_be_renamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place, rename = tmp_path / "d.zarr", Path.rename
-    before = ingest((X, Y), place).fingerprint()
-
-    def refuse(self: Path, target: Path) -> Path:
-        if self.name == "data":
+    def refuse(self: Folder, name: str, data: bytes, create: Any = Folder.create) -> None:
+        if name.startswith("versions"):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-        return rename(self, target)
+        create(self, name, data)
 
-    monkeypatch.setattr(Path, "rename", refuse)
+    monkeypatch.setattr(Folder, "create", refuse)
     with pytest.raises(StorageError, match="denied"):
         ingest((X + 1, Y), place, overwrite=True)
     assert list(tmp_path.iterdir()) == [place]
+    assert sorted(place.rglob("*")) == files
     assert ZarrSource(place).fingerprint() == before
 
 
-def test_an_ingest_of_another_name_leaves_leftovers_alone(tmp_path: Path) -> None:
-    leftover = tmp_path / f".other.zarr.partial-{'0' * 32}"
-    leftover.mkdir()
-    ingest((X, Y), tmp_path / "d.zarr")
-    assert leftover.exists()
+def test_a_writer_that_wakes_too_late_publishes_nothing(tmp_path: Path) -> None:
+    """Another one has published after the last look at the lease."""
+    place, folder = tmp_path / "d.zarr", Folder("d", tmp_path / "d.zarr")
+    before = ingest((X, Y), place).fingerprint()
+    first = read_json(folder, "versions/000001.json")
+    for later in ("versions/000002.json", "versions/000003.json"):
+        with publication(str(place), overwrite=True) as late:
+            folder.create(later, to_json(later, first))
+            with pytest.raises(LeaseLostError, match="published"):
+                late.commit(open_data(str(place))[1])
+        assert ZarrSource(place).fingerprint() == before
+        folder.remove(later)

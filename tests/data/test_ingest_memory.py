@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from by_default import some
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partirvm.data import ZarrSource
 from partirvm.data.ingestion import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Budget, tile_bytes
 from partirvm.errors import MemoryLimitError
 from partirvm.resolve.ingest import ingest
@@ -69,8 +70,8 @@ def ingested(source: Path, data: Path, limit: int, *more: str) -> tuple[int, int
     return int(status), int(kibibytes) >> 10, pandas == "True", done.stderr
 
 
-def digest(data: Path) -> str:
-    return str(json.loads((data / "zarr.json").read_text())["attributes"]["digest"])
+def digest(data: Path) -> Any:
+    return ZarrSource(data).fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -121,11 +122,12 @@ def test_a_huge_row_group_is_refused_unread(tmp_path: Path) -> None:
 def test_what_is_not_refused_fits(limit: int, base: int, held: int, width: int, tile_rows: int, most: int) -> None:
     """Reading and writing keep within the limit as the formulas have them, or are refused where the least would not."""
     budget = Budget.of(limit * MiB, lambda: base * MiB)
+    reader = SimpleNamespace(name="t", most_batch=most, memory_advice="")
     least = max(LEAST_BATCH, 64 * 8 * width)
     room = (limit - base) * MiB - ALLOWANCE
     fits = room >= held * MiB + BATCHES * least and room >= tile_bytes(width, tile_rows) + 2 * LEAST_SORT
     try:
-        batch = budget.batch_bytes("t", width, tile_rows, held=held * MiB, most=most, advice="")
+        batch = budget.batch_bytes(reader, width, tile_rows, held=held * MiB)
     except MemoryLimitError:
         assert not fits
         return

@@ -10,20 +10,14 @@ import pytest
 from by_default import some
 from regressions import plane
 
-from partirvm import Incremental, RVMRegressor, Sample, SplitMerge, WorkingSet
+from partirvm import Incremental, RVMRegressor, SplitMerge, WorkingSet
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning
-from partirvm.planning.make_plan import fraction
 
 KINDS = {kind.name: kind for kind in (SplitMerge, Incremental, WorkingSet)}
 PARTITIONED = tuple(KINDS)
 LIKELIHOODS = ("full", "sample")
 NOISE = 0.1
-
-
-def rows_of(likelihood):
-    """``fit_rows``: a sample is one of 200 rows."""
-    return Sample(200) if likelihood == "sample" else likelihood
 
 
 def truth(X):
@@ -50,7 +44,7 @@ def basic():
 def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
     """Ten partitions of 60 rows: error, noise and number of vectors as of basic; the last fit sees all rows."""
     options = {"partition_size": 60, "gamma": 0.1, "solver": "fixed-point", "random_state": 0}
-    model = RVMRegressor(strategy=KINDS[strategy](fit_rows=rows_of(likelihood)), **options).fit(*plane(600))
+    model = RVMRegressor(strategy=KINDS[strategy](fit_rows=likelihood, sample_rows=200), **options).fit(*plane(600))
     assert error(model) < 1.5 * error(basic) < 0.5 * NOISE
     assert model.model_.evidence_noise == pytest.approx(basic.model_.evidence_noise, rel=0.1)
     assert model.n_relevance_vectors_ < 1.5 * basic.n_relevance_vectors_
@@ -70,7 +64,8 @@ def test_the_heuristic_chooses_the_partition_size(strategy):
     first, found = model.history_[0], model.plan_.sparseness
     assert (first["kind"], first["rows"]) == ("heuristic", ceil(sqrt(N * d)))
     assert (found.rows, found.vectors, found.rho) == (first["rows"], first["vectors"], first["vectors"] / first["rows"])
-    assert found.partition_size == ceil(fraction(found.rho) * sqrt(N * d))
+    fraction = 0.2 if found.rho <= 0.25 else 0.6 if found.rho <= 0.75 else 1.0
+    assert found.partition_size == ceil(fraction * sqrt(N * d))
     assert first["heuristic_size"] == first["partition_size"] == model.plan_.partition_size == found.partition_size
     assert first["notes"] == []
     assert [entry["kind"] for entry in model.history_[1:]].count("heuristic") == 0

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import PolynomialFeatures
 
-from partirvm import AlphaPrior, RVMClassifier, RVMRegressor, Sample, WorkingSet, load_model, save_model
+from partirvm import AlphaPrior, RVMClassifier, RVMRegressor, WorkingSet, load_model, save_model
 from partirvm.errors import ExistsError, UsageError
 from partirvm.kernels import Gaussian, Laplacian, Sum
 
@@ -42,7 +42,7 @@ REGRESSORS = {
     "learned": {"gamma": "learn-per-feature"},
     "several widths": {"kernel": Gaussian(np.array([0.5, 0.2]), multiples=(1.0, 8.0))},
     "a value and a basis": {"kernel": Sum((Gaussian(0.5), Laplacian(0.2)), (1.0, 0.3)), "basis": ["linear"]},
-    "rounds": {"strategy": WorkingSet(selection="gain", fit_rows=Sample(rows=60)), "partition_size": 20},
+    "rounds": {"strategy": WorkingSet(selection="gain", fit_rows="sample", sample_rows=60), "partition_size": 20},
     "priors": {"gamma": 0.5, "alpha_prior": AlphaPrior(1e-4, 1e-4, fixed={"bias": 1e-6}), "max_vectors": 50},
 }
 

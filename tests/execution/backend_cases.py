@@ -136,13 +136,9 @@ def expected(pass_):
         return {name: getattr(found, name) for name in ("errors", "variances", "own_errors", "own_variances", "owner")}
     mean = y.mean() + y.std() * Phi @ MEAN
     sd = y.std() * np.sqrt(((Phi @ ROOT) ** 2).sum(axis=1) + 0.05)
-    hits = [(np.abs(y - mean) <= norm.ppf(0.5 + level / 2) * sd).sum() for level in LEVELS]
-    return {
-        "n": N,
-        "square": ((y - mean) ** 2).sum(),
-        "nll": -norm(mean, sd).logpdf(y).sum(),
-        "covered": hits,
-    }
+    hits = [np.mean(np.abs(y - mean) <= norm.ppf(0.5 + level / 2) * sd) for level in LEVELS]
+    covered = {f"figures.coverage_{100 * level:.0f}": found for level, found in zip(LEVELS, hits, strict=True)}
+    return {"n": N, "square": [((y - mean) ** 2).sum()], "figures.nlpd": -norm(mean, sd).logpdf(y).mean(), **covered}
 
 
 def slope(Phi, t, w):
@@ -154,7 +150,7 @@ def slope(Phi, t, w):
 def field(value, path):
     """``value.a.b`` for the path "a.b"."""
     for name in filter(None, path.split(".")):
-        value = getattr(value, name)
+        value = value[name] if isinstance(value, dict) else getattr(value, name)
         value = value() if callable(value) else value
     return value
 

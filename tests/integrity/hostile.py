@@ -19,7 +19,7 @@ import numpy as np
 
 from partirvm.storage import Folder
 from partirvm.storage.codec import HEAD, read_group, write_group
-from partirvm.storage.records import digest, read_json, to_json
+from partirvm.storage.records import read_json, to_json
 
 CODE = "canary_module:run"
 """A named function of a module that no verb may import."""
@@ -67,14 +67,6 @@ def rewrite(path, change):
     root = next(folder for folder in path.parents if path.name == HEAD or (folder / "spec.json").exists())
     name = path.relative_to(root).as_posix()
     path.write_bytes(to_json(name, change(read_json(Folder(str(root), root), name))))
-
-
-def reseal(data, change):
-    """Change the attributes of DATA; their digest agrees."""
-    head = json.loads((data / "zarr.json").read_text())
-    attributes = change({name: value for name, value in head["attributes"].items() if name != "digest"})
-    head["attributes"] = {**attributes, "digest": digest(attributes)}
-    (data / "zarr.json").write_text(json.dumps(head))
 
 
 def repack(group, kind, version, change):

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, save_model
+from partirvm.data import layout
 from partirvm.jobs import checkpoint
 from partirvm.model import files
 from partirvm.options import Request
@@ -99,7 +100,8 @@ def checkpoints_and_specs(case, rng, number):
 @kind(25)
 def data(case, rng, number):
     """The attributes of DATA."""
-    h.reseal(case / "d.zarr", lambda value: h.forged(value, rng))
+    (group,) = (case / "d.zarr").glob("rows-*/attributes")
+    h.repack(group, layout.KIND, layout.FORMAT, lambda *value: h.forged_value(*value, rng))
     return (*ON_DATA, "ingest t.npz d.zarr --append", "evaluate job d.zarr", "update job", "resume job --max-rounds=2")[
         number % 8
     ]
@@ -118,7 +120,7 @@ def metadata(case, rng, number):
     """The head of anything, or no file at all."""
     place, words = (
         ("model/group.json", "load model"),
-        ("d.zarr/zarr.json", ON_DATA[0]),
+        ("d.zarr/versions/000001.json", ON_DATA[0]),
         ("job/spec.json", "status job"),
     )[number % 3]
     path = case / place

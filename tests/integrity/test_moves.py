@@ -16,12 +16,12 @@ from itertools import product
 import google_crc32c
 import pytest
 from by_default import some
-from written import ASKED, rows, swap
+from written import ASKED, rows, rows_in, swap
 
 from partirvm import ingest, jobs, load_model, open_job
 from partirvm.cli import main
 from partirvm.data import ZarrSource
-from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmError
+from partirvm.errors import ChangedDataError, MissingDataError, PartirvmError
 from partirvm.jobs.store import JobStore
 
 
@@ -44,12 +44,12 @@ def both(tmp_path_factory):
 )
 def test_tiles_in_the_wrong_place(how, array, data, tmp_path, capsys):
     """Every way to read the tile tells, and --verify; other tiles can be read."""
-    chunks = [data / array / "c" / name for name in (("0/0", "1/0") if array == "X" else ("0", "1"))]
+    chunks = [rows_in(data) / array / "c" / name for name in (("0/0", "1/0") if array == "X" else ("0", "1"))]
     if how == "swapped":
         swap(*chunks)
     else:
         ingest(rows(1), tmp_path / "other.zarr", tile_rows=64, shuffle=1)
-        shutil.copy(tmp_path / "other.zarr" / chunks[1].relative_to(data), chunks[1])
+        shutil.copy(rows_in(tmp_path / "other.zarr") / chunks[1].relative_to(rows_in(data)), chunks[1])
     source = ZarrSource(data)
     reads = [lambda: source.original_rows(1)] if array == "row" else [lambda: source.tile(1), source.verify]
     reads += [lambda: source.gather([100])] if array == "X" else [source.verify]
@@ -66,7 +66,7 @@ def test_tiles_in_the_wrong_place(how, array, data, tmp_path, capsys):
 @pytest.mark.parametrize("array", some(["X", "row"], {"X"}))
 def test_an_append_does_not_confirm_a_tile_in_the_wrong_place(array, data):
     """The last tile, which is not full, gets a new checksum: it is refused if it does not have the old one."""
-    shutil.copy(*(data / array / "c" / name for name in (("0/0", "3/0") if array == "X" else ("0", "3"))))
+    shutil.copy(*(rows_in(data) / array / "c" / name for name in (("0/0", "3/0") if array == "X" else ("0", "3"))))
     with pytest.raises(ChangedDataError, match=f"chunk 3 of the array '{array}'"):
         ingest(rows(2, 20), data, append=True)
 
@@ -116,7 +116,7 @@ def test_folders_of_another_job(how, series, both, tmp_path):
 @pytest.mark.parametrize("field", some([4, 8], {4}))
 def test_a_chunk_of_data_is_not_believed(field, data):
     """The header of a Blosc chunk claims another size, or other blocks: its checksum is valid."""
-    path = data / "X" / "c" / "1" / "0"
+    path = rows_in(data) / "X" / "c" / "1" / "0"
     content = bytearray(path.read_bytes()[:-4])
     struct.pack_into("<I", content, field, 1 << 30)
     path.write_bytes(bytes(content) + struct.pack("<I", google_crc32c.value(bytes(content))))
@@ -166,21 +166,21 @@ def test_the_spec_of_before_an_update(how, top):
         JobStore(top / "job").fit_spec()
 
 
-@pytest.mark.parametrize("how", ["swapped", "of other DATA", "attributes of other DATA", "attributes of before"])
+@pytest.mark.parametrize("how", ["swapped", "of other DATA", "attributes of before", "pointer of other DATA"])
 def test_an_append_in_the_wrong_place(how, top, intact):
-    """A group that is not the one that was published under this name is named, not skipped."""
-    data = top / "d.zarr"
-    first, last = sorted(data.glob("append-*"))
+    """A group that is not the one that was published under this name is refused, not skipped."""
+    data, other = top / "d.zarr", intact[1] / "d.zarr"
+    last, before = rows_in(data), rows_in(data, -2)
     if how == "swapped":
-        swap(first, last)
+        swap(before, last)
     elif how == "of other DATA":
         shutil.rmtree(last)
-        shutil.copytree(sorted((intact[1] / "d.zarr").glob("append-*"))[-1], last)
+        shutil.copytree(rows_in(other), last)
     elif how == "attributes of before":
-        shutil.copy(first / "zarr.json", last)
+        swap(before / "attributes", last / "attributes")
     else:
-        shutil.copy(sorted((intact[1] / "d.zarr").glob("append-*"))[-1] / "zarr.json", last)
-    with pytest.raises(FormatError, match=last.name):
+        shutil.copy(other / "versions" / "000003.json", data / "versions" / "000003.json")
+    with pytest.raises(PartirvmError, match=r"are those of another group|no data here"):
         ZarrSource(data)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
@@ -10,18 +11,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hostile import rewrite
-from written import ASKED, edit
+from written import ASKED, edit, rows_in
 
 from partirvm import ingest, jobs, load_model, open_job
 from partirvm.cli import main
-from partirvm.data import ZarrSource
-from partirvm.data.layout import DataAttributes
+from partirvm.core.moments import Moments
+from partirvm.data import ZarrSource, layout
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmError
 from partirvm.execution.process import peak_memory
 from partirvm.jobs.checkpoint import CODEC, FORMAT, KIND, attached, load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
 from partirvm.storage import codec
 from partirvm.storage.codec import HEAD, read_group
+from partirvm.types import Columns
 
 
 @pytest.fixture
@@ -31,16 +33,42 @@ def job(data, tmp_path):
     return tmp_path / "job"
 
 
+def write_attributes(data, attributes):
+    """Replace the newest attributes of DATA; all checksums agree."""
+    place = rows_in(data) / "attributes"
+    shutil.rmtree(place)
+    layout.CODEC.write(attributes, str(place), layout.KIND, layout.FORMAT)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_rows": 10**12},
+        {"tile_rows": 0},
+        {"hashes": {}},
+        {"segments": ((0, "../other"),)},
+        {"segments": ((1, f"rows-{32 * 'a'}"),)},
+        {"moments": Moments.of(np.zeros((5, 3)), np.zeros((5, 1)))},
+        {"columns": Columns(("a",))},
+    ],
+    ids=str,
+)
+def test_attributes_that_contradict_each_other(change, data):
+    """With seals that agree."""
+    write_attributes(data, replace(layout.open_data(str(data))[1], **change))
+    with pytest.raises(FormatError, match="contradict each other"):
+        ZarrSource(data)
+
+
 @pytest.mark.parametrize("change", ["moments", "features"])
 def test_other_attributes_are_other_data(change, data, job):
     """Attributes that are whole, but not those that the job began with: the same rows under another name, or mean."""
-    head = json.loads((data / "zarr.json").read_text())
-    found = DataAttributes.from_json(dict(head["attributes"]), "data")
+    found = layout.open_data(str(data))[1]
     inputs = replace(found.moments.inputs, mean=found.moments.inputs.mean + 0.5)
     columns = replace(found.columns, features=("a", "b"))
     other = replace(found, **({"moments": replace(found.moments, inputs=inputs)} if change == "moments" else {}))
     other = replace(other, **({"columns": columns} if change == "features" else {}))
-    edit(data / "zarr.json", lambda head: head.update(attributes=other.to_json()))
+    write_attributes(data, other)
     with pytest.raises(ChangedDataError, match="names, categories, classes, moments"):
         open_job(job).requeue(max_rounds=3)
 
@@ -48,7 +76,7 @@ def test_other_attributes_are_other_data(change, data, job):
 def test_no_metadata_of_an_array_are_believed(data):
     """Terabytes that they declare are not allocated: neither readers nor an append use them."""
     before = ZarrSource(data).tile(1).X
-    edit(data / "X" / "zarr.json", lambda about: about["shape"].__setitem__(-1, 10**12))
+    edit(rows_in(data) / "X" / "zarr.json", lambda about: about["shape"].__setitem__(-1, 10**12))
     tracemalloc.start()
     np.testing.assert_array_equal(ZarrSource(data).tile(1).X, before)
     peak = tracemalloc.get_traced_memory()[1]

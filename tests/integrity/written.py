@@ -19,6 +19,11 @@ def rows(seed, n=200):
     return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n), rng.uniform(0.5, 2.0, n)
 
 
+def rows_in(data, which=-1):
+    """The group of rows of DATA that was written last, or before."""
+    return sorted(data.glob("rows-*"), key=lambda path: path.stat().st_mtime_ns)[which]
+
+
 def swap(one, other):
     """Exchange the names of two files or folders."""
     aside = one.with_name("aside")

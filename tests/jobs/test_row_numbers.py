@@ -40,7 +40,7 @@ def test_numbers_that_cannot_be_read_are_left_out(tmp_path):
     """The file of the row numbers has been deleted."""
     data, found = ingest(table(100, 0), str(tmp_path / "train"), shuffle=3), [{"largest": [[3, 1.0]]}]
     assert table_rows(found, data, None) == [{"largest": [[data.original_rows(0)[3], 1.0]]}]
-    shutil.rmtree(tmp_path / "train" / "row" / "c")
+    shutil.rmtree(next((tmp_path / "train").glob("rows-*/row/c")))
     with pytest.raises(MissingDataError):
         ZarrSource(str(tmp_path / "train")).original_rows(0)
     assert table_rows(found, ZarrSource(str(tmp_path / "train")), None) == [{"largest": []}]

@@ -28,7 +28,8 @@ from partirvm.learning.folds import (
 )
 from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
-from partirvm.likelihoods.class_passes import IndicatorGramPass, IndicatorLossPass, LogisticPass
+from partirvm.likelihoods.class_passes import IndicatorLossPass, LogisticPass
+from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies.basic import BasicRound
 from partirvm.strategies.problem import Options
 
@@ -65,12 +66,12 @@ def test_no_row_decides_about_itself():
     line, _, seen = chosen(X, (f > 0).astype(float), K=2)
     judged, trained = [], None
     for one, rows in seen.made:
-        if isinstance(one, IndicatorGramPass):
+        if isinstance(one, GramPass):
             trained = one, rows
         if isinstance(one, IndicatorLossPass) and not np.array_equal(rows, trained[1]):
             assert not np.isin(rows, trained[1]).any()
             assert np.isin(one.design.labels, trained[1]).all()
-            np.testing.assert_array_equal(one.design.labels, trained[0].design.labels)
+            np.testing.assert_array_equal(one.design.labels, trained[0].new.labels)
             judged.append(rows)
     assert len(judged) == FOLDS * (len(WIDTHS) + 1)
     every = np.concatenate(judged[:: len(WIDTHS) + 1])
@@ -132,7 +133,7 @@ def test_many_rows_get_a_width_of_each_unasked(monkeypatch):
     line, kernel, seen = chosen(X, (f > 0).astype(float), K=2, all_candidates=True)
     assert line.choice == {"form": EACH, "rows": 200}
     assert all(len(rows) == 200 for _, rows in seen.made)
-    assert all(len(one.design.kernel.gamma) == 3 for one in seen.of(IndicatorGramPass))
+    assert all(len(one.new.kernel.gamma) == 3 for one in seen.of(GramPass))
     assert len(kernel.gamma) == 3
 
 

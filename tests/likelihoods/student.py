@@ -22,7 +22,6 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import GAUSSIAN, GaussianLikelihood
 from partirvm.likelihoods.base import (
     Begin,
-    FitOptions,
     FitProblem,
     Panel,
     Pass,
@@ -147,9 +146,7 @@ class StudentLikelihood(GaussianLikelihood):
         """The fit that stands: columns join, and rows change, with the first pass."""
         return fit
 
-    def fit(
-        self, problem: FitProblem, options: FitOptions, design: Design, fit: HyperState, begin: Begin
-    ) -> StudentFit:
+    def fit(self, problem: FitProblem, options: Any, design: Design, fit: HyperState, begin: Begin) -> StudentFit:
         """Passes until neither α nor the mean changes."""
         return StudentFit(design, fit, begin.rule, begin.candidates, options.max_passes, begin.rows, settled=begin.hold)
 

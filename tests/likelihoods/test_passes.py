@@ -10,8 +10,7 @@ import pytest
 from partirvm.core.priors import JOINING
 from partirvm.execution.tasks import MomentsPass
 from partirvm.likelihoods import class_passes, passes
-from partirvm.likelihoods.base import Panel, Pass, eligible
-from partirvm.likelihoods.classes import Start
+from partirvm.likelihoods.base import Panel, Pass, Start, eligible
 
 PASSES = [
     value
@@ -43,10 +42,10 @@ def test_eligible_rows_have_a_weight_and_are_not_excluded(excluded, weights):
 
 
 def test_two_fits_together_begin_with_half_their_weights():
-    """Both explain the same data: f = ½f₁ + ½f₂ on columns of either; α is JOINING × that of its fit."""
-    left = Start(np.array([5, 1]), np.array([2.0, 3.0]), np.array([[1.0, 4.0], [2.0, 6.0]]))
-    right = Start(np.array([7, 3]), np.array([0.5, 8.0]), np.array([[-1.0, 0.5], [10.0, 1.0]]))
+    """Both explain the same data: f = ½f₁ + ½f₂ on columns of either; α is JOINING × that of its fit; the larger β."""
+    left = Start(np.array([5, 1]), np.array([2.0, 3.0]), 4.0, np.array([[1.0, 4.0], [2.0, 6.0]]))
+    right = Start(np.array([7, 3]), np.array([0.5, 8.0]), 2.0, np.array([[-1.0, 0.5], [10.0, 1.0]]))
     merged = left.merge(right, np.array([1, 5, 7]))
-    assert merged.labels.tolist() == [1, 5, 7]
+    assert (merged.labels.tolist(), merged.beta) == ([1, 5, 7], 4.0)
     np.testing.assert_array_equal(merged.alpha, JOINING * np.array([3.0, 2.0, 0.5]))
     np.testing.assert_array_equal(merged.weights, [[1.0, 3.0], [0.5, 2.0], [-0.5, 0.25]])

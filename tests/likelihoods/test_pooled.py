@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm import FixedPoint, RVMClassifier
+from partirvm import RVMClassifier
 from partirvm.core.termination import Termination
 from partirvm.errors import LimitWarning
-from partirvm.likelihoods.pooled import STEPS, Peak
+from partirvm.likelihoods.classes import STEPS, Peak
 from partirvm.model import load_model, save_model
 
 GAMMA = 0.5
@@ -93,7 +93,7 @@ def test_few_passes_end_the_fit(rows):
     """A limit on passes that the choice of vectors reaches leaves its model."""
     X, y = rows
     with pytest.warns(LimitWarning, match="had not converged"):
-        fit = RVMClassifier(gamma=GAMMA, strategy="basic", solver=FixedPoint(max_iterations=3)).fit(X, y)
+        fit = RVMClassifier(gamma=GAMMA, strategy="basic", solver="fixed-point", max_iterations=3).fit(X, y)
     assert fit.termination_ is Termination.ITERATIONS
     assert fit.model_.likelihood == "ovr"
 

@@ -16,8 +16,6 @@ import partirvm
 from benchmarks.estimator_parameters import grouped
 from partirvm import (
     AlphaPrior,
-    Fast,
-    FixedPoint,
     Gaussian,
     Incremental,
     Laplacian,
@@ -25,7 +23,6 @@ from partirvm import (
     Noise,
     Polynomial,
     RVMRegressor,
-    Sample,
     WorkingSet,
 )
 from partirvm.errors import UsageError
@@ -41,7 +38,7 @@ ASKED = {
         {"strategy": "working-set", "selection": "gain", "stop_fraction": 0.25},
     ),
     "sample": (
-        {"strategy": Incremental(fit_rows=Sample(rows=70), stop_fraction=0.9)},
+        {"strategy": Incremental(fit_rows="sample", sample_rows=70, stop_fraction=0.9)},
         {"strategy": "incremental", "fit_rows": "sample", "sample_rows": 70, "stop_fraction": 0.9},
     ),
     "kernel": (
@@ -52,8 +49,6 @@ ASKED = {
         {"kernel": Gaussian("scale"), "gamma": "auto"},
         {"kernel": "gaussian", "gamma": "scale"},
     ),
-    "solvers": ({"solver": FixedPoint(max_iterations=9)}, {"solver": "fixed-point", "max_iterations": 9}),
-    "fast": ({"solver": Fast(max_iterations=7)}, {"solver": "fast", "max_iterations": 7}),
     "noise": ({"noise_variance": Noise(prior=(1, 2))}, {"noise_prior": (1.0, 2.0)}),
     "precisions": (
         {"alpha_prior": AlphaPrior(1, 2, fixed={"bias": 1e-6})},
@@ -68,7 +63,7 @@ def test_values_make_the_request_of_the_flags(case):
     given, expected = ASKED[case]
     assert RVMRegressor(**given, random_state=0).parameters() == replace(Request(classify=False), **expected)
     made = RVMRegressor(**grouped(expected), random_state=0).parameters()
-    assert replace(made, solver="auto") == replace(Request(classify=False), **{**expected, "solver": "auto"})
+    assert made == replace(Request(classify=False), **expected)
 
 
 def test_a_family_with_numbers_is_a_kernel():
@@ -91,29 +86,26 @@ def test_values_keep_scikit_learns_conventions(kind):
 
 
 def test_nested_names():
-    """As scikit-learn writes them, two deep; a clone has values of its own."""
-    model = RVMRegressor(strategy=WorkingSet(fit_rows=Sample(30)), kernel=Gaussian(np.array([1.0, 2.0])))
-    other = clone(model).set_params(strategy__selection="gain", strategy__fit_rows__rows=40, kernel__gamma=0.5)
-    assert other.strategy == WorkingSet("gain", fit_rows=Sample(40)) != WorkingSet("gain")
+    """As scikit-learn writes them; a clone has values of its own."""
+    model = RVMRegressor(strategy=WorkingSet(sample_rows=30), kernel=Gaussian(np.array([1.0, 2.0])))
+    other = clone(model).set_params(strategy__selection="gain", strategy__sample_rows=40, kernel__gamma=0.5)
+    assert other.strategy == WorkingSet("gain", sample_rows=40) != WorkingSet("gain")
     assert other.kernel == Gaussian(0.5) != Laplacian(0.5)
-    assert model.strategy == WorkingSet(fit_rows=Sample(30))
+    assert model.strategy == WorkingSet(sample_rows=30)
     assert model.kernel == Gaussian([1.0, 2.0])
-    assert other.get_params()["strategy__fit_rows__rows"] == 40
+    assert other.get_params()["strategy__sample_rows"] == 40
     with pytest.raises(UsageError, match=r"strategy is 'auto'.*give a value first"):
         RVMRegressor().set_params(strategy__selection="gain")
-    with pytest.raises(UsageError, match=r"WorkingSet.fit_rows is 'auto', which has no 'rows'"):
-        WorkingSet().set_params(fit_rows__rows=5)
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
         ({"strategy": WorkingSet(selection="all")}, r"WorkingSet\.selection is 'all'; known: auto, error"),
-        ({"strategy": Incremental(fit_rows=Sample(0))}, r"Sample\.rows is 0: it must be a whole number ≥ 1 or 'auto'"),
+        ({"strategy": Incremental(sample_rows=0)}, r"Incremental\.sample_rows is 0: it must be a whole number ≥ 1 or"),
         ({"strategy": "workingset"}, "strategy is 'workingset'; known: auto, basic"),
         ({"strategy": WorkingSet}, "strategy is <class .*; known: auto, basic"),
         ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*which is a value of kernel"),
-        ({"strategy": WorkingSet(fit_rows=Noise())}, "WorkingSet.fit_rows is Noise.*a value of noise_variance"),
         ({"kernel": Gaussian(0.5), "gamma": 2.0}, "gamma is 2.0, but the kernel has its own"),
         ({"kernel": Gaussian(), "gamma": "learn"}, "gamma is 'learn', and the value Gaussian.*leave gamma out"),
         ({"kernel": Polynomial("learn", 2)}, r"Polynomial\(gamma='learn', degree=2\) needs numbers as gamma"),
@@ -132,11 +124,11 @@ def test_what_is_refused(asked, message):
 
 SCRIPT = """
 import partirvm
-from partirvm import AlphaPrior, FixedPoint, Gaussian, Noise, RVMClassifier, RVMRegressor, Sample, WorkingSet
+from partirvm import AlphaPrior, Gaussian, Noise, RVMClassifier, RVMRegressor, WorkingSet
 from partirvm import ingest, load_model, open_job, plan, save_model, submit
 
-RVMRegressor(strategy=WorkingSet(selection="gain", fit_rows=Sample(rows=50)), kernel=Gaussian("learn"), gamma=0.5)
-RVMClassifier(strategy="working-set", solver=FixedPoint(max_iterations=9), moderate=True, class_weight={"a": 2.0})
+RVMRegressor(strategy=WorkingSet(selection="gain", sample_rows=50), kernel=Gaussian("learn"), gamma=0.5)
+RVMClassifier(strategy="working-set", max_iterations=9, moderate=True, class_weight={"a": 2.0})
 asked = RVMRegressor(noise_variance=Noise(prior=(50.0, 0.5)), alpha_prior=AlphaPrior(fixed={"bias": 1e-6}))
 fitted = asked.fit("d.zarr")
 mean, std = fitted.predict([[0.0]], return_std=True)

@@ -9,7 +9,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from partirvm.planning.cost import (
-    RANDOM_SEARCH,
     CandidateSearch,
     Rates,
     RowsUsed,
@@ -21,11 +20,12 @@ from partirvm.planning.cost import (
 )
 from partirvm.planning.memory import DataShape
 
+RANDOM = CandidateSearch()
 READ, ELEMENT, PRODUCT = 1e-7, 2e-9, 1e10
 RATES = Rates(read=READ, element=ELEMENT, product=PRODUCT)
 
 
-def work(n=10**6, rows_used=None, candidate_search=RANDOM_SEARCH, threads=1):
+def work(n=10**6, rows_used=None, candidate_search=RANDOM, threads=1):
     return Work(
         DataShape(n, 4, 1, 1024), RowsUsed(n) if rows_used is None else rows_used, candidate_search, RATES, threads
     )

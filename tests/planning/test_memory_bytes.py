@@ -57,7 +57,6 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out, pool
     solving = max(solved * f * (M + P) ** 2, noise)
     best = 2 * C * f * (M + P) ** 2 if held_out else 0
     found = step_bytes(shape, kept, candidates, threads, held_out=held_out, pool=pool, elements=elements)
-    assert found.panel == panel
     assert (found.passing, found.solving) == (passing + best + batch, solving + best + batch)
     assert found.peak == max(passing, solving) + best + batch
 
@@ -94,10 +93,11 @@ def test_the_batch_that_fits(shape, candidates, threads, spare):
     """As large as the spare bytes allow; one fit of P candidates and the bias in any case, 64 of them at most."""
     one, found = (candidates + 1) ** 2, batch_elements(shape, candidates, threads, spare)
     assert one <= found <= BATCH * one
+    alone = step_bytes(shape, 0, 1, threads).peak
     if found > one:
-        assert step_bytes(shape, 0, 1, threads, elements=found).batch <= spare
+        assert step_bytes(shape, 0, 1, threads, elements=found).peak - alone <= spare
     if found < BATCH * one:
-        assert step_bytes(shape, 0, 1, threads, elements=found + 1).batch > spare
+        assert step_bytes(shape, 0, 1, threads, elements=found + 1).peak - alone > spare
 
 
 @pytest.mark.parametrize("outputs", [1, 10])
@@ -106,10 +106,10 @@ def test_a_pool_stands_beside_the_kept_columns_though_a_pass_brings_all(outputs)
     shape, P, Q, budget = DataShape(10**6, 4, 1, 8192, outputs, classes=True), 100, 400, 400 << 20
     most = max_columns_within(shape, P, 2, budget, pool=Q, whole=True)
     M = most - P
-    step = step_bytes(shape, 0, most, 2, pool=Q + M)
+    step, alone = (step_bytes(shape, M, P, 2, pool=pool, whole=True) for pool in (Q, 0))
     assert step.peak <= budget
-    assert step.panel == 2 * 8 * PANEL_ROWS * (max(most, M + Q) + 4 + 2)
-    assert step.block == 2 * 8 * outputs * most**2 >= 2 * 8 * outputs * M * Q
+    assert step.passing - alone.passing == 2 * 2 * 8 * PANEL_ROWS * (M + Q - most) > 0
+    assert most**2 >= M * Q
 
 
 @given(shapes, st.integers(1, 3000), st.integers(1, 5000), st.integers(1, 64), st.integers(1, 16384))

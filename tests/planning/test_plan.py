@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
-from partirvm.planning.cost import RANDOM_SEARCH, CandidateSearch, Rates
-from partirvm.planning.make_plan import affordable, make_plan
+from partirvm.planning.cost import CandidateSearch, Rates
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
-from partirvm.planning.plan import Machine, choose
+from partirvm.planning.plan import Machine, affordable, choose, make_plan
 from partirvm.planning.units import format_bytes
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import rows_used
@@ -27,7 +26,7 @@ def plan_of(**changes):
     """A plan of 10⁶ rows × 8 features with 500 candidates a round on two threads under 1 GiB."""
     shape = changes.pop("shape", DataShape(1_000_000, 8, 1, 16384))
     machine = changes.pop("machine", Machine(threads=2, base=150 << 20, limit=1 << 30))
-    candidate_search = changes.pop("candidate_search", RANDOM_SEARCH)
+    candidate_search = changes.pop("candidate_search", CandidateSearch())
     rest = {name: changes.pop(name) for name in ("held_out", "shrink_threads", "shrink_partition") if name in changes}
     request = Request(strategy="working-set", selection="error", fit_rows="full", partition_size=500, max_rounds=5)
     request = replace(request, **changes)

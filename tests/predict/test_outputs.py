@@ -149,7 +149,7 @@ def test_a_full_disk_is_named(folder, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "no space")
 
     monkeypatch.setattr(storage.folder, "flush", full)
-    with pytest.raises(StorageError, match="No space left"):
+    with pytest.raises(StorageError, match="no space"):
         predict(folder, tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())
 
@@ -163,7 +163,7 @@ def test_wrong_input_leaves_nothing(folder, tmp_path):
     with pytest.raises(DataError, match="have 4"):
         prediction.predict(str(folder / "job"), str(tmp_path / "wide.zarr"), str(out))
     assert not out.parent.exists()
-    (tmp_path / "d.zarr" / "X" / "c" / "20" / "0").unlink()
+    next((tmp_path / "d.zarr").glob("rows-*/X/c/20/0")).unlink()
     with pytest.raises(MissingDataError, match="chunk 20"):
         prediction.predict(str(folder / "job"), str(tmp_path / "d.zarr"), str(out))
     assert list(out.parent.iterdir()) == []

@@ -93,7 +93,7 @@ def round_of(number=1, seconds=1.0, **changes):
 
 def plan(strategy="working-set", **changes):
     """The JSON of a plan."""
-    facts = {"rows": 400, "features": 2, "tile_rows": 100, "tiles": 4, "rows_per_task": 100, "selection": "gain"}
+    facts = {"rows": 400, "features": 2, "tile_rows": 100, "tiles": 4, "selection": "gain"}
     facts |= {"fit_rows": "full", "sample_rows": None, "notes": [], "partition_size": 50, "partitions": 8, "rho": None}
     facts |= {"rounds": 9, "max_rounds": 9, "max_vectors": None, "max_columns": 900, "passes": 120, "threads": 2}
     facts |= {"workers": 1, "seconds": 80.0, "memory_limit": 512 << 20, "memory_peak": 300 << 20}

@@ -24,7 +24,6 @@ from partirvm.report.quantities import QUANTITIES
 from partirvm.report.text import (
     Follower,
     compare_text,
-    fit_facts,
     job_facts,
     jobs_table,
     plan_line,
@@ -80,6 +79,16 @@ def part(level):
     return round_of(kind="part", level=level)
 
 
+def facts_of(history, seconds=1.5, **plans):
+    """The facts of a job that is done, with this history."""
+    state = JobState(Status.DONE, reason="converged", plan=plan(**plans), history=tuple(history))
+    fits = sum(entry["kind"] != "heuristic" for entry in history)
+    progress = {"status": "done", "advice": Termination.CONVERGED.advice, "fits": fits, "seconds": seconds}
+    job = SimpleNamespace(location="jobs/run1", state=lambda: state, progress=lambda: progress)
+    job.data, job.asked = lambda: "d.zarr", dict
+    return job_facts(job)
+
+
 @pytest.mark.parametrize(
     ("strategy", "history", "rounds", "fits"),
     [
@@ -93,8 +102,7 @@ def part(level):
 def test_facts_of_every_strategy(strategy, history, rounds, fits):
     """Rounds leave a model, or are the levels of split-merge; fits are all but the heuristic's; N is the plan's."""
     history[-1] |= {"rows": 10_000, "held_out_nlpd": None, "noise_variance": 0.25, "noise_sd": 0.5}
-    outcome = SimpleNamespace(reason=Termination.CONVERGED, seconds=1.5, remarks=())
-    found = fit_facts("job", "fare", history, outcome, plan(strategy=strategy, fit_rows="sample", rho=0.12))
+    found = {**facts_of(history, strategy=strategy, fit_rows="sample", rho=0.12), "target": "fare"}
     assert (found["rounds"], found["fits"], found["n_rows"]) == (rounds, fits, 400)
     assert (found["strategy"], found["fit_rows"], found["partition_size"]) == (strategy, "sample", 50)
     assert (found["rho"], found["noise_sd"], found["reason"]) == (0.12, 0.5, "converged")
@@ -112,10 +120,9 @@ def test_facts_of_every_strategy(strategy, history, rounds, fits):
 def test_what_came_of_a_fit_of_classes():
     """Log loss, error in per cent, vectors, and the passes of all fits, the heuristic's among them."""
     history = [histories.entry(0.1, kind="heuristic", passes=9), *histories.history("working-set")]
-    outcome = SimpleNamespace(reason=Termination.CONVERGED, seconds=5.5, remarks=())
-    found = fit_facts("jobs/flowers", "species", history, outcome, plan())
+    found = {**facts_of(history), "target": "species"}
     assert found["passes"] == 9 + 5 * 17 + 12
-    assert not {"train_rmse", "held_out_rmse", "held_out_nlpd", "noise_sd"} & set(found)
+    assert {found[name] for name in ("train_rmse", "held_out_rmse", "held_out_nlpd", "noise_sd")} == {None}
     for key in ("train_log_loss", "train_error", "held_out_log_loss", "held_out_error"):
         assert found[key] == history[-1][key]
     json.dumps(found)
@@ -126,8 +133,7 @@ def test_what_came_of_a_fit_of_classes():
     assert lines["training error"] == "9.5 % (log loss 0.1758)"
     assert lines["held-out error"] == "11 % (log loss 0.1934)"
     assert lines["passes"] == "106 over the rows, in all fits"
-    alone = fit_facts("j", "species", histories.history("basic", held_out=False), outcome, plan())
-    assert "held-out" not in summary(alone)
+    assert "held-out" not in summary({**facts_of(histories.history("basic", held_out=False)), "target": "species"})
 
 
 @pytest.fixture(scope="module")

@@ -181,7 +181,7 @@ def test_the_best_round_comes_back_with_its_kernel():
     fit, design = state.fit, state.design
     best = Best(1, 0.1, design, fit, "full", 0, Termination.CONVERGED)
     other = problem.with_kernel(Gaussian((2.0, 2.0, 2.0)))
-    scores = Scores(10, 9.0, 9.0, 9.0, 9.0, 9.0, (9, 9, 9, 9, 9))
+    scores = Scores(10, np.array([9.0]), np.full((1, 8), 9.0), np.ones(1))
     later = replace(state, problem=other, design=replace(design, kernel=other.empty.kernel), best=best, round=3)
     steps = WorkingSetRounds().ended(later, Termination.VALIDATION)
     next(steps)
