@@ -274,7 +274,7 @@ def grow(
         if found.plan.machine.limit != spec.plan.machine.limit:
             taken = replace(taken, **memory_limits(found.plan))
     problem = joined(before, options, found.problem, taken.partition_size)
-    return replace(found, problem=problem, options=replace(taken, centres=0), before=replace(spec, before=None))
+    return replace(found, problem=problem, options=replace(taken, centres=0))
 
 
 def resolve_strategy(parameters: Request, n_rows: int, class_outputs: int = 0) -> str:

@@ -20,9 +20,9 @@ from partirvm import ingest
 from partirvm.execution.local import usable_cores
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.job import open_job
+from partirvm.jobs.request import create
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
-from partirvm.jobs.submission import create
 from partirvm.model import ClassModel
 from partirvm.options import Request
 from partirvm.storage import lease

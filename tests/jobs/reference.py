@@ -9,7 +9,7 @@ import numpy as np
 
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError
 from partirvm.jobs.state import Status, fold, observed
-from partirvm.jobs.store import FORMAT, Restored
+from partirvm.jobs.store import FORMAT
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.model import Model
@@ -127,9 +127,9 @@ class ReferenceStore:
             raise MissingDataError("the job has no model yet")
         return self.job["models"]
 
-    def checkpoint(self, value, **about):
+    def checkpoint(self, value):
         self._check()
-        self.job["checkpoints"].append(Restored(copy.deepcopy(value), about))
+        self.job["checkpoints"].append(copy.deepcopy(value))
 
     def restore(self):
         return self.job["checkpoints"][-1] if self.job["checkpoints"] else None

@@ -140,7 +140,7 @@ def test_wherever_a_publication_is_held_up(place, what, monkeypatch):
     look = {
         "record": lambda store: [event["n"] for event in store.events()][-1],
         "save": lambda store: next(n for n in range(9) if (model(n).mean == store.model().mean).all()),
-        "checkpoint": lambda store: store.restore().value["n"],
+        "checkpoint": lambda store: store.restore()["n"],
     }[what]
     held_up = 0
     for at in range(20):

@@ -28,7 +28,7 @@ def finished(place: Path, seed: int = 0) -> JobStore:
     with store.acquire():
         store.record({"event": "running", "history": 0})
         store.save(model(seed))
-        store.checkpoint({"n": seed}, history=1)
+        store.checkpoint({"n": seed})
     store.request("abort", 1, "enough")
     with store.acquire():
         store.record({"event": "interrupted", "reason": "gone"})

@@ -30,10 +30,9 @@ pytest.importorskip("s3fs")
 from partirvm import RVMRegressor, ingest, jobs, save_model
 from partirvm.errors import PartirvmError, StorageError
 from partirvm.jobs import open_job
-from partirvm.jobs.places import Allowed
+from partirvm.jobs.request import Allowed, create
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
-from partirvm.jobs.submission import create
 from partirvm.options import Request as Options
 from partirvm.storage import open_folder
 
@@ -179,7 +178,7 @@ DRIVER = """
 import sys
 from partirvm import jobs
 from partirvm.errors import LeaseError
-from partirvm.jobs.places import Allowed
+from partirvm.jobs.request import Allowed
 print("ready", flush=True)
 sys.stdin.readline()
 try:
