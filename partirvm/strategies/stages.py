@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.diagnostics import to_json
 from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
@@ -252,5 +253,5 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
 def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
     """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
     found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
-    diagnostics = [each.to_json() for each in found] if facts["kind"] in DIAGNOSED else []
+    diagnostics = [to_json(each) for each in found] if facts["kind"] in DIAGNOSED else []
     return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)
