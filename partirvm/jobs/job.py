@@ -240,8 +240,8 @@ def jobs_in(folder: str) -> list[Job]:
 class Job:
     """A handle on a job's folder. It holds no state: every answer is read from the folder."""
 
-    def __init__(self, location: str, *, storage_options: dict[str, Any] | None = None) -> None:
-        self.store = JobStore(location, storage_options=storage_options)
+    def __init__(self, location: str) -> None:
+        self.store = JobStore(location)
         self.location = self.store.location
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
