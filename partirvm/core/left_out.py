@@ -27,7 +27,7 @@ square. On 240 fits to 200–700 rows of four data sets (kin40k, protein, airfoi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,9 +64,6 @@ FEWEST, FEWEST_OF_GROUP, BEYOND = 20, 10, 10
 
 GRID, TOP = 200, 0.995
 """Number of levels of the stored quantiles, and the highest level. Beyond it a tail of Student's t is used."""
-
-PER_ROW = ("errors", "variances", "own_errors", "own_variances", "owner", "rows", "targets")
-"""The fields of ``LeftOut`` with an element for each row."""
 
 GAUSSIAN_LEVEL = 0.9
 """The level at which mean ± a multiple of the standard deviation is as wide as the interval."""
@@ -109,25 +106,22 @@ class Calibration:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Errors and variances of n rows left out, in the model's units: √u·e and u·v of rows of weight u > 0, (n,) each.
+    """Errors and variances of n rows left out, in the model's units: √u·e and u·v of rows of weight u > 0, (n, 2) each.
 
     ``rows`` (n,) are the numbers of these rows. The weight u is the row weight, divided by the noise factor if the
-    noise depends on the inputs (``kernels.design``): σ²/u is the noise variance of the row. ``errors`` and
-    ``variances`` are those without the row, ``own_errors`` and ``own_variances`` those also without its own columns.
-    ``owner`` (n,) is the number of the first of these, −1 if there are none, and ``nearest`` (M,) is the largest value
-    of each column at the rows that do not own it, as a fraction of its peak. ``targets`` (n, 2) are target and weight
-    u, for diagnostics only. ``least_square`` is a lower bound of the mean squared error that is known from elsewhere.
-    Adding concatenates rows.
+    noise depends on the inputs (``kernels.design``): σ²/u is the noise variance of the row. The first column is that
+    without the row, the second one that also without its own columns. ``owner`` (n,) is the number of the first own
+    column, −1 if there are none, and ``nearest`` (M,) is the largest value of each column at the rows that do not own
+    it, as a fraction of its peak. ``targets`` (n, 2) are target and weight u, for diagnostics only. ``least_square`` is
+    a lower bound of the mean squared error that is known from elsewhere. Adding concatenates rows.
     """
 
     errors: Float
     variances: Float
-    own_errors: Float
-    own_variances: Float
     owner: Int
-    nearest: Float
     rows: Int
-    targets: Float = field(default_factory=lambda: np.zeros((0, 2)))
+    targets: Float
+    nearest: Float
     least_square: float = 0.0
 
     @classmethod
@@ -154,42 +148,42 @@ class LeftOut:
         white = block @ root
         share = np.einsum("nm,nm->n", white, white)
         rest = np.maximum(1.0 - beta * w * share, LEAST)
-        errors, variances = (target - block @ mean) / rest, share / rest
-        own_errors, own_variances, owner = errors.copy(), variances.copy(), np.full(len(target), -1)
+        errors, variances = (np.column_stack([each, each]) for each in ((target - block @ mean) / rest, share / rest))
+        owner = np.full(len(target), -1)
         for row, columns in own:
             part = root[columns]
             cross = part @ white[row] / rest[row]  # c
             covariance = part @ part.T + beta * w[row] * rest[row] * np.outer(cross, cross)  # V
-            weight = mean[columns] - beta * w[row] * rest[row] * errors[row] * cross  # μ'_D
+            weight = mean[columns] - beta * w[row] * rest[row] * errors[row, 0] * cross  # μ'_D
             solved = np.linalg.lstsq(covariance, cross, rcond=None)[0]
-            own_errors[row] += solved @ weight
-            own_variances[row] = max(variances[row] - solved @ cross, 0.0)
+            errors[row, 1] += solved @ weight
+            variances[row, 1] = max(variances[row, 0] - solved @ cross, 0.0)
             owner[row] = columns[0]
             block[row, columns] = 0.0
         present = w > 0
         with np.errstate(divide="ignore", invalid="ignore"):
             nearest = np.abs(block[present]).max(axis=0, initial=0.0) / np.abs(1.0 if peaks is None else peaks)
         rows = np.arange(len(w), dtype=np.int64) if rows is None else rows
-        targets = np.column_stack([target, np.ones(len(w))])
-        found = cls(errors, variances, own_errors, own_variances, owner, nearest, rows, targets)
+        found = cls(errors, variances, owner, rows, np.column_stack([target, np.ones(len(w))]), nearest)
         return found._weighted(w if factor is None else w * factor).take(np.flatnonzero(present))
 
     def __add__(self, other: LeftOut) -> LeftOut:
-        joined = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in PER_ROW}
-        least = max(self.least_square, other.least_square)
-        return LeftOut(**joined, nearest=np.maximum(self.nearest, other.nearest), least_square=least)
+        names = ("errors", "variances", "owner", "rows", "targets")
+        joined: list[Any] = [np.concatenate([getattr(self, name), getattr(other, name)]) for name in names]
+        return LeftOut(*joined, np.maximum(self.nearest, other.nearest), max(self.least_square, other.least_square))
 
     def take(self, some: Int) -> LeftOut:
         """Return the rows at these positions."""
-        return replace(self, **{name: getattr(self, name)[some] for name in PER_ROW})
+        errors, variances = self.errors[some], self.variances[some]
+        owner, rows, targets = self.owner[some], self.rows[some], self.targets[some]
+        return LeftOut(errors, variances, owner, rows, targets, self.nearest, self.least_square)
 
     def expected(self) -> tuple[Float, Float]:
         """Return errors and variances (n,), of which only a share of the change by removing own columns counts."""
         centres, counted = self.owner >= 0, np.zeros(len(self.errors))
         near = np.fmin(self.nearest[self.owner[centres]], 1.0)  # one, too, for a peak of zero
         counted[centres] = (1.0 - near**2) ** SUBSTITUTE
-        errors = self.errors + counted * (self.own_errors - self.errors)
-        variances = self.variances + counted * (self.own_variances - self.variances)
+        errors, variances = (each[:, 0] + counted * np.diff(each)[:, 0] for each in (self.errors, self.variances))
         if (~centres).sum() >= FEWEST_OF_GROUP and centres.any():
             most, found = (float(np.sqrt(np.mean(errors[group] ** 2))) for group in (~centres, centres))
             errors[centres] *= min(1.0, DOUBTFUL * most / found) if found else 1.0
@@ -197,15 +191,9 @@ class LeftOut:
 
     def _weighted(self, factors: Float) -> LeftOut:
         """Return the rows with their weights u multiplied by ``factors`` (n,)."""
-        root = np.sqrt(factors)
-        return replace(
-            self,
-            errors=root * self.errors,
-            variances=factors * self.variances,
-            own_errors=root * self.own_errors,
-            own_variances=factors * self.own_variances,
-            targets=self.targets * np.column_stack([np.ones(len(factors)), factors]),
-        )
+        errors, variances = np.sqrt(factors)[:, None] * self.errors, factors[:, None] * self.variances
+        targets = self.targets * np.column_stack([np.ones(len(factors)), factors])
+        return replace(self, errors=errors, variances=variances, targets=targets)
 
     def scaled(self, rows: Int, factors: Float) -> LeftOut:
         """Return the errors with the weights u of the rows with these numbers (k,) multiplied by ``factors`` (k,)."""
@@ -227,7 +215,7 @@ class LeftOut:
         errors, variances = self.expected()
         square, variance = float(np.mean(errors**2)), float(np.mean(variances))
         noise = 1 / beta + min(max(square - variance - 1 / beta, 0.0), target_variance)
-        overconfidence = float(np.mean(self.errors**2) / (np.mean(self.own_variances) + 1 / beta))
+        overconfidence = float(np.mean(self.errors[:, 0] ** 2) / (np.mean(self.variances[:, 1]) + 1 / beta))
         if n < FEWEST:
             return Calibration(n, noise, overconfidence, 0.0, ())
         z = np.sort(_pooled(np.abs(errors) / np.sqrt(variances + noise), centres))

@@ -126,7 +126,7 @@ def expected(pass_):
     if isinstance(pass_, LeaveOneOutPass):
         own = [(row, np.array([k])) for k, row in enumerate(KEPT.labels, start=1)]
         found = LeftOut.of(Phi, t[:, 0], MEAN, ROOT, BETA, w, own)  # compared with formulas in core/test_left_out
-        return {name: getattr(found, name) for name in ("errors", "variances", "own_errors", "own_variances", "owner")}
+        return {name: getattr(found, name) for name in ("errors", "variances", "owner")}
     mean = y.mean() + y.std() * Phi @ MEAN
     sd = y.std() * np.sqrt(((Phi @ ROOT) ** 2).sum(axis=1) + 0.05)
     hits = [np.mean(np.abs(y - mean) <= norm.ppf(0.5 + level / 2) * sd) for level in LEVELS]
