@@ -169,8 +169,9 @@ class LeftOut:
 
     def __add__(self, other: LeftOut) -> LeftOut:
         names = ("errors", "variances", "owner", "rows", "targets")
-        joined: list[Any] = [np.concatenate([getattr(self, name), getattr(other, name)]) for name in names]
-        return LeftOut(*joined, np.maximum(self.nearest, other.nearest), max(self.least_square, other.least_square))
+        joined: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(other, n)]) for n in names}
+        least = max(self.least_square, other.least_square)
+        return replace(self, **joined, nearest=np.maximum(self.nearest, other.nearest), least_square=least)
 
     def take(self, some: Int) -> LeftOut:
         """Return the rows at these positions."""
