@@ -33,7 +33,7 @@ from partirvm.storage import reading
 from partirvm.storage.codec import Codec
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.split_merge import Part, SplitMergeState
-from partirvm.strategies.stages import Best, RoundsState
+from partirvm.strategies.stages import RoundsState
 
 State: TypeAlias = RoundsState | SplitMergeState
 
@@ -50,7 +50,7 @@ class Checkpoint:
 KIND, FORMAT = "partirvm-checkpoint", 13
 
 FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start)
-STATES = (Best, Checkpoint, Part, RoundsState, SplitMergeState, Termination)
+STATES = (Checkpoint, Part, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
 CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
@@ -83,7 +83,7 @@ def stored(value: Any) -> Any:
         own["fit"] = _stored_fit(value.fit)
         own["scores"] = replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
         if value.best is not None:
-            own["best"] = replace(value.best, fit=_stored_fit(value.best.fit))
+            own["best"] = stored(value.best)
     return replace(value, **own)
 
 
@@ -120,7 +120,7 @@ def attached(state: State, problem: Problem, options: Options) -> Any:
             own["fit"] = _attached_fit(state.fit, state.design, problem)
             _require_below(state.used, problem.n_rows)
             if state.best is not None:
-                own["best"] = replace(state.best, fit=_attached_fit(state.best.fit, state.best.design, problem))
+                own["best"] = attached(state.best, problem, options)
         return replace(state, **own)
 
 

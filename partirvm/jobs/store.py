@@ -28,7 +28,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -40,13 +40,11 @@ from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
 from partirvm.storage.address import require_address
 from partirvm.storage.lease import (
-    TIMING,
     HeartbeatWatch,
     Holder,
     Lease,
     Marks,
     Process,
-    Timing,
     acquire,
     claims,
     epochs,
@@ -93,12 +91,11 @@ EVENT |= {"fingerprint?": FINGERPRINT, "rounds?": int | None}
 class JobStore:
     """Reads and writes the folder of one job. ``lease`` is the lease of this process, or None without a lease."""
 
-    def __init__(self, location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None) -> None:
-        require_address(os.fspath(location), storage_options)
+    def __init__(self, location: str | os.PathLike[str]) -> None:
+        require_address(os.fspath(location))
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
-        self._storage_options = storage_options
-        self._folder = open_folder(self.location, storage_options)
+        self._folder = open_folder(self.location)
         self._watch = HeartbeatWatch()
         self._run: int | None = None
         """The epoch that began the job for which this process has the lease."""
@@ -213,12 +210,12 @@ class JobStore:
 
     # The lease
 
-    def acquire(self, *, patience: float = 0.0, timing: Timing = TIMING) -> Lease:
+    def acquire(self, *, patience: float = 0.0) -> Lease:
         """Take the lease; raises ``LeaseError`` if another process holds it. Read the state after this call."""
         self.spec()
         run, self._run = self._run, None
         try:
-            lease = acquire(self._folder, self._marks, patience=patience, timing=timing, watch=self._watch)
+            lease = acquire(self._folder, self._marks, patience=patience, watch=self._watch)
             run, self.lease = self._current_run(), lease
         finally:
             self._run = run
@@ -336,7 +333,7 @@ class JobStore:
         """
         assert what in REQUESTS
         name = self._request(what, attempt)
-        request = {"time": time.time(), "reason": reason, **Process.this().to_json()}
+        request = {"time": time.time(), "reason": reason, **asdict(Process.this())}
         with storing(self.location), suppress(FileExistsError):
             self._folder.create(name, to_json(name, request))
             return True
@@ -380,7 +377,7 @@ class JobStore:
         newest = next((each for each in self._snapshots("models").newest() if each.about is not None), None)
         if newest is not None and newest.name >= named:
             place = self._folder.place(newest.name)
-            return load_model(place, allow_code=allow_code, storage_options=self._storage_options)
+            return load_model(place, allow_code=allow_code)
         if named and fold(events).status is not Status.CANCELLED:
             raise MissingDataError(
                 f"{self.location}/{named}, the last model, is missing or damaged: restore this folder, or run the job "

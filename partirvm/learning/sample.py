@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.posterior import any_posterior
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.tied import NoiseBounds, Tied, indicator_updates, updates
+from partirvm.core.tied import Tied, indicator_updates, updates
 from partirvm.core.updates import HyperState, StepInfo
 from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
@@ -205,7 +205,7 @@ def evaluate(
     else:
         statistics = _statistics(sample, design, problem.n_targets)
         fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
-        tied, found = updates(statistics, tied, count, NoiseBounds(variances, fixed))
+        tied, found = updates(statistics, tied, count, variances, fixed)
         (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta))
         value, mean, residual, wrong = found.log_evidence, found.means, np.atleast_1d(found.residual), 0
         gamma = found.determinedness

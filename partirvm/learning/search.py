@@ -39,7 +39,7 @@ from partirvm.kernels.design import Design
 from partirvm.learning.sample import EvidencePoint, SampledRows, evaluate, evaluate_fit
 from partirvm.likelihoods.gaussian import noise, root_mean
 from partirvm.strategies.problem import KernelLearned, LearnKernel, Problem, Record
-from partirvm.strategies.rounds import SHARE
+from partirvm.strategies.relearn import SHARE
 from partirvm.types import LEARNING_ROWS
 
 Float = NDArray[np.float64]

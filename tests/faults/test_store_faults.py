@@ -43,7 +43,7 @@ def test_a_disk_that_fills_up(breeder, data, whole, tmp_path, limit):
     error, message = child.error()
     assert error == "StorageError"
     assert str(tmp_path / "job") in message
-    assert "a file would exceed" in message
+    assert "File too large" in message
     state = store.state()
     if limit == 10:
         assert state.status is Status.INTERRUPTED

@@ -28,8 +28,8 @@ from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
 from partirvm.likelihoods.class_passes import IndicatorLossPass, LogisticPass
 from partirvm.likelihoods.passes import GramPass
-from partirvm.strategies.basic import BasicRound
 from partirvm.strategies.problem import Options
+from partirvm.strategies.rounds import BasicRound
 
 
 def chosen(X, y, w=None, K=0, kernel=None, all_candidates=False, most=np.inf, told=None):

@@ -17,7 +17,7 @@ from markupsafe import escape
 from pages import browse, browser, check, drawn, holds, lines_of
 
 from partirvm import ingest, jobs
-from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.diagnostics import NumberDiagnostics, to_json
 from partirvm.core.scores import ClassScores
 from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning
@@ -253,12 +253,12 @@ def with_every_part(kind):
     """A job with every part of the page."""
     history = histories.history("working-set")
     outputs = {"two": ("no", "yes"), "three": ("a", "b", "c"), "numbers": ("y",), "several": ("y", "z")}[kind]
-    drawn_numbers = NumberDiagnostics.of(*histories.numbers(100, 0.5), np.arange(100)).to_json()
+    drawn_numbers = to_json(NumberDiagnostics.of(*histories.numbers(100, 0.5), np.arange(100)))
     stored = {"numbers": [drawn_numbers], "several": [drawn_numbers] * 2}
     for name, K in (("two", 2), ("three", 3)):
         codes, p = histories.classes(K, 200)
         scores = ClassScores.of(codes, p, p[:, 1].copy() if K == 2 else None)
-        stored[name] = [scores.diagnostics[0].to_json()]
+        stored[name] = [to_json(scores.diagnostics[0])]
     if kind in ("numbers", "several"):
         history = [histories.regression(entry) for entry in history]
     history[-1]["diagnostics"] = stored[kind]
