@@ -167,7 +167,6 @@ def continued(
         options=replace(options, **{name: getattr(now, name) for name in changed}),
         plan=plan,
         measured=(),
-        before=replace(spec, before=None),
         **_facts(data, before),
     )
 
