@@ -81,7 +81,6 @@ THIRD_PARTIES = {
     "options": set(),
     "frames": {"pyarrow"},
     "storage": {"fsspec"},
-    "storage.address": {"zarr"},
     "storage.records": {"numpy", "numcodecs", "google_crc32c"},
     "storage.codec": {"numpy"},
     "core": {"numpy", "scipy"},

@@ -221,8 +221,7 @@ def _run_again(
                 return detached(job, scheduler, as_json)
             code, stores = choices.pop("allow_code"), choices.pop("allow_data")
             allowed = jobs.Allowed.of(code, stores, choices["data"], choices["validation"])
-            queue = opened.requeue if verb == "resume" else opened.requeue_grown
-            attempt = queue(allowed=allowed, **choices).attempt
+            attempt = opened.requeue(allowed=allowed, grown=verb == "update", **choices).attempt
         except DoneError as error:
             show(opened.progress(), as_flags(str(error)), as_json)
             return ExitStatus.DONE

@@ -44,7 +44,6 @@ from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint, hash_of
 from partirvm.errors import ChangedDataError, ExistsError, FormatError, LeaseLostError, MissingDataError
 from partirvm.storage import Folder, open_folder
-from partirvm.storage.address import zarr_store
 from partirvm.storage.codec import Codec
 from partirvm.storage.lease import Lease, acquire
 from partirvm.storage.records import digest, listed_numbers, numbered, read_json, to_json
@@ -192,7 +191,7 @@ class Publication:
 
         return {
             name: zarr.create_array(
-                zarr_store(self.folder.place(f"{self.name}/{name}")),
+                self.folder.place(f"{self.name}/{name}"),
                 shape=(n_rows, *chunk[1:]),
                 dtype=dtype_of(name),
                 chunks=chunk,

@@ -5,28 +5,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-_HOMES = {
-    "Allowed": "partirvm.jobs.places",
-    "Fitted": "partirvm.jobs.attempt",
-    "Job": "partirvm.jobs.job",
-    "run_job": "partirvm.jobs.attempt",
-    "fit": "partirvm.jobs.submission",
-    "jobs_in": "partirvm.jobs.job",
-    "open_job": "partirvm.jobs.job",
-    "plan": "partirvm.jobs.submission",
-    "submit": "partirvm.jobs.submission",
-}
+if TYPE_CHECKING:
+    from partirvm.jobs.attempt import Fitted, run_job
+    from partirvm.jobs.job import Job, fit, jobs_in, open_job, plan, submit
+    from partirvm.jobs.request import Allowed
 
 __all__ = ["Allowed", "Fitted", "Job", "fit", "jobs_in", "open_job", "plan", "run_job", "submit"]
 
-if TYPE_CHECKING:
-    from partirvm.jobs.attempt import Fitted, run_job
-    from partirvm.jobs.job import Job, jobs_in, open_job
-    from partirvm.jobs.places import Allowed
-    from partirvm.jobs.submission import fit, plan, submit
+_HOMES = {"Allowed": "request", "Fitted": "attempt", "run_job": "attempt"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"partirvm.jobs.{_HOMES.get(name, 'job')}"), name)

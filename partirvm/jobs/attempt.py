@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from partirvm.core.termination import Termination
@@ -28,20 +28,20 @@ from partirvm.errors import (
 )
 from partirvm.execution import Executor, executor_for
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.checkpoint import POINTER, attached
+from partirvm.jobs.checkpoint import Checkpoint, attached, resumes
 from partirvm.jobs.driver import Entry, MemoryJournal, Outcome, Watcher
-from partirvm.jobs.places import (
+from partirvm.jobs.request import (
     NOTHING_ALLOWED,
     Allowed,
-    changes,
     compare_versions,
-    current_request,
-    latest,
+    open_held_out,
+    open_unchanged,
+    parameters_of,
     require_allowed,
-    same_sources,
+    take_over,
 )
 from partirvm.jobs.run import run, with_new_rows
-from partirvm.jobs.state import GONE, TRANSITIONS, JobState, Status, fold
+from partirvm.jobs.state import ACTIVE, TRANSITIONS, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.options import Request
@@ -51,7 +51,6 @@ from partirvm.resolve.parameters import check_parameters
 from partirvm.resolve.resolve import grow, resolve, resume_spec
 from partirvm.resolve.spec import LIMITS, FitSpec
 from partirvm.storage.lease import Process
-from partirvm.storage.records import require
 from partirvm.strategies.problem import Stopped
 
 TAKE_OVER_SECONDS = 40.0
@@ -60,10 +59,8 @@ TAKE_OVER_SECONDS = 40.0
 POLL_SECONDS = 0.2
 """Seconds between two polls for requests to end the job."""
 
-STAMPS = {"event", "time", "epoch", "skips", "model"}
+STAMPS = {"event", "time", "epoch", "model"}
 """Fields that the store adds to a line of history."""
-
-ACTIVE = {Status.RUNNING, Status.ABORTING}
 
 
 @dataclass(frozen=True)
@@ -80,24 +77,15 @@ class Fitted:
     plan: Plan | None
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A fit that was planned before its job was created: its spec, and the executor and timer of the planning."""
-
-    spec: FitSpec
-    executor: Executor
-    timer: Timer
-
-
 class JobJournal(MemoryJournal):
     """A journal that writes to the job's folder and also keeps the model and the history in memory.
 
     With a ``client`` each line of history is logged as an event of the cluster, under the topic ``partirvm``.
     """
 
-    def __init__(self, store: JobStore, history: list[Entry], client: Any = None) -> None:
+    def __init__(self, store: JobStore, history: list[Entry], spec: FitSpec, client: Any = None) -> None:
         super().__init__(history=history)
-        self._store, self._client = store, client
+        self._store, self._spec, self._client = store, spec, client
 
     def save(self, model: AnyModel) -> None:
         self._store.save(model)
@@ -111,12 +99,10 @@ class JobJournal(MemoryJournal):
                 self._client.log_event("partirvm", {"job": self._store.location, **entry})
 
     def checkpoint(self, state: Any) -> None:
-        final = state.end is not None
-        lines = len(self.history) - final  # an update from a final checkpoint drops the final line
-        self._store.checkpoint(state, history=lines, final=final, rows=state.problem.n_rows)
+        lines = len(self.history) - (state.end is not None)  # an update from a final checkpoint drops the final line
+        self._store.checkpoint(Checkpoint(self._spec, state, lines))
 
 
-@dataclass
 class Requests:
     """A callable that polls for requests of users to end the job, at most every ``POLL_SECONDS`` seconds.
 
@@ -125,50 +111,45 @@ class Requests:
     over the job.
     """
 
-    store: JobStore
-    attempt: int
-    aborted: Callable[[], bool] | None = None
-    request: str | None = None
-    reason: str = ""
-    _polled: float = field(default=-POLL_SECONDS)
+    def __init__(self, store: JobStore, attempt: int, aborted: Callable[[], bool] | None) -> None:
+        self.attempt, self.reason = attempt, ""
+        self._store, self._aborted = store, aborted
+        self._request: str | None = None
+        self._polled = -POLL_SECONDS
 
     def __call__(self) -> Termination | None:
         """Return ``ABORTED`` after a request to end the job, otherwise None."""
-        if self.request is None:
-            self._poll()
-        return None if self.request is None else Termination.ABORTED
-
-    def _poll(self) -> None:
-        if self.aborted is not None and self.aborted():
-            self.request = "abort"
+        if self._request is not None:
+            return Termination.ABORTED
+        store = self._store
+        if self._aborted is not None and self._aborted():
+            self._request = "abort"
         elif time.monotonic() - self._polled >= POLL_SECONDS:
             self._polled = time.monotonic()
-            if self.store.lease is not None and self.store.lease.lost:
-                self.store.lease.check()
-            self.request = self.store.requested(self.attempt)
-            if self.request is not None:
-                self.reason = self.store.reason_of(self.request, self.attempt)[0]
-        if self.request is not None:
-            self.store.record({"event": "aborting", "reason": self.reason or f"{self.request} requested"})
+            if store.lease is not None and store.lease.lost:
+                store.lease.check()
+            self._request = store.requested(self.attempt)
+            self.reason = store.reason_of(self._request, self.attempt) if self._request else ""
+        if self._request is None:
+            return None
+        store.record({"event": "aborting", "reason": self.reason or f"{self._request} requested"})
+        return Termination.ABORTED
 
 
 def run_job(
     job: str,
     *,
     attempt: int | None = None,
-    client: Any = None,
-    watcher: Watcher | None = None,
-    on_plan: Callable[[Plan], None] | None = None,
-    aborted: Callable[[], bool] | None = None,
     patience: float = TAKE_OVER_SECONDS,
     allowed: Allowed = NOTHING_ALLOWED,
+    **hooks: Any,
 ) -> Fitted | None:
     """Run a queued or interrupted job in this process and return its result.
 
     Returns None if the job has already ended or if its current attempt is not ``attempt``. ``allowed`` permits
     the functions that the job names as its kernel or basis, and DATA in another store than the job. Without this
-    permission such a job raises ``UsageError`` and stays unchanged. A request to abort also takes effect during
-    planning.
+    permission such a job raises ``UsageError`` and stays unchanged. ``hooks`` are ``client`` and those of ``fit``
+    (``jobs.job``). A request to abort also takes effect during planning.
 
     Raises ``LeaseError`` while another process runs the job. Raises ``MissingDataError`` if the DATA are missing, and
     ``ChangedDataError`` if the DATA have changed since the job began. The job is then interrupted, and can be resumed
@@ -176,53 +157,19 @@ def run_job(
     the error.
     """
     store = JobStore(job)
-    if not _due(store, attempt):
-        return None
-    lease = store.acquire(patience=patience)
-    try:
-        if not _due(store, attempt):
-            return None
-        return run_attempt(store, allowed, client=client, watcher=watcher, on_plan=on_plan, aborted=aborted)
-    finally:
-        with suppress(LeaseError, StorageError):
-            lease.release()
 
+    def due() -> bool:
+        state = store.folded()
+        return state.status in {Status.QUEUED, Status.INTERRUPTED, *ACTIVE} and attempt in (None, state.attempt)
 
-def _due(store: JobStore, attempt: int | None) -> bool:
-    """Return True if this attempt at the job has not ended yet. Raises ``MissingDataError`` if there is no job."""
     store.spec()
-    state = fold(store.events())
-    return state.status in {Status.QUEUED, Status.INTERRUPTED, *ACTIVE} and attempt in (None, state.attempt)
-
-
-def _fit_spec(
-    store: JobStore,
-    request: Request,
-    source: Source,
-    executor: Executor,
-    held_out: Source | None,
-    interrupted: Interrupted,
-    rows: int | None,
-    allow_code: bool,
-) -> FitSpec:
-    """Return the spec of a job's fit.
-
-    The first attempt resolves the spec, and later attempts read the stored spec. If rows were appended to the DATA, the
-    stored spec is grown. ``rows`` is the number of rows at the checkpoint, or None without a checkpoint. Without a
-    checkpoint a change of the limits resolves the spec again. Raises ``MissingDataError`` if there is a checkpoint but
-    no stored spec.
-    """
-    check_aborted(interrupted)
-    spec = store.fit_spec(allow_code=allow_code)
-    if spec is None and rows is not None:
-        raise MissingDataError(
-            f"{store.location}: the spec of the last checkpoint is missing: restore {store.location}/specs"
-        )
-    if spec is None or (rows is None and any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS)):
-        return resolve(source, request, executor, held_out, interrupted)
-    if rows is not None and spec.problem.n_rows < source.n_rows:
-        return grow(spec.of_rows(rows), source, request, executor, held_out, interrupted)
-    return resume_spec(spec, request, source, executor)
+    if not due():
+        return None
+    store.acquire(patience=patience)
+    try:
+        return run_attempt(store, allowed, **hooks) if due() else None
+    finally:
+        store.release()
 
 
 def run_attempt(
@@ -233,7 +180,7 @@ def run_attempt(
     watcher: Watcher | None = None,
     on_plan: Callable[[Plan], None] | None = None,
     aborted: Callable[[], bool] | None = None,
-    planned: Planned | None = None,
+    planned: tuple[FitSpec, Executor, Timer] | None = None,
 ) -> Fitted:
     """Run the current attempt at a job whose lease the caller holds. Returns and raises as ``run_job`` does.
 
@@ -241,48 +188,43 @@ def run_attempt(
     the first round, unless the time limit is over: the spec may then lack learned values. The watcher first receives
     the earlier lines of history.
     """
-    require_allowed(store, store.events(), allowed)
+    require_allowed(store.location, store.asked(), allowed)
     take_over(store)
     with ExitStack() as closed, ending(store):
-        asked, job = store.asked(), store.location
-        fingerprint = latest(store.events(), asked["fingerprint"])
-
-        def resumable(about: dict[str, Any]) -> bool:
-            require(about, POINTER, f"{job}: the head of a checkpoint")
-            return not (about["final"] and about["rows"] >= fingerprint["n_rows"])
-
-        restored = store.restore(resumable, allow_code=allowed.code)
-        if restored is None and fingerprint is not asked["fingerprint"]:
+        asked = store.asked().request
+        n_rows = asked["fingerprint"]["n_rows"]
+        restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allowed.code)
+        if restored is None and "rounds" in asked:
             raise MissingDataError(
-                f"{job}: the checkpoint from which the update continues is missing: restore it in {job}/checkpoints"
+                f"{store.location}: the checkpoint from which the update continues is missing: restore it in "
+                f"{store.location}/checkpoints"
             )
-        lines, rows = (0, None) if restored is None else (restored.about["history"], int(restored.about["rows"]))
-        cluster = "" if client is None else address_of(client)
+        cluster, lines = "" if client is None else address_of(client), 0 if restored is None else restored.history
         running = {"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster}
-        store.record(running if planned is None else {**running, "time": planned.timer.since})
-        events = store.events()
-        source, held_out = same_sources(events, asked)
+        store.record(running if planned is None else {**running, "time": planned[2].since})
+        state = store.folded()
+        source, held_out = open_unchanged(asked), open_held_out(asked)
         compare_versions(asked["versions"])
-        state = fold(events)
-        history, requests = history_of(state), Requests(store, state.attempt, aborted)
+        history, requests = [_line(event) for event in state.history], Requests(store, state.attempt, aborted)
         if planned is not None:
-            spec, executor, timer = planned.spec, planned.executor, planned.timer
+            spec, executor, timer = planned
         else:
-            request = check_parameters(current_request(asked, changes(events)))
+            request = check_parameters(parameters_of(state))
             executor, timer = closed.enter_context(closing(executor_for(client))), timer_of(request)
             try:
-                spec = _fit_spec(store, request, source, executor, held_out, timer.after(requests), rows, allowed.code)
+                spec = _spec(restored, request, source, executor, held_out, timer.after(requests))
             except Stopped:
                 seconds = (float(history[-1]["seconds"]) if history else 0.0) + timer.seconds
                 model = _end_as_requested(store, requests, _kept_model(store), seconds)
-                outcome = Outcome(Termination.ABORTED, None, seconds)
-                return Fitted(model, _last_lines(store, history), outcome, None)
-        checkpoint: Any = None if restored is None else attached(restored.value, spec.problem, spec.options)
-        if checkpoint is not None and rows != source.n_rows:
-            checkpoint = with_new_rows(checkpoint, spec)
-        if timer() is None:
-            store.save_fit_spec(spec)
-        watcher, journal = watcher or Watcher(), JobJournal(store, history, client)
+                return Fitted(model, _shown(store, history), Outcome(Termination.ABORTED, None, seconds), None)
+        checkpoint: Any = None
+        if restored is not None and restored.state is not None:
+            checkpoint = attached(restored.state, spec.problem, spec.options)
+            if restored.spec.problem.n_rows != source.n_rows:
+                checkpoint = with_new_rows(checkpoint, spec)
+        elif timer() is None:
+            store.checkpoint(Checkpoint(spec, None, 0))
+        watcher, journal = watcher or Watcher(), JobJournal(store, history, spec, client)
         store.record({"event": "plan", **spec.plan.to_json()})
         if on_plan is not None:
             on_plan(spec.plan)
@@ -306,13 +248,30 @@ def run_attempt(
             store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})
         else:
             model = _end_as_requested(store, requests, model, outcome.seconds)
-        return Fitted(model, _last_lines(store, journal.history), outcome, spec.plan)
+        return Fitted(model, _shown(store, journal.history), outcome, spec.plan)
 
 
-def take_over(store: JobStore) -> None:
-    """Record ``interrupted`` if the previous process died without recording an end. The caller holds the lease."""
-    if fold(store.events()).status in ACTIVE:
-        store.record({"event": "interrupted", "reason": GONE})
+def _spec(
+    restored: Checkpoint | None,
+    request: Request,
+    source: Source,
+    executor: Executor,
+    held_out: Source | None,
+    interrupted: Interrupted,
+) -> FitSpec:
+    """Return the spec of a checkpoint, grown if rows were appended to the DATA; without a checkpoint a new spec.
+
+    Before the first line of history a change of the limits makes a new spec, too.
+    """
+    check_aborted(interrupted)
+    if restored is None:
+        return resolve(source, request, executor, held_out, interrupted)
+    spec = restored.spec
+    if restored.state is None and any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS):
+        return resolve(source, request, executor, held_out, interrupted)
+    if spec.problem.n_rows < source.n_rows:
+        return grow(spec, source, request, executor, held_out, interrupted)
+    return resume_spec(spec, request, source, executor)
 
 
 @contextmanager
@@ -322,8 +281,8 @@ def ending(store: JobStore) -> Iterator[None]:
         yield
     except BaseException as error:
         with suppress(LeaseError, StorageError):
-            status = fold(store.events()).status
-            event: dict[str, Any] = {"event": "failed", "reason": f"{type(error).__name__}: {error}"}
+            status = store.folded().status
+            event = {"event": "failed", "reason": f"{type(error).__name__}: {error}"}
             changed = isinstance(error, ChangedDataError | MissingDataError) and status in ACTIVE
             if isinstance(error, ClusterError) or changed:
                 event = {"event": "interrupted", "reason": str(error)}
@@ -339,9 +298,8 @@ def ending(store: JobStore) -> Iterator[None]:
 def _end_as_requested(store: JobStore, requests: Requests, model: AnyModel | None, seconds: float) -> AnyModel | None:
     """Record that the job was aborted or cancelled. Return the model, or None if the job was cancelled."""
     if store.requested(requests.attempt) == "cancel":
-        store.record(
-            {"event": "cancelled", "reason": store.reason_of("cancel", requests.attempt)[0] or "cancel requested"}
-        )
+        reason = store.reason_of("cancel", requests.attempt) or "cancel requested"
+        store.record({"event": "cancelled", "reason": reason})
         store.forget()
         return None
     advice = Termination.ABORTED.advice if model else "Aborted before a model was saved."
@@ -349,18 +307,17 @@ def _end_as_requested(store: JobStore, requests: Requests, model: AnyModel | Non
     return model
 
 
-def history_of(state: JobState) -> list[Entry]:
-    """Return the valid lines of history as the driver recorded them, without the fields of the store."""
-    return [{key: event[key] for key in event.keys() - STAMPS} for event in state.history]
+def _line(event: dict[str, Any]) -> Entry:
+    return {key: value for key, value in event.items() if key not in STAMPS}
 
 
-def _last_lines(store: JobStore, history: list[Entry]) -> list[Entry]:
+def _shown(store: JobStore, history: list[Entry]) -> list[Entry]:
     """Return ``history``, or if it is empty the last recorded line, which belongs to the saved model.
 
     A fit without rounds has only the final line. An update drops it, and may end before its own first line.
     """
-    last = [event for event in store.events() if event["event"] == "fit"][-1:]
-    return history or history_of(JobState(history=tuple(last)))
+    last = store.folded().last_line
+    return history or ([] if last is None else [_line(last)])
 
 
 def _kept_model(store: JobStore) -> AnyModel | None:

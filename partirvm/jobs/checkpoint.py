@@ -1,17 +1,15 @@
-"""Checkpoints of a strategy and specs of fits on disk. Both are files of ``storage.codec``.
+"""Checkpoints of a fit on disk: its spec, and the state of the strategy after a line of history was stored.
 
-A checkpoint is the state of the strategy after a line of history was stored (``jobs.driver.RESUMABLE``). What the spec
-of the fit determines is stored with it, but taken from the spec when the checkpoint is used (``attached``). Posteriors
-are stored, because their bits may depend on how they were computed.
+What the spec determines is stored with the state too, but taken from the present spec when the checkpoint is used
+(``attached``). Posteriors are stored, because their bits may depend on how they were computed.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.link import LogisticBlock
@@ -21,7 +19,6 @@ from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
-from partirvm.errors import FormatError
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import require_no_code
 from partirvm.likelihoods import LIKELIHOODS
@@ -36,30 +33,36 @@ from partirvm.storage import reading
 from partirvm.storage.codec import Codec
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.split_merge import Part, SplitMergeState
-from partirvm.strategies.stages import Best, RoundsState
-
-KIND, FORMAT = "partirvm-checkpoint", 12
-SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 5
-
-FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start)
-STATES = (Best, Part, RoundsState, SplitMergeState, Termination)
-PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
-PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
-CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
-
-POINTER = {"history": int, "final": bool, "rows": int}
-"""The schema of ``about`` of a checkpoint: the lines of history before it, and the rows of its fit."""
+from partirvm.strategies.stages import RoundsState
 
 State: TypeAlias = RoundsState | SplitMergeState
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """The spec of a fit, and the state of its strategy after ``history`` lines; None before the first line."""
+
+    spec: FitSpec
+    state: State | None
+    history: int
+
+
+KIND, FORMAT = "partirvm-checkpoint", 13
+
+FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start)
+STATES = (Checkpoint, Part, RoundsState, SplitMergeState, Termination)
+PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
+PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
+CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
+
+
 def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = None) -> None:
-    """Write the state of a strategy to a new folder or URL. Raises as ``Codec.write`` does."""
-    CODEC.write(stored(value) if isinstance(value, State) else value, location, KIND, FORMAT, about)
+    """Write a checkpoint to a new folder or URL, as ``stored``. Raises as ``Codec.write`` does."""
+    CODEC.write(stored(value), location, KIND, FORMAT, about)
 
 
 def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
-    """Return the state stored by ``save_checkpoint``, for ``attached``. Raises as ``Codec.read`` does.
+    """Return what ``save_checkpoint`` wrote; a state is used after ``attached``. Raises as ``Codec.read`` does.
 
     Raises ``UsageError`` if it contains a named function (``kernels.functions``) and ``allow_code`` is false.
     """
@@ -69,64 +72,56 @@ def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
     return value
 
 
-def save_spec(spec: FitSpec, location: str, about: dict[str, Any] | None = None) -> None:
-    """Write the spec of a fit, without the class codes of its rows. Raises as ``Codec.write`` does."""
-    before = None if spec.before is None else spec.before.with_codes(None)
-    CODEC.write(replace(spec.with_codes(None), before=before), location, SPEC_KIND, SPEC_FORMAT, about)
-
-
-def load_spec(location: str, *, allow_code: bool = False) -> FitSpec:
-    """Return the spec stored by ``save_spec``. Raises as ``load_checkpoint`` does."""
-    spec = CODEC.read(location, SPEC_KIND, SPEC_FORMAT)
-    if not isinstance(spec, FitSpec):
-        raise FormatError(f"{location}: the spec cannot be read: it is a {type(spec).__name__}")
-    if not allow_code:
-        require_no_code(spec, location)
-    return spec
-
-
-def stored(state: State) -> State:
-    """Return the state without class codes and diagnostics."""
-    own: dict[str, Any] = {"problem": replace(state.problem, codes=None)}
-    if isinstance(state, RoundsState):
-        own["fit"] = _stored_fit(state.fit)
-        own["scores"] = replace(state.scores, diagnostics=()) if isinstance(state.scores, Scores) else None
-        if state.best is not None:
-            own["best"] = replace(state.best, fit=_stored_fit(state.best.fit))
-    return replace(state, **own)
+def stored(value: Any) -> Any:
+    """Return a checkpoint or a state without class codes and diagnostics; other values are not changed."""
+    if isinstance(value, Checkpoint):
+        return replace(value, spec=value.spec.with_codes(None), state=stored(value.state))
+    if not isinstance(value, State):
+        return value
+    own: dict[str, Any] = {"problem": replace(value.problem, codes=None)}
+    if isinstance(value, RoundsState):
+        own["fit"] = _stored_fit(value.fit)
+        own["scores"] = replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
+        if value.best is not None:
+            own["best"] = stored(value.best)
+    return replace(value, **own)
 
 
 def _stored_fit(fit: Any) -> Any:
     return replace(fit, left_out=None, found=fit.posterior) if isinstance(fit, HyperState) else fit
 
 
-def attached(state: Any, problem: Problem, options: Options) -> Any:
+def has_begun(value: Any) -> bool:
+    """Return True for a checkpoint after a line of history."""
+    return isinstance(value, Checkpoint) and value.state is not None
+
+
+def resumes(value: Any, n_rows: int) -> bool:
+    """Return True if a fit of ``n_rows`` rows can go on from a checkpoint: not after the last fit of its rows."""
+    if not isinstance(value, Checkpoint):
+        return False
+    return value.state is None or value.state.end is None or value.spec.problem.n_rows < n_rows
+
+
+def attached(state: State, problem: Problem, options: Options) -> Any:
     """Return a stored state of a strategy for a fit with this problem and these options.
 
     Raises ``FormatError`` if it does not match this fit.
     """
     with reading("the checkpoint of this fit", "restore it, or start the job again"):
-        state = require_state(state)
         problem = problem.with_kernel(state.problem.empty.kernel)
         own: dict[str, Any] = {"problem": problem, "options": replace(options, sample_rows=state.options.sample_rows)}
         if isinstance(state, SplitMergeState):
             for part in (*state.below, *state.parts):
                 _require_design(part.design, problem)
-                _require_shape(part.gain, part.design.labels.shape)
+                _require_shapes((part.gain.shape, part.design.labels.shape))
                 _require_lengths(part.warm, part.design, problem)
         else:
             own["fit"] = _attached_fit(state.fit, state.design, problem)
-            _require_numbers(state.used, problem.n_rows)
+            _require_below(state.used, problem.n_rows)
             if state.best is not None:
-                own["best"] = replace(state.best, fit=_attached_fit(state.best.fit, state.best.design, problem))
+                own["best"] = attached(state.best, problem, options)
         return replace(state, **own)
-
-
-def require_state(state: Any) -> State:
-    """Return the stored state of a strategy. Raises ``FormatError`` for another value."""
-    if not isinstance(state, State):
-        raise FormatError(f"the checkpoint of this fit is damaged: it is {state!r:.40}: start the job again")
-    return state
 
 
 def _attached_fit(fit: Any, design: Design, problem: Problem) -> Any:
@@ -144,15 +139,13 @@ def _require_design(design: Design, problem: Problem) -> None:
     """Raise ``ValueError`` unless this is a design of columns for the problem."""
     noise, empty = design.noise, replace(problem.empty, kernel=design.kernel)
     d, m = empty.centres.shape[1], len(design.labels)
-    _require_shape(design.centres, (m, d))
-    _require_shape(design.labels, (m,))
+    _require_shapes((design.centres.shape, (m, d)), (design.labels.shape, (m,)))
     if noise is not None:
-        _require_shape(noise.centres, (len(noise.weights), d))
-        _require_shape(noise.weights, (len(noise.weights),))
+        _require_shapes((noise.centres.shape, (len(noise.weights), d)), (noise.weights.shape, (len(noise.weights),)))
     targets = [(scaling.t_shift.tolist(), scaling.t_scale.tolist()) for scaling in (design.scaling, empty.scaling)]
     if design.identity != empty.identity or targets[0] != targets[1]:
         raise ValueError("its kernel, scaling, origin or basis functions are those of another fit")
-    _require_numbers(design.active, 0 if empty.functions is None else empty.functions.size)
+    _require_below(design.active, 0 if empty.functions is None else empty.functions.size)
 
 
 def _require_lengths(value: Any, design: Design, problem: Problem) -> None:
@@ -174,12 +167,12 @@ def _require_lengths(value: Any, design: Design, problem: Problem) -> None:
     check(value, {design.n_columns, *outputs})
 
 
-def _require_shape(array: NDArray[Any], shape: tuple[int, ...]) -> None:
-    if array.shape != shape:
-        raise ValueError(f"an array of shape {array.shape} in place of {shape}")
+def _require_shapes(*pairs: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    for found, expected in pairs:
+        if found != expected:
+            raise ValueError(f"an array of shape {found} in place of {expected}")
 
 
-def _require_numbers(numbers: NDArray[Any], count: int) -> None:
-    """Raise ``ValueError`` unless these are numbers below ``count``."""
+def _require_below(numbers: Any, count: int) -> None:
     if numbers.ndim != 1 or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < count):
         raise ValueError(f"an array of numbers that are not below {count:,}")

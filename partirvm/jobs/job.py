@@ -1,6 +1,6 @@
-"""``Job`` is a handle on the folder of a fit. Any process that can read the folder can watch and control the job.
+"""Fit DATA in this process (``fit``) or in the background (``submit``); watch and control fits by their folders.
 
-``fit`` runs a job in this process and returns its result. ``submit`` starts a job and returns a ``Job`` at once.
+Any process that can read the folder of a job can open it, as ``open_job`` does.
 """
 
 from __future__ import annotations
@@ -9,33 +9,199 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import closing, suppress
+from functools import partial
+from typing import Any, Literal
 
 from partirvm.core.termination import Termination
-from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
+from partirvm.errors import JobFailedError, LeaseError, MissingDataError, StorageError, UsageError
+from partirvm.execution import executor_for
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.attempt import run_job, take_over
-from partirvm.jobs.events import FIELDS
-from partirvm.jobs.places import Allowed, Place, Places, absolute, changes, moved, places_of, require_shared
-from partirvm.jobs.resume import check_changes, requeue, requeue_grown
-from partirvm.jobs.state import JobState, Status, fold
+from partirvm.jobs.attempt import Fitted, run_attempt, run_job
+from partirvm.jobs.checkpoint import Checkpoint
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.request import (
+    Allowed,
+    Place,
+    Places,
+    absolute,
+    check_changes,
+    create,
+    open_sources,
+    requeue,
+    specification,
+    take_over,
+)
+from partirvm.jobs.state import ACTIVE, TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel, ClassModel
+from partirvm.options import Request
+from partirvm.planning.plan import Plan
 from partirvm.quoting import html_table
+from partirvm.resolve.measuring import timer_of
+from partirvm.resolve.parameters import check_parameters, portable
 from partirvm.resolve.relevance import basis_functions_json, directions_json, relevances
-from partirvm.storage.records import require
+from partirvm.resolve.resolve import resolve
+from partirvm.storage import open_folder
+from partirvm.storage.records import MOST, TIME, require
+from partirvm.strategies.problem import Stopped
 
 POLL_SECONDS = 0.5
 """Seconds between two polls of a waiting caller."""
 
 GRACE = 25.0
-"""Seconds without a driver after which a waiting caller treats a job on a cluster as ended.
-
-The value must exceed the expiry time of a lease.
-"""
+"""Seconds without a driver, more than a lease lives, after which a job on a cluster counts as ended."""
 
 TRIES = 25
 """Retries when ending a job that another process is starting."""
+
+
+def _each(hint: Any, names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), hint)
+
+
+COUNT, NUMBER = int | None, float | None
+
+PLAN = {
+    **_each(int, "rows features passes rounds max_columns threads workers memory_limit memory_peak"),
+    **_each(str, "strategy fit_rows selection"),
+    **_each(COUNT, "sample_rows partition_size partitions max_rounds max_vectors"),
+    "rho": NUMBER,
+    "seconds": range(MOST),
+    "notes": list[str],
+}
+
+FIT = {
+    "kind": Literal["round", "part", "heuristic", "kernel", "early", "final"],
+    "termination": Literal[tuple(each.value for each in Termination)],
+    **_each(int, "number rows candidates vectors iterations passes pass_rows peak_memory"),
+    **_each(float, "log_evidence solve_began"),
+    **_each(TIME, "seconds pass_seconds solve_seconds"),
+    **_each(NUMBER, "noise_variance noise_sd gain train_rmse train_log_loss train_error held_out_rmse held_out_nlpd"),
+    **_each(NUMBER, "held_out_log_loss held_out_error"),
+    "level": COUNT,
+    "taken": bool | None,
+    "choice": dict[str, Any] | None,
+    "diagnostics": list[dict[str, Any]],
+    "reference?": {"rows": int, "rmse": float, "others": dict[str, float], "remarks": list[str]},
+}
+
+FIELDS = {"plan": PLAN, "fit": FIT}
+"""Schemas (``storage.records``) of the plan and of lines of history: the fields that readers use."""
+
+
+def plan(data: str, parameters: Request, *, validation: str | None = None, client: Any = None) -> Plan:
+    """Return the plan of a fit of DATA, without running the fit. Raises as ``resolve.resolve.resolve`` does."""
+    source, held_out = open_sources(data, validation)
+    with closing(executor_for(client)) as executor:
+        return resolve(source, check_parameters(parameters), executor, held_out).plan
+
+
+def fit(
+    data: str,
+    job: str,
+    parameters: Request,
+    *,
+    validation: str | None = None,
+    client: Any = None,
+    overwrite: bool = False,
+    verify: bool = False,
+    watcher: Watcher | None = None,
+    on_plan: Callable[[Plan], None] | None = None,
+    aborted: Callable[[], bool] | None = None,
+) -> Fitted:
+    """Fit DATA in this process and store model and history in JOB.
+
+    All checks run before JOB is changed. They raise as ``resolve.resolve.resolve`` does, and ``ExistsError`` if JOB
+    exists. With ``verify`` they raise ``ChangedDataError`` if a tile of DATA differs from the ingested tile.
+
+    ``on_plan`` is called with the plan before the fit begins. ``aborted`` is called between tiles and between dense
+    iterations, also during planning. When it returns True, the fit ends with the last saved model.
+
+    A fit that ends without a model and without a line of history removes JOB. Such a fit raises ``JobFailedError`` if
+    it was aborted. A fit with a checkpoint but without a model (split-merge) keeps JOB, which can be resumed, and
+    returns no model.
+    """
+    parameters = check_parameters(parameters)
+    portable(parameters)
+    timer = timer_of(parameters)
+    source, held_out = open_sources(data, validation)
+    JobStore(job).require_creatable(overwrite)
+    if verify:
+        source.verify()
+
+    def interrupted() -> Termination | None:
+        return Termination.ABORTED if aborted is not None and aborted() else None
+
+    with closing(executor_for(client)) as executor:
+        try:
+            spec = resolve(source, parameters, executor, held_out, timer.after(interrupted))
+        except Stopped as error:
+            raise JobFailedError(f"aborted during planning: {job} was not changed") from error
+        store = JobStore.create(job, specification(source, held_out, parameters), overwrite=overwrite)
+        if store.lease is None:
+            store.acquire()
+        try:
+            store.record({"event": "queued", "reason": "submitted", "time": timer.since})
+            hooks: dict[str, Any] = {"client": client, "watcher": watcher, "on_plan": on_plan, "aborted": aborted}
+            allowed = Allowed.of(True, (), data, validation)
+            fitted = run_attempt(store, allowed, planned=(spec, executor, timer), **hooks)
+            cancelled = store.folded().status is Status.CANCELLED
+            if fitted.model is None and not (cancelled or store.has_progress()):
+                first = spec.plan.schedule.unit
+                raise JobFailedError(f"aborted before the first {first} was done: there is no job in {job}")
+        except BaseException:
+            with suppress(LeaseError, StorageError):  # unless another process has taken the lease
+                if not store.has_progress():
+                    store.discard()
+            raise
+        finally:
+            store.release()
+    if cancelled:
+        raise JobFailedError(f"{job} was cancelled: its model was discarded")
+    return fitted
+
+
+def submit(
+    data: str,
+    job: str,
+    parameters: Request,
+    *,
+    validation: str | None = None,
+    client: Any = None,
+    overwrite: bool = False,
+) -> Job:
+    """Start a job and return at once, after DATA and JOB have been opened.
+
+    Without a ``client`` the job runs in a thread of this process, and is interrupted if this process ends. With a
+    ``client`` the driver of the job runs on the cluster. The workers open DATA and JOB, so that this process may end
+    and needs no access to their files. Relative paths start from the working folder of this process. All checks that
+    read no rows raise as in ``fit``.
+    """
+    data, job = absolute(data), absolute(job)
+    validation = None if validation is None else absolute(validation)
+    parameters = check_parameters(parameters)
+    portable(parameters)
+    made, allowed = Job(job), Allowed.of(True, (), data, validation)
+    _require_shared(client, data, job, validation)
+    state: JobState = _called(client, create, data, job, parameters, validation, overwrite)
+    return made._start(state, allowed, client)
+
+
+def _called(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in this process, or on a worker of the cluster with the address of its scheduler."""
+    if client is None:
+        return function(*arguments)
+    from partirvm.execution.detached import ask
+
+    return ask(client, partial(function, cluster=address_of(client)), *arguments)
+
+
+def _require_shared(client: Any, *places: str | None) -> None:
+    """Raise ``UsageError`` for a place in the memory of this process, which a cluster cannot read."""
+    for place in places:
+        if client is not None and place is not None and place.startswith("memory:"):
+            raise UsageError(f"{place}: a cluster cannot read the memory of one process: use a folder or a URL")
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
@@ -64,8 +230,6 @@ def open_job(job: str | os.PathLike[str]) -> Job:
 
 def jobs_in(folder: str) -> list[Job]:
     """Return all jobs directly inside a folder, by name. Raises ``MissingDataError`` if there is no such folder."""
-    from partirvm.storage import open_folder
-
     place = open_folder(folder)
     if not place.exists():
         raise MissingDataError(f"{folder}: there is no such folder")
@@ -76,10 +240,11 @@ def jobs_in(folder: str) -> list[Job]:
 class Job:
     """A handle on a job's folder. It holds no state: every answer is read from the folder."""
 
-    def __init__(self, location: str, *, storage_options: dict[str, Any] | None = None) -> None:
-        self.store = JobStore(location, storage_options=storage_options)
+    def __init__(self, location: str) -> None:
+        self.store = JobStore(location)
         self.location = self.store.location
-        self._thread: _AttemptThread | None = None
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
 
     def __repr__(self) -> str:
         return f"Job({self.location!r})"
@@ -110,21 +275,18 @@ class Job:
 
         Its ``advice`` is a sentence for the user.
         """
-        status = self.store.state().status
-        assert status is not None
-        return status
+        return self.store.state().known
 
     def progress(self) -> dict[str, Any]:
         """Return the progress as plain JSON: status, reason, seconds, and the last line of history."""
         state = self.state()
-        assert state.status is not None
         last = state.history[-1] if state.history else {}
         keys = ["kind", "number", "level", "candidates", "vectors", "train_rmse", "held_out_rmse"]
         keys += ["train_log_loss", "train_error", "held_out_log_loss", "held_out_error", "log_evidence"]
         has_model = self.store.has_model()
         return {
             "job": self.location,
-            "status": state.status.value,
+            "status": state.known.value,
             "reason": state.reason,
             "advice": self._advice(state, has_model),
             "attempt": state.attempt,
@@ -138,8 +300,7 @@ class Job:
 
     def _advice(self, state: JobState, has_model: bool) -> str:
         """Return the advice of the status, or of the reason of the end if the job is done."""
-        status = state.status
-        assert status is not None
+        status = state.known
         if status is Status.DONE and state.reason in Termination._value2member_map_:
             reference = state.history[-1].get("reference") if state.history else None
             return " ".join([Termination(state.reason).advice, *(reference or {}).get("remarks", ())])
@@ -151,8 +312,12 @@ class Job:
 
     def asked(self) -> dict[str, Any]:
         """Return the request as JSON: the parameters with the changes of all resumes, and ``validation``."""
-        spec, events = self.store.asked(), self.store.events()
-        return {**spec["parameters"], **changes(events), "validation": places_of(events, spec)[1]}
+        request = self.store.asked().request
+        return {**request["parameters"], "validation": request["validation"]}
+
+    def data(self) -> str:
+        """Return the last known place of the DATA."""
+        return str(self.store.asked().request["data"])
 
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield the state now and after each change, until no process runs the job.
@@ -166,15 +331,17 @@ class Job:
         while True:
             ended = self._thread is not None and not self._thread.is_alive()
             state = self.state()
-            assert state.status is not None
             if state != last:
                 yield state
-            if ended and self._thread is not None:
-                self._thread.require_begun(state)
+            if ended and state.status is Status.QUEUED:
+                why = self._error or "its thread has ended"
+                raise JobFailedError(
+                    f"{self.location} is queued and could not be started: {why}; resume the job to try again"
+                )
             last, now = state, time.monotonic()
             lost = state.status is Status.INTERRUPTED and state.ended is None and bool(state.cluster)
             gone = (gone or now) if lost else None
-            if state.status.final and (gone is None or now - gone > GRACE):
+            if state.known.final and (gone is None or now - gone > GRACE):
                 return
             if end is not None and now >= end:
                 raise TimeoutError(f"{self.location} is still {state.status} after {timeout:g} s")
@@ -183,8 +350,7 @@ class Job:
     def wait(self, timeout: float | None = None) -> Status:
         """Wait until no process runs the job and return its status. Raises as ``follow`` does."""
         *_, state = self.follow(timeout)
-        assert state.status is not None
-        return state.status
+        return state.known
 
     def abort(self, reason: str = "") -> Status:
         """Request the end of the job and keep its model. Return its status at once; an ended job is not changed."""
@@ -205,6 +371,7 @@ class Job:
         validation: Place = None,
         allow_code: bool = False,
         allow_data: Places = (),
+        grown: bool = False,
         **changed: Any,
     ) -> Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
@@ -213,75 +380,72 @@ class Job:
         ``changed`` holds new limits, by the names in ``resolve.spec.LIMITS``; a time limit counts from the resume on.
         ``allow_code`` permits running a kernel or basis that is a named function. A resume of a job with a named
         function requires ``allow_code``. ``allow_data`` names the places of DATA that the job may read from another
-        store (host, bucket, or this machine) than its own; such a place, unless given here, must be named.
+        store (host, bucket, or this machine) than its own; such a place, unless given here, must be named. ``grown``
+        resumes as ``update`` does.
 
         Raises ``UsageError`` for other changes or without the required permission, ``DoneError`` if a resume would
         change nothing, ``MissingDataError`` if the DATA are missing, ``ChangedDataError`` if the DATA have changed, and
         ``LeaseError`` while another process runs the job. The job is not changed if an error is raised.
         """
-        check_changes(changed)
         allowed = Allowed.of(allow_code, allow_data, data, validation)
-        return self._again(client, allowed, requeue, changed, moved(data, validation), allowed)
+        how: dict[str, Any] = {"grown": grown, "allowed": allowed, "data": data, "validation": validation}
+        return self._start(self.requeue(client=client, **how, **changed), allowed, client)
 
-    def update(
-        self,
-        *,
-        client: Any = None,
-        max_rounds: int | None = None,
-        data: Place = None,
-        validation: Place = None,
-        allow_code: bool = False,
-        allow_data: Places = (),
-    ) -> Job:
-        """Update with rows appended to the DATA, in a thread of this process or on a cluster; return at once.
+    def update(self, **how: Any) -> Job:
+        """Update with rows appended to the DATA; ``how`` is described in ``resume``, its one limit is ``max_rounds``.
 
         An update continues from the last checkpoint (``strategies.rounds``). Regression adds the statistics of the
         vectors over the new rows to the stored statistics; classification moves to the mode over all rows. Then at most
         ``max_rounds`` rounds follow. The working set selects candidates among all rows that have not been candidates.
         Any other strategy continues as ``incremental``, with the new rows as the next partitions. Scaling, kernel and
-        classes do not change; balanced class weights are computed from all rows. ``data``, ``validation``,
-        ``allow_code`` and ``allow_data`` are described in ``resume``.
+        classes do not change; balanced class weights are computed from all rows.
 
         Raises ``UsageError`` if there are no new rows or no fit that new rows could join, ``ChangedDataError`` if the
         earlier rows have changed, and ``LeaseError`` while another process runs the job.
         """
-        allowed = Allowed.of(allow_code, allow_data, data, validation)
-        return self._again(client, allowed, requeue_grown, max_rounds, moved(data, validation), allowed)
-
-    def _again(self, client: Any, allowed: Allowed, queue: Callable[..., JobState], *arguments: Any) -> Job:
-        """Queue the job by ``queue(location, cluster, *arguments)``, on a worker if there is a client, and start it."""
-        if client is None:
-            state = queue(self.location, "", *arguments)
-        else:
-            from partirvm.execution.detached import ask
-
-            require_shared(self.location)
-            state = ask(client, queue, absolute(self.location), address_of(client), *arguments)
-        self.start(state, allowed, client)
-        return self
-
-    def requeue_grown(
-        self,
-        max_rounds: int | None = None,
-        data: Place = None,
-        validation: Place = None,
-        *,
-        allowed: Allowed | None = None,
-    ) -> JobState:
-        """Queue an update with the rows appended to the DATA; ``run_job`` runs it. Raises as ``update`` does."""
-        allowed = allowed or Allowed.of(False, (), data, validation)
-        return requeue_grown(self.location, "", max_rounds, moved(data, validation), allowed)
+        return self.resume(grown=True, **how)
 
     def requeue(
-        self, data: Place = None, validation: Place = None, *, allowed: Allowed | None = None, **changed: Any
+        self,
+        *,
+        client: Any = None,
+        data: Place = None,
+        validation: Place = None,
+        allowed: Allowed | None = None,
+        grown: bool = False,
+        **changed: Any,
     ) -> JobState:
-        """Queue the job again; ``run_job`` then runs it. Raises as ``resume`` does."""
-        allowed = allowed or Allowed.of(False, (), data, validation)
-        return requeue(self.location, "", changed, moved(data, validation), allowed)
+        """Queue the job again and return its state; ``run_job`` then runs it. Raises as ``resume`` or ``update``."""
+        check_changes(changed)
+        _require_shared(client, self.location)
+        places = {"data": data, "validation": validation}
+        moved = {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
+        allowed, location = allowed or Allowed.of(False, (), data, validation), self.location
+        if client is not None:
+            location = absolute(location)
+        state: JobState = _called(client, requeue, location, moved, allowed, grown, changed)
+        return state
 
-    def data(self) -> str:
-        """Return the last known place of the DATA."""
-        return places_of(self.store.events(), self.store.spec())[0]
+    def _start(self, state: JobState, allowed: Allowed, client: Any) -> Job:
+        """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
+        place, attempt = absolute(self.location), state.attempt
+        if client is not None:
+            from partirvm.execution.detached import start
+
+            key = f"partirvm-{place}-{attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
+            start(client, key, run_job, place, attempt=attempt, allowed=allowed)
+            return self
+
+        def run() -> None:
+            try:
+                run_job(place, attempt=attempt, allowed=allowed)
+            except Exception as error:  # recorded in the job, except before the attempt has the lease
+                self._error = error
+
+        self._error = None
+        self._thread = threading.Thread(target=run, name=f"partirvm {place}", daemon=True)
+        self._thread.start()
+        return self
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
         """Return the last saved model.
@@ -296,112 +460,56 @@ class Job:
                 raise UsageError(f"{self.location} was cancelled: its model was discarded; start a new job") from None
             raise
 
-    def relevance(self) -> dict[str, float] | None:
-        """Return the relevance of each feature by name, as a fraction of the largest (``feature_relevance_``).
+    def facts(self) -> dict[str, Any]:
+        """Return facts about the model for reports, as plain JSON; empty without a model (``resolve.relevance``).
 
-        Returns None if there is no model yet, or if its kernel has no per-feature widths. Raises as ``model`` does.
+        ``outputs`` are the names of the targets or the labels of the classes, ``relevance`` is that of each feature by
+        name (``feature_relevance_``), or None if the kernel has no per-feature widths, ``directions`` are those of the
+        kernel and ``bases`` the explicit basis functions. No code that the job names is imported. Raises as ``model``.
         """
-        model, spec = self._inspected(), self.store.fit_spec(allow_code=True)
-        if model is None or spec is None:
-            return None
-        found = relevances(model.design.kernel, spec.input_variance)
-        return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
-
-    def directions(self) -> list[dict[str, Any]]:
-        """Return ``share`` and ``loadings`` of the directions of the kernel, if any, as JSON."""
-        model, spec = self._inspected(), self.store.fit_spec(allow_code=True)
-        if model is None or spec is None:
-            return []
-        return directions_json(model.design.kernel, spec.input_variance, model.columns.features)
-
-    def bases(self) -> list[dict[str, Any]]:
-        """Return the relevance of the explicit basis functions, if any, as plain JSON (``resolve.relevance``)."""
-        model = self._inspected()
-        return [] if model is None else basis_functions_json(model)
-
-    def outputs(self) -> tuple[str, ...]:
-        """Return the names of the targets, or the labels of the classes as text; empty without a model."""
-        model = self._inspected()
-        if model is None:
-            return ()
-        if isinstance(model, ClassModel):
-            return tuple(map(str, model.classes))
-        return model.columns.target_names(model.n_targets)
-
-    def _inspected(self) -> AnyModel | None:
-        """Return the model, if there is one, for inspection: no code is imported before it predicts."""
-        return self.store.model(allow_code=True) if self.store.has_model() else None
+        last: Checkpoint | None = self.store.restore(allow_code=True)
+        if last is None or not self.store.has_model():
+            return {}
+        model = self.store.model(allow_code=True)
+        kernel, features, variance = model.design.kernel, model.columns.features, last.spec.input_variance
+        found = relevances(kernel, variance)
+        classes = model.classes if isinstance(model, ClassModel) else model.columns.target_names(model.n_targets)
+        return {
+            "outputs": tuple(map(str, classes)),
+            "relevance": None if found is None else dict(zip(features, found.tolist(), strict=True)),
+            "directions": directions_json(kernel, variance, features),
+            "bases": basis_functions_json(model),
+        }
 
     def _end(self, what: str, reason: str) -> Status:
-        for attempt in range(TRIES):
+        for left in reversed(range(TRIES)):
             state = self.state()
-            assert state.status is not None
-            if state.status in {Status.RUNNING, Status.ABORTING}:
+            status = state.known
+            if status in ACTIVE:
                 self.store.request(what, state.attempt, reason)
                 return Status.ABORTING
-            if what == "abort" and state.status not in {Status.QUEUED, Status.INTERRUPTED}:
-                return state.status
-            if state.status is Status.CANCELLED:
-                return state.status
-            if state.status is Status.DONE:
+            ended = {Status.ABORTED, Status.FAILED, Status.DONE} if what == "abort" else set[Status]()
+            if status in ended | {Status.CANCELLED}:
+                return status
+            if status is Status.DONE:
                 raise UsageError(f"{self.location} is done and cannot be cancelled: delete the folder to discard it")
             try:
-                self._end_idle("aborted" if what == "abort" else "cancelled", reason)
+                self._end_idle(Status.ABORTED if what == "abort" else Status.CANCELLED, reason)
             except LeaseError:  # another process has just started the job
-                if attempt == TRIES - 1:
+                if not left:
                     raise
                 time.sleep(0.2)
         raise LeaseError(f"{self.location}: other processes start and end this job repeatedly: try again later")
 
-    def _end_idle(self, event: str, reason: str) -> None:
+    def _end_idle(self, end: Status, reason: str) -> None:
         """Record the end of a job that no process runs. Do nothing if the job has ended in the meantime."""
-        lease = self.store.acquire()
+        self.store.acquire()
         try:
             take_over(self.store)
-            status = fold(self.store.events()).status
-            allowed = {Status.QUEUED, Status.INTERRUPTED}
-            if event == "cancelled":
-                allowed |= {Status.ABORTED, Status.FAILED}
-            if status in allowed:
-                self.store.record({"event": event, "reason": reason or "no process was running it"})
-                if event == "cancelled":
+            status = self.store.folded().status
+            if end in TRANSITIONS[status]:
+                self.store.record({"event": end.value, "reason": reason or "no process was running it"})
+                if end is Status.CANCELLED:
                     self.store.forget()
         finally:
-            lease.release()
-
-    def start(self, state: JobState, allowed: Allowed, client: Any = None) -> None:
-        """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
-        place = absolute(self.location)
-        if client is None:
-            self._thread = _AttemptThread(place, state.attempt, allowed)
-            self._thread.start()
-            return
-        from partirvm.execution.detached import start
-
-        key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
-        start(client, key, run_job, place, attempt=state.attempt, allowed=allowed)
-
-
-class _AttemptThread(threading.Thread):
-    """A thread that runs one attempt at a job. The job's events record how the attempt ends, including errors.
-
-    An error before the attempt has the lease cannot be recorded in the job, so ``error`` keeps it.
-    """
-
-    def __init__(self, job: str, attempt: int, allowed: Allowed) -> None:
-        super().__init__(name=f"partirvm {job}", daemon=True)
-        self.job, self.attempt, self.allowed = job, attempt, allowed
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        """Run the attempt."""
-        try:
-            run_job(self.job, attempt=self.attempt, allowed=self.allowed)
-        except Exception as error:
-            self.error = error
-
-    def require_begun(self, state: JobState) -> None:
-        """Raise ``JobFailedError`` if the job is still queued; the caller read ``state`` after the thread ended."""
-        if state.status is Status.QUEUED and state.attempt == self.attempt:
-            why = self.error or "its thread has ended"
-            raise JobFailedError(f"{self.job} is queued and could not be started: {why}; resume the job to try again")
+            self.store.release()

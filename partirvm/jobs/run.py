@@ -31,7 +31,7 @@ from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs import reference
 from partirvm.jobs.driver import Driver, MemoryJournal, Outcome, Watcher
 from partirvm.learning.folds import DENSE
-from partirvm.learning.learned_text import kernel_texts
+from partirvm.learning.forms import kernel_texts
 from partirvm.quoting import listed, quoted
 from partirvm.resolve.spec import FitSpec
 from partirvm.strategies import STRATEGIES

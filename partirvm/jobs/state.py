@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from partirvm.errors import TransitionError
@@ -30,7 +30,7 @@ GONE = "the process that ran it has ended without recording an end"
 """Reason of an interruption that another process records."""
 
 
-class Status(Enum):
+class Status(StrEnum):
     """The status of a job. ``advice`` is a sentence for the user."""
 
     QUEUED = "queued"
@@ -42,13 +42,10 @@ class Status(Enum):
     DONE = "done"
     CANCELLED = "cancelled"
 
-    def __str__(self) -> str:
-        return str(self.value)
-
     @property
     def final(self) -> bool:
         """True if no driver is running the job or is expected to start."""
-        return self not in {Status.QUEUED, Status.RUNNING, Status.ABORTING}
+        return self not in {Status.QUEUED, *ACTIVE}
 
     @property
     def advice(self) -> str:
@@ -67,6 +64,11 @@ _ADVICE = {
     Status.CANCELLED: "Cancelled by a user: the model was discarded.",
 }
 
+ACTIVE = {Status.RUNNING, Status.ABORTING}
+
+CHANGED = ("data", "validation", "fingerprint", "rounds")
+"""Fields of a request that an event ``queued`` may change."""
+
 _ENDS = {Status.ABORTED, Status.FAILED, Status.INTERRUPTED, Status.CANCELLED}
 
 TRANSITIONS: dict[Status | None, set[Status]] = {
@@ -80,10 +82,7 @@ TRANSITIONS: dict[Status | None, set[Status]] = {
     Status.DONE: {Status.QUEUED},
     Status.CANCELLED: set(),
 }
-"""The statuses that may follow each status. A job that has ended can only be queued again or cancelled.
-
-An interrupted job may also continue without being queued again.
-"""
+"""The statuses that may follow each status. An interrupted job may also continue without being queued again."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,12 @@ class JobState:
     ``since`` and ``reason`` are the time and the reason of the last transition. ``began`` is the time of the first
     ``running`` event. ``ended`` is the time of the last end, or None if the job has not ended. ``seconds`` is the
     computing time recorded by the last end. ``attempt`` is the number of times the job was queued. ``plan`` is the last
-    plan event, ``history`` the valid fit events, and ``events`` the number of events folded. ``cluster`` is the address
-    of the scheduler that restarts a lost driver, or empty without a scheduler.
+    plan event, ``history`` the valid fit events, ``last_line`` the last fit event whether valid or not, and ``events``
+    the number of events folded. ``cluster`` is the address of the scheduler that restarts a lost driver, or empty.
+
+    ``request`` is the request of the job (``spec.json``) with all changes by resumes and updates: of the places
+    ``data`` and ``validation``, of the ``parameters``, of the ``fingerprint`` of DATA that have grown, and with the
+    ``rounds`` of the last update.
     """
 
     status: Status | None = None
@@ -107,8 +110,16 @@ class JobState:
     seconds: float | None = None
     plan: dict[str, Any] | None = None
     history: tuple[dict[str, Any], ...] = ()
+    last_line: dict[str, Any] | None = None
     events: int = 0
     cluster: str = ""
+    request: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def known(self) -> Status:
+        """The status of a job with at least one event."""
+        assert self.status is not None
+        return self.status
 
     def computing_seconds(self) -> float | None:
         """Return the seconds without the time between an end and a resume; None if the job has not begun.
@@ -129,35 +140,39 @@ class JobState:
         return round(before + max((self.ended or time.time()) - at, 0.0), 3)
 
 
-def fold(events: Iterable[dict[str, Any]], state: JobState | None = None) -> JobState:
-    """Return the state after these events, starting from ``state`` or from no event. Raises ``TransitionError``."""
-    state = JobState() if state is None else state
+def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None) -> JobState:
+    """Return the state of a job with this request after these events. Events of an unknown kind are only counted.
+
+    Raises ``TransitionError`` for an event that cannot follow the events before it.
+    """
+    state = JobState(request=request or {})
     for event in events:
-        state = advance(state, event)
+        state = _advance(replace(state, events=state.events + 1), event)
     return state
 
 
-def advance(state: JobState, event: dict[str, Any]) -> JobState:
-    """Return the state after one more event. Events of an unknown kind are only counted.
-
-    Raises ``TransitionError`` for an event that cannot follow ``state``.
-    """
-    kind, state = event["event"], replace(state, events=state.events + 1)
+def _advance(state: JobState, event: dict[str, Any]) -> JobState:
+    kind = event["event"]
     if kind == "plan":
         return replace(state, plan=event)
-    if kind == "fit":
-        if state.status not in {Status.RUNNING, Status.ABORTING}:
-            raise _impossible(state, "fit")
-        return replace(state, history=(*state.history, event))
-    if kind not in Status._value2member_map_:
+    if kind == "fit" and state.status in ACTIVE:
+        return replace(state, history=(*state.history, event), last_line=event)
+    if kind != "fit" and kind not in Status._value2member_map_:
         return state
+    if kind == "fit" or Status(kind) not in TRANSITIONS[state.status]:
+        before = "the start of the job" if state.status is None else f"{state.status.value!r}"
+        raise TransitionError(
+            f"event {state.events}: {kind!r} cannot follow {before}; an event file is missing or was added by hand: "
+            "restore the folder events/ of the job"
+        )
     status, at = Status(kind), float(event["time"])
-    if status not in TRANSITIONS[state.status]:
-        raise _impossible(state, kind)
     cluster = str(event.get("cluster", state.cluster))
     new = replace(state, status=status, since=at, reason=str(event.get("reason", "")), cluster=cluster)
     if status is Status.QUEUED:
-        return replace(new, attempt=state.attempt + 1, queued=state.queued or at, ended=None)
+        changes = {name: event[name] for name in CHANGED if event.get(name) is not None}
+        changes["parameters"] = {**state.request.get("parameters", {}), **event.get("changes", {})}
+        request, queued = {**state.request, **changes}, state.queued or at
+        return replace(new, attempt=state.attempt + 1, queued=queued, ended=None, request=request)
     if status is Status.RUNNING:
         history = state.history[: int(event.get("history", len(state.history)))]
         return replace(new, began=state.began or at, ended=None, history=history)
@@ -170,16 +185,8 @@ def observed(state: JobState, *, held: bool, aborting: bool = False, lost: bool 
     A running job without a live lease is interrupted. A running job with a request to end is aborting. A queued job is
     interrupted if the last holder of its lease was ``lost``, i.e. ended without releasing the lease.
     """
-    if (state.status in {Status.RUNNING, Status.ABORTING} and not held) or (state.status is Status.QUEUED and lost):
+    if (state.status in ACTIVE and not held) or (state.status is Status.QUEUED and lost):
         return replace(state, status=Status.INTERRUPTED, reason=GONE)
     if state.status is Status.RUNNING and aborting:
         return replace(state, status=Status.ABORTING)
     return state
-
-
-def _impossible(state: JobState, kind: str) -> TransitionError:
-    before = "the start of the job" if state.status is None else f"{state.status.value!r}"
-    return TransitionError(
-        f"event {state.events}: {kind!r} cannot follow {before}; an event file is missing or was added by hand: "
-        "restore the folder events/ of the job"
-    )

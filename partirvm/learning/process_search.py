@@ -32,8 +32,7 @@ from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied_gain
 from partirvm.learning.forms import DIRECTIONS, EACH, families_of, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
-from partirvm.learning.search import LearningOptions
-from partirvm.likelihoods.gaussian import noise
+from partirvm.learning.search import LearningOptions, kernel_record
 from partirvm.strategies.problem import Problem, Record
 
 Float = NDArray[np.float64]
@@ -56,8 +55,8 @@ On 2,000 rows of a product of waves the tied search raised the RMSE from .21 to 
 protein by a tenth.
 """
 
-STARTS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""First inverse widths, relative to that of gamma="scale".
+STARTS, TWICE = (0.25, 0.5, 1.0, 2.0, 4.0), 250
+"""First inverse widths, relative to that of gamma="scale"; up to ``TWICE`` rows each is tried twice.
 
 A wave of 3 radians per unit is found from 2 or 4 alone, noisy trends of 200 rows from 1/4.
 """
@@ -68,38 +67,20 @@ SCREENED_ROWS, SCREENED = 4000, 100
 One fast wave among 15 features was found on 400 rows in one draw of two.
 """
 
-TWICE = 250
-"""Up to this many rows each start is tried twice."""
-
 SCREENED_GAMMAS = (0.5, 4.0, 32.0)
 """Gammas of a single standardised input that are screened: from a trend to a wave of eight radians per deviation."""
 
-SEEN = 2.0
-"""Least gain of evidence in nats of a single feature that counts as seen, on ``ROWS`` rows or fewer."""
-
-UNSEEN = 0.01
-"""First gamma of a feature that is not seen, relative to that of gamma="scale"."""
-
-DISTINCT = 1.0
-"""Least difference in nats of two results that count as different."""
+JITTER, FIRST_NOISE = 0.3, 0.01
+"""Deviation of the first log parameters around a start, since equal features can stay equal; first noise ÷ variance."""
 
 STARTS_CLIMBED, KEPT = 3, 2
 """Number of different starts that are climbed to the end, and of results from which the searches of families begin."""
-
-JITTER = 0.3
-"""Standard deviation of the first log parameters around a start: features with equal parameters can stay equal."""
-
-FIRST_NOISE = 0.01
-"""First noise variance, relative to the target variance."""
 
 FIRST_STEPS, LATER_STEPS, STEPS, LAST_STEPS = 15, 35, 20, 10
 """Maximum number of steps of L-BFGS from a start, then from the best of them, from another kernel, and at the end."""
 
 TURNS = 3
 """Number of times that directions are computed."""
-
-LEAST_WIDTH = 1e-3
-"""Least first gamma of a direction, relative to the largest: a direction that has no effect can return."""
 
 FOLDS, LEFT_OUT = 5, 400
 """Number of folds in which directions are compared with widths, and of rows left out after which no fold follows."""
@@ -167,10 +148,10 @@ def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> list[P
 
 
 def _different(found: list[ProcessFit]) -> list[ProcessFit]:
-    """Return the fits of different values, best first."""
+    """Return the fits whose values differ by more than one nat, best first."""
     kept: list[ProcessFit] = []
     for each in sorted(found, key=lambda fit: -fit.value):
-        if all(abs(each.value - other.value) > DISTINCT for other in kept):
+        if all(abs(each.value - other.value) > 1.0 for other in kept):
             kept.append(each)
     return kept
 
@@ -178,10 +159,11 @@ def _different(found: list[ProcessFit]) -> list[ProcessFit]:
 def _screened(rows: ProcessRows, kernel: Kernel) -> Float:
     """Return log parameters (p,) from the evidence of each parameter alone: its best value, or a small one.
 
-    Among many features short widths of all make all rows strangers, and no slope points to the few that matter.
+    A feature counts as seen if it gains two nats, on ``ROWS`` rows or fewer. Among many features short widths of all
+    make all rows nearly uncorrelated, and no slope points to the few that matter.
     """
-    off = np.where(np.isfinite(kernel.logs), kernel.logs + np.log(UNSEEN), -np.inf)
-    start, least = off.copy(), tied_gain(rows, kernel.with_logs(off)) + SEEN / min(len(rows.X), ROWS)
+    off = np.where(np.isfinite(kernel.logs), kernel.logs + np.log(0.01), -np.inf)
+    start, least = off.copy(), tied_gain(rows, kernel.with_logs(off)) + 2.0 / min(len(rows.X), ROWS)
     for j in np.flatnonzero(np.isfinite(off)):
         rows.sample.check_interrupted()
         each = [np.where(np.arange(len(off)) == j, np.log(gamma), off) for gamma in SCREENED_GAMMAS]
@@ -208,7 +190,7 @@ def directions(rows: ProcessRows, widths: ProcessFit, turns: int = TURNS) -> Pro
 def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> ProcessFit:
     """Return the kernel ``widths`` along the eigenvectors of the gradient's outer product at the fit ``current``.
 
-    A direction v has the gamma vᵀGv of the metric G of ``current``.
+    A direction v has the gamma vᵀGv of the metric G of ``current``, bounded below: one without effect can return.
     """
     outer, d = rows.outer_product(current), rows.X.shape[1]
     before = {tuple(columns.tolist()): each for each, columns in inside(current.kernel, d, Directions)}
@@ -221,7 +203,7 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
         matrix = np.eye(len(columns)) if now is None else now.matrix
         gamma = (old if now is None else now.kernel).widths(len(columns))
         new = np.einsum("ij,j,ij->i", axes @ matrix.T, gamma, axes @ matrix.T)
-        new = np.maximum(new, LEAST_WIDTH * new.max())
+        new = np.maximum(new, 1e-3 * new.max())
         return Directions(replace(old, gamma=tuple(new.tolist())), tuple(map(tuple, axes.tolist())))
 
     return replace(current, kernel=with_radial(widths.kernel, np.arange(d), make))
@@ -307,21 +289,19 @@ def _of_few(
     first = rows.evaluate(replace(best, kernel=problem.empty.kernel))
     n, variance = len(rows.X), rows.noise_of(best)
     sample.log(
-        Record(
-            kind="kernel",
-            number=1,
+        kernel_record(
+            problem,
+            best.kernel,
+            variance,
             rows=n,
+            number=1,
             candidates=n,
-            vectors=n,
             iterations=best.evaluations,
             termination=Termination.CONVERGED,
-            log_evidence=best.value - n * float(np.log(scale).sum()),
-            selection="random",
+            log_evidence=best.value,
             fit_rows="sample",
-            kernel=best.kernel.spec(),
             gain=0.0 if first is None else best.value - first[0].value,
             choice=choice,
             train_rmse=float(scale[0]) * float(np.sqrt(variance)),
-            **noise(variance, scale),
         )
     )

@@ -317,9 +317,9 @@ class Likelihood(Protocol[F]):
     draws_pools: bool = False
     """True if ``errors`` draws the pools of candidates for ``gain_pass``; otherwise pools are random rows."""
     early_rows: int = 4000
-    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.basic``)."""
+    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.rounds``)."""
     relearns: bool = False
-    """True if a learned kernel is learned again as the number of vectors grows (``strategies.rounds``)."""
+    """True if a learned kernel is learned again as the number of vectors grows (``strategies.relearn``)."""
 
     @abstractmethod
     def model(self, design: Design, fit: F, columns: Columns, moderate: bool) -> AnyModel:

@@ -171,7 +171,8 @@ class GaussianLikelihood(Likelihood[HyperState]):
             fit = replace(fit, calibration=calibration, left_out=diagnostics)
         for found in statistics:
             if isinstance(found, ResidualStatistics):
-                target = fit.statistics.rebase(fit.posterior.means, found.projection, found.sum_squares)
+                moved, sums = fit.posterior.means, found.sum_squares
+                target = replace(fit.statistics, offset=moved, projection=found.projection, sum_squares=sums)
                 fit = replace(fit, statistics=target, found=any_posterior(target, fit.alpha, fit.beta))
         if not last or fit.fixed_noise:
             return fit

@@ -25,7 +25,7 @@ from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
 from partirvm.execution import Executor
 from partirvm.execution.tasks import Progress
-from partirvm.jobs.places import changes, current_request, difference, latest
+from partirvm.jobs.request import difference, parameters_of
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
 from partirvm.kernels.blocks import padded
@@ -157,15 +157,14 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
     """
     if not isinstance(model, Model):
         raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
-    training, spec, events = ZarrSource(data), store.asked(), store.events()
-    what = difference(training, latest(events, spec["fingerprint"]))
+    training, state = ZarrSource(data), store.asked()
+    what = difference(training, state.request["fingerprint"])
     if what is not None:
         raise ChangedDataError(
             f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "
-            f"{spec['data']} or a copy of these DATA"
+            f"{state.request['data']} or a copy of these DATA"
         )
-    limit = current_request(spec, changes(events)).memory_limit
-    return Augmenting.of(model, training, executor, source.tile_rows, limit)
+    return Augmenting.of(model, training, executor, source.tile_rows, parameters_of(state).memory_limit)
 
 
 def original_rows(source: Source, tile: Tile) -> Int:

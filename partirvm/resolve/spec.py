@@ -43,7 +43,7 @@ class FitSpec:
     of positive weight.
 
     ``measured`` are the history entries of kernel learning and of the heuristic's fit. ``notes`` are the notes of the
-    plan that were found before planning. ``before`` is the spec before rows were appended, or None.
+    plan that were found before planning.
     """
 
     request: Request
@@ -56,11 +56,6 @@ class FitSpec:
     counted: int
     measured: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
-    before: FitSpec | None = None
-
-    def of_rows(self, n_rows: int) -> FitSpec:
-        """Return the spec for a checkpoint of ``n_rows`` rows: this spec, or the spec before rows were appended."""
-        return self.before if self.before is not None and n_rows < self.problem.n_rows else self
 
     def weigh(self, source: Source) -> Source:
         """Return the source with the class weights of the fit applied to its row weights."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from commandline import Tour
 
-from partirvm.jobs.submission import create
+from partirvm.jobs.request import create
 from partirvm.options import Request
 
 RED, QUIET = "\x1b[31m", "--quiet"

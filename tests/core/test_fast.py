@@ -147,7 +147,9 @@ def test_weights_and_a_residual_target_change_nothing(seed):
     plain = statistics_of(Phi[twice], t[twice])
     m = np.linspace(-1, 1, 12)
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
-    moved = statistics_of(Phi, t, w).rebase(m[:, None], block.projection, block.sum_squares)
+    moved = replace(
+        statistics_of(Phi, t, w), offset=m[:, None], projection=block.projection, sum_squares=block.sum_squares
+    )
     fits = [
         grow(nothing_of(statistics, fixed_noise=True), replace(RULE, tol=1e-5 / statistics.n))[0]
         for statistics in (plain, moved)

@@ -41,6 +41,6 @@ def test_relevance_of_a_job(frame, tmp_path):
     ingest((X.to_numpy(), y), str(tmp_path / "data"), shuffle=None)
     jobs.fit(str(tmp_path / "data"), str(tmp_path / "job"), Request(**ASK))
     expected = np.array(GAMMA) * X.to_numpy().var(axis=0)
-    found = open_job(tmp_path / "job").relevance()
+    found = open_job(tmp_path / "job").facts()["relevance"]
     assert list(found) == ["x0", "x1", "x2", "x3"]
     assert list(found.values()) == pytest.approx((expected / expected.max()).tolist())

@@ -151,7 +151,7 @@ def run(words):
     try:
         if verb == "relevance":
             job = open_job(rest[0])
-            return "result" if (job.relevance(), job.directions(), job.bases(), job.outputs(), job.progress()) else ""
+            return "result" if (job.facts(), job.progress()) else ""
         model = load_model(rest[0])
         inputs = np.zeros((3, 2))
         _ = model.predict(inputs) if hasattr(model, "get_params") else model.columns

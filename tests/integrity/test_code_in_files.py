@@ -121,12 +121,11 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     job = tmp_path / "job"
     jobs.fit(str(data), str(job), ASKED)
     folder = Folder(str(job), job)
-    spec, last = read_json(folder, "spec.json"), sorted((job / "events").iterdir())[-1].name
-    event = read_json(folder, f"events/{last}")
+    spec, queued = read_json(folder, "spec.json"), "events/000001.json"
     kernel = {**spec["parameters"], "kernel": "own_code:kernel", "gamma": "auto"}
     for name, value in (
         ("spec.json", {**spec, "parameters": kernel}),
-        (f"events/{last}", {**event, "changes": {"basis": "own_code:basis"}}),
+        (queued, {**read_json(folder, queued), "changes": {"basis": "own_code:basis"}}),
     ):
         whole = folder.read(name)
         folder.write(name, to_json(name, value))
@@ -136,10 +135,11 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     newest = max((job / "checkpoints").iterdir())
     group, value = str(newest), load_checkpoint(str(newest))
     about = read_json(Folder(group, newest), "group.json")["about"]
-    state = replace(value, problem=value.problem.with_kernel(FunctionKernel("own_code:kernel")))
+    problem = value.state.problem.with_kernel(FunctionKernel("own_code:kernel"))
+    value = replace(value, state=replace(value.state, problem=problem))
     for each in (job / "checkpoints").iterdir():
         folder.remove(f"checkpoints/{each.name}")
-    save_checkpoint(state, group, {**about, "history": 1, "final": False, "rows": 200})
+    save_checkpoint(value, group, about)
     with pytest.raises(UsageError, match="own_code:kernel"):
         load_checkpoint(group)
     resumed = open_job(job).resume(max_rounds=2)

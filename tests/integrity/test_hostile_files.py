@@ -58,7 +58,6 @@ def objects_of_a_job(case, rng, number):
         "lease/*.json",
         "models/*/group.json",
         "checkpoints/*/group.json",
-        "specs/*/group.json",
     )
     path = h.choice(rng, (case / "job").glob(names[number % len(names)]))
     h.rewrite(path, lambda value: h.forged(value, rng))
@@ -84,16 +83,14 @@ def models(case, rng, number):
 
 
 @kind(25)
-def checkpoints_and_specs(case, rng, number):
+def checkpoints(case, rng, number):
     """Their values."""
-    name, kind, version = (
-        ("checkpoints", checkpoint.KIND, checkpoint.FORMAT), ("specs", checkpoint.SPEC_KIND, checkpoint.SPEC_FORMAT)
-    )[number % 2]  # fmt: skip
-    (group, *_) = sorted(path for path in (case / "job" / name).iterdir() if path.is_dir())
-    for other in (case / "job" / name).iterdir():
+    groups = sorted(path for path in (case / "job" / "checkpoints").iterdir() if path.is_dir())
+    group = groups[number % len(groups)]
+    for other in (case / "job" / "checkpoints").iterdir():
         if not other.name.startswith(group.name):
             h.shutil.rmtree(other) if other.is_dir() else other.unlink()
-    h.repack(group, kind, version, lambda *value: h.forged_value(*value, rng))
+    h.repack(group, checkpoint.KIND, checkpoint.FORMAT, lambda *value: h.forged_value(*value, rng))
     return rng.choice([*GO_ON, "report job out.html", "status job"])
 
 

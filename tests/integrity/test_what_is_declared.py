@@ -137,7 +137,7 @@ def test_a_claim_that_is_gone(job):
 
 def test_a_checkpoint_without_a_field(job):
     """Its checksums agree: every field is missing, or a list. Decoding or ``attached`` refuses what is wrong."""
-    spec = JobStore(job).fit_spec()
+    spec = JobStore(job).restore().spec
     tree, arrays = read_group(str(max((job / "checkpoints").iterdir())), KIND, FORMAT)
     for number, (name, values) in enumerate(tree["objects"]):
         for field in values:
@@ -149,4 +149,4 @@ def test_a_checkpoint_without_a_field(job):
                 except Exception:  # readers name the place of any error
                     continue
                 with suppress(PartirvmError):
-                    attached(found, spec.problem, spec.options)
+                    attached(found.state, spec.problem, spec.options)

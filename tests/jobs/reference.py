@@ -9,15 +9,14 @@ import numpy as np
 
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError
 from partirvm.jobs.state import Status, fold, observed
-from partirvm.jobs.store import FORMAT, Restored
+from partirvm.jobs.store import FORMAT
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.model import Model
-from partirvm.storage.lease import Timing
 from partirvm.types import Columns, Scaling
 
-QUICK = Timing(beat=0.1, expiry=1.5)
-"""Leases for tests."""
+QUICK = 0.1, 1.5
+"""Seconds of ``lease.BEAT`` and ``lease.EXPIRY`` in tests."""
 
 WORLD: dict[str, dict] = {}
 """Reference jobs by location."""
@@ -80,7 +79,7 @@ class ReferenceStore:
     def spec(self):
         return {"format": FORMAT, **self.job["spec"]}
 
-    def acquire(self, *, patience=0.0, timing=None):
+    def acquire(self, *, patience=0.0):
         if self.job["held"]:
             raise LeaseError("in use by somebody")
         self.job["epoch"] += 1
@@ -128,9 +127,9 @@ class ReferenceStore:
             raise MissingDataError("the job has no model yet")
         return self.job["models"]
 
-    def checkpoint(self, value, **about):
+    def checkpoint(self, value):
         self._check()
-        self.job["checkpoints"].append(Restored(copy.deepcopy(value), about))
+        self.job["checkpoints"].append(copy.deepcopy(value))
 
     def restore(self):
         return self.job["checkpoints"][-1] if self.job["checkpoints"] else None

@@ -15,7 +15,7 @@ from same import assert_same, reread
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.checkpoint import load_checkpoint, load_spec, save_checkpoint, save_spec
+from partirvm.jobs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve
@@ -79,8 +79,9 @@ def test_a_run_goes_on_from_every_checkpoint(strategy, likelihood, validated, op
     for lines, stored, model in whole.checkpoints:
         checkpoint, journal = pickle.loads(stored), MemoryJournal(model, whole.history[:lines])
         found = reread(checkpoint, spec.problem, spec.options)
-        for each in ("fit", "parts", "below", "best", "used"):
-            assert_same(getattr(checkpoint, each, None), getattr(found, each, None))
+        for one, two in ((checkpoint, found), (getattr(checkpoint, "best", None), getattr(found, "best", None))):
+            for each in ("fit", "parts", "below", "used"):
+                assert_same(getattr(one, each, None), getattr(two, each, None))
         resumed = driver.run(
             machine(), spec.problem, spec.options, journal, resume=found, elapsed=100.0, usable=model is not None
         )
@@ -91,7 +92,7 @@ def test_a_run_goes_on_from_every_checkpoint(strategy, likelihood, validated, op
 
 
 def test_no_file_holds_the_codes_of_all_rows(tmp_path):
-    """They are read from the source; neither the checkpoint nor the spec has an array of N of them."""
+    """They are read from the source; neither the state nor the spec of a checkpoint has an array of N of them."""
     X, codes = rows_of(3, 240)
     source = ArraySource(X, codes, columns=Columns(("a", "b"), "kind", {}, (0, 1, 2)))
     executor, journal = LocalExecutor(1), Recorder()
@@ -99,13 +100,11 @@ def test_no_file_holds_the_codes_of_all_rows(tmp_path):
     Driver(executor, source).run(STRATEGIES["working-set"](), fit.problem, fit.options, journal)
     executor.close()
     assert fit.problem.codes.dtype == np.int8
-    save_checkpoint(pickle.loads(journal.checkpoints[0][1]), str(tmp_path / "c"))
-    save_spec(fit, str(tmp_path / "s"))
-    assert load_checkpoint(str(tmp_path / "c")).problem.codes is None
-    assert load_spec(str(tmp_path / "s")).problem.codes is None
-    for path in (tmp_path / "c", tmp_path / "s"):
-        assert b'"|i1"' not in (path / "000000").read_bytes()
-    assert_same(fit, load_spec(str(tmp_path / "s")).with_codes(fit.problem.codes))
+    save_checkpoint(Checkpoint(fit, pickle.loads(journal.checkpoints[0][1]), 1), str(tmp_path / "c"))
+    found = load_checkpoint(str(tmp_path / "c"))
+    assert found.state.problem.codes is found.spec.problem.codes is None
+    assert b'"|i1"' not in (tmp_path / "c" / "000000").read_bytes()
+    assert_same(fit, found.spec.with_codes(fit.problem.codes))
 
 
 @contextmanager

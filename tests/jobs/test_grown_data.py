@@ -11,7 +11,7 @@ from watchers import Stopper
 from partirvm import ingest, jobs, open_job
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DataError, UsageError
-from partirvm.jobs.submission import create
+from partirvm.jobs.request import create
 from partirvm.options import Request
 
 ASKED = Request(gamma=0.5)

@@ -84,7 +84,7 @@ def test_a_fit_of_numbers_goes_on(tmp_path, options):
     t = scaling.targets(y[:, None])
     assert [line["kind"] for line in history].count("final") == 1
     assert (new[0]["kind"], new[0]["passes"], new[0]["pass_rows"]) == ("round", 1, NEW)
-    statistics = JobStore(case.job).restore().value.fit.statistics
+    statistics = JobStore(case.job).restore().state.fit.statistics
     np.testing.assert_allclose(statistics.gram, naive.gram(Phi, t)[0], rtol=1e-10, atol=1e-10)
     mean, _ = naive.posterior(Phi, t[:, 0], model.alpha, beta)
     np.testing.assert_allclose(Phi @ model.mean, Phi @ mean, atol=1e-6)
@@ -165,8 +165,8 @@ def test_an_update_that_breaks_off_is_resumed(tmp_path, classes, options, after)
         (tmp_path / str(broken)).mkdir()
         case = Grown(tmp_path / str(broken), classes, **options).fit().append()
         job = open_job(case.job)
-        attempt = job.requeue_grown().attempt
-        lines = 0 if not broken else after + int(JobStore(case.job).restore().about["history"])
+        attempt = job.requeue(grown=True).attempt
+        lines = 0 if not broken else after + int(JobStore(case.job).restore().history)
         if broken:
             with pytest.raises(KeyboardInterrupt):
                 jobs.run_job(case.job, attempt=attempt, watcher=Broken(lines))
@@ -205,7 +205,7 @@ def test_an_update_that_is_left_before_its_first_line_tells_of_the_model_that_st
     case = Grown(tmp_path, strategy="basic", solver="fast").fit().append()
     job = open_job(case.job)
     vectors = job.model().n_vectors
-    job.requeue_grown(None)
+    job.requeue(grown=True)
     left = jobs.run_job(case.job, aborted=lambda: True)
     assert [(line["kind"], line["vectors"]) for line in left.history] == [("final", vectors)]
     assert job.resume().wait(60) is Status.DONE

@@ -92,7 +92,7 @@ def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
 
 def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
     """Queued, then aborted at once, without a model; it can be resumed."""
-    from partirvm.jobs.submission import create
+    from partirvm.jobs.request import create
 
     create(data, str(tmp_path / "job"), ASKED, None, False)
     job = open_job(tmp_path / "job")
@@ -109,11 +109,11 @@ def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
 @pytest.mark.parametrize("what", ["abort", "cancel"])
 def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, what):
     """In the fit that measures the partition size: nothing is planned or fitted any more, and a resume begins anew."""
-    from partirvm.jobs import attempt, submission
+    from partirvm.jobs import attempt, request
     from partirvm.resolve import measuring
 
     monkeypatch.setattr(attempt, "POLL_SECONDS", 0.0)
-    submission.create(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "partition_size": "auto"}), None, False)
+    request.create(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "partition_size": "auto"}), None, False)
     job = open_job(tmp_path / "job")
 
     sparseness = measuring.sparseness
@@ -151,7 +151,7 @@ def test_a_job_that_cannot_be_begun_keeps_nobody_waiting(data, tmp_path, monkeyp
 
 def test_a_queued_job_keeps_what_a_resume_changes(data, tmp_path):
     """A driver that never came is replaced, and the new limit holds; the old one comes too late."""
-    from partirvm.jobs.submission import create
+    from partirvm.jobs.request import create
 
     create(data, str(tmp_path / "job"), ASKED, None, False)
     job = open_job(tmp_path / "job")
@@ -274,10 +274,10 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
 def test_other_packages_are_a_warning(data, tmp_path, monkeypatch):
     """The last digits may differ; which package, and from what to what."""
     job = broken_off(data, str(tmp_path / "job"), ASKED)
-    from partirvm.jobs import places
+    from partirvm.jobs import request
 
-    now = places.package_versions()
-    monkeypatch.setattr(places, "package_versions", lambda: {**now, "numpy": "9.9"})
+    now = request.package_versions()
+    monkeypatch.setattr(request, "package_versions", lambda: {**now, "numpy": "9.9"})
     job.requeue()
     with pytest.warns(PartirvmWarning, match=rf"numpy {now['numpy']}, now 9\.9"):
         jobs.run_job(job.location)

@@ -77,7 +77,7 @@ def test_a_resume_with_more_rounds_is_the_longer_fit(asked, tmp_path, monkeypatc
     assert job.asked()["max_rounds"] == 4
     assert job.asked()["gamma"] == options.get("gamma", 0.5)
     assert job.progress()["attempt"] == 2
-    assert job.relevance() is not None
+    assert job.facts()["relevance"] is not None
     if isinstance(whole.model.design.kernel, Several):
         assert whole.model.design.kernel == kernel_from_spec(whole.history[0]["kernel"])
         assert "2 kernels (gaussian), " in whole.history[0]["text"]
@@ -108,7 +108,7 @@ def test_a_job_holds_its_basis(tmp_path):
     assert job.store.spec()["parameters"]["basis"] == BASIS
     inline = RVMRegressor(gamma=0.5, partition_size=30, max_rounds=2, noise="constant", basis=BASIS, random_state=4)
     inline.fit(place)
-    told, model = job.bases(), load_model(tmp_path / "job", allow_code=True)
+    told, model = job.facts()["bases"], load_model(tmp_path / "job", allow_code=True)
     assert model.digest() == inline.model_.digest()
     assert [each["name"] for each in told] == ["bias", "x0", "x1", "tanh[0]", "tanh[1]"] == list(bases_of(model).names)
     np.testing.assert_array_equal([each["weights"][0] for each in told], inline.basis_weights_)

@@ -13,14 +13,13 @@ from watchers import Broken
 from partirvm import ingest, jobs, open_job
 from partirvm.core.termination import Termination
 from partirvm.data import ZarrSource, as_source
-from partirvm.errors import MissingDataError
 from partirvm.execution import LocalExecutor
 from partirvm.jobs import attempt
-from partirvm.jobs.checkpoint import load_spec, save_spec
+from partirvm.jobs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from partirvm.jobs.driver import Watcher
+from partirvm.jobs.request import create
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
-from partirvm.jobs.submission import create
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve
 from partirvm.types import Columns
@@ -60,8 +59,8 @@ def test_a_spec_comes_back_from_its_file(asked, tmp_path):
     executor = LocalExecutor(1)
     spec = resolve(rows, replace(ASKED, **asked), executor)
     executor.close()
-    save_spec(spec, str(tmp_path / "s"))
-    assert_same(spec, load_spec(str(tmp_path / "s")).with_codes(spec.problem.codes))
+    save_checkpoint(Checkpoint(spec, None, 0), str(tmp_path / "s"))
+    assert_same(spec, load_checkpoint(str(tmp_path / "s")).spec.with_codes(spec.problem.codes))
     request = spec.request
     assert "auto" not in (request.strategy, request.selection, request.fit_rows, request.partition_size)
     assert isinstance(request.moderate, bool)
@@ -84,8 +83,8 @@ def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_chec
     with pytest.raises(KeyboardInterrupt):
         jobs.run_job(str(tmp_path / "job"), watcher=Broken(0))
     store, called = JobStore(tmp_path / "job"), []
-    assert store.fit_spec() is not None
-    assert not store.has_checkpoint()
+    assert store.restore().state is None
+    assert not store.has_progress()
     monkeypatch.setattr(attempt, "resolve", lambda *args, **kw: called.append(1) or resolve(*args, **kw))
     job = open_job(tmp_path / "job").resume()
     assert job.wait(60) is Status.DONE
@@ -93,30 +92,18 @@ def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_chec
     assert job.model().digest() == whole.model.digest()
 
 
-def test_a_checkpoint_without_its_spec_is_no_place_to_go_on_from(tmp_path):
-    """The job is interrupted, and says what is missing."""
-    job = str(tmp_path / "job")
-    jobs.fit(data(tmp_path), job, ASKED)
-    for path in (tmp_path / "job" / "specs").glob("*/group.json"):
-        path.unlink()
-    open_job(job).requeue(max_rounds=4)
-    with pytest.raises(MissingDataError, match=r"the last spec, is missing"):
-        jobs.run_job(job)
-    assert open_job(job).status() is Status.INTERRUPTED
-
-
 def test_time_that_is_over_leaves_no_spec(tmp_path):
     """What was left to learn would be missing from it."""
     found = jobs.fit(data(tmp_path), str(tmp_path / "job"), replace(ASKED, gamma="auto", time_limit=1e-6))
     assert found.outcome.reason is Termination.TIME
-    assert JobStore(tmp_path / "job").fit_spec() is None
+    assert JobStore(tmp_path / "job").restore() is None
 
 
 @pytest.mark.parametrize(
     "strategy", some(["basic", "incremental", "working-set", "split-merge"], {"basic", "working-set"})
 )
 def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
-    """The update had grown the spec and left no checkpoint: the next one is that of all the rows at once."""
+    """The update left no checkpoint: the next one is that of all the rows at once."""
     found, rng = [], np.random.default_rng(5)
     parts = [(X, np.sin(2 * X[:, 0]) * X[:, 1]) for X in (rng.uniform(-2, 2, size=(n, 2)) for n in (30, 40))]
 
@@ -132,14 +119,14 @@ def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
         jobs.fit(place, job, replace(ASKED, strategy=strategy, max_rounds=rounds))
         ingest(parts[0], place, append=True)
         if broken:
-            open_job(job).requeue_grown()
+            open_job(job).requeue(grown=True)
             with pytest.raises(KeyboardInterrupt):
                 jobs.run_job(job, watcher=Gone())
-            assert JobStore(job).fit_spec().problem.n_rows == 180
+            assert JobStore(job).restore().spec.problem.n_rows == 150
         ingest(parts[1], place, append=True)
         assert open_job(job).update().wait(60) is Status.DONE, open_job(job).state().reason
-        spec = JobStore(job).fit_spec()
-        assert (spec.problem.n_rows, spec.before.problem.n_rows) == (220, 150)
+        spec = JobStore(job).restore().spec
+        assert spec.problem.n_rows == 220
         assert [batch.stop for batch in spec.problem.batches] == [150, 220]
         assert ZarrSource(place).n_rows == 220
         found.append(open_job(job).model().digest())

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from partirvm.errors import TransitionError
 from partirvm.jobs.state import TRANSITIONS, JobState, Status, fold, observed
@@ -80,23 +78,6 @@ def test_a_round_outside_a_run(kinds):
     """Nobody can have made it."""
     with pytest.raises(TransitionError, match="'fit' cannot follow"):
         fold(life(*kinds))
-
-
-@given(
-    st.lists(st.sampled_from([*(status.value for status in Status), "plan", "fit"]), max_size=12), st.integers(0, 12)
-)
-def test_a_fold_may_be_cut_anywhere(kinds, cut):
-    """fold(a + b) is fold(b) from fold(a); what raises raises either way, at the same event."""
-    events = life(*kinds)
-
-    def outcome(act):
-        try:
-            return act()
-        except TransitionError as error:
-            return str(error)
-
-    whole = outcome(lambda: fold(events))
-    assert outcome(lambda: fold(events[cut:], fold(events[:cut]))) == whole
 
 
 @pytest.mark.parametrize(

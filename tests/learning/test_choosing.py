@@ -14,24 +14,22 @@ from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.learning import folds
-from partirvm.learning.evidence import losses
 from partirvm.learning.folds import (
     FOLDS,
     ONE,
     WIDTHS,
     choice_of,
     choose,
+    losses,
     one_widths,
-    still_running,
     stratified_folds,
-    with_ratios,
 )
 from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
 from partirvm.likelihoods.class_passes import IndicatorLossPass, LogisticPass
 from partirvm.likelihoods.passes import GramPass
-from partirvm.strategies.basic import BasicRound
 from partirvm.strategies.problem import Options
+from partirvm.strategies.rounds import BasicRound
 
 
 def chosen(X, y, w=None, K=0, kernel=None, all_candidates=False, most=np.inf, told=None):
@@ -152,11 +150,16 @@ def test_unscaled_features_have_gammas_in_proportion_to_their_variances():
         np.testing.assert_allclose(kernel.gamma, 0.5 * width * variance / variance.mean(), rtol=1e-12)
 
 
-def test_kernels_far_behind_are_left_out_of_further_folds():
-    """Widths more than 10 % behind the best width, a width per feature more than 20 %; they keep their ratio to the
-    best kernel."""
-    losses = [[10.0, 10.9, 11.1, 20.0, 10.0, 30.0, 12.0, 11.9]]
-    assert still_running([]) == [True] * 8
-    assert still_running(losses) == [True, True, False, False, True, False, False, True]
-    assert not still_running([[*losses[0][:-1], 12.1]])[-1]
-    assert with_ratios([3.0, np.inf, 4.0], [[1.0, 2.0, 5.0], [1.0, 2.0, 0.5]]) == [3.0, 6.0, 4.0]
+def test_kernels_far_behind_are_left_out_of_further_folds(monkeypatch):
+    """Widths more than 10 % behind the best width, a width per feature more than 20 %; they keep their ratio to it."""
+    first, later, asked = [10.0, 10.9, 11.1, 20.0, 10.0, 30.0, 12.0, 12.1], [5.0, 5.4, 5.0], []
+
+    def given(held_out, problem, fits):
+        asked.append(len(fits))
+        return later if asked[1:] else first
+
+    monkeypatch.setattr(folds, "losses", given)
+    X, f = arm(60, 2)
+    choice = chosen(X, (f > 0).astype(float), K=2, all_candidates=True)[0].choice
+    assert asked == [8, 3, 3, 3, 3]
+    assert choice["errors"] == pytest.approx({ONE: 30 / 60, EACH: 12.1 * (1 + 4 * 0.5) / 60})

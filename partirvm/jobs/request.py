@@ -1,0 +1,294 @@
+"""The request of a job: queue it, and again for a resume or an update; check that its DATA have not changed meanwhile.
+
+``create``, ``requeue`` and ``requeue_grown`` run on any machine that can read the job's folder, such as a worker of a
+cluster. Afterwards ``jobs.attempt.run_job`` runs the job.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, TypeAlias
+
+from partirvm.core.termination import Termination
+from partirvm.data import ZarrSource
+from partirvm.data.source import Fingerprint
+from partirvm.errors import ChangedDataError, DoneError, FormatError, MissingDataError, PartirvmWarning, UsageError
+from partirvm.execution.tasks import package_versions
+from partirvm.jobs.checkpoint import Checkpoint, has_begun
+from partirvm.jobs.state import ACTIVE, GONE, JobState, Status
+from partirvm.jobs.store import JobStore
+from partirvm.kernels.functions import require_no_code
+from partirvm.options import Request
+from partirvm.quoting import listed
+from partirvm.resolve.parameters import check_noise_form, check_parameters, check_sources, portable
+from partirvm.resolve.resolve import in_order
+from partirvm.resolve.spec import LIMITS
+from partirvm.storage.address import require_address, store_of
+from partirvm.strategies.rounds import IncrementalRounds
+from partirvm.strategies.stages import RoundsState
+from partirvm.strategies.working_set import LEAST_GAIN
+
+Place: TypeAlias = str | os.PathLike[str] | None
+"""A path or URL, or None for the stored one."""
+
+Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+ENDED_BY = {
+    Termination.ROUNDS: "max_rounds",
+    Termination.VECTORS: "max_vectors",
+    Termination.EFFORT: "effort",
+    Termination.TIME: "time_limit",
+    Termination.MEMORY: "memory_limit",
+}
+"""The reasons of an end after which a finished job can be resumed, each with the option that caused the end."""
+
+
+def absolute(place: str) -> str:
+    """Return an absolute path, which is valid in every working folder. A URL is returned unchanged."""
+    return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - keeps symbolic links of the user
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What the caller permits a job that somebody else may have made.
+
+    ``code`` permits importing the functions that the job names. ``data`` are absolute addresses of DATA that may be
+    read although they are in another store than the job.
+    """
+
+    code: bool = False
+    data: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, allow_code: bool, allow_data: Places, *moved: Place) -> Allowed:
+        """Return the permissions of a call; the places ``moved`` that it gives are allowed too."""
+        named = (allow_data,) if isinstance(allow_data, str | os.PathLike) else tuple(allow_data)
+        places = [os.fspath(place) for place in (*named, *moved) if place is not None]
+        return cls(allow_code, tuple(absolute(place).rstrip("/") for place in places))
+
+
+NOTHING_ALLOWED = Allowed()
+
+
+def require_allowed(location: str, state: JobState, allowed: Allowed) -> None:
+    """Raise ``UsageError`` if a job names code, or DATA in another store than its own, that are not allowed."""
+    for place in filter(None, (state.request["data"], state.request["validation"])):
+        require_address(place)
+        if place.rstrip("/") not in allowed.data and store_of(place) != store_of(location):
+            raise UsageError(
+                f"{location}: the job reads {place}, which is in another store than the job: if you trust whoever "
+                f"made the job, pass --allow-data {place}, or allow_data={place!r}"
+            )
+    if not allowed.code:
+        parameters = state.request["parameters"]
+        require_no_code((parameters["kernel"], parameters["basis"]), location)
+
+
+def parameters_of(state: JobState, **changed: Any) -> Request:
+    """Return the parameters of a job with the changes made by resumes and updates, and further ones."""
+    asked = {**state.request["parameters"], **changed}
+    if unknown := sorted(asked.keys() - {each.name for each in fields(Request)}):
+        raise FormatError(
+            f"the job asks for options that this version does not know: {listed(unknown)}: start it again"
+        )
+    return Request(**asked)
+
+
+# The DATA
+
+
+def open_sources(data: str, validation: str | None) -> tuple[ZarrSource, ZarrSource | None]:
+    """Open DATA and held-out DATA. Raises as ``ZarrSource`` does, e.g. ``MissingDataError``."""
+    return ZarrSource(data), None if validation is None else ZarrSource(validation)
+
+
+def open_unchanged(request: dict[str, Any]) -> ZarrSource:
+    """Open the DATA of a job.
+
+    Raises ``MissingDataError`` if they are missing and ``ChangedDataError`` if they have changed.
+    """
+    advice = "; to use appended rows, run `partirvm update`"
+    return _unchanged(request["data"], "--data", request["fingerprint"], advice)
+
+
+def open_held_out(request: dict[str, Any]) -> ZarrSource | None:
+    """Open the held-out DATA of a job, or return None if it has none. Raises as ``open_unchanged`` does."""
+    place, began = request["validation"], request["validation_fingerprint"]
+    if place is not None and began is None:
+        raise UsageError(f"{place}: the job began without held-out DATA: omit --validation")
+    return None if place is None else _unchanged(place, "--validation", began)
+
+
+def _unchanged(place: str, option: str, began: dict[str, Any], advice: str = "") -> ZarrSource:
+    """Open DATA that have the fingerprint ``began``; ``option`` of a resume gives their place."""
+    try:
+        source = ZarrSource(place)
+    except MissingDataError as error:
+        raise MissingDataError(
+            f"{str(error).rstrip('.')}; if the DATA were moved, give the new place with {option}"
+        ) from error
+    what = difference(source, began)
+    if what is not None:
+        raise ChangedDataError(
+            f"{source.url} has changed since the job began ({what}): start a new job, restore the old data, or give "
+            f"the place of the old data with {option}{advice}"
+        )
+    return source
+
+
+def difference(source: ZarrSource, began: dict[str, Any]) -> str | None:
+    """Return a text on the difference between data and the fingerprint ``began``, or None if they are equal."""
+    then, now = _fingerprint(began), source.fingerprint()
+    if now == then:
+        return None
+    shapes = [f"{each.n_rows:,} × {each.n_features}" for each in (then, now)]
+    if shapes[0] != shapes[1]:
+        return f"{shapes[0]} values at the start, {shapes[1]} now"
+    tiles = [number for number, (one, two) in enumerate(zip(then.hashes, now.hashes, strict=False)) if one != two]
+    if not tiles:
+        return "its names, categories, classes, moments or tile size differ"
+    return f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values; the first is tile {tiles[0]:,}"
+
+
+def _fingerprint(found: dict[str, Any]) -> Fingerprint:
+    return Fingerprint(**{**found, "hashes": tuple(found["hashes"])})
+
+
+def compare_versions(began: dict[str, str]) -> None:
+    """Warn if the versions of packages differ from those at the start of the job."""
+    now = package_versions()
+    if other := [f"{name} {then}, now {now[name]}" for name, then in began.items() if now.get(name, then) != then]:
+        warnings.warn(
+            f"versions of packages have changed since the job began ({'; '.join(other)}): the last digits may differ "
+            "from those of an uninterrupted fit",
+            PartirvmWarning,
+            stacklevel=2,
+        )
+
+
+# Queueing
+
+
+def specification(source: ZarrSource, held_out: ZarrSource | None, parameters: Request) -> dict[str, Any]:
+    """Return the request of a job as JSON: places and fingerprints of the data, checked parameters, versions."""
+    return {
+        "data": absolute(source.url),
+        "validation": None if held_out is None else absolute(held_out.url),
+        "fingerprint": asdict(source.fingerprint()),
+        "validation_fingerprint": None if held_out is None else asdict(held_out.fingerprint()),
+        "parameters": portable(parameters),
+        "versions": package_versions(),
+    }
+
+
+def create(
+    data: str, job: str, parameters: Request, validation: str | None, overwrite: bool, cluster: str = ""
+) -> JobState:
+    """Create a queued job and return its state, after all checks that read no rows. Raises as ``fit`` does.
+
+    ``cluster`` is the address of the scheduler that runs the job, or "" without a cluster.
+    """
+    source, held_out = open_sources(data, validation)
+    check_sources(source, held_out)
+    parameters = check_parameters(parameters)
+    check_noise_form(source, parameters)
+    store = JobStore.create(job, specification(source, held_out, parameters), overwrite=overwrite)
+    try:
+        store.record({"event": "queued", "reason": "submitted", "cluster": cluster})
+        return store.folded()
+    finally:
+        store.release()
+
+
+def check_changes(changed: dict[str, Any]) -> None:
+    """Raise ``UsageError`` for options that a resume cannot change."""
+    if other := sorted(changed.keys() - set(LIMITS)):
+        raise UsageError(
+            f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job with these options"
+        )
+
+
+def requeue(
+    location: str, moved: dict[str, str], allowed: Allowed, grown: bool, changed: dict[str, Any], cluster: str = ""
+) -> JobState:
+    """Queue a job again and return its state. Raises as ``Job.resume`` does, if ``grown`` as ``Job.update`` does.
+
+    ``moved`` may hold new places under the keys ``data`` and ``validation``. All data are checked before the job is
+    changed: if data are missing, the job stays unchanged.
+    """
+    check_changes(changed)
+    changed = {key: value for key, value in changed.items() if value is not None}
+    store = JobStore(location)
+    store.acquire()
+    try:
+        state = store.asked()
+        state = replace(state, request={**state.request, **moved})
+        require_allowed(location, state, allowed)
+        if state.status is Status.CANCELLED:
+            raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
+        open_held_out(state.request)
+        event = _grown(store, state, allowed, changed) if grown else _resumed(location, state, changed)
+        take_over(store)
+        if state.status is Status.QUEUED:
+            store.record({"event": "interrupted", "reason": "no process had begun it"})
+        store.record({"event": "queued", **event, "cluster": cluster, **moved})
+        return store.folded()
+    finally:
+        store.release()
+
+
+def take_over(store: JobStore) -> None:
+    """Record ``interrupted`` if the previous process died without recording an end. The caller holds the lease."""
+    if store.folded().status in ACTIVE:
+        store.record({"event": "interrupted", "reason": GONE})
+
+
+def _resumed(location: str, state: JobState, changed: dict[str, Any]) -> dict[str, Any]:
+    """Return the event of a resume. Raises ``DoneError`` if it would change nothing."""
+    before, after = parameters_of(state), check_parameters(parameters_of(state, **changed))
+    if state.status is Status.DONE:
+        reason = next((each for each in Termination if each.value == state.reason), None)
+        if reason is None or reason not in ENDED_BY:
+            advice = state.reason if reason is None else reason.advice
+            raise DoneError(f"{location} is done, and a resume would change nothing: {advice}")
+        option = ENDED_BY[reason]
+        was, is_now = getattr(before, option), getattr(after, option)
+        if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:
+            raise DoneError(f"{location} is done; it reached {option} = {was:,}: resume with a larger {option}")
+        if reason is Termination.EFFORT and LEAST_GAIN[is_now] >= LEAST_GAIN[was]:
+            raise DoneError(f"{location} is done; it ended by effort = {was!r}: resume with a larger effort")
+    open_unchanged(state.request)
+    return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
+
+
+def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str, Any]) -> dict[str, Any]:
+    """Return the event of an update. Raises ``UsageError`` and ``ChangedDataError`` as ``Job.update`` does."""
+    source, began = ZarrSource(state.request["data"]), state.request["fingerprint"]
+    if not source.has_grown(_fingerprint(began)):
+        if difference(source, began) is None:
+            raise UsageError(
+                f"{source.url} has no new rows since the last fit of the job: append rows first (`ingest --append`)"
+            )
+        raise ChangedDataError(
+            f"the earlier rows of {source.url} have changed since the last fit of the job: start a new job, or restore "
+            "the earlier rows"
+        )
+    last: Checkpoint | None = store.restore(has_begun, allow_code=allowed.code)
+    if last is None:
+        why = "the job has finished no round, so that there is no fit that new rows could join"
+    elif not isinstance(last.state, RoundsState):
+        why = "split-merge ended before its last merge, so that there is no fit that new rows could join"
+    elif not last.spec.problem.target_variance:
+        why = "the target of the earlier rows is constant, so that the target of new rows cannot be scaled"
+    else:  # as many rounds as the last update, or as the fit
+        rounds = changed.get("max_rounds", state.request.get("rounds", state.request["parameters"].get("max_rounds")))
+        changes: dict[str, Any] = {"max_rounds": None if rounds is None else last.state.round + rounds}
+        if in_order(last.spec):
+            changes["strategy"] = IncrementalRounds.name
+        check_parameters(parameters_of(state, **changes))
+        fingerprint = asdict(source.fingerprint())
+        return {"reason": "updated", "changes": changes, "fingerprint": fingerprint, "rounds": rounds}
+    raise UsageError(f"{store.location} cannot be updated: {why}; start a new job with all rows")
