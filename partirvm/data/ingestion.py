@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.exact import LARGEST
+from partirvm.core.moments import LARGEST
 from partirvm.data.checks import check_row_count
 from partirvm.data.convert import open_table
 from partirvm.data.encode import Encoder, Roles, assign_roles
