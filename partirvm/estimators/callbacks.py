@@ -59,8 +59,9 @@ class Watching(Watcher):
 
     def on_plan(self, plan: Any) -> None:
         """Called before the first round."""
-        for each in (self._display, *self._callbacks):
-            each.on_plan(plan)
+        self._display.on_plan(plan)
+        for callback in self._callbacks:
+            callback.on_plan(plan)
 
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
         self._display.on_tiles(name, done, total, rows)
