@@ -16,7 +16,7 @@ from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.checks import check_beside, check_dtype, check_shapes, numeric_array
 from partirvm.data.chunked import ChunkedSource, client_of, computed, refuse_missing_chunks, with_known_sizes
 from partirvm.data.source import Columns, Source, default_names
-from partirvm.data.tables import Batch, Table, csv_table, find_files, opened, parquet_table, rows_per_batch
+from partirvm.data.tables import Batch, Reader, csv_table, find_files, opened, parquet_table, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.frames import is_frame, module_of, pandas_column, pandas_frame
@@ -119,7 +119,7 @@ def _floats(frame: Any) -> Any:
     return frame.astype(np.float64)
 
 
-def open_table(source: Any, room: int | None = None) -> Table:
+def open_table(source: Any, room: int | None = None) -> Reader:
     """Return the table of a path, an fsspec URL, a data frame, or a tuple (X, y) or (X, y, weights); y may be None.
 
     ``room`` is the maximum number of bytes of an .npz file. Raises ``DataError``, ``MissingDataError``, ``UsageError``
@@ -152,7 +152,7 @@ def arrays_table(
     name: str = "",
     names: Sequence[str] | None = None,
     others: Mapping[str, Any] | None = None,
-) -> Table:
+) -> Reader:
     """Return the table of a data frame or array X, with targets and weights beside X. Rows are matched by position.
 
     X is a pandas or Dask frame, or a NumPy, Zarr or Dask array; ``y`` and ``weights`` are arrays, series, frames or
@@ -200,7 +200,7 @@ def arrays_table(
                 parts = [_rows(block, start, start + step) for block in blocks]
                 yield {column: _arrow(name, column, parts[places[column][0]], places[column][1]) for column in wanted}
 
-    return Table(
+    return Reader(
         name,
         columns,
         batches,
@@ -285,7 +285,7 @@ def _positional(values: Any) -> Any:
     return with_known_sizes(values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values))
 
 
-def _npz_table(filesystem: Any, path: str, room: int | None) -> Table:
+def _npz_table(filesystem: Any, path: str, room: int | None) -> Reader:
     """Return the table of an archive with ``X`` (N, d), and optionally ``y`` (N,) or (N, T), ``weights`` (N,) and the
     feature names ``columns`` (d,). Other arrays (N,) are columns too, and may be named as target or weights.
 

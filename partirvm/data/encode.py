@@ -17,7 +17,7 @@ from partirvm.core.moments import LARGEST, require_exact
 from partirvm.data.checks import unknown_column
 from partirvm.data.labels import plain_label, weights_of_noise
 from partirvm.data.source import Columns, Float
-from partirvm.data.tables import Batch, Table, numbers, text_column
+from partirvm.data.tables import Batch, Reader, numbers, text_column
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, listed_values, named, quoted
 from partirvm.types import label_bytes
@@ -63,7 +63,7 @@ class Roles:
 
 
 def assign_roles(
-    table: Table,
+    table: Reader,
     *,
     target: str | Sequence[str] | None,
     features: Sequence[str] | None,
@@ -114,7 +114,7 @@ def assign_roles(
     return roles
 
 
-def _named(target: Any, table: Table) -> tuple[str, ...]:
+def _named(target: Any, table: Reader) -> tuple[str, ...]:
     """Return the names of the targets. A string that is not a column name may list several names, separated by commas.
 
     Data frames whose column names are integers also accept integers.
@@ -124,7 +124,7 @@ def _named(target: Any, table: Table) -> tuple[str, ...]:
     return tuple(map(str, target or ())) if np.iterable(target) or target is None else (str(target),)
 
 
-def _check_roles(roles: Roles, table: Table) -> None:
+def _check_roles(roles: Roles, table: Reader) -> None:
     """Raise ``DataError`` for unknown, long or ambiguous names, and ``UsageError`` for names with two roles."""
     where = table.name
     twice = min((name for name, count in Counter(table.columns).items() if count > 1), default=None)
@@ -250,7 +250,7 @@ def _number(text: str) -> Any:
 class Encoder:
     """An encoder of batches as records of float64: features in order, then targets, then weights if there are any."""
 
-    def __init__(self, roles: Roles, table: Table, like: Columns | None = None) -> None:
+    def __init__(self, roles: Roles, table: Reader, like: Columns | None = None) -> None:
         self.roles, self._name, self._like = roles, table.name, like
         self.n_rows = self.bad = 0
         self._has_weight = roles.weights is None

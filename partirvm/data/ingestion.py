@@ -27,7 +27,7 @@ from partirvm.data.encode import Encoder, Roles, assign_roles
 from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.layout import DataAttributes, open_data, publication, storing
 from partirvm.data.source import Columns, Float, tile_rows_for
-from partirvm.data.tables import Table
+from partirvm.data.tables import Reader
 from partirvm.data.writer import Progress, moments_of, write_tiles
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, DataWarning, MemoryLimitError, UsageError
@@ -268,7 +268,7 @@ def _last_rows(url: str, old: DataAttributes) -> Float:
 
 
 def _read(
-    table: Table,
+    table: Reader,
     encoder: Encoder,
     rows: ExternalSorter,
     seed: int | None,
@@ -323,7 +323,7 @@ class Budget:
         base = resident()
         return cls(max(USUAL_LIMIT, base + USUAL_ROOM) if limit is None else limit, base, resident)
 
-    def batch_bytes(self, table: Table, width: int, tile_rows: int, held: int) -> int:
+    def batch_bytes(self, table: Reader, width: int, tile_rows: int, held: int) -> int:
         """Return the bytes of float64 per batch for records of ``width`` values; ``most_batch`` if memory suffices.
 
         Raises ``MemoryLimitError`` if the limit is too small for reading or writing.

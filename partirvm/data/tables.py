@@ -29,7 +29,7 @@ Batch = Mapping[str, Any]
 
 
 @dataclass
-class Table:
+class Reader:
     """A table to be ingested.
 
     ``batches`` is called with the names of the wanted columns, those of them that contain labels, and the approximate
@@ -114,7 +114,7 @@ def opened(filesystem: Any, path: str) -> Iterator[Any]:
         yield file
 
 
-def parquet_table(url: str, filesystem: Any, files: list[str]) -> Table:
+def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     """Return a table of Parquet files with equal columns. Row groups are read one after another without read-ahead.
 
     The metadata of a file do not state the size of pages. ``held`` assumes ``PAGE`` bytes for each column of the
@@ -149,10 +149,10 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Table:
 
     columns = _same_columns(url, files, found)
     advice = ", take fewer columns (`--features`), or write the file with smaller row groups and pages"
-    return Table(url, columns, batches, n_rows, held=held, advice=advice, most_batch=4 << 20)
+    return Reader(url, columns, batches, n_rows, held=held, advice=advice, most_batch=4 << 20)
 
 
-def csv_table(url: str, filesystem: Any, files: list[str]) -> Table:
+def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     """Return a table of CSV files with a header and equal columns. The files are parsed block by block.
 
     Every wanted column that is not text is parsed as float64 from the first row on, so fractional values may occur
@@ -186,7 +186,7 @@ def csv_table(url: str, filesystem: Any, files: list[str]) -> Table:
                 for batch in stream:
                     yield {name: batch.column(name) for name in wanted}
 
-    return Table(url, columns, batches, untyped=True)
+    return Reader(url, columns, batches, untyped=True)
 
 
 @contextmanager
