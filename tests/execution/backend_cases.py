@@ -13,7 +13,7 @@ from partirvm.core.left_out import LeftOut
 from partirvm.core.scores import LEVELS
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
-from partirvm.core.updates import init
+from partirvm.core.updates import HyperState
 from partirvm.data import ZarrSource
 from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import Gaussian
@@ -181,7 +181,7 @@ def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
     offset = np.zeros((M, 1)) if seed % 2 else 0.01 * rng.normal(size=(M, 1))
     r = t - Phi @ offset
     gram = GramStatistics("basis", np.arange(M), Phi.T @ Phi, Phi.T @ r, (r**2).sum(axis=0), offset, rows)
-    start = init(gram, np.full(M, 0.1), 5.0, target_variance=float(t.var()))
+    start = HyperState(gram, np.full(M, 0.1), 5.0, target_variance=float(t.var()))
     return Solve(start, StopRule(tol, steps, vectors, guard=False), M)
 
 
@@ -195,7 +195,7 @@ def long_fit(seed, steps):
     )
     # no change of the evidence is below a tolerance that is not a number
     return Solve(
-        init(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False), 400
+        HyperState(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False), 400
     )
 
 
