@@ -230,7 +230,9 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
 
             def interrupted() -> Termination | None:
                 # an update ends after its first round at the earliest: before that there is no model
-                return None if before is not None and log.model is None else watching.reason_to_end(timer)
+                if before is not None and log.model is None:
+                    return None
+                return Termination.ABORTED if watching.ended else timer()
 
             if before is None:
                 spec = resolve(source, parameters, executor, held_out, timer)
