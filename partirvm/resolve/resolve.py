@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from dataclasses import fields, replace
 from typing import Any
 
@@ -227,7 +225,7 @@ def _planned(
     shrink_partition: bool = False,
     joining: int | None = None,
 ) -> Plan:
-    """Plan a resolved request, and choose where kernel blocks are kept: in memory, in Zarr or nowhere.
+    """Plan a resolved request, and choose where kernel blocks are kept: in memory or nowhere.
 
     Raises ``MemoryLimitError`` as ``make_plan`` does.
     """
@@ -237,10 +235,10 @@ def _planned(
     plan = make_plan(shape, machine, rates, request, schedule, used, search, **how, shrink_partition=shrink_partition)
     store = KernelStore("none", 0, "there is no kernel")
     if shape.n_kernels:
-        spare, free = plan.room(plan.columns), shutil.disk_usage(tempfile.gettempdir()).free
+        spare = plan.room(plan.columns)
         if request.kernel_store == request.memory_limit == "auto":
             spare = min(spare, int(STORE_FRACTION * machine.limit))
-        sizes = (shape.n_rows, plan.columns, machine.workers, spare, free)
+        sizes = (shape.n_rows, plan.columns, machine.workers, spare)
         store = choose(request.kernel_store, rates, *sizes, repeats=shape.classes)
     return replace(plan, kernel_store=store)
 
