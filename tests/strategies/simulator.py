@@ -22,8 +22,8 @@ from partirvm.likelihoods.base import Pass
 from partirvm.likelihoods.class_passes import LogisticScorePass
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass, ScorePass
-from partirvm.strategies import STRATEGIES
-from partirvm.strategies.problem import AnyStrategy, Gather, Gathered, Log, Options, Problem, Save, Solved, Stopped
+from partirvm.strategies import STRATEGIES, AnyStrategy
+from partirvm.strategies.problem import Gather, Gathered, Log, Options, Problem, Save, Solved, Stopped
 from partirvm.types import Scaling
 
 MOST = 2000
