@@ -87,6 +87,7 @@ THIRD_PARTIES = {
     "kernels": {"numpy", "scipy"},
     "planning": {"numpy", "scipy"},
     "likelihoods": {"numpy"},
+    "likelihoods.noise_fit": {"scipy"},
     "strategies": {"numpy", "scipy"},
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "model": {"numpy", "zarr"},

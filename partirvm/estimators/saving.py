@@ -17,7 +17,7 @@ from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
 from partirvm.kernels.functions import require_no_code
-from partirvm.model import ClassModel, Model
+from partirvm.model import ClassModel, FittedModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
 from partirvm.resolve.parameters import check_parameters, portable
@@ -65,7 +65,7 @@ def save_model(model: Saved, location: str | os.PathLike[str]) -> None:
     >>> np.array_equal(again.predict(X), model.predict(X))
     True
     """
-    if isinstance(model, Model | ClassModel):
+    if isinstance(model, FittedModel):
         write_model(model, location)
         return
     if not isinstance(model, RelevanceVectorMachine):
@@ -108,9 +108,8 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     >>> model = RVMRegressor(gamma=2.0).fit(X, np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=100))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(model, f"{folder}/sinc.rvm")
-    ...     again = load_model(f"{folder}/sinc.rvm")
-    >>> np.array_equal(again.predict(X), model.predict(X))
-    True
+    ...     load_model(f"{folder}/sinc.rvm").gamma
+    2.0
     """
     location = os.fspath(location)
     job = Job(location)

@@ -1,8 +1,8 @@
 """``gamma="auto"`` of classes: choose between one width and a width per feature by cross-validation, then learn.
 
 A width per feature can model more, but it needs enough rows for its many parameters, and the evidence does not show
-whether there are enough. Two classes with more than ``MANY`` rows always get a width per feature. Otherwise
-cross-validation with ``FOLDS`` folds decides. For each fold:
+whether there are enough. Two classes with more than ``MANY`` rows always get a width per feature. Otherwise, for each
+fold:
 
 1. A width per feature is learned from the rows outside the fold (the first stage of ``learning.search``).
 2. The tied fit of class indicators (``core.tied``) is made with the same centres at single widths:
@@ -11,20 +11,14 @@ cross-validation with ``FOLDS`` folds decides. For each fold:
 
 If the final fit of two classes has every row as a candidate, step 2 fits basic RVMs instead. A basic RVM has one α per
 row, and it overfits at some widths at which a tied RVM of a few centres does not. On pima, german and cancer the best
-width of the tied RVM increased the log loss of the basic RVM by 5 to 20 %.
+width of the tied RVM increased the log loss of the basic RVM by 5 to 20 %. With more than two classes, one width is
+also tried for unscaled features (``one_widths``), the search for a width per feature starts at the best of these
+kernels, and it must lower the squared error by ``LEAST_GAIN``.
 
-A width per direction (``learning.forms``) is learned from all rows first for two classes of more than ``MANY`` rows,
-and taken if its evidence is far above that of widths. Folds rejected it wherever they were asked.
-
-Fits of class indicators take little time, so that folds are compared for any number of rows. With more than two
-classes, one width is also tried for unscaled features (``one_widths``), the search for a width per feature starts at
-the best of these kernels, and it must lower the squared error by ``LEAST_GAIN``.
-
-The form with the smaller summed error is chosen. A width per feature must be better by more than one standard error
-over the folds, because a wrong choice of this form costs more than a wrong choice of one width. If one width is chosen,
-the best of ``WIDTHS`` is used. If a width per feature is chosen, its widths are learned again from all rows.
-
-The kernel of a regression is chosen by ``learning.process_search``.
+A width per feature must be better by more than one standard error over the folds, because a wrong choice of this form
+costs more than a wrong choice of one width. Its widths are then learned again from all rows. A width per direction
+(``learning.forms``) is learned only if asked for: folds rejected it. The kernel of a regression is chosen by
+``learning.process_search``.
 
 Basic RVMs of a sample, whose rows are the candidates, also measure how sparse a problem is (``sparseness``).
 """
@@ -41,7 +35,7 @@ from numpy.typing import NDArray
 from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
-from partirvm.learning.forms import DIRECTIONS, EACH, LearnedForms, learn, learn_forms, per_feature, turnable
+from partirvm.learning.forms import EACH, learn, per_feature
 from partirvm.learning.sample import SampledRows, evaluate
 from partirvm.learning.search import LearningOptions, begin_stage, first_stage
 from partirvm.likelihoods.base import survivors
@@ -99,29 +93,20 @@ def choose(
     The kernel of the problem has one gamma. The history entries record the choice. ``all_candidates`` is True if every
     row is a candidate of the final fit and memory allows fits of this size; the folds then fit basic RVMs.
     """
+    if learning.metric == "directions":
+        return learn(sample, per_feature(problem), learning, options.seed)
     choice: dict[str, Any] = {"form": EACH, "rows": problem.n_rows}
-    basic, few = all_candidates and problem.n_classes == 2, problem.n_rows <= MANY
-    if learning.metric == "auto" and (problem.n_classes > 2 or few):
-        learning = replace(learning, metric="widths")
-    forms: LearnedForms | None = None
-    if learning.metric != "widths" and turnable(problem.empty.kernel, problem.empty.centres.shape[1]):
-        forms = learn_forms(sample, per_feature(problem), learning, options.seed)
-        turned = learning.metric != "auto" or forms.gain > forms.sure_gain
-        if turned or basic:
-            return forms.take(DIRECTIONS if turned else EACH, choice)
-    kernels, best, evaluated = one_widths(sample, problem), 0, 0
-    if few or not basic:
-        choice, best, evaluated = compare(sample, problem, learning, options, kernels, basic)
-    if forms is not None and choice["form"] == EACH:
-        return forms.take(EACH, choice)
+    basic, learning = all_candidates and problem.n_classes == 2, replace(learning, metric="widths")
+    chosen, evaluated = problem, 0
+    if problem.n_rows <= MANY or not basic:
+        choice, kernel, evaluated = compare(sample, problem, learning, options, basic)
+        chosen = problem.with_kernel(kernel)
 
     def log(record: Record) -> None:
         before = evaluated if record.number == 1 else 0
         sample.log(replace(record, choice=choice, iterations=record.iterations + before))
 
-    chosen = problem.with_kernel(kernels[best])
     if choice["form"] == EACH:
-        learning = replace(learning, metric="widths")
         begun = problem if basic else chosen
         return learn(replace(sample, log=log), per_feature(begun), learning, options.seed)
     stage = begin_stage(sample, chosen, learning, options.seed)
@@ -131,20 +116,17 @@ def choose(
 
 
 def compare(
-    sample: SampledRows,
-    problem: Problem,
-    learning: LearningOptions,
-    options: Options,
-    kernels: list[Kernel],
-    basic: bool,
-) -> tuple[dict[str, Any], int, int]:
-    """Cross-validate ``kernels`` and a width per feature: ``basic`` RVMs of two classes, or their indicators.
+    sample: SampledRows, problem: Problem, learning: LearningOptions, options: Options, basic: bool
+) -> tuple[dict[str, Any], Kernel, int]:
+    """Cross-validate ``one_widths`` and a width per feature: ``basic`` RVMs of two classes, or their indicators.
 
     The search for a width per feature has few centres and no revival stage, which does not change the choice; of
-    indicators it begins at the kernel with the best evidence. Returns ``choice_of`` and the number of evaluations.
+    indicators it begins at the kernel with the best evidence. Returns the choice of ``choice_of``, its best kernel, and
+    the number of evaluations.
     """
+    kernels = one_widths(sample, problem)
     few, seed = min(learning.centres, CENTRES), options.seed
-    small = replace(learning, centres=few, max_centres=few, metric="widths", warm=None)
+    small = replace(learning, centres=few, max_centres=few)
     behind = np.append(np.full(len(kernels), BEHIND), EACH_BEHIND)
     sums: list[Float] = []
     evaluated, held, total = 0, 0, np.zeros(len(behind))
@@ -173,7 +155,8 @@ def compare(
         evaluated, held, total, sums = evaluated + evaluations, held + len(fold), total + errors, [*sums, errors]
         if held >= HELD_OUT:
             break
-    return *choice_of(problem, np.array(sums), held), evaluated
+    choice, number = choice_of(problem, np.array(sums), held)
+    return choice, kernels[number], evaluated
 
 
 def losses(held_out: SampledRows, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
@@ -198,13 +181,10 @@ def choice_of(problem: Problem, losses: Float, held: int) -> tuple[dict[str, Any
     sums = losses.sum(axis=0)
     best = int(np.argmin(sums[:-1]))
     one, gain = losses[:, best], losses[:, best] - losses[:, -1]
-    least = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
+    least, errors = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0, sums[[best, -1]] / held
     if problem.n_classes > 2:
-        least = max(least, LEAST_GAIN * one.mean())
+        least, errors = max(least, LEAST_GAIN * one.mean()), np.sqrt(errors / problem.n_classes)
     forms = ((ONE, UNSCALED)[best // len(WIDTHS)], EACH)
-    errors = sums[[best, -1]] / held
-    if problem.n_classes > 2:
-        errors = np.sqrt(errors / problem.n_classes)
     by_form = dict(zip(forms, errors.tolist(), strict=True))
     width, chosen = float(WIDTHS[best % len(WIDTHS)]), forms[int(gain.mean() > least)]
     return {"form": chosen, "rows": held, "width": width, "errors": by_form}, best
@@ -231,12 +211,8 @@ def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel]:
     return found + [unscaled.rescaled(width) for width in WIDTHS]
 
 
-def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tuple[Int, ...]:
-    """Split the rows at random into ``FOLDS`` folds, stratified by class; each fold is sorted by row number.
-
-    ``rows`` are the numbers of the rows to split, all rows by default.
-    """
-    rows = np.arange(problem.n_rows) if rows is None else rows
+def stratified_folds(problem: Problem, seed: int, rows: Int) -> tuple[Int, ...]:
+    """Split rows with these numbers at random into ``FOLDS`` sorted folds, stratified by class."""
     order = rows[stream(seed, Purpose.FOLDS).permutation(len(rows))].astype(np.int64)
     if problem.codes is not None:
         order = order[np.argsort(problem.codes[order], kind="stable")]
@@ -252,28 +228,20 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     fit: Any
     rule = replace(final_rule(options), guard=False)
     if problem.classifies:
-        (course,) = _newton(sample, problem, [design], options)
-        fit, reason = course.fit, course.reason
+        (newton,) = _newton(sample, problem, [design], options)
+        fit, reason = newton.fit, newton.reason
     else:
         (block,) = sample.run(GramPass(problem.empty, design, np.zeros((0, len(design.scaling.t_shift)))))
         begun = likelihood.join(problem, likelihood.start(problem), problem.empty, design, block)
-        solution = sample.solve(Solve(begun, rule, count))
-        (residual,) = sample.run(ResidualPass(survivors(design, solution.fit), solution.fit.posterior.means))
-        fit, reason = likelihood.settle(solution.fit, residual, last=True), solution.reason
+        sample.check_interrupted()
+        (solution,) = sample.executor.solve([Solve(begun, rule, count)], lambda done, total: sample.check_interrupted())
+        sample.spent.solved(solution.began, solution.ended)
+        fit, reason = solution.fit, solution.reason
+        (residual,) = sample.run(ResidualPass(survivors(design, fit), fit.posterior.means))
+        fit = likelihood.settle(fit, residual, last=True)
     assert reason is not None
-    return record(
-        problem,
-        fit,
-        None,
-        kind="heuristic",
-        number=1,
-        candidates=count,
-        termination=reason,
-        selection="random",
-        fit_rows="sample",
-        duplicates=duplicates,
-        dropped=0,
-    )
+    facts: dict[str, Any] = {"number": 1, "candidates": count, "selection": "random", "fit_rows": "sample"}
+    return record(problem, fit, kind="heuristic", termination=reason, duplicates=duplicates, dropped=0, **facts)
 
 
 def fits_at(
@@ -281,8 +249,7 @@ def fits_at(
 ) -> list[tuple[Design, Float]]:
     """Fit one basic RVM of two classes per kernel; return for each the columns kept and the posterior mean (M, 1).
 
-    The fits use the looser tolerance of intermediate fits. The errors of two widths differ clearly long before the
-    fits have converged to the final tolerance.
+    The errors of two widths differ clearly long before the fits have converged to the final tolerance.
     """
     rows = sample.rows.rows
     if len(rows) > CANDIDATES:

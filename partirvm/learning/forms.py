@@ -14,7 +14,7 @@ sees waves which the tied RVM takes for noise.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,12 +62,6 @@ auto .378 and .365, Boston .415 and .384, concrete .328 and .343.
 """
 
 
-def families_of(kernel: Kernel, n_features: int) -> list[str]:
-    """Return the names of the families that can replace the radial kernels of a kernel; empty if it has none."""
-    found = inside(kernel, n_features, RadialKernel)
-    return [name for name in FAMILIES if found and name != found[0][0].name]
-
-
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
     """Return the kernel with its radial kernels replaced by those of another family, at a typical gamma."""
 
@@ -83,63 +77,23 @@ def per_feature(problem: Problem) -> Problem:
     return problem.with_kernel(problem.empty.kernel.per_feature(problem.empty.centres.shape[1]))
 
 
-@dataclass(frozen=True)
-class LearnedForms:
-    """The stages with a width per feature and with a width per direction (None if not searched), after all growth."""
-
-    problem: Problem
-    widths: KernelSearch
-    directions: KernelSearch | None
-
-    @property
-    def gain(self) -> float:
-        """Evidence of the directions minus that of the widths, in nats; −∞ if there are no directions."""
-        return -np.inf if self.directions is None else self.directions.value - self.widths.value
-
-    @property
-    def sure_gain(self) -> float:
-        """Half a log N for each angle of a rotation (Schwarz 1978, "Estimating the dimension of a model"), in nats."""
-        d = self.widths.pool.centres.shape[1]
-        return float(0.25 * d * (d - 1) * np.log(self.widths.sample.rows.n_rows))
-
-    def take(self, form: str, choice: dict[str, Any]) -> Kernel:
-        """Log a record of the chosen form, with ``choice`` in the history, and return its kernel."""
-        chosen, evaluations, choice = self.widths, 0, {**choice, "form": form}
-        if self.directions is not None:
-            chosen = self.widths if form == EACH else self.directions
-            choice["directions"], evaluations = self.gain, self.directions.evaluations
-        chosen = replace(chosen, number=self.widths.number + 1, evaluations=evaluations, choice=choice)
-        chosen.sample.log(chosen.record(self.problem))
-        return chosen.kernel
-
-
 def learn(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
 ) -> Kernel:
     """Maximise the tied evidence over all stages and return the kernel; each stage adds a history record.
 
-    If the metric is "auto", directions are taken if they raise the evidence by one nat per direction. ``turned`` is a
-    kernel with directions that is a further candidate.
+    Unless the metric is "widths", directions are learned after the widths. The better ones are kept: those of the
+    fitted mean, or those at which the search from the kernel ``turned`` ends, which goes on only if it begins above the
+    end of the other one. With more than ``FREE_ROWS`` rows the directions are moved, too, if that raises the evidence
+    by half a log N for each of their entries (Schwarz 1978, "Estimating the dimension of a model"). If the metric is
+    "auto", directions are taken if they raise the evidence by one nat each.
     """
-    found = learn_forms(sample, problem, learning, seed, turned)
-    if found.directions is None:
-        return found.widths.kernel
-    least = sum("gamma" in name for name in found.directions.kernel.parameters)
-    return found.take(DIRECTIONS if learning.metric != "auto" or found.gain > least else EACH, {})
-
-
-def learn_forms(
-    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
-) -> LearnedForms:
-    """Learn the widths over all stages, then the directions unless the metric is "widths"; log the widths.
-
-    The better directions are kept: those of the fitted mean, or those at which the search from ``turned`` ends. That
-    search goes on only if it begins above the end of the other one. With more than ``FREE_ROWS`` rows the directions
-    are moved, too, if that raises the evidence by half a log N for each of their entries (Schwarz 1978).
-    """
-    stage = grow(first_stage(sample, problem, learning, seed), problem, learning.max_centres)
-    if learning.metric == "widths" or not turnable(stage.kernel, stage.pool.centres.shape[1]):
-        return LearnedForms(problem, stage, None)
+    stage, d = (
+        grow(first_stage(sample, problem, learning, seed), problem, learning.max_centres),
+        problem.empty.centres.shape[1],
+    )
+    if learning.metric == "widths" or not turnable(stage.kernel, d):
+        return stage.kernel
     found = stage.candidate(directed(stage), rprop.FIRST_STEP)
     found.climb(found.evaluate_next(stage.best))
     if turned is not None:
@@ -150,13 +104,19 @@ def learn_forms(
         evaluations = found.evaluations + other.evaluations
         found = replace(max(found, other, key=lambda each: each.value), evaluations=evaluations)
     if problem.n_rows > FREE_ROWS:
-        kernel = replaced(found.kernel, np.arange(stage.pool.centres.shape[1]), _free)
+        kernel = replaced(found.kernel, np.arange(d), _free)
         entries = axes_of(kernel.parameters)
         free = found.candidate(kernel, np.where(entries, 0.1 * rprop.FIRST_STEP, rprop.LATER_STEP))
         free.climb(free.evaluate_next(found.best), SHORT_WINDOW)
         gained = free.value - found.value > 0.5 * entries.sum() * np.log(sample.rows.n_rows)
         found = replace(free if gained else found, evaluations=found.evaluations + free.evaluations)
-    return LearnedForms(problem, stage, found)
+    gain, least = found.value - stage.value, sum("gamma" in name for name in found.kernel.parameters)
+    taken = learning.metric != "auto" or gain > least
+    choice = {"form": DIRECTIONS if taken else EACH, "directions": gain}
+    evaluations = found.evaluations
+    found = replace(found if taken else stage, number=stage.number + 1, evaluations=evaluations, choice=choice)
+    sample.log(found.record(problem))
+    return found.kernel
 
 
 def _free(kernel: Kernel, columns: Int) -> Kernel:
@@ -170,29 +130,37 @@ def turnable(kernel: Kernel, n_features: int) -> bool:
 
 
 def directed(stage: KernelSearch) -> Kernel:
-    """Return the kernel of a stage with the directions of its fitted mean."""
+    """Return the kernel of a stage with the directions of its fitted mean.
+
+    Each direction has the first gamma of a standardised input, 1/(number of directions × its variance).
+    """
     sample, scaling = stage.sample, stage.pool.scaling
     assert stage.best is not None
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     X = scaling.inputs(sample.rows.gather(sample.rows.rows))
     X = X - np.where(X.min(axis=0) == X.max(axis=0), X[0], 0.0)  # the mean of a constant is rounded, and may be huge
-    return along_directions(stage.kernel, outer, np.cov(X, rowvar=False).reshape(outer.shape))
+    covariance = np.cov(X, rowvar=False).reshape(outer.shape)
+
+    def gamma(old: RadialKernel, columns: Int, axes: Float) -> Float:
+        variance = np.einsum("ij,jk,ik->i", axes, covariance[np.ix_(columns, columns)], axes)
+        found: Float = FAMILIES[old.name] / (len(columns) * np.where(variance > 1e-12, variance, 1.0))
+        return found
+
+    return along_directions(stage.kernel, outer, gamma)
 
 
-def along_directions(kernel: Kernel, outer: Float, covariance: Float) -> Kernel:
+def along_directions(kernel: Kernel, outer: Float, gamma: Callable[[RadialKernel, Int, Float], Float]) -> Kernel:
     """Return the kernel whose radial kernels have directions: eigenvectors of ``outer`` (d, d) of their features.
 
-    Each direction has the first gamma of a standardised input, 1/(number of directions × its variance).
+    ``gamma(kernel, columns, axes)`` gives the gamma (r,) of the directions ``axes`` (r, r) of these features.
     """
 
     def make(old: RadialKernel, columns: Int) -> RadialKernel | Directions:
-        d, block = len(columns), np.ix_(columns, columns)
-        if d == 1:
+        if len(columns) == 1:
             return old
-        axes = np.linalg.eigh(outer[block])[1].T[::-1]
-        variance = np.einsum("ij,jk,ik->i", axes, covariance[block], axes)
-        gamma = FAMILIES[old.name] / (d * np.where(variance > 1e-12, variance, 1.0))
-        return Directions(replace(old, gamma=tuple(gamma.tolist())), tuple(map(tuple, axes.tolist())))
+        axes = np.linalg.eigh(outer[np.ix_(columns, columns)])[1].T[::-1]
+        widths = tuple(gamma(old, columns, axes).tolist())
+        return Directions(replace(old, gamma=widths), tuple(map(tuple, axes.tolist())))
 
     return with_radial(kernel, np.arange(len(outer)), make)
 

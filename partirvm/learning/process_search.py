@@ -18,7 +18,7 @@ which decides between the forms (``learning.forms``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Directions, Kernel, Several
-from partirvm.kernels.composed import inside, with_radial
+from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied_gain
-from partirvm.learning.forms import DIRECTIONS, EACH, families_of, learn, turnable, with_family
+from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, along_directions, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions, kernel_record
 from partirvm.strategies.problem import Problem, Record
@@ -86,52 +86,31 @@ FOLDS, LEFT_OUT = 5, 400
 """Number of folds in which directions are compared with widths, and of rows left out after which no fold follows."""
 
 
-@dataclass(frozen=True)
-class Searched:
-    """The result: ``widths`` with the features as they are, and ``directions`` or None.
-
-    ``evidence`` holds the nats of each family; it is empty if the family is given.
-    """
-
-    widths: ProcessFit
-    directions: ProcessFit | None
-    evidence: dict[str, float]
-
-    @property
-    def family(self) -> str:
-        """Name of the family of the largest evidence; empty if the family is given."""
-        return max(self.evidence, key=self.evidence.__getitem__, default="")
-
-
 def searchable(problem: Problem) -> bool:
     """Return whether the process can search this problem's kernel: a regression, and one kernel with parameters."""
     kernel = problem.empty.kernel
     return not problem.classifies and not isinstance(kernel, Several) and bool(np.isfinite(kernel.logs).any())
 
 
-def most_rows(n_features: int, columns: int) -> int:
-    """Return the maximum number of rows of a search for memory for fits of ``columns`` columns.
+def search(
+    sample: SampledRows, problem: Problem, order: Int, most: int, *, family: bool, turned: bool
+) -> tuple[ProcessFit, ProcessFit | None, dict[str, float]]:
+    """Search widths, then families if ``family``, then directions if ``turned``, on the first ``most`` rows.
 
-    >>> most_rows(8, 5_000), most_rows(2_000, 5_000), most_rows(8, 300)
-    (400, 79, 300)
+    Returns the best fit of widths, that of directions or None, and the nats of each family; none if it is given.
     """
-    return min(ROWS, int(np.sqrt(WORK / n_features)), columns)
-
-
-def search(sample: SampledRows, problem: Problem, order: Int, most: int, *, family: bool, turned: bool) -> Searched:
-    """Search widths, then families if ``family``, then directions if ``turned``, on the first ``most`` rows."""
     rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.centres.shape[1]
     more = ProcessRows.of(sample, problem, order[:SCREENED_ROWS])
     first = _from_starts(rows, more, problem.empty.kernel)
-    own = inside(first[0].kernel, d, RadialKernel)[0][0].name if family and families_of(first[0].kernel, d) else ""
-    tried = {own: first[0]}
-    for name in families_of(first[0].kernel, d) if own else ():
-        others = [climb(rows, replace(each, kernel=with_family(each.kernel, name, d)), STEPS) for each in first[:KEPT]]
-        tried[name] = max(others, key=lambda each: each.value)
-    best = max(tried.values(), key=lambda each: each.value)
+    best, radial = first[0], inside(first[0].kernel, d, RadialKernel) if family else []
+    evidence = {radial[0][0].name: float(best.value)} if radial else {}
+    for name in (each for each in FAMILIES if radial and each not in evidence):
+        for start in first[:KEPT]:
+            found = climb(rows, replace(start, kernel=with_family(start.kernel, name, d)), STEPS)
+            evidence[name] = max(float(found.value), evidence.get(name, -np.inf))
+            best = max(best, found, key=lambda each: each.value)
     sample.best(best.kernel)
-    way = directions(rows, best) if turned else None
-    return Searched(best, way, {key: float(fit.value) for key, fit in tried.items() if key})
+    return best, directions(rows, best) if turned else None, evidence
 
 
 def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> list[ProcessFit]:
@@ -195,46 +174,38 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
     outer, d = rows.outer_product(current), rows.X.shape[1]
     before = {tuple(columns.tolist()): each for each, columns in inside(current.kernel, d, Directions)}
 
-    def make(old: RadialKernel, columns: Int) -> RadialKernel | Directions:
-        if len(columns) == 1:
-            return old
-        axes = np.linalg.eigh(outer[np.ix_(columns, columns)])[1].T[::-1]
+    def gamma(old: RadialKernel, columns: Int, axes: Float) -> Float:
         now = before.get(tuple(columns.tolist()))
         matrix = np.eye(len(columns)) if now is None else now.matrix
-        gamma = (old if now is None else now.kernel).widths(len(columns))
-        new = np.einsum("ij,j,ij->i", axes @ matrix.T, gamma, axes @ matrix.T)
-        new = np.maximum(new, 1e-3 * new.max())
-        return Directions(replace(old, gamma=tuple(new.tolist())), tuple(map(tuple, axes.tolist())))
+        widths = (old if now is None else now.kernel).widths(len(columns))
+        new = np.einsum("ij,j,ij->i", axes @ matrix.T, widths, axes @ matrix.T)
+        return np.asarray(np.maximum(new, 1e-3 * new.max()))
 
-    return replace(current, kernel=with_radial(widths.kernel, np.arange(d), make))
+    return replace(current, kernel=along_directions(widths.kernel, outer, gamma))
 
 
 def left_out(
     sample: SampledRows, problem: Problem, widths: ProcessFit, order: Int, most: int, *, turned: bool
-) -> tuple[Float, Float, Float]:
+) -> Float:
     """Predict n rows that are left out, by widths and, if ``turned``, by directions.
 
     Both are learned again from the rows that are not left out, at most ``most``: one split of many rows, folds of few.
-    Returns the gains (n,) in log density by directions instead of widths, in nats, and the squared errors (n,) of both,
-    times the row weight, in scaled targets; those with directions are empty if there are none.
+    Returns the log densities in nats and the squared errors times the row weight, in scaled targets, of both, (2, 2, n)
+    or (1, 2, n).
     """
     if len(order) >= most + LEFT_OUT:
         splits = [(order[:most], order[most : 3 * most])]
     else:
         folds = [order[k::FOLDS] for k in range(FOLDS)][: int(np.ceil(LEFT_OUT * FOLDS / len(order)))]
         splits = [(np.setdiff1d(order, fold, assume_unique=True)[:most], fold) for fold in folds]
-    gains, of_widths, of_directions = [np.empty(0)], [np.empty(0)], [np.empty(0)]
+    found = []
     for kept, outside in splits:
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
-        each = climb(rows, widths, STEPS // 2)
-        errors, density = rows.predicted(each, new)
-        of_widths.append((errors**2).mean(axis=1) / new.inverse)
-        way = directions(rows, each, TURNS - 1) if turned else None
-        if way is not None:
-            errors, turned_density = rows.predicted(way, new)
-            of_directions.append((errors**2).mean(axis=1) / new.inverse)
-            gains.append(turned_density - density)
-    return np.concatenate(gains), np.concatenate(of_widths), np.concatenate(of_directions)
+        own = climb(rows, widths, STEPS // 2)
+        fits = [own, directions(rows, own, TURNS - 1) if turned else None]
+        predicted = [rows.predicted(fit, new) for fit in fits if fit is not None]
+        found.append([[density, (errors**2).mean(axis=1) / new.inverse] for errors, density in predicted])
+    return np.concatenate(found, axis=-1)
 
 
 def learn_regression(
@@ -247,61 +218,55 @@ def learn_regression(
     d, order = problem.empty.centres.shape[1], stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
     weights = sample.rows.weights_of(order)
     order = order if weights is None else order[weights > 0]
-    turned, most = learning.metric in ("auto", "directions"), most_rows(d, columns)
-    found = search(sample, problem, order, most, family=family, turned=turned)
-    enough = most >= min(ROWS, len(order))
-    if enough and len(order) <= FEW and learning.prior == "flat":
-        _of_few(sample, problem, order, found, learning.metric, min(most, len(order)), min(columns, LAST_ROWS))
+    most = min(ROWS, int(np.sqrt(WORK / d)), columns)
+    widths, turned, evidence = search(sample, problem, order, most, family=family, turned=learning.metric != "widths")
+    chosen = max(evidence, key=evidence.__getitem__, default="")
+    facts = {"families": evidence, "family": chosen}
+    if most >= min(ROWS, len(order)) and len(order) <= FEW and learning.prior == "flat":
+        most = min(most, len(order))
+        best, choice = _choose(sample, problem, order, most, widths, turned, learning.metric)
+        rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
+        best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best
+        sample.best(best.kernel)
+        sample.log(_record(rows, problem, best, facts | choice))
         return
-    facts = {"families": found.evidence, "family": found.family} if family else {}
 
     def log(record: Record) -> None:
-        sample.log(replace(record, choice=facts | (record.choice or {})))
+        sample.log(replace(record, choice=(facts if family else {}) | (record.choice or {})))
 
     kernel = problem.empty.kernel
-    kernel = with_family(kernel, found.family, d) if found.family else kernel
-    warm = replace(learning, warm=found.widths.kernel.logs)
-    directed = None if found.directions is None else found.directions.kernel
-    learn(replace(sample, log=log), problem.with_kernel(kernel), warm, seed, directed)
+    kernel = with_family(kernel, chosen, d) if chosen else kernel
+    warm = replace(learning, warm=widths.kernel.logs)
+    learn(replace(sample, log=log), problem.with_kernel(kernel), warm, seed, None if turned is None else turned.kernel)
 
 
-def _of_few(
-    sample: SampledRows, problem: Problem, order: Int, found: Searched, metric: str, most: int, last_rows: int
-) -> None:
-    """Choose between widths and directions, take the last steps on ``last_rows`` rows, and log the record."""
-    choice: dict[str, Any] = {"families": found.evidence, "family": found.family, "rows": 0, "gain": 0.0, "error": 0.0}
-    choice |= {} if metric == "widths" else {"form": EACH}
-    turned = found.directions
-    gains, square, of_directions = left_out(sample, problem, found.widths, order, most, turned=turned is not None)
-    best = found.widths
+def _choose(
+    sample: SampledRows,
+    problem: Problem,
+    order: Int,
+    most: int,
+    widths: ProcessFit,
+    turned: ProcessFit | None,
+    metric: str,
+) -> tuple[ProcessFit, dict[str, Any]]:
+    """Choose between widths and directions by rows left out; return the fit and what was compared."""
+    choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0} | ({} if metric == "widths" else {"form": EACH})
+    found, best = left_out(sample, problem, widths, order, most, turned=turned is not None), widths
+    gains, square = found[-1, 0] - found[0, 0], found[0, 1]
     if turned is not None and metric == "auto":
         choice["rows"], choice["gain"] = len(gains), float(gains.mean())
         choice["error"] = float(gains.std() / np.sqrt(len(gains)))
     if turned is not None and (metric != "auto" or choice["gain"] > choice["error"]):
-        best, choice["form"], square = turned, DIRECTIONS, of_directions
-    scale = problem.empty.scaling.t_scale
+        best, choice["form"], square = turned, DIRECTIONS, found[1, 1]
     if (FOLDS - 1) * len(order) <= FOLDS * most:  # almost as many rows were not left out as there are
         choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
-    rows = ProcessRows.of(sample, problem, order[: max(last_rows, most)])
-    if len(rows.X) > most:
-        best = climb(rows, best, LAST_STEPS)
-    sample.best(best.kernel)
+    return best, choice
+
+
+def _record(rows: ProcessRows, problem: Problem, best: ProcessFit, choice: dict[str, Any]) -> Record:
     first = rows.evaluate(replace(best, kernel=problem.empty.kernel))
     n, variance = len(rows.X), rows.noise_of(best)
-    sample.log(
-        kernel_record(
-            problem,
-            best.kernel,
-            variance,
-            rows=n,
-            number=1,
-            candidates=n,
-            iterations=best.evaluations,
-            termination=Termination.CONVERGED,
-            log_evidence=best.value,
-            fit_rows="sample",
-            gain=0.0 if first is None else best.value - first[0].value,
-            choice=choice,
-            train_rmse=float(scale[0]) * float(np.sqrt(variance)),
-        )
-    )
+    facts = {"number": 1, "candidates": n, "iterations": best.evaluations, "fit_rows": "sample", "choice": choice}
+    facts |= {"gain": 0.0 if first is None else best.value - first[0].value, "termination": Termination.CONVERGED}
+    facts["train_rmse"] = float(problem.empty.scaling.t_scale[0]) * float(np.sqrt(variance))
+    return kernel_record(problem, best.kernel, variance, n, best.value, facts)

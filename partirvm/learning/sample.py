@@ -27,7 +27,7 @@ from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.execution.process import peak_memory
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import DenseFit, Pass, labels_of
+from partirvm.likelihoods.base import Pass, labels_of
 from partirvm.likelihoods.class_passes import IndicatorLossPass
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.passes import GramPass, SlopePass
@@ -91,9 +91,8 @@ def line(record: Record, spent: dict[str, float], began: float, epoch: float, *,
 class SampledRows:
     """Rows held in memory, and the executor of passes over these rows.
 
-    ``whole`` is True if the sample contains all rows of the source. ``room`` is the number of bytes for kernel blocks
-    that are kept between passes. ``log`` is called with each history record, and ``best`` with each
-    kernel that is the best so far.
+    ``whole`` is True if these are all rows of the source. ``room`` is the number of bytes for kernel blocks that are
+    kept between passes. ``log`` is called with each history record, ``best`` with each kernel that is the best so far.
     """
 
     rows: GatheredRows
@@ -126,13 +125,6 @@ class SampledRows:
         """Delete the kept kernel blocks, which are those of another kernel."""
         forget(self._blocks.keeping.token)
 
-    def solve(self, solve: DenseFit) -> Any:
-        """Run a dense fit; return a ``execution.tasks.Solution``."""
-        self.check_interrupted()
-        (found,) = self.executor.solve([solve], lambda done, total: self.check_interrupted())
-        self.spent.solved(found.began, found.ended)
-        return found
-
     def check_interrupted(self, info: StepInfo | None = None) -> None:
         """Call the progress callback without a pass, so that it can interrupt dense computations."""
         self.on_progress((), 0, 0)
@@ -154,12 +146,7 @@ class SampledRows:
 
 @contextmanager
 def gathered(
-    source: Source,
-    rows: Int | None,
-    executor: Executor,
-    on_progress: OnProgress,
-    spent: Spent,
-    **options: Any,
+    source: Source, rows: Int | None, executor: Executor, on_progress: OnProgress, spent: Spent, **options: Any
 ) -> Iterator[SampledRows]:
     """Read rows of a source with its executor and hold them in this process; ``rows`` are increasing, None for all.
 

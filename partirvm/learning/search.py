@@ -115,9 +115,8 @@ class KernelSearch:
     """A search with constant rows and centres; the centres are the first ``count`` columns of ``pool``.
 
     ``start`` is the kernel whose log parameters are searched. With several kernels, each centre has several columns.
-    ``first`` is the evidence of the first evaluation, ``best`` is the evaluation with the best evidence, and ``reason``
-    is the reason for the end of the search. ``choice`` states what was compared, for the history. Each search takes at
-    most ``most`` evaluations.
+    ``first`` is the evidence of the first evaluation, ``best`` the evaluation with the best evidence, and ``reason``
+    the reason for the end. ``choice`` states what was compared. Each search takes at most ``most`` evaluations.
     """
 
     sample: SampledRows
@@ -184,43 +183,29 @@ class KernelSearch:
         best, scale = self.best, problem.empty.scaling.t_scale
         assert best is not None
         assert best.tied is not None
-        numbers: dict[str, Any] = {"train_rmse": root_mean(scale * np.sqrt(best.residual / best.rows))}
+        facts: dict[str, Any] = {"train_rmse": root_mean(scale * np.sqrt(best.residual / best.rows))}
         if problem.classifies:
-            numbers["train_rmse"] = float(np.sqrt(best.residual[0] / (best.rows * problem.n_classes)))
-            numbers["train_error"] = best.wrong / best.rows
-        return kernel_record(
-            problem,
-            self.kernel,
-            None if problem.classifies else 1 / best.tied.beta,
-            rows=best.rows,
-            number=self.number,
-            candidates=self.count,
-            iterations=self.evaluations,
-            termination=self.reason or Termination.CONVERGED,
-            log_evidence=best.value,
-            fit_rows="full" if self.sample.whole else "sample",
-            gain=best.value - self.first,
-            choice=self.choice,
-            **numbers,
-        )
+            facts["train_rmse"] = float(np.sqrt(best.residual[0] / (best.rows * problem.n_classes)))
+            facts["train_error"] = best.wrong / best.rows
+        facts |= {"number": self.number, "candidates": self.count, "iterations": self.evaluations}
+        facts |= {"gain": best.value - self.first, "fit_rows": "full" if self.sample.whole else "sample"}
+        facts |= {"choice": self.choice, "termination": self.reason or Termination.CONVERGED}
+        variance = None if problem.classifies else 1 / best.tied.beta
+        return kernel_record(problem, self.kernel, variance, best.rows, best.value, facts)
 
 
 def kernel_record(
-    problem: Problem, kernel: Kernel, variance: float | Float | None, *, rows: int, log_evidence: float, **facts: Any
+    problem: Problem, kernel: Kernel, variance: Any, rows: int, log_evidence: float, facts: dict[str, Any]
 ) -> Record:
     """Make the history record of a learned kernel from facts of scaled targets; ``variance`` is that of the noise."""
-    scale = problem.empty.scaling.t_scale
-    found = {"noise_variance": None, "noise_sd": None} if variance is None else noise(variance, scale)
-    return Record(
-        kind="kernel",
-        rows=rows,
-        vectors=facts["candidates"],
-        log_evidence=log_evidence - (0.0 if variance is None else rows * float(np.log(scale).sum())),
-        selection="random",
-        kernel=kernel.spec(),
-        **found,
-        **facts,
-    )
+    scale, shift = problem.empty.scaling.t_scale, 0.0
+    if variance is None:
+        facts |= {"noise_variance": None, "noise_sd": None}
+    else:
+        facts |= noise(variance, scale)
+        shift = rows * float(np.log(scale).sum())
+    facts |= {"vectors": facts["candidates"], "selection": "random", "kernel": kernel.spec()}
+    return Record(kind="kernel", rows=rows, log_evidence=log_evidence - shift, **facts)
 
 
 def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:

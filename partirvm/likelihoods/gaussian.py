@@ -21,7 +21,7 @@ from partirvm.core.priors import joint_entry
 from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, candidate_factors, init, noise_precision
+from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, noise_precision
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import (
     Begin,
@@ -74,7 +74,7 @@ class Solve(DenseFit):
 
     def run(self, on_step: OnStep) -> tuple[HyperState, Termination]:
         """Run the fit; return its final state and the reason of the end."""
-        return solvers.solve(self.start, self.rule, self.solver, on_step)
+        return solvers.SOLVERS[self.solver](self.start, self.rule, on_step)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class GaussianLikelihood(Likelihood[HyperState]):
         several = problem.target_variances
         target_variance = (problem.target_variance or 1.0) if several is None else several
         share, given = FIRST_NOISE if problem.target_variance else NOISE_FLOOR, problem.noise_variance
-        return init(
+        return HyperState(
             GramStatistics.empty(problem.empty.basis, problem.n_targets),
             np.zeros(0),
             1 / (share * target_variance if given is None else given),
@@ -243,14 +243,14 @@ def root_mean(errors: Float) -> float:
 
 def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperState:
     """Start a fit of ``statistics``, whose first columns are the columns of ``fit``; sort its columns by ``labels``."""
-    beta, new = fit.beta, slice(fit.statistics.n_columns, None)
-    precision = np.multiply.outer(np.diagonal(statistics.gram), beta)
-    entry = joint_entry(*candidate_factors(fit, statistics), precision[new], fit.prior.alpha)
+    beta, M, diagonal = fit.beta, fit.n_columns, np.diagonal(statistics.gram)
+    precision = np.multiply.outer(diagonal, beta)
+    factors = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
+    entry = joint_entry(*factors, precision[M:], fit.prior.alpha)
     alpha = np.concatenate([fit.alpha, entry])
     alpha = np.maximum(alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1)))
     order = positions(labels, statistics.labels)
-    entered, statistics = order >= fit.statistics.n_columns, statistics.take(order)
-    return replace(fit.restarted(statistics, alpha[order], beta), entered=entered)
+    return fit.restarted(statistics.take(order), alpha[order], beta, entered=order >= M)
 
 
 def noise(variance: Any, scale: Float) -> dict[str, Any]:

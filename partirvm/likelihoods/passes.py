@@ -1,4 +1,4 @@
-"""Passes of regression: Gram products, residuals, leave-one-out errors, scores, products of extra columns.
+"""Passes of regression: Gram products, residuals, leave-one-out errors, scores.
 
 Passes of kernel learning, which serve classes by their indicators, too: derivatives of the tied evidence.
 """
@@ -17,14 +17,13 @@ from partirvm.core import tied
 from partirvm.core.diagnostics import MOST_TARGETS, NORMAL_MULTIPLES, STATED_LEVELS, NumberDiagnostics
 from partirvm.core.left_out import LeftOut
 from partirvm.core.link import targets
-from partirvm.core.predictive import ExtraColumns, quadratic_forms
+from partirvm.core.predictive import quadratic_forms
 from partirvm.core.sampling import LargestErrors
 from partirvm.core.scores import LEVELS, NORMAL, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
-from partirvm.likelihoods.base import Panel, Pass, Rows, TileRows, eligible
+from partirvm.likelihoods.base import Panel, Pass, Rows, eligible
 from partirvm.model import Model
-from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -165,37 +164,6 @@ class ScorePass(Pass):
         )
         scores = Scores.of(panel.t, mean, variance, scaling.t_unit, self.multiples)
         return replace(scores, diagnostics=tuple(shown))
-
-
-@dataclass(frozen=True)
-class AugmentPass(Pass):
-    """Pass for products of extra columns with a model's columns and residuals: a ``core.predictive.ExtraColumns``.
-
-    ``mean`` (M,) is the mean of the weights. ``extras`` are designs with G columns in all. Each design is evaluated and
-    multiplied separately, so that the bits of its columns do not depend on the other designs.
-    """
-
-    name: ClassVar[str] = "augment"
-    design: Design
-    mean: Float
-    extras: tuple[Design, ...]
-
-    def statistic(self, tile: TileRows) -> ExtraColumns:
-        """Return the products over the tile's rows."""
-        design, ends = self.design, np.cumsum([0, *(extra.n_columns for extra in self.extras)])
-        widest = max((extra.n_columns for extra in self.extras), default=0)
-        place = np.empty(min(PANEL_ROWS, len(tile.X)) * widest)
-        total = ExtraColumns.none(int(ends[-1]), design.n_columns)
-        for panel, block in tile.panels(None, design):
-            residual = design.scaling.targets(panel.t)[:, 0] - block @ self.mean
-            if panel.weights is not None:
-                block *= panel.weights[:, None]
-                residual *= panel.weights
-            for extra, first, end in zip(self.extras, ends[:-1], ends[1:], strict=True):
-                n, columns = len(panel.X), extra.n_columns
-                F = extra.block(panel.X, place[: n * columns].reshape(columns, n).T)
-                total.add_rows(slice(first, end), F, block, residual, panel.weights)
-        return total
 
 
 @dataclass(frozen=True)

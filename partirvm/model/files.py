@@ -16,6 +16,7 @@ from partirvm.errors import FormatError, UsageError
 from partirvm.kernels import KERNELS
 from partirvm.kernels.design import Design, LocalNoise
 from partirvm.kernels.functions import Basis, BasisPart, require_no_code
+from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.input_rows import plain_labels
@@ -98,7 +99,7 @@ def load_saved(
 
 def _require_shapes(model: Saved) -> None:
     """Raise ``TypeError`` for another value than a model, ``ValueError`` if its arrays do not belong together."""
-    if not isinstance(model, Model | ClassModel):
+    if not isinstance(model, FittedModel):
         raise TypeError(f"it is a {type(model).__name__}")
     design, scaling = model.design, model.design.scaling
     (m, d), M, T = design.centres.shape, design.n_columns, scaling.t_scale.shape

@@ -48,9 +48,9 @@ def test_classes_are_dealt_evenly_and_judged_by_log_loss():
     """Two of four features part the classes; those off are the others; the log loss is below that of the shares."""
     X, f = arm(240, 4, seed=3, noise=0.05)
     codes = (f > np.quantile(f, 0.7)).astype(float)
-    assert [int(codes[fold].sum()) for fold in stratified_folds(problem_of(X, codes, K=2), 0)] == pytest.approx(
-        [72 / FOLDS] * FOLDS, abs=1
-    )
+    assert [
+        int(codes[fold].sum()) for fold in stratified_folds(problem_of(X, codes, K=2), 0, np.arange(240))
+    ] == pytest.approx([72 / FOLDS] * FOLDS, abs=1)
     line, kernel, _ = chosen(X, codes, K=2)
     assert line.choice["form"] == EACH
     assert line.choice["errors"][EACH] < line.choice["errors"][ONE] < -(0.3 * np.log(0.3) + 0.7 * np.log(0.7))
@@ -84,7 +84,7 @@ def test_where_all_rows_are_candidates_that_fit_is_judged():
     line, _, seen = chosen(X, y, K=2, all_candidates=True)
     choice, problem = line.choice, problem_of(X, y, K=2)
     total = 0.0
-    for fold in stratified_folds(problem, 0):
+    for fold in stratified_folds(problem, 0, np.arange(60)):
         kept = np.setdiff1d(np.arange(60), fold)
         journal, executor, source = MemoryJournal(), LocalExecutor(1), ArraySource(X[kept], y[kept])
         source.columns = replace(source.columns, classes=(0, 1))

@@ -133,7 +133,7 @@ class Simulator:
             case Gather(rows):
                 return Gathered(self.X[rows], None if self.w is None else self.w[rows] > 0)
             case Solve(fit, rule, _, solver):
-                return Solved(*solvers.solve(fit, rule, solver))
+                return Solved(*solvers.SOLVERS[solver](fit, rule))
             case Save() | Log():
                 return None
             case ScorePass() | LogisticScorePass():
