@@ -47,7 +47,7 @@ LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
 EVALUATIONS, ITERATIONS = 100, 16
-"""Typical numbers of evaluations of the evidence in kernel learning, and of dense iterations of all columns in a round."""
+"""Typical numbers of evaluations of the evidence in kernel learning, and of dense iterations in a round."""
 
 LEAST_WORK = 1e11
 """Multiplications of a second or two, which count as done before the first round: less is not worth saving.
