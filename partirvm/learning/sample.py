@@ -28,9 +28,8 @@ from partirvm.execution.process import peak_memory
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, labels_of
-from partirvm.likelihoods.class_passes import IndicatorLossPass
 from partirvm.likelihoods.gaussian import FIRST_NOISE
-from partirvm.likelihoods.passes import GramPass, SlopePass
+from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, SlopePass
 from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
 
