@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import left_out_of, sampled_rows
-from partirvm.core.posterior import any_posterior
+from partirvm.core.posterior import posterior
 from partirvm.core.priors import joint_entry
 from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatistics
@@ -161,11 +161,11 @@ class GaussianLikelihood(Likelihood[HyperState]):
             if isinstance(found, ResidualStatistics):
                 moved, sums = fit.posterior.means, found.sum_squares
                 target = replace(fit.statistics, offset=moved, projection=found.projection, sum_squares=sums)
-                fit = replace(fit, statistics=target, found=any_posterior(target, fit.alpha, fit.beta))
+                fit = replace(fit, statistics=target, found=posterior(target, fit.alpha, fit.beta))
         if not last or fit.fixed_noise:
             return fit
         beta, floored = noise_precision(fit)
-        return replace(fit, beta=beta, floored=floored, found=any_posterior(fit.statistics, fit.alpha, beta))
+        return replace(fit, beta=beta, floored=floored, found=posterior(fit.statistics, fit.alpha, beta))
 
     def errors(
         self, design: Design, fit: HyperState, count: int, used: Int, rows: Int | None, draw: Draw = None
