@@ -21,7 +21,7 @@ _HOMES = {
     "RVMClassifier": "partirvm.estimators",
     "RVMRegressor": "partirvm.estimators",
     "allow_protocols": "partirvm.storage.address",
-    "ingest": "partirvm.resolve.ingest",
+    "ingest": "partirvm.data",
     "load_model": "partirvm.estimators",
     "open_job": "partirvm.jobs",
     "plan": "partirvm.estimators",
@@ -71,6 +71,7 @@ __all__ += [
 ]
 
 if TYPE_CHECKING:
+    from partirvm.data import ingest
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
     from partirvm.estimators.callbacks import FitCallback
     from partirvm.jobs import open_job
@@ -84,7 +85,6 @@ if TYPE_CHECKING:
         WorkingSet,
     )
     from partirvm.report.display import DiagnosticsDisplay
-    from partirvm.resolve.ingest import ingest
     from partirvm.storage.address import allow_protocols
 
 

@@ -13,15 +13,16 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "options", "quoting", "frames", "blas_threads"}
-"""Small frozen value types, how messages quote, what makes pandas of other data frames, and the
-limit of BLAS threads: importable by all."""
+VALUES = {"errors", "types", "options", "quoting", "frames", "blas_threads", "process_memory"}
+"""Small frozen value types, how messages quote, what makes pandas of other data frames, the limit of BLAS threads and
+the memory of the process: importable by all."""
 
 ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
     "types": set(),
     "blas_threads": set(),
+    "process_memory": set(),
     "options": {"errors", "planning.units"},
     "frames": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
@@ -32,7 +33,7 @@ ARROWS = {
     # A likelihood says what model its fits leave.
     "likelihoods": VALUES | {"core", "kernels", "model"},
     "strategies": VALUES | {"core", "kernels", "planning", "likelihoods"},
-    "data": VALUES | {"storage", "core", "kernels"},
+    "data": VALUES | {"storage", "core", "kernels", "planning.units"},
     "model": VALUES | {"storage", "core", "kernels"},
     # Passes and the machine are value types that live with those who decide on them.
     "execution": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.address"},
@@ -49,13 +50,13 @@ ARROWS = {
     | {"resolve"}
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
-    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "execution.process", "storage.folder"},
+    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "storage.folder"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
     "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
     "cli": VALUES
-    | {"storage.address", "resolve", "jobs", "predict", "report", "planning.units", "execution.process"}
+    | {"storage.address", "resolve", "jobs", "predict", "report", "planning.units", "data.ingest"}
     | {"model.relevance"},
     "__main__": {"cli"},
 }
@@ -78,6 +79,7 @@ THIRD_PARTIES = {
     "errors": set(),
     "types": {"numpy"},
     "blas_threads": {"scipy", "threadpoolctl"},
+    "process_memory": set(),
     "options": set(),
     "frames": {"pyarrow"},
     "storage": {"fsspec"},
