@@ -135,7 +135,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
     tol: float = parameter(1e-7, "float")
     kernel_store: KernelStore = parameter(
         "auto",
-        '{"auto", "memory", "zarr", "none"}',
+        '{"auto", "memory", "none"}',
         'With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.',
     )
     random_state: Any = parameter(
@@ -230,7 +230,9 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
 
             def interrupted() -> Termination | None:
                 # an update ends after its first round at the earliest: before that there is no model
-                return None if before is not None and log.model is None else watching.reason_to_end(timer)
+                if before is not None and log.model is None:
+                    return None
+                return Termination.ABORTED if watching.ended else timer()
 
             if before is None:
                 spec = resolve(source, parameters, executor, held_out, timer)

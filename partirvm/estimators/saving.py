@@ -102,11 +102,13 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     Examples
     --------
     >>> import tempfile
+    >>> import numpy as np
     >>> from partirvm import RVMRegressor, load_model, save_model
-    >>> model = RVMRegressor(gamma=2.0).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> model = RVMRegressor(gamma=2.0).fit(X, np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=100))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_model(model, f"{folder}/three.rvm")
-    ...     load_model(f"{folder}/three.rvm").gamma
+    ...     save_model(model, f"{folder}/sinc.rvm")
+    ...     load_model(f"{folder}/sinc.rvm").gamma
     2.0
     """
     location = os.fspath(location)

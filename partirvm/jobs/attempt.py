@@ -241,7 +241,6 @@ def run_attempt(
             checkpoint=checkpoint,
             usable=checkpoint is not None and store.has_model(),
             elapsed=(history[-1]["seconds"] if history else 0.0) + timer.seconds,
-            beside=store.local_path("kernel"),
         )
         model = journal.model or _kept_model(store)
         if outcome.reason is not Termination.ABORTED:

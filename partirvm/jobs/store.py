@@ -30,7 +30,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from partirvm.errors import ExistsError, FormatError, LeaseError, MissingDataError, NewerFormatError, StorageError
@@ -151,10 +150,6 @@ class JobStore:
     def exists(self) -> bool:
         """Return True if the folder holds a job, readable or not."""
         return any(map(SPECS.fullmatch, self._folder.list()))
-
-    def local_path(self, name: str) -> Path | None:
-        """Return the path of a temporary folder inside the job, or None if the job is not a local folder."""
-        return None if self._folder.path is None else self._folder.path / name
 
     def spec(self, schema: Any = None) -> dict[str, Any]:
         """Return the request of the current job of the folder.

@@ -39,10 +39,9 @@ from partirvm.learning.forms import EACH, learn, per_feature
 from partirvm.learning.sample import SampledRows, evaluate
 from partirvm.learning.search import LearningOptions, begin_stage, first_stage
 from partirvm.likelihoods.base import survivors
-from partirvm.likelihoods.class_passes import IndicatorLossPass, LogisticPass
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, ResidualPass
+from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, LogisticPass, ResidualPass
 from partirvm.strategies.fit_rows import count_duplicates
 from partirvm.strategies.problem import Options, Problem, Record
 from partirvm.strategies.stages import INTERMEDIATE, final_rule, record

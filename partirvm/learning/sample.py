@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.posterior import any_posterior
+from partirvm.core.posterior import posterior
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import Tied, indicator_updates, updates
 from partirvm.core.updates import HyperState, StepInfo
@@ -28,9 +28,8 @@ from partirvm.execution.process import peak_memory
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, labels_of
-from partirvm.likelihoods.class_passes import IndicatorLossPass
 from partirvm.likelihoods.gaussian import FIRST_NOISE
-from partirvm.likelihoods.passes import GramPass, SlopePass
+from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, SlopePass
 from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
 
@@ -217,7 +216,7 @@ def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design) -> Eviden
     """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``."""
     sample.drop_blocks()
     statistics = _statistics(sample, design, len(design.scaling.t_shift))
-    found = any_posterior(statistics, fit.alpha, fit.beta)
+    found = posterior(statistics, fit.alpha, fit.beta)
     (slope,) = sample.run(SlopePass(design, found.means, found.covariances, fit.beta))
     return EvidencePoint(found.log_evidence, slope, statistics.n)
 

@@ -32,6 +32,7 @@ Rows: TypeAlias = Int | range
 """Increasing row numbers, as an array or, without memory for each, as a range of neighbouring rows."""
 
 OnStep = Callable[[StepInfo], None]
+Draw: TypeAlias = tuple[int, int] | None
 
 
 @dataclass(frozen=True)
@@ -78,16 +79,14 @@ class Pass:
     held_out: ClassVar[bool] = False
     """True for a pass over the held-out rows, False for the training rows."""
     rows: Rows | None = None
+    of_panel: ClassVar[Callable[..., Any]]
+    """Return the statistic of a panel, given the panel and a block of each design."""
 
     @property
     def designs(self) -> tuple[Design, ...]:
         """The designs whose blocks the pass evaluates: its fields that are designs."""
         values = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
         return tuple(value for value in values if isinstance(value, Design))
-
-    def of_panel(self, panel: Panel, *blocks: Float) -> Any:
-        """Return the statistic of a panel, given a block of each design."""
-        raise NotImplementedError
 
     def statistic(self, tile: TileRows) -> Any:
         """Return the statistic of one tile, by default the sum over its panels; statistics are added by ``+``."""
@@ -331,21 +330,11 @@ class Likelihood(Protocol[F]):
         return fit
 
     @abstractmethod
-    def errors(
-        self,
-        design: Design,
-        fit: F,
-        count: int,
-        used: Int,
-        rows: Int | None,
-        *,
-        draw: tuple[int, int] | None = None,
-        floor: float = 0.0,
-    ) -> Pass:
+    def errors(self, design: Design, fit: F, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the ``count`` rows of largest error among ``rows``, without rows in ``used``.
 
-        With a ``draw`` (a seed), rows are drawn with probabilities proportional to error + ``floor``. Only likelihoods
-        with ``draws_pools`` support a ``draw``.
+        With a ``draw`` (a seed), rows are drawn at random, rows of large error more likely; only likelihoods with
+        ``draws_pools`` do so.
         """
 
     @abstractmethod

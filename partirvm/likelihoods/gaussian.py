@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import left_out_of, sampled_rows
-from partirvm.core.posterior import any_posterior
+from partirvm.core.posterior import posterior
 from partirvm.core.priors import joint_entry
 from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatistics
@@ -26,6 +26,7 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import (
     Begin,
     DenseFit,
+    Draw,
     FitProblem,
     Likelihood,
     OnStep,
@@ -62,10 +63,7 @@ densities even; with 0.3 the mean RMSE rose by 1 %.
 
 @dataclass(frozen=True)
 class Solve(DenseFit):
-    """A dense fit: iterations from ``start`` until ``rule`` ends the fit. ``candidates`` is for progress reports only.
-
-    ``solver`` is a name of ``core.solvers``.
-    """
+    """A dense fit: iterations of a ``solver`` of ``core.solvers`` from ``start`` until ``rule`` ends the fit."""
 
     start: HyperState
     rule: StopRule
@@ -73,7 +71,6 @@ class Solve(DenseFit):
     solver: str = "fixed-point"
 
     def run(self, on_step: OnStep) -> tuple[HyperState, Termination]:
-        """Run the fit; return its final state and the reason of the end."""
         return solvers.SOLVERS[self.solver](self.start, self.rule, on_step)
 
 
@@ -86,7 +83,6 @@ class GaussianLikelihood(Likelihood[HyperState]):
     relearns: bool = True
 
     def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> Model:
-        """Return the model, which predicts the mean and variance of a new noisy target."""
         return Model.from_fit(design, fit, columns)
 
     def start(self, problem: FitProblem) -> HyperState:
@@ -105,11 +101,9 @@ class GaussianLikelihood(Likelihood[HyperState]):
         )
 
     def warm(self, fit: HyperState) -> Start:
-        """Return α and β of the fit."""
         return Start(fit.labels, fit.alpha, fit.beta)
 
     def measure(self, fit: HyperState, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
-        """Return one pass for the Gram products of the new columns."""
         return (GramPass(kept, new, fit.statistics.offset, rows=rows),)
 
     def join(
@@ -135,7 +129,6 @@ class GaussianLikelihood(Likelihood[HyperState]):
         return _enter(fit.restarted(start, alpha, warm.beta), ordered, labels)
 
     def fit(self, problem: FitProblem, options: Any, design: Design, fit: HyperState, begin: Begin) -> Solve:
-        """Return a dense fit."""
         return Solve(fit, begin.rule, begin.candidates, options.solver)
 
     def settling(
@@ -173,22 +166,14 @@ class GaussianLikelihood(Likelihood[HyperState]):
             if isinstance(found, ResidualStatistics):
                 moved, sums = fit.posterior.means, found.sum_squares
                 target = replace(fit.statistics, offset=moved, projection=found.projection, sum_squares=sums)
-                fit = replace(fit, statistics=target, found=any_posterior(target, fit.alpha, fit.beta))
+                fit = replace(fit, statistics=target, found=posterior(target, fit.alpha, fit.beta))
         if not last or fit.fixed_noise:
             return fit
         beta, floored = noise_precision(fit)
-        return replace(fit, beta=beta, floored=floored, found=any_posterior(fit.statistics, fit.alpha, beta))
+        return replace(fit, beta=beta, floored=floored, found=posterior(fit.statistics, fit.alpha, beta))
 
     def errors(
-        self,
-        design: Design,
-        fit: HyperState,
-        count: int,
-        used: Int,
-        rows: Int | None,
-        *,
-        draw: tuple[int, int] | None = None,
-        floor: float = 0.0,
+        self, design: Design, fit: HyperState, count: int, used: Int, rows: Int | None, draw: Draw = None
     ) -> Pass:
         """Return the pass that finds the rows of largest absolute residual."""
         return ResidualPass(design, fit.posterior.means, count, used, rows)
@@ -198,7 +183,6 @@ class GaussianLikelihood(Likelihood[HyperState]):
         return GramPass(design, pool, fit.statistics.offset, diagonal=True, rows=rows)
 
     def score(self, design: Design, fit: HyperState, moderate: bool) -> ScorePass:
-        """Return the pass that scores the model by its stated uncertainty."""
         return ScorePass.of(Model.from_fit(design, fit, Columns(())))
 
     def record(self, problem: FitProblem, fit: HyperState, scores: Scores | None) -> dict[str, Any]:

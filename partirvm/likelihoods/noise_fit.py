@@ -36,8 +36,8 @@ from partirvm.types import NOISE_CENTRES
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-CONSTANT, LOCAL, AUTO = "constant", "local", "auto"
-"""Values of the option ``noise``."""
+CONSTANT, LOCAL = "constant", "local"
+"""Values of the option ``noise``; the third one is "auto"."""
 
 FEWEST, MOST_ROWS, MOST_VALUES, COMPETITION = 50, 16_384, 1 << 20, 4096
 """Minimum and maximum number of rows left out for local noise, maximum number of their input values, and maximum number
@@ -70,14 +70,12 @@ class FittedNoise:
     """Result of ``NoiseFit``: ``noise`` is None if constant noise was as good.
 
     ``rows`` (n,) are the rows of the fit, ``factors`` (n,) the ratios of their noise factor to that of a fit without
-    them: weights for an unbiased calibration (``LeftOut.scaled``). ``gain`` is the mean gain in log density of rows
-    left out, in nats.
+    them: weights for an unbiased calibration (``LeftOut.scaled``).
     """
 
     noise: LocalNoise | None
     rows: Int
     factors: Float
-    gain: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,6 @@ class NoiseFit(DenseFit):
     candidates: int = NOISE_CENTRES
 
     def run(self, on_step: OnStep) -> tuple[FittedNoise, Termination]:
-        """Return the noise; ``on_step`` is called after the fit of each kernel."""
         errors, variances = self.left_out.expected()
         squares, rows = errors**2, self.left_out.rows
         points = self.design.scaling.inputs(self.points)
@@ -118,14 +115,13 @@ class NoiseFit(DenseFit):
         by_row, overall = cross_fitted(block, squares, variances)
         row, all_rows = variances + by_row, variances + overall
         gains = 0.5 * (np.log(all_rows) + squares / all_rows - np.log(row) - squares / row)
-        gain, kept = float(gains.mean()), found.weights != 0
-        clear = gain > CLEAR * float(gains.std()) / np.sqrt(len(gains))
+        kept, clear = found.weights != 0, gains.mean() > CLEAR * gains.std() / np.sqrt(len(gains))
         if not kept.any() or not (self.always or clear):
             return constant
         logs = block @ found.weights
         shift = float(np.log(np.mean(np.exp(logs))))
         noise = LocalNoise(kernel, centres[kept], found.weights[kept], shift)
-        return FittedNoise(noise, rows, found.level * np.exp(logs) / by_row, gain), Termination.CONVERGED
+        return FittedNoise(noise, rows, found.level * np.exp(logs) / by_row), Termination.CONVERGED
 
 
 def noise_sample(left_out: LeftOut, n_features: int) -> LeftOut | None:

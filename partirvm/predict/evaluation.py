@@ -13,8 +13,7 @@ from partirvm.errors import DataError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
-from partirvm.likelihoods.class_passes import LogisticScorePass
-from partirvm.likelihoods.passes import ScorePass
+from partirvm.likelihoods.passes import LogisticScorePass, ScorePass
 from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import augmenting_of

@@ -39,13 +39,6 @@ FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
 EVEN = 0.5
 """Fraction of random candidates divided equally among classes; the rest is in proportion to the class sizes."""
 
-FLOOR = 0.3
-"""Classification pools are drawn at random: the chance of a row is proportional to 1 − p of its class + this constant.
-
-At 0, mislabelled rows fill the pool; at large values, the pool is a uniform sample. In experiments, values between gave
-the highest evidence, and a log loss close to the lowest.
-"""
-
 LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
@@ -75,7 +68,7 @@ def choose(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
         some = problem.shuffled and selection != "largest-error"
         rows = _random(state, NONE, SPREAD * room) if some else None
         draw = draw_key(state.options.seed, Purpose.POOL, state.round) if by_gain else None
-        request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw, floor=FLOOR)
+        request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw)
         (found,) = yield (request,)
         largest = found.largest
         chosen = state.design.with_centres(largest.values, largest.rows)

@@ -26,8 +26,7 @@ from partirvm.learning.folds import (
 )
 from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
-from partirvm.likelihoods.class_passes import IndicatorLossPass, LogisticPass
-from partirvm.likelihoods.passes import GramPass
+from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, LogisticPass
 from partirvm.strategies.problem import Options
 from partirvm.strategies.rounds import BasicRound
 

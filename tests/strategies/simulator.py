@@ -19,9 +19,8 @@ from partirvm.execution.tasks import tile_statistics
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Pass
-from partirvm.likelihoods.class_passes import LogisticScorePass
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, ResidualPass, ScorePass
+from partirvm.likelihoods.passes import GramPass, LogisticScorePass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import AnyStrategy, Gather, Gathered, Log, Options, Problem, Save, Solved, Stopped
 from partirvm.types import Scaling
