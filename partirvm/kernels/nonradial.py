@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,18 +168,16 @@ class PreparedInner(PreparedKernel):
         self.products.fill(points, out, self.kernel.value)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂s) gamma_j x_j z_j, then that for a learned coef0."""
+        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂s) gamma_j x_j z_j."""
         if isinstance(self.kernel, Linear):
             return np.zeros(0)
-        total, slopes = np.zeros(points.shape[1]), 0.0
+        total = np.zeros(points.shape[1])
         for some in runs(len(self.centres), self.products.size):
             block = self.products.block(points, some)
             self.kernel.slope(block)
             block *= weights.T[some]
             total += np.einsum("md,md->d", block @ points, self.centres[some])
-            slopes += float(block.sum())
-        of_gamma: Float = self.kernel.shared(total)
-        return np.append(of_gamma, self.kernel.coef0 * slopes) if "coef0" in self.kernel.learned else of_gamma
+        return np.asarray(self.kernel.shared(total))
 
 
 @documented
@@ -187,20 +185,18 @@ class PreparedInner(PreparedKernel):
 class Polynomial(Family):
     """Polynomial kernel ``(Σ_j gamma_j x_j z_j + coef0)^degree``.
 
-    Other values of ``degree`` (at least 1, default 3) and ``coef0`` (at least 0, default 1; learned unless it is 0)
-    need numbers as gamma.
+    Other values of ``degree`` (at least 1, default 3) and ``coef0`` (at least 0, default 1) need numbers as gamma.
 
     Examples
     --------
     >>> from partirvm import Polynomial
-    >>> Polynomial(gamma=1.0, degree=2).parameters
-    ('gamma', 'coef0')
+    >>> Polynomial(gamma=1.0, degree=2)
+    Polynomial(gamma=(1.0,), degree=2)
     """
 
     degree: int = 3
     coef0: float = 1.0
     name = "polynomial"
-    learned: ClassVar[tuple[str, ...]] = ("gamma", "coef0")
     form = PreparedInner
 
     def __post_init__(self) -> None:
@@ -227,7 +223,7 @@ class Polynomial(Family):
 class Sigmoid(Family):
     """Sigmoid kernel ``tanh(Σ_j gamma_j x_j z_j + coef0)``.
 
-    Values of ``coef0`` other than 1 need numbers as gamma. ``coef0`` may be negative and is not learned.
+    Values of ``coef0`` other than 1 need numbers as gamma; they may be negative.
 
     Examples
     --------
