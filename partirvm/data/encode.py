@@ -136,12 +136,10 @@ def _check_roles(roles: Roles, table: Reader) -> None:
         for name in names:
             if name not in table.columns:
                 near = difflib.get_close_matches(name, table.columns, n=1)
-                guess, advice = (
-                    f"; did you mean {quoted(near[0])}?" if near else ".",
-                    f" {UNLABELLED}" * (role == "target"),
-                )
+                guess = f"; did you mean {quoted(near[0])}?" if near else "."
                 raise DataError(
-                    f"{where} has no column {quoted(name)} ({role}){guess} Its columns: {listed(table.columns)}.{advice}"
+                    f"{where} has no column {quoted(name)} ({role}){guess} Its columns: {listed(table.columns)}."
+                    + f" {UNLABELLED}" * (role == "target")
                 )
             if len(name) > LONGEST_LABEL:
                 raise DataError(
