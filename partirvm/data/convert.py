@@ -49,22 +49,15 @@ def as_source(
     y, weights : array, optional
         Targets (N,) or (N, T) and precision weights (N,), of the same kind as X or as NumPy arrays.
     seed : int, optional
-        Seed for shuffling the rows of data in memory (NumPy, pandas), as in ``ingest``. The rows of all other data keep
-        their order.
+        Seed for shuffling the rows of data in memory, as in ``ingest``. The rows of all other data keep their order.
     columns : Columns, optional
         Names of the columns; default: the names in the data frame, or ``x0``, ``x1``, …
     tile_rows : int, optional
         Number of rows per tile; default: computed from the shape of the data.
 
-    Raises
-    ------
-    DataError
-        X or y contains text or complex numbers, has a wrong shape or length, has no rows, or has a single row with a
-        target.
-    MissingDataError, FormatError
-        DATA or chunks of Zarr arrays are missing or cannot be read.
-    UsageError
-        y or weights are given together with DATA or a source.
+    Raises ``DataError`` for values that are no numbers, wrong shapes, no rows, or a single row with a target,
+    ``MissingDataError`` or ``FormatError`` for DATA or chunks that are missing or cannot be read, and ``UsageError`` if
+    y or weights are given together with DATA or a source.
 
     Examples
     --------
@@ -78,18 +71,13 @@ def as_source(
         return X if isinstance(X, Source) else ZarrSource(X)
     X, y = pandas_frame(X), pandas_column(y)
     if is_frame(X):
-        columns = columns or Columns(tuple(str(name) for name in X.columns), target=_name(y))
+        names = () if y is None else _target_names(y, named=True)
+        columns = columns or Columns(tuple(map(str, X.columns)), target=names[0] if len(names) == 1 else "y")
     X, y, weights = _numbers("X", X), _numbers("y", y), _numbers("the weights", weights)
     loaded = not any(hasattr(values, "chunks") for values in (X, y, weights))
     order = shuffled_rows(len(X), seed) if loaded and seed is not None and X.ndim == 2 else None
     seed = seed if loaded else None
     return ArraySource(X, y, weights, permutation=order, tile_rows=tile_rows, columns=columns, seed=seed)
-
-
-def _name(y: Any) -> str:
-    names: Sequence[Any] = getattr(y, "columns", [])
-    name = names[0] if len(names) == 1 else getattr(y, "name", None)
-    return str(name) if isinstance(name, (str, int)) and module_of(y) in ("pandas", "dask", "dask_expr") else "y"
 
 
 def _numbers(name: str, values: Any) -> Any:
@@ -105,18 +93,17 @@ def _numbers(name: str, values: Any) -> Any:
     for column, dtype in zip(names, dtypes, strict=True):
         check_dtype(f"the column {quoted(str(column))} of the data frame" if name == "X" else name, dtype)
     if hasattr(values, "npartitions"):
-        floats = values.map_partitions(_floats, meta=values._meta.astype(np.float64))
-        return floats.to_dask_array(lengths=_lengths(values))
+        return values.map_partitions(_floats, meta=values._meta.astype(np.float64)).to_dask_array(_lengths(values))
     if len(set(dtypes)) == 1 and isinstance(dtypes[0], np.dtype):
         return values.to_numpy()
     require_exact_frame(values if values.ndim == 2 else values.to_frame(name))
     return values.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _floats(frame: Any) -> Any:
+def _floats(part: Any) -> Any:
     """Convert a partition, a pandas frame or series, to float64."""
-    require_exact_frame(frame if frame.ndim == 2 else frame.to_frame(), "row {:,} of its partition")
-    return frame.astype(np.float64)
+    require_exact_frame(part if part.ndim == 2 else part.to_frame(), "row {:,} of its partition")
+    return part.astype(np.float64)
 
 
 def open_table(source: Any, room: int | None = None) -> Reader:
@@ -155,10 +142,8 @@ def arrays_table(
 ) -> Reader:
     """Return the table of a data frame or array X, with targets and weights beside X. Rows are matched by position.
 
-    X is a pandas or Dask frame, or a NumPy, Zarr or Dask array; ``y`` and ``weights`` are arrays, series, frames or
-    lists, or None. The columns of an array X are called ``names``, default ``x0``, ``x1``, …; those of an array y (N,
-    T) are called ``y0``, ``y1``, …. ``others`` are more columns (N,). Dask frames are computed partition by partition.
-    Columns of pandas' categorical type are categories by default.
+    The columns of an array X are called ``names``, default ``x0``, ``x1``, …; those of an array y (N, T) are called
+    ``y0``, ``y1``, …. ``others`` are more columns (N,). Columns of pandas' categorical type are categories by default.
     """
     frame = is_frame(X)
     name = name or ("the data frame" if frame else "the array X" if y is None else "the arrays (X, y)")
