@@ -87,14 +87,11 @@ def assign_roles(
     if noise is not None and (weights is not None or classes):
         beside = "the target is a class" if weights is None else f"the weights {quoted(weights)} are given"
         raise UsageError(
-            f"{where}: the column {quoted(noise)} cannot be the noise (`--noise`), because {beside}: noise "
-            "applies to regression and gives the weights 1/noise²; combine noise and weights in one column of weights."
+            f"{where}: the column {quoted(noise)} cannot be the noise (`--noise`), because {beside}: noise applies to "
+            "regression and gives the weights 1/noise²."
         )
     if classes and len(targets) > 1:
-        raise UsageError(
-            f"{where}: a classification has one target, but {listed(targets)} are {len(targets)}: ingest each "
-            "target separately, and leave the others out with --features."
-        )
+        raise UsageError(f"{where}: a classification has one target, but {listed(targets)} are {len(targets)}.")
     if not targets and like is None:
         raise UsageError(
             f"{where}: no target is named: pass y or target=… (`--target`). "
@@ -126,20 +123,19 @@ def _check_roles(roles: Roles, table: Reader) -> None:
         raise DataError(f"{where}: the column name {quoted(twice)} occurs twice: rename one column.")
     own = [roles.weights] if roles.weights else []
     given = {"target": roles.targets, "noise" if roles.noisy else "weights": own, "feature": roles.features}
-    for role, names in given.items():
-        for name in names:
-            if name not in table.columns:
-                near = difflib.get_close_matches(name, table.columns, n=1)
-                guess = f"; did you mean {quoted(near[0])}?" if near else "."
-                raise DataError(
-                    f"{where} has no column {quoted(name)} ({role}){guess} Its columns: {listed(table.columns)}."
-                    + f" {UNLABELLED}" * (role == "target")
-                )
-            if len(name) > LONGEST_LABEL:
-                raise DataError(
-                    f"{where}: a column name has {len(name):,} characters, but names have at most "
-                    f"{LONGEST_LABEL:,}: rename the column {quoted(name)}."
-                )
+    for role, name in [(role, name) for role, names in given.items() for name in names]:
+        if name not in table.columns:
+            near = difflib.get_close_matches(name, table.columns, n=1)
+            guess = f"; did you mean {quoted(near[0])}?" if near else "."
+            raise DataError(
+                f"{where} has no column {quoted(name)} ({role}){guess} Its columns: {listed(table.columns)}."
+                + f" {UNLABELLED}" * (role == "target")
+            )
+        if len(name) > LONGEST_LABEL:
+            raise DataError(
+                f"{where}: a column name has {len(name):,} characters, at most {LONGEST_LABEL:,} are possible: rename "
+                f"the column {quoted(name)}."
+            )
     if not roles.features:
         raise DataError(f"{where}: there is no feature column besides {listed(roles.wanted)}.")
     several = next((name for name, count in Counter(roles.wanted).items() if count > 1), None)
@@ -203,8 +199,8 @@ class Levels:
                 self.nbytes += label_bytes(label)
                 if isinstance(label, str) and len(label) > LONGEST_LABEL:
                     raise DataError(
-                        f"{self._where} has a label of {len(label):,} characters, but labels have at most "
-                        f"{LONGEST_LABEL:,}: omit the column, or replace its texts by short codes."
+                        f"{self._where} has a label of {len(label):,} characters, at most {LONGEST_LABEL:,} are "
+                        "possible: omit the column, or replace its texts by short codes."
                     )
             return self.found.setdefault(label, len(self.found))
         if label not in self.found and self._numeric and isinstance(label, str):
