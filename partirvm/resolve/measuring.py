@@ -22,10 +22,10 @@ from partirvm.learning.process_search import LAST_ROWS, learn_regression, search
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options, within_work
 from partirvm.options import Request
+from partirvm.options.constraints import parse_duration
 from partirvm.planning.cost import Rates
 from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, Plan, Sparseness, affordable, partition_size, probe_rows
-from partirvm.planning.units import parse_duration
 from partirvm.resolve.kernel import chooses, chooses_family, metric_of
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options, Problem, Record, Stopped

@@ -195,7 +195,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
         partition_size=size,
         fit_rows=fit_rows,
         sample_rows=sample,
-        selection=selection if schedule.selects else schedule.order,
+        selection=selection if schedule.selects else "all" if schedule.one_fit else "order",
         moderate=problem.classifies and bool(moderate),
         multi_class=problem.likelihood.name if K > 2 else request.multi_class,
     )
@@ -217,7 +217,7 @@ def in_order(spec: FitSpec) -> bool:
 
     This holds for all strategies but the working set, and only with a kernel: without a kernel there are no candidates.
     """
-    return bool(spec.problem.n_kernels) and spec.plan.schedule.every_row_joins
+    return bool(spec.problem.n_kernels) and not spec.plan.schedule.selects
 
 
 def grow(

@@ -19,7 +19,7 @@ from partirvm.planning.cost import Rates
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import STORE_FRACTION, KernelStore, Machine, Plan, choose, make_plan
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import candidate_search, rows_used
+from partirvm.strategies.fit_rows import rows_read
 from partirvm.strategies.problem import Options, Problem
 
 Float = NDArray[np.float64]
@@ -93,10 +93,9 @@ def planned(
     joining: int | None = None,
 ) -> Plan:
     """Plan a resolved request by arithmetic only. Raises ``MemoryLimitError`` as ``make_plan`` does."""
-    schedule, used = STRATEGIES[request.strategy].schedule, rows_used(request, shape.n_rows)
-    search = candidate_search(request, shape, shuffled=problem.shuffled)
+    schedule, read = STRATEGIES[request.strategy].schedule, rows_read(request, shape, shuffled=problem.shuffled)
     asked = {"held_out": problem.held_out, "shrink_threads": elastic, "shrink_partition": shrink_partition}
-    plan = make_plan(shape, machine, rates, request, schedule, used, search, **asked, joining=joining)
+    plan = make_plan(shape, machine, rates, request, schedule, read, **asked, joining=joining)
     return replace(plan, kernel_store=_kernel_store(plan, rates, request))
 
 
