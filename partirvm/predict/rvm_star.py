@@ -35,7 +35,7 @@ from partirvm.model import FAR, AnyModel, Model
 from partirvm.options.constraints import parse_bytes
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
 from partirvm.quoting import format_bytes
-from partirvm.resolve.parameters import checked_moments
+from partirvm.resolve.new_problem import checked_moments
 from partirvm.types import EXTRA_COLUMNS
 
 Float = NDArray[np.float64]
