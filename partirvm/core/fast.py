@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from partirvm.core.posterior import Posterior, posterior, sparsity_quality
-from partirvm.core.priors import DEPENDENT, log_contribution
+from partirvm.core.priors import DEPENDENT, FLAT, log_contribution
 from partirvm.core.statistics import EPS, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, noise_precision
@@ -224,13 +224,6 @@ class Action:
     log_evidence: float
 
 
-def best_alpha(s: Float, q: Float, floor: Float) -> Float:
-    """The α of maximal ℓ, at least ``floor``; ∞ where q² ≤ s."""
-    excess = q**2 - s
-    found: Float = np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0)
-    return np.maximum(found, floor, out=found)
-
-
 class Greedy:
     """A fit in progress. It starts with those columns of ``state`` that have not just ``entered``, at their α."""
 
@@ -253,7 +246,7 @@ class Greedy:
         active = self.active
         precision = active.beta * active.diagonal
         s, q = active.own_factors()
-        alpha = best_alpha(s, q, ALPHA_FLOOR * precision[active.columns])
+        alpha = np.maximum(FLAT.alpha.optimum(s, q**2)[0], ALPHA_FLOOR * precision[active.columns])
         gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
         found, addition = self._largest(active.columns, alpha, gain), self._addition(precision)
         if found is None or (addition and found.gain < (1.0 - TIE) * addition.gain):
@@ -268,7 +261,7 @@ class Greedy:
         active = self.active
         wanted = np.flatnonzero((active.Q**2 > active.S) & (active.place < 0))
         s, q, precision = active.S[wanted], active.Q[wanted], precision[wanted]
-        alpha = best_alpha(s, q, ALPHA_FLOOR * precision)
+        alpha = np.maximum(FLAT.alpha.optimum(s, q**2)[0], ALPHA_FLOOR * precision)
         alpha[s < DEPENDENT * precision] = np.inf
         return self._largest(wanted, alpha, log_contribution(alpha, s, q))
 

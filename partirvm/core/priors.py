@@ -219,34 +219,29 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
     return alpha, best
 
 
-def evidence_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """Gain of log evidence when a column with these s and q joins at its best α, or 0. Nats, any shape."""
-    return prior.optimum(s, q**2)[1]
+def evidence_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha, *, joint: bool = False) -> Float:
+    """Gain of log evidence when a column with these s and q joins at its best α, or 0. Nats, any shape.
+
+    If ``joint``, s and q (P, T) are those of several targets that share α, and the gain is (P,).
+    """
+    return _optimum(s, q, prior, joint)[1]
 
 
-def joint_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """The same for each column (P,), if several targets share its α, from s and q (P, T)."""
-    return joint_optimum(s, q)[1] if s.ndim == 2 else evidence_gain(s, q, prior)
-
-
-def entry_precision(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """Initial α of new columns: ``JOINING`` × the individual optimum, or × s if there is none. Any shape.
+def entry_precision(
+    s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha, *, joint: bool = False
+) -> Float:
+    """Initial α of new columns: ``JOINING`` × the optimum, or × s if there is none. Shapes as of ``evidence_gain``.
 
     A column without gain alone may gain together with others: a small α makes its prior weak at first. ``precision`` is
     βφᵀφ: the s of a near-copy of present columns is a rounding error, and is raised to a fraction of it.
     """
     s = np.maximum(s, DEPENDENT * precision)
-    return _entry(prior.optimum(s, q**2)[0], s, precision)
-
-
-def joint_entry(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """The same for each column (P,), if several targets share its α, from s, q and precision (P, T)."""
-    if s.ndim == 1:
-        return entry_precision(s, q, precision, prior)
-    s = np.maximum(s, DEPENDENT * precision)
-    return _entry(joint_optimum(s, q)[0], s.mean(axis=1), precision.max(axis=1))
-
-
-def _entry(best: Float, s: Float, precision: Float) -> Float:
+    best = _optimum(s, q, prior, joint)[0]
+    if best.ndim < s.ndim:
+        s, precision = s.mean(axis=1), precision.max(axis=1)
     # a centre far from every row has a column of zeros: any α is valid, the first step prunes it
     return np.where(precision > ABSENT, JOINING * np.where(np.isfinite(best), best, s), 1.0)
+
+
+def _optimum(s: Float, q: Float, prior: GammaDensity, joint: bool) -> tuple[Float, Float]:
+    return joint_optimum(s, q) if joint and s.ndim == 2 else prior.optimum(s, q**2)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
 from partirvm.core.posterior import Posterior, posterior, sparsity_quality, weakly_correlated
-from partirvm.core.priors import FLAT, Prior, fails, joint_gain
+from partirvm.core.priors import FLAT, Prior, evidence_gain, fails
 from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 
@@ -156,13 +156,13 @@ class HyperState:
 
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
-        return joint_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha)
+        return evidence_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha, joint=True)
 
     def gains(self, statistic: CrossBlock) -> Float:
         """Gain of evidence (Q,) of adding each column of a pool alone, nats; those of a sample are scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
         s, q = self.factors(scale * statistic.cross, scale * statistic.diagonal, scale * statistic.projection)
-        return joint_gain(s, q, self.prior.alpha)
+        return evidence_gain(s, q, self.prior.alpha, joint=True)
 
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
         """s and q (Tipping & Faul 2003, eqs. 19 and 22) of P other columns, (P,), or (P, T) for several targets.
