@@ -25,8 +25,8 @@ from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.model import AnyModel
+from partirvm.strategies import AnyStrategy
 from partirvm.strategies.problem import (
-    AnyStrategy,
     Gather,
     Gathered,
     Instruction,
