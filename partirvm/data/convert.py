@@ -19,8 +19,8 @@ from partirvm.data.source import Columns, Source, default_names
 from partirvm.data.tables import Batch, Reader, csv_table, find_files, opened, parquet_table, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
-from partirvm.frames import is_frame, module_of, pandas_column, pandas_frame
 from partirvm.quoting import listed, quoted
+from partirvm.types import is_frame, module_of, pandas_column, pandas_frame
 
 
 def as_source(
