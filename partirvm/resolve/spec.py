@@ -110,7 +110,7 @@ def memory_limits(plan: Plan) -> dict[str, Any]:
 
 
 def _kernel_store(plan: Plan, rates: Rates, request: Request) -> KernelStore:
-    """Choose where kernel blocks are kept: in memory or nowhere."""
+    """Choose where kernel blocks are kept: in memory, in Zarr or nowhere."""
     if not plan.shape.n_kernels:
         return KernelStore("none", 0, "there is no kernel")
     spare = plan.room(plan.columns)
