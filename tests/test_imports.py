@@ -54,7 +54,9 @@ ARROWS = {
     "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
-    "cli": VALUES | {"storage.address", "resolve", "jobs", "predict", "report", "planning.units", "execution.process"},
+    "cli": VALUES
+    | {"storage.address", "resolve", "jobs", "predict", "report", "planning.units", "execution.process"}
+    | {"model.relevance"},
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""
@@ -104,7 +106,6 @@ THIRD_PARTIES = {
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "sklearn"},
-    "resolve.basis": {"sklearn"},
     "cli.demo": {"numpy", "zarr", "matplotlib"},
     "cli": {"click", "distributed"},
     "__main__": set(),

@@ -237,10 +237,11 @@ def _read(values: Float | Path) -> Float | None:
 def _written(values: Float, folder: Path) -> Path:
     """Write values to a Zarr array of one chunk, with a checksum, and return its place."""
     import zarr
+    from zarr.codecs import Crc32cCodec
 
     if not folder.is_dir():  # Zarr would create it, even after the end of the fit
         raise FileNotFoundError(folder)
-    place, crc, size = folder / f"block-{uuid.uuid4().hex}", zarr.codecs.Crc32cCodec(), values.shape
+    place, crc, size = folder / f"block-{uuid.uuid4().hex}", Crc32cCodec(), values.shape
     config: Any = {"write_empty_chunks": True}
     array = zarr.create_array(str(place), shape=size, chunks=size, dtype="f8", compressors=[crc], config=config)
     array[:] = values
