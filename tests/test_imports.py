@@ -13,17 +13,16 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "options", "quoting", "frames", "blas_threads"}
-"""Small frozen value types, how messages quote, what makes pandas of other data frames, and the
+VALUES = {"errors", "types", "options", "quoting", "blas_threads"}
+"""Small frozen value types, how messages quote, and the
 limit of BLAS threads: importable by all."""
 
 ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
-    "types": set(),
+    "types": {"errors"},
     "blas_threads": set(),
     "options": {"errors", "planning.units"},
-    "frames": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,
     "core": VALUES,
@@ -76,10 +75,9 @@ EXCEPTIONS = {
 THIRD_PARTIES = {
     "quoting": set(),
     "errors": set(),
-    "types": {"numpy"},
+    "types": {"numpy", "pyarrow"},
     "blas_threads": {"scipy", "threadpoolctl"},
     "options": set(),
-    "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "storage.records": {"numpy", "numcodecs", "google_crc32c"},
     "storage.codec": {"numpy"},
@@ -95,7 +93,6 @@ THIRD_PARTIES = {
     "execution.kernel_store": {"numpy", "zarr"},
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
-    "execution.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},
     "jobs.reference": {"sklearn", "scipy"},
     "report": {"numpy", "rich", "matplotlib"},

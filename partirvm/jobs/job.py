@@ -192,7 +192,7 @@ def _called(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in this process, or on a worker of the cluster with the address of its scheduler."""
     if client is None:
         return function(*arguments)
-    from partirvm.execution.detached import ask
+    from partirvm.execution.cluster import ask
 
     return ask(client, partial(function, cluster=address_of(client)), *arguments)
 
@@ -430,7 +430,7 @@ class Job:
         """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
         place, attempt = absolute(self.location), state.attempt
         if client is not None:
-            from partirvm.execution.detached import start
+            from partirvm.execution.cluster import start
 
             key = f"partirvm-{place}-{attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
             start(client, key, run_job, place, attempt=attempt, allowed=allowed)
