@@ -312,7 +312,7 @@ class Driver:
         self._last = record
         entry = line(record, spent, self._began, self._epoch, saved=saved)
         if self.blocks is not None:
-            fetched, self.blocks.fetched = self.blocks.fetched, Fetched()
+            fetched, self.blocks.fetched = self.blocks.fetched, Fetched(failures=self.blocks.fetched.failures)
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched.evaluated, fetched.kept
         entry |= self.readable(entry)
         self._journal.record(entry)
