@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from partirvm.core.termination import Termination
@@ -46,10 +47,10 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.resolve.measuring import Interrupted, Timer, check_aborted, timer_of
-from partirvm.resolve.parameters import check_parameters
-from partirvm.resolve.resolve import grow, resolve, resume_spec
-from partirvm.resolve.spec import LIMITS, FitSpec
+from partirvm.resolve.measuring import Timer
+from partirvm.resolve.new_problem import Interrupted, check_aborted
+from partirvm.resolve.resolve import continued, resolve
+from partirvm.resolve.spec import LIMITS, FitSpec, check_parameters
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 
@@ -210,7 +211,7 @@ def run_attempt(
             spec, executor, timer = planned
         else:
             request = check_parameters(parameters_of(state))
-            executor, timer = closed.enter_context(closing(executor_for(client))), timer_of(request)
+            executor, timer = closed.enter_context(closing(executor_for(client))), Timer(request.time_limit)
             try:
                 spec = _spec(restored, request, source, executor, held_out, timer.after(requests))
             except Stopped:
@@ -241,6 +242,7 @@ def run_attempt(
             checkpoint=checkpoint,
             usable=checkpoint is not None and store.has_model(),
             elapsed=(history[-1]["seconds"] if history else 0.0) + timer.seconds,
+            beside=None if "://" in store.location else Path(store.location, "kernel"),
         )
         model = journal.model or _kept_model(store)
         if outcome.reason is not Termination.ABORTED:
@@ -268,9 +270,7 @@ def _spec(
     spec = restored.spec
     if restored.state is None and any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS):
         return resolve(source, request, executor, held_out, interrupted)
-    if spec.problem.n_rows < source.n_rows:
-        return grow(spec, source, request, executor, held_out, interrupted)
-    return resume_spec(spec, request, source, executor)
+    return continued(spec, source, request, executor, held_out, interrupted)
 
 
 @contextmanager

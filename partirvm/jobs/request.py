@@ -23,9 +23,8 @@ from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
 from partirvm.quoting import listed
-from partirvm.resolve.parameters import check_noise_form, check_parameters, check_sources, portable
-from partirvm.resolve.resolve import in_order
-from partirvm.resolve.spec import LIMITS
+from partirvm.resolve.new_problem import check_request
+from partirvm.resolve.spec import LIMITS, check_parameters, portable
 from partirvm.storage.address import require_address, store_of
 from partirvm.strategies.rounds import IncrementalRounds
 from partirvm.strategies.stages import RoundsState
@@ -192,9 +191,8 @@ def create(
     ``cluster`` is the address of the scheduler that runs the job, or "" without a cluster.
     """
     source, held_out = open_sources(data, validation)
-    check_sources(source, held_out)
     parameters = check_parameters(parameters)
-    check_noise_form(source, parameters)
+    check_request(source, parameters, held_out)
     store = JobStore.create(job, specification(source, held_out, parameters), overwrite=overwrite)
     try:
         store.record({"event": "queued", "reason": "submitted", "cluster": cluster})
@@ -286,7 +284,7 @@ def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str
     else:  # as many rounds as the last update, or as the fit
         rounds = changed.get("max_rounds", state.request.get("rounds", state.request["parameters"].get("max_rounds")))
         changes: dict[str, Any] = {"max_rounds": None if rounds is None else last.state.round + rounds}
-        if in_order(last.spec):
+        if last.spec.in_order:
             changes["strategy"] = IncrementalRounds.name
         check_parameters(parameters_of(state, **changes))
         fingerprint = asdict(source.fingerprint())

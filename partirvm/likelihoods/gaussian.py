@@ -44,10 +44,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 PRECISE = 1e-6
-"""Maximum bound of the relative rounding error of a residual from statistics that no pass has to compute again.
-
-With a bound of 5e-8 the pass changed the residual by 1e-9 of it, and the mean by 1e-8 standard deviations of the noise.
-"""
+"""Maximum bound of the relative rounding error of a residual from statistics that no pass has to compute again."""
 
 FIRST_NOISE = 0.1
 """Initial σ² as a fraction of the target variance (Tipping's choice)."""
@@ -55,9 +52,7 @@ FIRST_NOISE = 0.1
 LEAST_NOISE = 0.1
 """Least σ² as a fraction of the mean squared error of rows left out of kernel learning (``left_out_square``).
 
-Without it the evidence of few rows can be largest where every row is a vector and nothing is left for noise. On 200
-rows of eight sets, 4 draws each: no fit with more than half of the rows as vectors instead of 4, errors and log
-densities even; with 0.3 the mean RMSE rose by 1 %.
+Without it the evidence of few rows can be largest where every row is a vector and nothing is left for noise.
 """
 
 
@@ -107,26 +102,17 @@ class GaussianLikelihood(Likelihood[HyperState]):
         return (GramPass(kept, new, fit.statistics.offset, rows=rows),)
 
     def join(
-        self,
-        problem: FitProblem,
-        fit: HyperState,
-        kept: Design,
-        new: Design,
-        *statistics: GramBlock,
-        warm: Start | None = None,
+        self, problem: Any, fit: HyperState, kept: Design, new: Design, *statistics: Any, warm: Start | None = None
     ) -> HyperState:
         """Return the fit at the old α and β; the α of new columns follows from Tipping & Faul's optimum."""
-        (block,) = statistics
+        (block,), labels = statistics, labels_of(new)
         if kept.n_columns:
-            extended = fit.statistics.extend(labels_of(new), block, new.basis)
-            return _enter(fit, extended, labels_of(kept.join(new)))
-        warm = warm or self.warm(fit)
-        empty, labels = GramStatistics.empty(new.basis, problem.n_targets), labels_of(new)
+            return _enter(fit, fit.statistics.extend(labels, block, new.basis), labels_of(kept.join(new)))
+        warm, empty = warm or self.warm(fit), GramStatistics.empty(new.basis, problem.n_targets)
         order = positions(np.concatenate([warm.labels, np.setdiff1d(labels, warm.labels)]), labels)
         ordered = empty.extend(labels, block, new.basis).take(order)
-        start = ordered.take(np.arange(len(warm.labels)))
-        alpha = np.maximum(warm.alpha, ALPHA_FLOOR * np.max(warm.beta) * np.diagonal(start.gram))
-        return _enter(fit.restarted(start, alpha, warm.beta), ordered, labels)
+        begun = fit.restarted(ordered.take(np.arange(len(warm.labels))), warm.alpha, warm.beta)
+        return _enter(begun, ordered, labels)
 
     def fit(self, problem: FitProblem, options: Any, design: Design, fit: HyperState, begin: Begin) -> Solve:
         return Solve(fit, begin.rule, begin.candidates, options.solver)
@@ -148,8 +134,8 @@ class GaussianLikelihood(Likelihood[HyperState]):
             return residual
         sample = sampled_rows(problem.n_rows if rows is None else len(rows), shuffled=problem.shuffled)
         sample = sample if rows is None else rows if sample is None else rows[sample]
-        least = problem.left_out_square
-        return LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta), sample, least), *residual
+        beta, least = float(fit.beta), problem.left_out_square
+        return LeaveOneOutPass(design, found.mean, found.root(), beta, sample, least), *residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance.
@@ -219,8 +205,6 @@ def left_out_diagnostics(problem: FitProblem, fit: Any) -> Sequence[NumberDiagno
 
 def root_mean(errors: Float) -> float:
     """Return the root mean square over targets of the root mean square errors (T,)."""
-    if len(errors) == 1:
-        return float(errors[0])
     unit = power_of_two(errors.max())
     return float(np.sqrt(((errors / unit) ** 2).mean()) * unit)
 

@@ -34,8 +34,8 @@ class Request:
 
     ``kernel`` is a name, a function's ``module:function``, a kernel or its spec, or a callable, which no job can hold;
     or a list of such, which centres have side by side; None and "none" stand for no kernel. ``basis`` is "linear", a
-    function's ``module:function``, a callable or a transformer, which no job can hold, or a list of such. ``gamma`` is
-    a rule's name, a number or one number per feature. Words are plain texts here; ``constraints`` has their types.
+    function's ``module:function``, a callable, which no job can hold, or a list of such. ``gamma`` is a rule's name, a
+    number or one number per feature. Words are plain texts here; ``constraints`` has their types.
     """
 
     kernel: Any = everyday(
@@ -136,9 +136,9 @@ class Request:
     kernel_store: str = of_resources(
         "auto",
         one_of(words.KernelStore),
-        'Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "none" '
-        '(evaluated in every pass), or "auto" ("none" for a regression, the faster one by measurement for a '
-        "classification). The result does not depend on it.",
+        'Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" '
+        '(on disk beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, memory for a '
+        "classification where that is faster by measurement). The result does not depend on it.",
     )
     selection: str = of_strategy(
         "auto",
