@@ -13,18 +13,16 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "options", "quoting", "frames", "blas_threads", "process_memory"}
-"""Small frozen value types, how messages quote, what makes pandas of other data frames, the limit of BLAS threads and
-the memory of the process: importable by all."""
+VALUES = {"errors", "types", "options", "quoting", "blas_threads", "process_memory"}
+"""Small frozen value types, how messages quote, the limit of BLAS threads and the memory of the process: importable by
+all."""
 
 ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
-    "types": set(),
+    "types": {"errors"},
     "blas_threads": set(),
-    "process_memory": set(),
-    "options": {"errors", "planning.units"},
-    "frames": {"errors"},
+    "options": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,
     "core": VALUES,
@@ -33,7 +31,7 @@ ARROWS = {
     # A likelihood says what model its fits leave.
     "likelihoods": VALUES | {"core", "kernels", "model"},
     "strategies": VALUES | {"core", "kernels", "planning", "likelihoods"},
-    "data": VALUES | {"storage", "core", "kernels", "planning.units"},
+    "data": VALUES | {"storage", "core", "kernels"},
     "model": VALUES | {"storage", "core", "kernels"},
     # Passes and the machine are value types that live with those who decide on them.
     "execution": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.address"},
@@ -50,14 +48,12 @@ ARROWS = {
     | {"resolve"}
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
-    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "storage.folder"},
+    "report": VALUES | {"core", "strategies", "jobs", "storage.folder"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
     "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
-    "cli": VALUES
-    | {"storage.address", "resolve", "jobs", "predict", "report", "planning.units", "data.ingest"}
-    | {"model.relevance"},
+    "cli": VALUES | {"storage.address", "resolve", "jobs", "predict", "report", "data.ingest"} | {"model.relevance"},
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""
@@ -77,11 +73,10 @@ EXCEPTIONS = {
 THIRD_PARTIES = {
     "quoting": set(),
     "errors": set(),
-    "types": {"numpy"},
+    "types": {"numpy", "pyarrow"},
     "blas_threads": {"scipy", "threadpoolctl"},
     "process_memory": set(),
     "options": set(),
-    "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "storage.records": {"numpy", "numcodecs", "google_crc32c"},
     "storage.codec": {"numpy"},
@@ -94,9 +89,9 @@ THIRD_PARTIES = {
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "model": {"numpy", "zarr"},
     "execution": {"numpy"},
+    "execution.kernel_store": {"numpy", "zarr"},
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
-    "execution.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},
     "jobs.reference": {"sklearn", "scipy"},
     "report": {"numpy", "rich", "matplotlib"},

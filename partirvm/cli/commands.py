@@ -161,7 +161,7 @@ def ingest(
       partirvm ingest mails.csv mails.zarr --target kind --classes
     """
     from partirvm.data import ingest as ingest_table
-    from partirvm.planning.units import counted
+    from partirvm.quoting import counted
     from partirvm.report.progress import progress_for
 
     context = click.get_current_context()

@@ -148,7 +148,7 @@ def fit(
             fitted = run_attempt(store, allowed, planned=(spec, executor, timer), **hooks)
             cancelled = store.folded().status is Status.CANCELLED
             if fitted.model is None and not (cancelled or store.has_progress()):
-                first = spec.plan.schedule.unit
+                first = "level" if spec.plan.schedule.merges else "round"
                 raise JobFailedError(f"aborted before the first {first} was done: there is no job in {job}")
         except BaseException:
             with suppress(LeaseError, StorageError):  # unless another process has taken the lease
@@ -192,7 +192,7 @@ def _called(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in this process, or on a worker of the cluster with the address of its scheduler."""
     if client is None:
         return function(*arguments)
-    from partirvm.execution.detached import ask
+    from partirvm.execution.cluster import ask
 
     return ask(client, partial(function, cluster=address_of(client)), *arguments)
 
@@ -430,7 +430,7 @@ class Job:
         """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
         place, attempt = absolute(self.location), state.attempt
         if client is not None:
-            from partirvm.execution.detached import start
+            from partirvm.execution.cluster import start
 
             key = f"partirvm-{place}-{attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
             start(client, key, run_job, place, attempt=attempt, allowed=allowed)

@@ -5,8 +5,7 @@ coordinates that are extended by 1 and ‖u‖². Coordinates are measured from 
 that inputs far from zero lose no digits.
 
 Matérn kernels of smoothness ν (Rasmussen & Williams 2006, eq. 4.17) are functions of s = √(2ν) r; scikit-learn's length
-scale is 1/√gamma. Their derivatives in r² are finite at r = 0, so that no gradient divides by r, and rounding errors of
-r² near 0 are not amplified.
+scale is 1/√gamma. Their derivatives in r² are finite at r = 0, so that no gradient divides by r.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel
 from partirvm.kernels.blocks import GROUP, PreparedKernel, Products, origin_of, runs
-from partirvm.kernels.family import Family, part_of
+from partirvm.kernels.family import Family, as_numbers, part_of
 from partirvm.options.values import documented
 
 Float = NDArray[np.float64]
@@ -57,12 +56,9 @@ class PreparedRadial(PreparedKernel):
         return left
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Callable[[slice], Float]:
-        """Return the function of a group of centres that gives S = weights ∘ ∂k/∂r², (g, n).
-
-        r² is computed again, but not for the Gaussian kernel, where ∂k/∂r² = −k.
-        """
+        """Return the function of a group of centres that gives S = weights ∘ ∂k/∂r², (g, n); r² is computed again."""
         if isinstance(self.kernel, Gaussian):
-            return lambda some: -(weights.T[some] * values.T[some])
+            return lambda some: -(weights.T[some] * values.T[some])  # ∂k/∂r² = −k
         widened = self._widened(points)
 
         def of(some: slice) -> Float:
@@ -74,10 +70,7 @@ class PreparedRadial(PreparedKernel):
         return of
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)².
-
-        Each group of centres takes one matrix product with [u, u∘u, 1].
-        """
+        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)², by products with [u, u∘u, 1]."""
         n, d = points.shape
         slopes = self.slopes(points, values, weights)
         left = np.empty((n, 2 * d + 1))
@@ -100,8 +93,7 @@ class PreparedRadial(PreparedKernel):
         for some in self.groups():
             sums += slopes(some).T @ right[some]
         U = (points - self.origin) * self.root
-        found: Float = 2 * self.root * (U * sums[:, d:] - sums[:, :d])
-        return found
+        return np.asarray(2 * self.root * (U * sums[:, d:] - sums[:, :d]))
 
     def groups(self) -> list[slice]:
         """Return the groups of centres whose products are computed together."""
@@ -203,28 +195,9 @@ RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52
 class Directions(Kernel):
     """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
 
-    The metric of the kernel is LᵀL with L = diag(√gamma) A. A width per feature is the case A = I. Points are projected
-    once for each block, so that the cost for each pair of points is that of a width per feature.
-
-    Parameters
-    ----------
-    kernel : Gaussian, Matern32 or Matern52
-        Its gamma, one number or one per direction, are in 1/unit² of the directions.
-    axes : tuple of tuple of float
-        One direction a_i per row, with one finite number per feature.
-    free : bool
-        True if kernel learning also moves the entries of ``axes``; otherwise it moves gamma alone.
-
-    Raises ``UsageError`` for another kernel or for axes that are not a matrix of finite numbers.
-
-    Examples
-    --------
-    >>> from partirvm.kernels import Gaussian
-    >>> out = np.empty((2, 1))
-    >>> kernel = Directions(Gaussian(1.0), [[1.0, -1.0]])
-    >>> kernel.prepare(np.zeros((1, 2)))(np.array([[3.0, 3.0], [1.0, 0.0]]), out)
-    >>> out[:, 0].round(3).tolist()
-    [1.0, 0.368]
+    The gamma of the Gaussian or Matérn ``kernel``, one number or one per direction, are in 1/unit² of the directions.
+    ``axes`` has one direction a_i per row. Kernel learning moves gamma, and if they are ``free``, the axes, too. Points
+    are projected once for each block, so that the cost for each pair of points is that of a width per feature.
     """
 
     kernel: RadialKernel
@@ -236,22 +209,10 @@ class Directions(Kernel):
     def __post_init__(self) -> None:
         kernel, axes = part_of(self.kernel), _matrix(self.axes)
         if not isinstance(kernel, RadialKernel):
-            raise UsageError(
-                f"the directions kernel has the kernel {kernel.name!r}: it must be gaussian, matern32 or matern52"
-            )
-        if not isinstance(self.free, bool):
-            raise UsageError(f"free of the directions kernel is {self.free!r}: it must be True or False")
-        if len(kernel.gamma) not in (1, len(axes)):
-            raise UsageError(
-                f"gamma of the directions kernel has {len(kernel.gamma)} values: it must have one, or {len(axes)}, one "
-                "per direction"
-            )
+            raise UsageError(f"the kernel of directions is {kernel!r}: it must be gaussian, matern32 or matern52")
+        kernel.widths(len(axes))  # checks their number
         object.__setattr__(self, "kernel", kernel)
         object.__setattr__(self, "axes", axes)
-
-    def __repr__(self) -> str:
-        """Name the kernel and the shape of its directions; ``spec`` has all numbers."""
-        return f"Directions({self.kernel.name} along {len(self.axes)} directions of {len(self.axes[0])} features)"
 
     @property
     def matrix(self) -> Float:
@@ -260,9 +221,8 @@ class Directions(Kernel):
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         if centres.shape[1] != len(self.axes[0]):
-            raise UsageError(
-                f"the directions of the kernel have {len(self.axes[0])} features but the data have {centres.shape[1]}"
-            )
+            counts = f"{len(self.axes[0])} features but the data have {centres.shape[1]}"
+            raise UsageError(f"the directions of the kernel have {counts}")
         return PreparedDirections(self, centres, origin_of(centres, origin))
 
     def learnable(self) -> dict[str, float]:
@@ -271,24 +231,22 @@ class Directions(Kernel):
         return self.kernel.learnable() | (entries if self.free else {})
 
     def with_logs(self, logs: Float) -> Self:
-        count, entries = len(self.kernel.gamma), np.ravel(self.axes)
-        entries = logs[count:] if self.free else entries
-        if len(logs) != len(self.learnable()):
-            raise UsageError(f"{len(logs)} logarithms for {len(self.learnable())} parameters of a kernel")
-        axes = entries.reshape(self.matrix.shape).tolist()
-        return replace(self, kernel=self.kernel.with_logs(logs[:count]), axes=tuple(map(tuple, axes)))
+        if not self.free:
+            return super().with_logs(logs)
+        count = len(self.kernel.gamma)
+        axes: Any = logs[count:].reshape(self.matrix.shape).tolist()
+        return replace(self, kernel=self.kernel.with_logs(logs[:count]), axes=axes)
 
     def relevances(self, n_features: int) -> Float | None:
         """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
-        found: Float = self.kernel.widths(len(self.axes)) @ self.matrix**2
-        return found
+        return np.asarray(self.kernel.widths(len(self.axes)) @ self.matrix**2)
 
     def _seen(self, n_features: int) -> int:
         return len(self.axes)
 
 
 class PreparedDirections(PreparedKernel):
-    """The kernel prepared for its centres, in the coordinates of the directions."""
+    """The kernel prepared for its centres, whose ``inner`` kernel sees the coordinates of the directions."""
 
     def __init__(self, kernel: Directions, centres: Float, origin: Float) -> None:
         self.kernel, self.matrix, self.origin, self.centres = kernel, kernel.matrix, origin, centres - origin
@@ -331,10 +289,7 @@ class PreparedDirections(PreparedKernel):
 
 
 def _matrix(axes: Any) -> tuple[tuple[float, ...], ...]:
-    try:
-        found = np.array(axes, dtype=float)
-    except (TypeError, ValueError):
-        found = np.zeros(0)
+    found = as_numbers(axes)
     if found.ndim != 2 or not found.size or not np.isfinite(found).all():
         raise UsageError("axes of the directions kernel must be a matrix of finite numbers, one row per direction")
     return tuple(map(tuple, found.tolist()))
