@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
 
@@ -45,29 +45,6 @@ class Panel:
     weights: Float | None
 
 
-class TileRows(Protocol):
-    """One tile of rows, the input of a pass: ``X`` (n, d), ``t`` (n, T), ``weights`` (n,) or None; none may be changed.
-
-    ``start`` is the number of the first row.
-    """
-
-    @property
-    def start(self) -> int: ...
-    @property
-    def X(self) -> Float: ...
-    @property
-    def t(self) -> Float: ...
-    @property
-    def weights(self) -> Float | None: ...
-
-    def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
-        """Return panels of the tile's rows (only those in ``rows``, if given), each with a block of each design.
-
-        A block (n, M) reuses the memory of the previous panel's block and may be changed.
-        """
-        ...
-
-
 class Pass:
     """A pass over rows of the data, a dataclass: each class defines ``of_panel``, or ``statistic``.
 
@@ -88,8 +65,11 @@ class Pass:
         values = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
         return tuple(value for value in values if isinstance(value, Design))
 
-    def statistic(self, tile: TileRows) -> Any:
-        """Return the statistic of one tile, by default the sum over its panels; statistics are added by ``+``."""
+    def statistic(self, tile: Any) -> Any:
+        """Return the statistic of one tile (``execution.tasks``): the sum over its panels, by ``+``.
+
+        A block (n, M) reuses the memory of the previous panel's block and may be changed.
+        """
         total: Any = None
         for panel, *blocks in tile.panels(self.rows, *self.designs):
             part = self.of_panel(panel, *blocks)

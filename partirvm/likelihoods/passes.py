@@ -108,11 +108,8 @@ class LeaveOneOutPass(Pass):
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOut:
         design = self.design
-        centres = np.intersect1d(panel.rows, design.rows)
-        own = [
-            (int(place), design.n_leading + np.flatnonzero(design.rows == row))
-            for place, row in zip(np.searchsorted(panel.rows, centres), centres, strict=True)
-        ]
+        places = np.flatnonzero(np.isin(panel.rows, design.rows)).tolist()
+        own = [(place, design.n_leading + np.flatnonzero(design.rows == panel.rows[place])) for place in places]
         t = design.scaling.targets(panel.t)[:, 0]
         peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
         factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
