@@ -17,7 +17,7 @@ from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import left_out_of, sampled_rows
 from partirvm.core.posterior import posterior
-from partirvm.core.priors import joint_entry
+from partirvm.core.priors import entry_precision
 from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatistics
 from partirvm.core.termination import StopRule, Termination
@@ -211,7 +211,7 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     beta, M, diagonal = fit.beta, fit.n_columns, np.diagonal(statistics.gram)
     precision = np.multiply.outer(diagonal, beta)
     factors = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
-    entry = joint_entry(*factors, precision[M:], fit.prior.alpha)
+    entry = entry_precision(*factors, precision[M:], fit.prior.alpha, joint=True)
     alpha = np.concatenate([fit.alpha, entry])
     alpha = np.maximum(alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1)))
     order = positions(labels, statistics.labels)
