@@ -126,7 +126,7 @@ class Start:
         """Return a start for the joined columns of two fits, restricted to ``labels``.
 
         Columns of the two fits explain the same data. At the α of the separate fits they would eliminate each other
-        before the noise variance has decreased. They start at ``JOINING`` × α, with half their weights and the larger β.
+        before the noise variance has decreased. They start at ``JOINING`` × α, half their weights, and the larger β.
         """
         joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
         kept = np.isin(joined, labels)
