@@ -97,7 +97,7 @@ THIRD_PARTIES = {
     "execution.dask": {"distributed"},
     "execution.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},
-    "jobs.reference": {"sklearn", "scipy"},
+    "jobs.run": {"sklearn", "scipy"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},
     "resolve": {"numpy"},

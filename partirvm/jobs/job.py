@@ -9,12 +9,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from partirvm.core.termination import Termination
-from partirvm.errors import JobFailedError, LeaseError, MissingDataError, StorageError, UsageError
+from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.cluster import address_of
 from partirvm.jobs.attempt import Fitted, run_attempt, run_job
@@ -30,9 +30,8 @@ from partirvm.jobs.request import (
     open_sources,
     requeue,
     specification,
-    take_over,
 )
-from partirvm.jobs.state import ACTIVE, TRANSITIONS, JobState, Status
+from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel, ClassModel
 from partirvm.options import Request
@@ -44,7 +43,7 @@ from partirvm.resolve.relevance import basis_functions_json, directions_json, re
 from partirvm.resolve.resolve import resolve
 from partirvm.storage import open_folder
 from partirvm.storage.records import MOST, TIME, require
-from partirvm.strategies.problem import Stopped
+from partirvm.strategies.problem import Record, Stopped
 
 POLL_SECONDS = 0.5
 """Seconds between two polls of a waiting caller."""
@@ -60,30 +59,23 @@ def _each(hint: Any, names: str) -> dict[str, Any]:
     return dict.fromkeys(names.split(), hint)
 
 
-COUNT, NUMBER = int | None, float | None
-
 PLAN = {
     **_each(int, "rows features passes rounds max_columns threads workers memory_limit memory_peak"),
     **_each(str, "strategy fit_rows selection"),
-    **_each(COUNT, "sample_rows partition_size partitions max_rounds max_vectors"),
-    "rho": NUMBER,
+    **_each(int | None, "sample_rows partition_size partitions max_rounds max_vectors"),
+    "rho": float | None,
     "seconds": range(MOST),
     "notes": list[str],
 }
 
 FIT = {
+    **get_type_hints(Record),
     "kind": Literal["round", "part", "heuristic", "kernel", "early", "final"],
     "termination": Literal[tuple(each.value for each in Termination)],
-    **_each(int, "number rows candidates vectors iterations passes pass_rows peak_memory"),
-    **_each(float, "log_evidence solve_began"),
-    **_each(TIME, "seconds pass_seconds solve_seconds"),
-    **_each(NUMBER, "noise_variance noise_sd gain train_rmse train_log_loss train_error held_out_rmse held_out_nlpd"),
-    **_each(NUMBER, "held_out_log_loss held_out_error"),
-    "level": COUNT,
-    "taken": bool | None,
-    "choice": dict[str, Any] | None,
-    "diagnostics": list[dict[str, Any]],
     "reference?": {"rows": int, "rmse": float, "others": dict[str, float], "remarks": list[str]},
+    **_each(int, "passes pass_rows peak_memory"),
+    **_each(TIME, "seconds pass_seconds solve_seconds"),
+    "solve_began": float,
 }
 
 FIELDS = {"plan": PLAN, "fit": FIT}
@@ -118,9 +110,7 @@ def fit(
     ``on_plan`` is called with the plan before the fit begins. ``aborted`` is called between tiles and between dense
     iterations, also during planning. When it returns True, the fit ends with the last saved model.
 
-    A fit that ends without a model and without a line of history removes JOB. Such a fit raises ``JobFailedError`` if
-    it was aborted. A fit with a checkpoint but without a model (split-merge) keeps JOB, which can be resumed, and
-    returns no model.
+    A fit that is aborted before it saved a model returns no model; JOB can be resumed.
     """
     parameters = check_parameters(parameters)
     portable(parameters)
@@ -138,26 +128,17 @@ def fit(
             spec = resolve(source, parameters, executor, held_out, timer.after(interrupted))
         except Stopped as error:
             raise JobFailedError(f"aborted during planning: {job} was not changed") from error
-        store = JobStore.create(job, specification(source, held_out, parameters), overwrite=overwrite)
-        if store.lease is None:
-            store.acquire()
+        begun = {"time": timer.since, **specification(source, held_out, parameters)}
+        store = JobStore.create(job, begun, overwrite=overwrite)
         try:
-            store.record({"event": "queued", "reason": "submitted", "time": timer.since})
+            if store.lease is None:
+                store.acquire()
             hooks: dict[str, Any] = {"client": client, "watcher": watcher, "on_plan": on_plan, "aborted": aborted}
             allowed = Allowed.of(True, (), data, validation)
             fitted = run_attempt(store, allowed, planned=(spec, executor, timer), **hooks)
-            cancelled = store.folded().status is Status.CANCELLED
-            if fitted.model is None and not (cancelled or store.has_progress()):
-                first = spec.plan.schedule.unit
-                raise JobFailedError(f"aborted before the first {first} was done: there is no job in {job}")
-        except BaseException:
-            with suppress(LeaseError, StorageError):  # unless another process has taken the lease
-                if not store.has_progress():
-                    store.discard()
-            raise
         finally:
             store.release()
-    if cancelled:
+    if store.folded().status is Status.CANCELLED:
         raise JobFailedError(f"{job} was cancelled: its model was discarded")
     return fitted
 
@@ -183,45 +164,26 @@ def submit(
     parameters = check_parameters(parameters)
     portable(parameters)
     made, allowed = Job(job), Allowed.of(True, (), data, validation)
-    _require_shared(client, data, job, validation)
     state: JobState = _called(client, create, data, job, parameters, validation, overwrite)
     return made._start(state, allowed, client)
 
 
 def _called(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in this process, or on a worker of the cluster with the address of its scheduler."""
+    """Call a function here, or on a worker of the cluster, which cannot read the memory of this process."""
     if client is None:
         return function(*arguments)
     from partirvm.execution.detached import ask
 
-    return ask(client, partial(function, cluster=address_of(client)), *arguments)
-
-
-def _require_shared(client: Any, *places: str | None) -> None:
-    """Raise ``UsageError`` for a place in the memory of this process, which a cluster cannot read."""
-    for place in places:
-        if client is not None and place is not None and place.startswith("memory:"):
+    for place in arguments:
+        if isinstance(place, str) and place.startswith("memory:"):
             raise UsageError(f"{place}: a cluster cannot read the memory of one process: use a folder or a URL")
+    return ask(client, partial(function, cluster=address_of(client)), *arguments)
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
     """Return the job in this folder. Raises ``MissingDataError`` if there is no job.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> from partirvm import RVMRegressor, ingest, open_job, submit
-    >>> X = np.linspace(-5, 5, 300)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=300)
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> _ = ingest((X, y), f"{folder.name}/rows.zarr")
-    >>> model = RVMRegressor(gamma=2.0, strategy="working-set", partition_size=20, max_rounds=2)
-    >>> _ = submit(model, f"{folder.name}/rows.zarr", f"{folder.name}/job").wait(timeout=60)
-    >>> job = open_job(f"{folder.name}/job")  # in any process that can read the folder
-    >>> job.progress()["status"]
+    >>> open_job("jobs/run1").progress()["status"]  # doctest: +SKIP
     'done'
-    >>> folder.cleanup()
     """
     opened = Job(os.fspath(job))
     opened.store.spec()
@@ -275,7 +237,7 @@ class Job:
 
         Its ``advice`` is a sentence for the user.
         """
-        return self.store.state().known
+        return self.store.state().status
 
     def progress(self) -> dict[str, Any]:
         """Return the progress as plain JSON: status, reason, seconds, and the last line of history."""
@@ -286,7 +248,7 @@ class Job:
         has_model = self.store.has_model()
         return {
             "job": self.location,
-            "status": state.known.value,
+            "status": state.status.value,
             "reason": state.reason,
             "advice": self._advice(state, has_model),
             "attempt": state.attempt,
@@ -300,7 +262,7 @@ class Job:
 
     def _advice(self, state: JobState, has_model: bool) -> str:
         """Return the advice of the status, or of the reason of the end if the job is done."""
-        status = state.known
+        status = state.status
         if status is Status.DONE and state.reason in Termination._value2member_map_:
             reference = state.history[-1].get("reference") if state.history else None
             return " ".join([Termination(state.reason).advice, *(reference or {}).get("remarks", ())])
@@ -341,7 +303,7 @@ class Job:
             last, now = state, time.monotonic()
             lost = state.status is Status.INTERRUPTED and state.ended is None and bool(state.cluster)
             gone = (gone or now) if lost else None
-            if state.known.final and (gone is None or now - gone > GRACE):
+            if state.status.final and (gone is None or now - gone > GRACE):
                 return
             if end is not None and now >= end:
                 raise TimeoutError(f"{self.location} is still {state.status} after {timeout:g} s")
@@ -350,7 +312,7 @@ class Job:
     def wait(self, timeout: float | None = None) -> Status:
         """Wait until no process runs the job and return its status. Raises as ``follow`` does."""
         *_, state = self.follow(timeout)
-        return state.known
+        return state.status
 
     def abort(self, reason: str = "") -> Status:
         """Request the end of the job and keep its model. Return its status at once; an ended job is not changed."""
@@ -417,12 +379,10 @@ class Job:
     ) -> JobState:
         """Queue the job again and return its state; ``run_job`` then runs it. Raises as ``resume`` or ``update``."""
         check_changes(changed)
-        _require_shared(client, self.location)
         places = {"data": data, "validation": validation}
         moved = {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
-        allowed, location = allowed or Allowed.of(False, (), data, validation), self.location
-        if client is not None:
-            location = absolute(location)
+        location = self.location if client is None else absolute(self.location)
+        allowed = allowed or Allowed.of(False, (), data, validation)
         state: JobState = _called(client, requeue, location, moved, allowed, grown, changed)
         return state
 
@@ -482,34 +442,24 @@ class Job:
         }
 
     def _end(self, what: str, reason: str) -> Status:
-        for left in reversed(range(TRIES)):
+        end, tries = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what], 0
+        while True:
             state = self.state()
-            status = state.known
-            if status in ACTIVE:
+            if state.status in {Status.RUNNING, Status.ABORTING}:
                 self.store.request(what, state.attempt, reason)
                 return Status.ABORTING
-            ended = {Status.ABORTED, Status.FAILED, Status.DONE} if what == "abort" else set[Status]()
-            if status in ended | {Status.CANCELLED}:
-                return status
-            if status is Status.DONE:
-                raise UsageError(f"{self.location} is done and cannot be cancelled: delete the folder to discard it")
+            if end not in TRANSITIONS[state.status]:
+                if what == "cancel" and state.status is Status.DONE:
+                    raise UsageError(f"{self.location} is done and cannot be cancelled: delete the folder")
+                return state.status
             try:
-                self._end_idle(Status.ABORTED if what == "abort" else Status.CANCELLED, reason)
+                with self.store.held():  # no process runs it
+                    if end in TRANSITIONS[self.store.folded().status]:
+                        self.store.record({"event": end.value, "reason": reason or "no process was running it"})
+                        if end is Status.CANCELLED:
+                            self.store.forget()
             except LeaseError:  # another process has just started the job
-                if not left:
+                tries += 1
+                if tries == TRIES:
                     raise
                 time.sleep(0.2)
-        raise LeaseError(f"{self.location}: other processes start and end this job repeatedly: try again later")
-
-    def _end_idle(self, end: Status, reason: str) -> None:
-        """Record the end of a job that no process runs. Do nothing if the job has ended in the meantime."""
-        self.store.acquire()
-        try:
-            take_over(self.store)
-            status = self.store.folded().status
-            if end in TRANSITIONS[status]:
-                self.store.record({"event": end.value, "reason": reason or "no process was running it"})
-                if end is Status.CANCELLED:
-                    self.store.forget()
-        finally:
-            self.store.release()

@@ -17,15 +17,15 @@ from partirvm.data import ZarrSource
 from partirvm.data.source import Fingerprint
 from partirvm.errors import ChangedDataError, DoneError, FormatError, MissingDataError, PartirvmWarning, UsageError
 from partirvm.execution.tasks import package_versions
-from partirvm.jobs.checkpoint import Checkpoint, has_begun
-from partirvm.jobs.state import ACTIVE, GONE, JobState, Status
+from partirvm.jobs.checkpoint import Checkpoint, resumes
+from partirvm.jobs.state import JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
 from partirvm.quoting import listed
 from partirvm.resolve.parameters import check_noise_form, check_parameters, check_sources, portable
 from partirvm.resolve.resolve import in_order
-from partirvm.resolve.spec import LIMITS
+from partirvm.resolve.spec import LIMITS, OPTION_LIMITS
 from partirvm.storage.address import require_address, store_of
 from partirvm.strategies.rounds import IncrementalRounds
 from partirvm.strategies.stages import RoundsState
@@ -142,15 +142,13 @@ def _unchanged(place: str, option: str, began: dict[str, Any], advice: str = "")
 def difference(source: ZarrSource, began: dict[str, Any]) -> str | None:
     """Return a text on the difference between data and the fingerprint ``began``, or None if they are equal."""
     then, now = _fingerprint(began), source.fingerprint()
-    if now == then:
-        return None
     shapes = [f"{each.n_rows:,} × {each.n_features}" for each in (then, now)]
     if shapes[0] != shapes[1]:
         return f"{shapes[0]} values at the start, {shapes[1]} now"
-    tiles = [number for number, (one, two) in enumerate(zip(then.hashes, now.hashes, strict=False)) if one != two]
-    if not tiles:
-        return "its names, categories, classes, moments or tile size differ"
-    return f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values; the first is tile {tiles[0]:,}"
+    tiles = [number for number, pair in enumerate(zip(then.hashes, now.hashes, strict=False)) if pair[0] != pair[1]]
+    if tiles:
+        return f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values; the first is tile {tiles[0]:,}"
+    return None if now == then else "its names, categories, classes, moments or tile size differ"
 
 
 def _fingerprint(found: dict[str, Any]) -> Fingerprint:
@@ -195,12 +193,10 @@ def create(
     check_sources(source, held_out)
     parameters = check_parameters(parameters)
     check_noise_form(source, parameters)
-    store = JobStore.create(job, specification(source, held_out, parameters), overwrite=overwrite)
-    try:
-        store.record({"event": "queued", "reason": "submitted", "cluster": cluster})
-        return store.folded()
-    finally:
-        store.release()
+    spec = {**specification(source, held_out, parameters), "cluster": cluster}
+    store = JobStore.create(job, spec, overwrite=overwrite)
+    store.release()
+    return store.folded()
 
 
 def check_changes(changed: dict[str, Any]) -> None:
@@ -222,8 +218,7 @@ def requeue(
     check_changes(changed)
     changed = {key: value for key, value in changed.items() if value is not None}
     store = JobStore(location)
-    store.acquire()
-    try:
+    with store.held():
         state = store.asked()
         state = replace(state, request={**state.request, **moved})
         require_allowed(location, state, allowed)
@@ -231,19 +226,8 @@ def requeue(
             raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
         open_held_out(state.request)
         event = _grown(store, state, allowed, changed) if grown else _resumed(location, state, changed)
-        take_over(store)
-        if state.status is Status.QUEUED:
-            store.record({"event": "interrupted", "reason": "no process had begun it"})
         store.record({"event": "queued", **event, "cluster": cluster, **moved})
         return store.folded()
-    finally:
-        store.release()
-
-
-def take_over(store: JobStore) -> None:
-    """Record ``interrupted`` if the previous process died without recording an end. The caller holds the lease."""
-    if store.folded().status in ACTIVE:
-        store.record({"event": "interrupted", "reason": GONE})
 
 
 def _resumed(location: str, state: JobState, changed: dict[str, Any]) -> dict[str, Any]:
@@ -256,10 +240,11 @@ def _resumed(location: str, state: JobState, changed: dict[str, Any]) -> dict[st
             raise DoneError(f"{location} is done, and a resume would change nothing: {advice}")
         option = ENDED_BY[reason]
         was, is_now = getattr(before, option), getattr(after, option)
-        if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:
-            raise DoneError(f"{location} is done; it reached {option} = {was:,}: resume with a larger {option}")
-        if reason is Termination.EFFORT and LEAST_GAIN[is_now] >= LEAST_GAIN[was]:
-            raise DoneError(f"{location} is done; it ended by effort = {was!r}: resume with a larger effort")
+        text = f"{location} is done; it reached {option} = {was}: resume with a larger {option}"
+        if option == "effort":
+            was, is_now = -LEAST_GAIN[was], -LEAST_GAIN[is_now]
+        if option in OPTION_LIMITS and is_now <= was:
+            raise DoneError(text)
     open_unchanged(state.request)
     return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
 
@@ -276,8 +261,8 @@ def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str
             f"the earlier rows of {source.url} have changed since the last fit of the job: start a new job, or restore "
             "the earlier rows"
         )
-    last: Checkpoint | None = store.restore(has_begun, allow_code=allowed.code)
-    if last is None:
+    last: Checkpoint | None = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allowed.code)
+    if last is None or last.state is None:
         why = "the job has finished no round, so that there is no fit that new rows could join"
     elif not isinstance(last.state, RoundsState):
         why = "split-merge ended before its last merge, so that there is no fit that new rows could join"
