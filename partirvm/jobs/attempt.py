@@ -23,7 +23,7 @@ from partirvm.execution.cluster import address_of
 from partirvm.jobs import request as requests
 from partirvm.jobs.checkpoint import Checkpoint, attached, resumes
 from partirvm.jobs.driver import Entry, MemoryJournal, Outcome, Watcher
-from partirvm.jobs.request import NOTHING_ALLOWED, Allowed
+from partirvm.jobs.request import Allowed
 from partirvm.jobs.run import run, with_new_rows
 from partirvm.jobs.state import TRANSITIONS, Status
 from partirvm.jobs.store import JobStore
@@ -82,7 +82,7 @@ def run_job(
     *,
     attempt: int | None = None,
     patience: float = TAKE_OVER_SECONDS,
-    allowed: Allowed = NOTHING_ALLOWED,
+    allowed: Allowed = Allowed(),  # noqa: B008 - a frozen value
     **hooks: Any,
 ) -> Fitted | None:
     """Run a queued or interrupted job in this process and return its result.
@@ -121,9 +121,8 @@ def run_attempt(
 ) -> Fitted:
     """Run the current attempt at a job whose lease the caller holds. Returns and raises as ``run_job`` does.
 
-    A fit that was ``planned`` before its job was created begins at the start of its timer. The spec is stored before
-    the first round, unless the time limit is over: the spec may then lack learned values. The watcher first receives
-    the earlier lines of history.
+    A fit may be ``planned`` before its job is created. The spec is stored before the first round, unless the time limit
+    is over: it may then lack learned values. The watcher first receives the earlier lines of history.
     """
     requests.require_allowed(store.location, store.asked(), allowed)
     with ExitStack() as closed, _ending(store):
@@ -137,11 +136,11 @@ def run_attempt(
             )
         cluster, lines = "" if client is None else address_of(client), 0 if restored is None else restored.history
         running = {"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster}
-        store.record(running if planned is None else {**running, "time": planned[2].since})
+        store.record(running)
         state = store.folded()
         history = [_line(event) for event in state.history]
         before = float(history[-1]["seconds"]) if history else 0.0
-        source, held_out = requests.open_unchanged(asked), requests.open_held_out(asked)
+        source, held_out = requests.open_unchanged(asked["data"], asked["fingerprint"]), requests.open_held_out(asked)
         requests.compare_versions(asked["versions"])
         poll = _poll(store, state.attempt, aborted)
         if planned is not None:
@@ -204,26 +203,22 @@ def _poll(store: JobStore, attempt: int, aborted: Callable[[], bool] | None) -> 
     return poll
 
 
-def _spec(
-    restored: Checkpoint | None,
-    request: Request,
-    source: Source,
-    executor: Executor,
-    held_out: Source | None,
-    interrupted: Interrupted,
-) -> FitSpec:
+def _spec(restored: Checkpoint | None, request: Request, source: Source, *how: Any) -> FitSpec:
     """Return the spec of a checkpoint, grown if rows were appended to the DATA; without a checkpoint a new spec.
 
-    Before the first line of history a change of the limits makes a new spec, too.
+    Before the first line of history a change of the limits makes a new spec, too. ``how`` are the executor, held-out
+    DATA and the interruption (``resolve.resolve``).
     """
-    check_aborted(interrupted)
+    check_aborted(how[2])
     spec = None if restored is None else restored.spec
     changed = spec is None or any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS)
-    if spec is None or restored is None or (restored.state is None and changed):
-        return resolve(source, request, executor, held_out, interrupted)
-    if spec.problem.n_rows < source.n_rows:
-        return grow(spec, source, request, executor, held_out, interrupted)
-    return resume_spec(spec, request, source, executor)
+    if spec is None or (changed and restored is not None and restored.state is None):
+        return resolve(source, request, *how)
+    return (
+        grow(spec, source, request, *how)
+        if spec.problem.n_rows < source.n_rows
+        else resume_spec(spec, request, source, how[0])
+    )
 
 
 @contextmanager

@@ -29,7 +29,6 @@ from partirvm.jobs.request import (
     create,
     open_sources,
     requeue,
-    specification,
 )
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
@@ -128,16 +127,11 @@ def fit(
             spec = resolve(source, parameters, executor, held_out, timer.after(interrupted))
         except Stopped as error:
             raise JobFailedError(f"aborted during planning: {job} was not changed") from error
-        begun = {"time": timer.since, **specification(source, held_out, parameters)}
-        store = JobStore.create(job, begun, overwrite=overwrite)
-        try:
-            if store.lease is None:
-                store.acquire()
-            hooks: dict[str, Any] = {"client": client, "watcher": watcher, "on_plan": on_plan, "aborted": aborted}
-            allowed = Allowed.of(True, (), data, validation)
+        create(data, job, parameters, validation, overwrite)
+        store, allowed = JobStore(job), Allowed.of(True, (), data, validation)
+        hooks: dict[str, Any] = {"client": client, "watcher": watcher, "on_plan": on_plan, "aborted": aborted}
+        with store.held():
             fitted = run_attempt(store, allowed, planned=(spec, executor, timer), **hooks)
-        finally:
-            store.release()
     if store.folded().status is Status.CANCELLED:
         raise JobFailedError(f"{job} was cancelled: its model was discarded")
     return fitted
@@ -262,15 +256,14 @@ class Job:
 
     def _advice(self, state: JobState, has_model: bool) -> str:
         """Return the advice of the status, or of the reason of the end if the job is done."""
-        status = state.status
-        if status is Status.DONE and state.reason in Termination._value2member_map_:
+        if state.status is Status.DONE and state.reason in Termination._value2member_map_:
             reference = state.history[-1].get("reference") if state.history else None
             return " ".join([Termination(state.reason).advice, *(reference or {}).get("remarks", ())])
-        if status is Status.ABORTING and self.store.requested(state.attempt) == "cancel":
+        if state.status is Status.ABORTING and self.store.requested(state.attempt) == "cancel":
             return "The job ends after the current tile or iteration; its model will be discarded."
-        if status is Status.ABORTED and not has_model:
+        if state.status is Status.ABORTED and not has_model:
             return "The job was aborted before it had a model: resume continues it."
-        return status.advice
+        return state.status.advice
 
     def asked(self) -> dict[str, Any]:
         """Return the request as JSON: the parameters with the changes of all resumes, and ``validation``."""
@@ -288,8 +281,7 @@ class Job:
         seconds. Raises ``TimeoutError`` after ``timeout`` seconds, and ``JobFailedError`` if the thread of this process
         that was to run the job ended before the job began.
         """
-        end = None if timeout is None else time.monotonic() + timeout
-        last, gone = None, None
+        end, last, gone = time.monotonic() + (float("inf") if timeout is None else timeout), None, None
         while True:
             ended = self._thread is not None and not self._thread.is_alive()
             state = self.state()
@@ -297,17 +289,15 @@ class Job:
                 yield state
             if ended and state.status is Status.QUEUED:
                 why = self._error or "its thread has ended"
-                raise JobFailedError(
-                    f"{self.location} is queued and could not be started: {why}; resume the job to try again"
-                )
+                raise JobFailedError(f"{self.location} is queued and could not be started: {why}; resume the job")
             last, now = state, time.monotonic()
             lost = state.status is Status.INTERRUPTED and state.ended is None and bool(state.cluster)
             gone = (gone or now) if lost else None
             if state.status.final and (gone is None or now - gone > GRACE):
                 return
-            if end is not None and now >= end:
+            if now >= end:
                 raise TimeoutError(f"{self.location} is still {state.status} after {timeout:g} s")
-            time.sleep(POLL_SECONDS if end is None else min(POLL_SECONDS, end - now))
+            time.sleep(min(POLL_SECONDS, end - now))
 
     def wait(self, timeout: float | None = None) -> Status:
         """Wait until no process runs the job and return its status. Raises as ``follow`` does."""
@@ -338,12 +328,11 @@ class Job:
     ) -> Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
-        ``data`` and ``validation`` are the new places of the DATA and the held-out DATA, if they were moved.
-        ``changed`` holds new limits, by the names in ``resolve.spec.LIMITS``; a time limit counts from the resume on.
-        ``allow_code`` permits running a kernel or basis that is a named function. A resume of a job with a named
-        function requires ``allow_code``. ``allow_data`` names the places of DATA that the job may read from another
-        store (host, bucket, or this machine) than its own; such a place, unless given here, must be named. ``grown``
-        resumes as ``update`` does.
+        ``data`` and ``validation`` are new places of the DATA and the held-out DATA, if they were moved. ``changed``
+        holds new limits (``resolve.spec.LIMITS``); a time limit counts from the resume on. A job with a kernel or basis
+        that is a named function requires ``allow_code``. ``allow_data`` names the places of DATA in another store
+        (host, bucket, or this machine) than the job that it may read, unless they are given here. ``grown`` resumes as
+        ``update`` does.
 
         Raises ``UsageError`` for other changes or without the required permission, ``DoneError`` if a resume would
         change nothing, ``MissingDataError`` if the DATA are missing, ``ChangedDataError`` if the DATA have changed, and
@@ -356,11 +345,10 @@ class Job:
     def update(self, **how: Any) -> Job:
         """Update with rows appended to the DATA; ``how`` is described in ``resume``, its one limit is ``max_rounds``.
 
-        An update continues from the last checkpoint (``strategies.rounds``). Regression adds the statistics of the
-        vectors over the new rows to the stored statistics; classification moves to the mode over all rows. Then at most
-        ``max_rounds`` rounds follow. The working set selects candidates among all rows that have not been candidates.
-        Any other strategy continues as ``incremental``, with the new rows as the next partitions. Scaling, kernel and
-        classes do not change; balanced class weights are computed from all rows.
+        Regression adds the statistics of the vectors over the new rows to the stored statistics; classification moves
+        to the mode over all rows. Then at most ``max_rounds`` rounds follow. The working set selects candidates among
+        all rows that have not been candidates. Any other strategy continues as ``incremental``, with the new rows as
+        the next partitions. Scaling, kernel and classes do not change; balanced class weights are those of all rows.
 
         Raises ``UsageError`` if there are no new rows or no fit that new rows could join, ``ChangedDataError`` if the
         earlier rows have changed, and ``LeaseError`` while another process runs the job.

@@ -1,7 +1,7 @@
 """The request of a job: queue it, and again for a resume or an update; check that its DATA have not changed meanwhile.
 
-``create``, ``requeue`` and ``requeue_grown`` run on any machine that can read the job's folder, such as a worker of a
-cluster. Afterwards ``jobs.attempt.run_job`` runs the job.
+``create`` and ``requeue`` run on any machine that can read the job's folder, such as a worker of a cluster. Afterwards
+``jobs.attempt.run_job`` runs the job.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from partirvm.data import ZarrSource
 from partirvm.data.source import Fingerprint
 from partirvm.errors import ChangedDataError, DoneError, FormatError, MissingDataError, PartirvmWarning, UsageError
 from partirvm.execution.tasks import package_versions
-from partirvm.jobs.checkpoint import Checkpoint, resumes
+from partirvm.jobs.checkpoint import resumes
 from partirvm.jobs.state import JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
@@ -70,9 +70,6 @@ class Allowed:
         return cls(allow_code, tuple(absolute(place).rstrip("/") for place in places))
 
 
-NOTHING_ALLOWED = Allowed()
-
-
 def require_allowed(location: str, state: JobState, allowed: Allowed) -> None:
     """Raise ``UsageError`` if a job names code, or DATA in another store than its own, that are not allowed."""
     for place in filter(None, (state.request["data"], state.request["validation"])):
@@ -105,42 +102,35 @@ def open_sources(data: str, validation: str | None) -> tuple[ZarrSource, ZarrSou
     return ZarrSource(data), None if validation is None else ZarrSource(validation)
 
 
-def open_unchanged(request: dict[str, Any]) -> ZarrSource:
-    """Open the DATA of a job.
-
-    Raises ``MissingDataError`` if they are missing and ``ChangedDataError`` if they have changed.
-    """
-    advice = "; to use appended rows, run `partirvm update`"
-    return _unchanged(request["data"], "--data", request["fingerprint"], advice)
-
-
 def open_held_out(request: dict[str, Any]) -> ZarrSource | None:
     """Open the held-out DATA of a job, or return None if it has none. Raises as ``open_unchanged`` does."""
     place, began = request["validation"], request["validation_fingerprint"]
     if place is not None and began is None:
         raise UsageError(f"{place}: the job began without held-out DATA: omit --validation")
-    return None if place is None else _unchanged(place, "--validation", began)
+    return None if place is None else open_unchanged(place, began, "--validation")
 
 
-def _unchanged(place: str, option: str, began: dict[str, Any], advice: str = "") -> ZarrSource:
-    """Open DATA that have the fingerprint ``began``; ``option`` of a resume gives their place."""
+def open_unchanged(place: str, began: dict[str, Any], option: str = "--data") -> ZarrSource:
+    """Open DATA of a job that have the fingerprint ``began``; ``option`` of a resume gives their place.
+
+    Raises ``MissingDataError`` if they are missing and ``ChangedDataError`` if they have changed.
+    """
     try:
         source = ZarrSource(place)
     except MissingDataError as error:
         raise MissingDataError(
             f"{str(error).rstrip('.')}; if the DATA were moved, give the new place with {option}"
         ) from error
-    what = difference(source, began)
-    if what is not None:
+    if what := difference(source, began):
         raise ChangedDataError(
             f"{source.url} has changed since the job began ({what}): start a new job, restore the old data, or give "
-            f"the place of the old data with {option}{advice}"
+            f"the place of the old data with {option}; to use appended rows, run `partirvm update`"
         )
     return source
 
 
-def difference(source: ZarrSource, began: dict[str, Any]) -> str | None:
-    """Return a text on the difference between data and the fingerprint ``began``, or None if they are equal."""
+def difference(source: ZarrSource, began: dict[str, Any]) -> str:
+    """Return a text on the difference between data and the fingerprint ``began``; empty if they are equal."""
     then, now = _fingerprint(began), source.fingerprint()
     shapes = [f"{each.n_rows:,} × {each.n_features}" for each in (then, now)]
     if shapes[0] != shapes[1]:
@@ -148,7 +138,7 @@ def difference(source: ZarrSource, began: dict[str, Any]) -> str | None:
     tiles = [number for number, pair in enumerate(zip(then.hashes, now.hashes, strict=False)) if pair[0] != pair[1]]
     if tiles:
         return f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values; the first is tile {tiles[0]:,}"
-    return None if now == then else "its names, categories, classes, moments or tile size differ"
+    return "" if now == then else "its names, categories, classes, moments or tile size differ"
 
 
 def _fingerprint(found: dict[str, Any]) -> Fingerprint:
@@ -170,18 +160,6 @@ def compare_versions(began: dict[str, str]) -> None:
 # Queueing
 
 
-def specification(source: ZarrSource, held_out: ZarrSource | None, parameters: Request) -> dict[str, Any]:
-    """Return the request of a job as JSON: places and fingerprints of the data, checked parameters, versions."""
-    return {
-        "data": absolute(source.url),
-        "validation": None if held_out is None else absolute(held_out.url),
-        "fingerprint": asdict(source.fingerprint()),
-        "validation_fingerprint": None if held_out is None else asdict(held_out.fingerprint()),
-        "parameters": portable(parameters),
-        "versions": package_versions(),
-    }
-
-
 def create(
     data: str, job: str, parameters: Request, validation: str | None, overwrite: bool, cluster: str = ""
 ) -> JobState:
@@ -193,7 +171,15 @@ def create(
     check_sources(source, held_out)
     parameters = check_parameters(parameters)
     check_noise_form(source, parameters)
-    spec = {**specification(source, held_out, parameters), "cluster": cluster}
+    spec = {
+        "data": absolute(source.url),
+        "validation": None if held_out is None else absolute(held_out.url),
+        "fingerprint": asdict(source.fingerprint()),
+        "validation_fingerprint": None if held_out is None else asdict(held_out.fingerprint()),
+        "parameters": portable(parameters),
+        "versions": package_versions(),
+        "cluster": cluster,
+    }
     store = JobStore.create(job, spec, overwrite=overwrite)
     store.release()
     return store.folded()
@@ -245,7 +231,7 @@ def _resumed(location: str, state: JobState, changed: dict[str, Any]) -> dict[st
             was, is_now = -LEAST_GAIN[was], -LEAST_GAIN[is_now]
         if option in OPTION_LIMITS and is_now <= was:
             raise DoneError(text)
-    open_unchanged(state.request)
+    open_unchanged(state.request["data"], state.request["fingerprint"])
     return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
 
 
@@ -253,19 +239,19 @@ def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str
     """Return the event of an update. Raises ``UsageError`` and ``ChangedDataError`` as ``Job.update`` does."""
     source, began = ZarrSource(state.request["data"]), state.request["fingerprint"]
     if not source.has_grown(_fingerprint(began)):
-        if difference(source, began) is None:
-            raise UsageError(
-                f"{source.url} has no new rows since the last fit of the job: append rows first (`ingest --append`)"
+        if difference(source, began):
+            raise ChangedDataError(
+                f"the earlier rows of {source.url} have changed since the last fit of the job: start a new job, or "
+                "restore the earlier rows"
             )
-        raise ChangedDataError(
-            f"the earlier rows of {source.url} have changed since the last fit of the job: start a new job, or restore "
-            "the earlier rows"
+        raise UsageError(
+            f"{source.url} has no new rows since the last fit of the job: append rows first (`ingest --append`)"
         )
-    last: Checkpoint | None = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allowed.code)
+    last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allowed.code)
     if last is None or last.state is None:
-        why = "the job has finished no round, so that there is no fit that new rows could join"
+        why = "the job has finished no round"
     elif not isinstance(last.state, RoundsState):
-        why = "split-merge ended before its last merge, so that there is no fit that new rows could join"
+        why = "split-merge ended before its last merge"
     elif not last.spec.problem.target_variance:
         why = "the target of the earlier rows is constant, so that the target of new rows cannot be scaled"
     else:  # as many rounds as the last update, or as the fit
@@ -276,4 +262,7 @@ def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str
         check_parameters(parameters_of(state, **changes))
         fingerprint = asdict(source.fingerprint())
         return {"reason": "updated", "changes": changes, "fingerprint": fingerprint, "rounds": rounds}
-    raise UsageError(f"{store.location} cannot be updated: {why}; start a new job with all rows")
+    raise UsageError(
+        f"{store.location} cannot be updated: there is no fit that new rows could join, since {why}; start a new job "
+        "with all rows"
+    )

@@ -79,13 +79,12 @@ CHANGED = ("data", "validation", "fingerprint", "rounds")
 class JobState:
     """The state of a job, computed from its events.
 
-    ``since`` and ``reason`` are the time and the reason of the last transition. ``began`` is the time of the first
-    ``running`` event. ``ended`` is the time of the last end, or None if the job has not ended. ``seconds`` is the
-    computing time recorded by the last end. ``attempt`` is the number of times the job was queued. ``plan`` is the last
-    plan event, ``history`` the valid fit events, ``last_line`` the last fit event whether valid or not, and ``events``
-    the number of events folded. ``cluster`` is the address of the scheduler that restarts a lost driver, or empty.
-    ``request`` is the request of the job (``spec.json``) with the changes by resumes and updates; after an update it
-    has ``rounds``, those that the update may make.
+    ``since`` and ``reason`` are those of the last transition, ``began`` is the time of the first ``running`` event,
+    ``ended`` that of the last end, or None, and ``seconds`` the computing time recorded by the last end. ``attempt`` is
+    the number of times the job was queued. ``plan`` is the last plan event, ``history`` the valid fit events, and
+    ``last_line`` the last fit event whether valid or not. ``cluster`` is the address of the scheduler that restarts a
+    lost driver, or empty. ``request`` is the request of the job (``spec.json``) with the changes by resumes and
+    updates; after an update it has ``rounds``, those that the update may make.
     """
 
     request: dict[str, Any] = field(default_factory=dict)
@@ -100,26 +99,19 @@ class JobState:
     plan: dict[str, Any] | None = None
     history: tuple[dict[str, Any], ...] = ()
     last_line: dict[str, Any] | None = None
-    events: int = 0
     cluster: str = ""
 
     def computing_seconds(self) -> float | None:
         """Return the seconds without the time between an end and a resume; None if the job has not begun.
 
-        The event of an end holds them. If the process died, those up to the last line of history are returned.
+        The event of an end holds them; without one they are those up to the last line of history.
         """
         if self.began is None:
             return None
-        if self.status.final and self.seconds is not None:
-            return round(self.seconds, 3)
-        before, at = 0.0, self.began
-        if self.history:
-            before, at = float(self.history[-1]["seconds"]), float(self.history[-1]["time"])
-            if self.status is Status.INTERRUPTED:
-                return round(before, 3)
-        if self.status is Status.RUNNING:
-            at = max(at, self.since)
-        return round(before + max((self.ended or time.time()) - at, 0.0), 3)
+        before, at = (float(self.history[-1][name]) if self.history else 0.0 for name in ("seconds", "time"))
+        if self.status.final:
+            return round(before if self.seconds is None else self.seconds, 3)
+        return round(before + max(time.time() - max(at, self.since), 0.0), 3)
 
 
 def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None) -> JobState:
@@ -131,7 +123,7 @@ def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None
     queued = float(request.get("time", 0.0))
     state = JobState(request, since=queued, queued=queued, cluster=str(request.get("cluster", "")))
     for event in events:
-        state = _advance(replace(state, events=state.events + 1), event)
+        state = _advance(state, event)
     return state
 
 
@@ -145,8 +137,8 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
         return state
     if kind not in TRANSITIONS[status]:
         raise TransitionError(
-            f"event {state.events}: {kind!r} cannot follow {status.value!r}; an event file is missing or was added by "
-            "hand: restore the folder events/ of the job"
+            f"the event {kind!r} cannot follow {status.value!r}: an event file is missing or was added by hand: "
+            "restore the folder events/ of the job"
         )
     new = replace(state, status=Status(kind), since=at, reason=str(event.get("reason", "")))
     new = replace(new, cluster=str(event.get("cluster", state.cluster)))

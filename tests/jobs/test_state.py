@@ -33,7 +33,7 @@ def test_every_transition(before, after):
         state = fold(events)
         assert (state.status, state.since, state.reason) == (after, len(events) - 1.0, f"r{len(events) - 1}")
     else:
-        with pytest.raises(TransitionError, match=rf"event {len(events)}: '{after}' cannot follow '{before}'"):
+        with pytest.raises(TransitionError, match=rf"'{after}' cannot follow '{before}'"):
             fold(events)
 
 
@@ -61,7 +61,7 @@ def test_a_long_life():
     ]
     done = fold(events[:8], request)
     assert (done.status, done.reason, done.attempt) == (Status.DONE, "rounds", 1)
-    assert (done.queued, done.began, done.ended, done.events) == (1.0, 2.0, 11.0, 8)
+    assert (done.queued, done.began, done.ended) == (1.0, 2.0, 11.0)
     assert done.plan["passes"] == 7
     assert [(line["number"], line.get("again")) for line in done.history] == [(1, None), (2, True)]
     resumed = fold(events, request)
