@@ -19,7 +19,7 @@ from benchmarks.family.data import Float, gaussian_noise, read, sinc, uniform_no
 from partirvm import RVMRegressor
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule
-from partirvm.core.updates import init, maximise
+from partirvm.core.updates import HyperState, maximise
 from partirvm.errors import PartirvmWarning
 
 Row = dict[str, Any]
@@ -136,7 +136,7 @@ def kernlab_places(folder: str, draws: int) -> list[Fit]:
     block = GramBlock.of(np.zeros((len(y), 0)), Phi, y[:, None])
     statistics = GramStatistics.empty("").extend(np.arange(4), block, "")
     began = time.process_time()
-    state = init(statistics, np.full(4, 1e-3), 1 / 500, target_variance=float(y @ y) / len(y))
+    state = HyperState(statistics, np.full(4, 1e-3), 1 / 500, target_variance=float(y @ y) / len(y))
     found, _ = maximise(state, StopRule(1e-15, 10_000))
     error = float(np.mean((y - Phi[:, found.labels] @ found.posterior.mean) ** 2))
     return [Fit(len(found.labels), error, 1 / float(found.beta), time.process_time() - began)]

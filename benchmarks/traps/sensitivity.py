@@ -44,8 +44,6 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
     "FIRST_NOISE": (0.001, 0.1),
     "JITTER": (0.1, 1.0),
     "SCREENED": (0,),
-    "SEEN": (1.0, 5.0),
-    "UNSEEN": (0.001, 0.1),
     "KEPT": (1, 4),
     "TURNS": (1, 6),
     "STEPS": (10, 40),

@@ -8,7 +8,7 @@ import numpy as np
 from partirvm.core.fast import grow
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule
-from partirvm.core.updates import init, maximise
+from partirvm.core.updates import HyperState, maximise
 from partirvm.kernels import Gaussian
 
 rng = np.random.default_rng(3)
@@ -19,7 +19,7 @@ Phi = np.empty((200, 200))
 Gaussian(0.15).prepare(x)(x, Phi)
 block = GramBlock.of(np.zeros((200, 0)), Phi, t)
 statistics = GramStatistics.empty("sinc").extend(np.arange(200), block, "sinc")
-begin = init(statistics, np.ones(200), 10.0, target_variance=float(t.var()))
+begin = HyperState(statistics, np.ones(200), 10.0, target_variance=float(t.var()))
 rule = StopRule(1e-7, 1000)
 
 together, one_by_one = [], []

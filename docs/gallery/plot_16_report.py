@@ -93,7 +93,7 @@ main(["compare", str(folder / "one-width"), str(folder / "per-feature")])
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for (name, job), colour, marker in zip(jobs.items(), ("#0072B2", "#D55E00"), "os", strict=True):
-    fits = [entry for entry in job.report().to_json()["history"] if entry["held_out_rmse"] is not None]
+    fits = [entry for entry in job.report().values["history"] if entry["held_out_rmse"] is not None]
     errors = [entry["held_out_rmse"] for entry in fits]
     ax.plot(np.arange(1, len(fits) + 1), errors, marker=marker, color=colour, label=name)
 ax.axhline(0.2, color="0.5", linestyle=":", linewidth=1, label="standard deviation of the noise")

@@ -23,7 +23,7 @@ from partirvm.planning.units import parse_bytes, parse_duration
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FLAGS = {option.name: option.flag for option in TABLE.values() if option.name != "classify"}
-FLAGS |= {"allow_code": "--allow-code", "augment": "--augment", "storage_options": "--storage-options"}
+FLAGS |= {"allow_code": "--allow-code", "augment": "--augment"}
 """Dict from the Python name of an option to its flag."""
 
 _ANY = "|".join(FLAGS)

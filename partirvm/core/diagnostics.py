@@ -8,7 +8,7 @@ on its number (``core.sampling``). ``report.plots`` makes pictures of these valu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -45,24 +45,21 @@ MOST_CLASSES = 12
 
 
 @dataclass(frozen=True)
-class NumberDiagnostics:
+class NumberDiagnostics(FieldSums):
     """Counts over ``n`` rows of one numeric target, and a sample of its rows.
 
     ``covered`` (12,) int64 counts rows inside their central interval at each of ``STATED_LEVELS``; it is empty for rows
     on which the intervals were calibrated. ``pit`` (20,) int64 counts rows by the probability integral transform Φ(z)
     of z = (actual − predicted)/standard deviation, which is uniform if the stated normal distributions are right.
-    ``points`` (k, 3) are actual value, predicted mean and standard deviation of k ≤ ``SAMPLE`` random rows, in the
-    target's unit; ``keys`` (k,) are their random keys, increasing. ``multiples`` are the half widths of the intervals
-    in standard deviations; ``largest`` are the rows of largest absolute error with the values of points.
+    ``sample`` are at most ``SAMPLE`` random rows, ``largest`` those of largest absolute error; their values are actual
+    value, predicted mean and standard deviation in the target's unit.
     """
 
     n: int
     covered: Int
     pit: Int
-    keys: Float
-    points: Float
-    multiples: tuple[float, ...] = NORMAL_MULTIPLES
-    largest: LargestErrors = field(default_factory=LargestErrors)
+    sample: LargestErrors
+    largest: LargestErrors
 
     @classmethod
     def of(
@@ -73,47 +70,24 @@ class NumberDiagnostics:
         ``rows`` (n,) are row numbers, which choose the sample. Intervals are mean ± ``multiples`` × the standard
         deviation, one increasing multiple for each of ``STATED_LEVELS``; without multiples coverage is not counted.
         """
-        z = (t - mean) / std
+        z, points = (t - mean) / std, np.column_stack([t, mean, std])
         inside = np.bincount(np.searchsorted(multiples, np.abs(z)), minlength=len(multiples) + 1)
-        keys, points = uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS)), np.column_stack([t, mean, std])
         pit = np.bincount(_bins(ndtr(z), PIT_BINS), minlength=PIT_BINS)
-        largest = LargestErrors.of(np.abs(t - mean), rows, points)
-        return cls(len(t), np.cumsum(inside[:-1]), pit, *_smallest(keys, points), tuple(multiples), largest)
+        sample = LargestErrors.of(-uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS)), rows, points, SAMPLE)
+        return cls(len(t), np.cumsum(inside[:-1]), pit, sample, LargestErrors.of(np.abs(t - mean), rows, points))
 
-    def __add__(self, other: NumberDiagnostics) -> NumberDiagnostics:
-        keys, points = np.concatenate([self.keys, other.keys]), np.concatenate([self.points, other.points])
-        covered, pit = self.covered + other.covered, self.pit + other.pit
-        largest = self.largest + other.largest
-        return NumberDiagnostics(self.n + other.n, covered, pit, *_smallest(keys, points), self.multiples, largest)
+    @property
+    def points(self) -> Float:
+        """Actual value, predicted mean and standard deviation of the sample (k, 3)."""
+        return self.sample.values
 
     def scaled(self, shift: float, scale: float) -> NumberDiagnostics:
         """Return the diagnostics of the target shift + scale·t."""
-        values = self.largest.values.reshape(-1, 3)
-        points, values = (each * scale + np.array([shift, shift, 0.0]) for each in (self.points, values))
-        return replace(self, points=points, largest=replace(self.largest, values=values))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON, with points of five significant digits."""
-        points = [[float(f"{value:.5g}") for value in point] for point in self.points.tolist()]
-        counts = {"n": self.n, "covered": self.covered.tolist(), "pit": self.pit.tolist()}
-        return {**counts, "points": points, "multiples": list(self.multiples), "largest": self.largest.to_json()}
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> NumberDiagnostics:
-        """Return the diagnostics from the result of ``to_json``; they have no keys and cannot be added to others."""
-        covered, pit = (np.array(stored[name], dtype=np.int64) for name in ("covered", "pit"))
-        points = np.array(stored["points"], dtype=np.float64).reshape(-1, 3)
-        multiples, largest = tuple(stored["multiples"]), LargestErrors.from_json(stored["largest"])
-        return cls(stored["n"], covered, pit, np.zeros(0), points, multiples, largest)
-
-
-def _smallest(keys: Float, points: Float) -> tuple[Float, Float]:
-    """Return the ``SAMPLE`` smallest keys in order, and their points."""
-    if len(keys) > SAMPLE:
-        chosen = np.argpartition(keys, SAMPLE)[:SAMPLE]
-        keys, points = keys[chosen], points[chosen]
-    order = np.argsort(keys)
-    return keys[order], points[order]
+        sample, largest = (
+            replace(each, values=each.values * scale + np.array([shift, shift, 0.0]))
+            for each in (self.sample, self.largest)
+        )
+        return replace(self, sample=sample, largest=largest)
 
 
 @dataclass(frozen=True)
@@ -131,7 +105,7 @@ class ClassDiagnostics(FieldSums):
     rows: Int
     hits: Int
     confusion: Int
-    largest: LargestErrors = field(default_factory=LargestErrors)
+    largest: LargestErrors
 
     @classmethod
     def of(cls, codes: Int, probabilities: Float, start: int = 0) -> ClassDiagnostics:
@@ -139,52 +113,59 @@ class ClassDiagnostics(FieldSums):
 
         ``start`` is the number of the first row.
         """
-        likeliest, each_row = probabilities.argmax(axis=1), np.arange(len(codes))
-        largest, stated_own = probabilities[each_row, likeliest], probabilities[each_row, codes]
+        likeliest, each = probabilities.argmax(axis=1), np.arange(len(codes))
+        stated_own = probabilities[each, codes]
+        shown = np.column_stack([codes, likeliest, stated_own, probabilities[each, likeliest]])
         loss = -np.log(np.maximum(stated_own, np.finfo(np.float64).eps))
-        p, own, found = _united(probabilities), *(np.minimum(each, MOST_CLASSES - 1) for each in (codes, likeliest))
-        K, shown = p.shape[1], np.column_stack([codes, likeliest, stated_own, largest])
-        places = _bins(p) + PROBABILITY_BINS * np.arange(K)
-        hits = places[np.arange(len(own)), own]
-        each, shape = K * PROBABILITY_BINS, (K, PROBABILITY_BINS)
+        own, found = np.minimum(codes, MOST_CLASSES - 1), np.minimum(likeliest, MOST_CLASSES - 1)
+        p = probabilities[:, :MOST_CLASSES].copy()
+        if probabilities.shape[1] > MOST_CLASSES:
+            p[:, -1] = probabilities[:, MOST_CLASSES - 1 :].sum(axis=1)
+        K, bins = p.shape[1], _bins(p, PROBABILITY_BINS)
+        places, shape = bins + PROBABILITY_BINS * np.arange(K), (K, PROBABILITY_BINS)
+
+        def counted(places: Int, weights: Float | None = None) -> Any:
+            return np.bincount(places.ravel(), weights, K * PROBABILITY_BINS).reshape(shape)
+
         return cls(
             n=len(codes),
-            stated=_sums(places.ravel(), p.ravel(), each).reshape(shape),
-            rows=np.bincount(places.ravel(), minlength=each).reshape(shape),
-            hits=np.bincount(hits, minlength=each).reshape(shape),
+            stated=counted(places, p.ravel()).astype(np.float64),
+            rows=counted(places),
+            hits=counted(places[each, own]),
             confusion=np.bincount(own * K + found, minlength=K * K).reshape(K, K),
-            largest=LargestErrors.of(loss, start + each_row, shown),
+            largest=LargestErrors.of(loss, start + each, shown),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        counts = {"n": self.n, **{name: getattr(self, name).tolist() for name in COUNTS}}
-        return {**counts, "largest": self.largest.to_json()}
 
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> ClassDiagnostics:
-        """Return the diagnostics from the result of ``to_json``; they cannot be added to others."""
-        counts = {name: np.array(stored[name]) for name in COUNTS}
-        return cls(stored["n"], **counts, largest=LargestErrors.from_json(stored["largest"]))
+def to_json(found: NumberDiagnostics | ClassDiagnostics) -> dict[str, Any]:
+    """Return plain JSON: numbers and lists by field; rows as their number and values of five significant digits."""
 
+    def plain(value: Any) -> Any:
+        if isinstance(value, LargestErrors):
+            pairs = zip(value.rows.tolist(), value.values.tolist(), strict=True)
+            return [[row, *(float(f"{number:.5g}") for number in numbers)] for row, numbers in pairs]
+        return value.tolist() if isinstance(value, np.ndarray) else value
 
-COUNTS = ("stated", "rows", "hits", "confusion")
-"""The fields of ``ClassDiagnostics`` that are sums over rows."""
+    return {each.name: plain(getattr(found, each.name)) for each in fields(found)}
 
 
-def _bins(p: Float, count: int = PROBABILITY_BINS) -> Int:
+def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics:
+    """Return the diagnostics from the result of ``to_json``; they cannot be added, since their rows have no errors."""
+    kind = NumberDiagnostics if "sample" in stored else ClassDiagnostics
+
+    def restored(name: str) -> Any:
+        value = stored[name]
+        if name in ("sample", "largest"):
+            values = np.array([row[1:] for row in value], dtype=np.float64)
+            width = 3 if kind is NumberDiagnostics else 4
+            rows = np.array([row[0] for row in value], dtype=np.int64)
+            return LargestErrors(rows, np.zeros(0), values.reshape(len(value), width))
+        return value if name == "n" else np.array(value)
+
+    return kind(**{each.name: restored(each.name) for each in fields(kind)})
+
+
+def _bins(p: Float, count: int) -> Int:
     """Return the numbers of the equal bins of [0, 1] that hold the values; an inner edge belongs to the upper bin."""
     found: Int = np.searchsorted(np.arange(1, count) / count, p, side="right")
     return found
-
-
-def _sums(bins: Int, values: Float, count: int) -> Float:
-    """Return the sum of the values in each bin, as float64 even without rows."""
-    return np.bincount(bins, values, count).astype(np.float64)
-
-
-def _united(p: Float) -> Float:
-    """Return probabilities (n, K) of at most ``MOST_CLASSES`` classes: those of the last classes are added up."""
-    if p.shape[1] <= MOST_CLASSES:
-        return p
-    return np.column_stack([p[:, : MOST_CLASSES - 1], p[:, MOST_CLASSES - 1 :].sum(axis=1)])

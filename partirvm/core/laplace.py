@@ -8,17 +8,11 @@ z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t in the place of
 
     log p(t | W) + gᵀδ − ½δᵀGδ + ½ Σ_k [ log|A| − μ_kᵀAμ_k − log|H_k| ],       δ = μ − w,
 
-This is the Laplace approximation if W is the mode, where δ = 0. The log prior of α is added (``core.priors``). If the
-outputs share the α of a column, α_i = Σ_kγ_ik / Σ_kμ_ik², and each output has an equal part of the prior. B changes
-with α, so this fixed point is not a stationary point of the evidence, and an update can lower the evidence.
-
-**Passes.** α is updated while the quadratic stays fixed: at first once per pass (B = ¼ for all rows, and more updates
-would prune columns that the data need), later until α converges or the mode has moved too far from W, for each output
-with its own α separately.
-
-**Step control.** If a step lowers the penalised likelihood, the step and the pruning of columns are undone. A Newton
-step at the old α is then shortened until the penalised likelihood rises. Newton steps follow until the weights are near
-the mode. Each column that was about to enter gets the α that is optimal if this column enters alone.
+the Laplace approximation if W is the mode, where δ = 0, plus the log prior of α (``core.priors``). If the outputs share
+the α of a column, α_i = Σ_kγ_ik / Σ_kμ_ik², and each output has an equal part of the prior. B changes with α, so this
+fixed point is not a stationary point of the evidence, and an update can lower the evidence. α is updated while the
+quadratic stays fixed: at first once per pass (B = ¼ for all rows, and more updates would prune columns that the data
+need), later until α converges or the mode has moved too far from W, for each output with its own α separately.
 
 **Several classes.** The blocks of H between different outputs are omitted. The true curvature along a step is 0 to 2
 times that of the diagonal blocks, since each row of diag(y) − yyᵀ sums to 0: 2 if two classes move apart, about 1 if
@@ -36,7 +30,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.link import LINKS, LogisticBlock, LogisticCross
+from partirvm.core.link import LINKS, Link, LogisticBlock, LogisticCross
 from partirvm.core.posterior import SMALL, Posterior, solve_all, sparsity_quality, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, evidence_gain
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
@@ -80,19 +74,14 @@ class LaplaceState:
         return len(self.labels)
 
     @property
-    def coupled(self) -> bool:
-        """True if the outputs share one likelihood (``core.link``)."""
-        return LINKS[self.likelihood].coupled
-
-    @property
-    def shared_alpha(self) -> bool:
-        """True if the weights of a column in all outputs share one α (``core.link``)."""
-        return LINKS[self.likelihood].shared_alpha
+    def link(self) -> Link:
+        """The link of the likelihood."""
+        return LINKS[self.likelihood]
 
     @property
     def own_prior(self) -> Prior:
         """The part of the prior that each output has."""
-        return self.prior.shared(self.alpha.shape[1]) if self.shared_alpha else self.prior
+        return self.prior.shared(self.alpha.shape[1]) if self.link.shared_alpha else self.prior
 
     @cached_property
     def present(self) -> Bool:
@@ -260,10 +249,10 @@ def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
     gone = (prior.alpha.worthless(s, quality) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     gone = (gone & ~prior.held(state.labels)[:, None]) | ~state.present
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature)
-    if state.shared_alpha:
+    if state.link.shared_alpha:
         floor = np.broadcast_to(floor.max(axis=1, keepdims=True), floor.shape)
     alpha = np.where(gone, np.inf, np.maximum(alpha, floor))
-    if going is None or going.all() or state.shared_alpha:
+    if going is None or going.all() or state.link.shared_alpha:
         return _without(state, gone, alpha)
     return _without(state, np.where(going, gone, ~state.present), np.where(going, alpha, state.alpha), going)
 
@@ -279,7 +268,7 @@ def thin(state: LaplaceState) -> LaplaceState:
     if not failing.any():
         return state
     gone = ~state.present
-    if state.shared_alpha:
+    if state.link.shared_alpha:
         gone[weakly_correlated(state.posteriors, np.flatnonzero(failing[:, 0]))] = True
     else:
         for k, each in enumerate(state.posteriors):
@@ -290,7 +279,7 @@ def thin(state: LaplaceState) -> LaplaceState:
 
 def _alike(state: LaplaceState, value: Float) -> Float:
     """Return a value (M, C), or its mean over outputs that share α."""
-    return np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) if state.shared_alpha else value
+    return np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) if state.link.shared_alpha else value
 
 
 def _without(state: LaplaceState, gone: Bool, alpha: Float, changed: Bool | None = None) -> LaplaceState:

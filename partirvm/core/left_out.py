@@ -10,17 +10,11 @@ and removing D as well (α_D → ∞) conditions on w_D = 0:
 
     e_n = r_n/(1 − h_n) + cᵀV⁻¹μ'_D,   v_n = φ_nᵀΣ'φ_n − cᵀV⁻¹c,   c = (Σ'φ_n)_D,   V = Σ'_DD.
 
-These are the error and the variance of the mean at row n as if it was new, without refitting. Rows without a column of
-their own have D = ∅. ``Calibration`` states three things about predictions at new rows:
-
-``noise_variance``
-    The part of the mean squared error that the weights' uncertainty does not explain: mean e² − mean v.
-``quantiles`` of |z|, z_n = e_n/√(v_n + noise variance)
-    Errors are rarely normal or of constant variance. The interval prediction ± quantile × standard deviation contains
-    the stated fraction of new rows.
-``overconfidence``, mean r²/(1 − h)² divided by the mean of 1/β + v
-    About one for a good fit. A kernel far too narrow gives 10² … 10⁸: then the evidence is largest where the residuals
-    vanish, although left-out rows are hardly predicted; only a row's own column accounts for its error.
+These are the error and the variance of the mean at row n as if it was new, without refitting; without own columns
+D = ∅. ``Calibration`` states three things about predictions at new rows: the noise variance, mean e² − mean v; the
+quantiles of |z|, z_n = e_n/√(v_n + noise variance), since errors are rarely normal or of constant variance; and the
+overconfidence, mean r²/(1 − h)² divided by the mean of 1/β + v. It is about one for a good fit. A kernel far too narrow
+gives 10² … 10⁸: then the evidence is largest where the residuals vanish, although left-out rows are hardly predicted.
 
 A fit without row n might choose another row near it as a centre, the better a substitute the nearer it is. With ρ the
 largest value of the removed column at another row, as a fraction of its peak, only a share (1 − ρ²)^⅛ of the change by
@@ -33,7 +27,7 @@ square. On 240 fits to 200–700 rows of four data sets (kin40k, protein, airfoi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -71,19 +65,15 @@ FEWEST, FEWEST_OF_GROUP, BEYOND = 20, 10, 10
 GRID, TOP = 200, 0.995
 """Number of levels of the stored quantiles, and the highest level. Beyond it a tail of Student's t is used."""
 
-PER_ROW = ("errors", "variances", "own_errors", "own_variances", "owner", "rows", "targets")
-"""The fields of ``LeftOut`` with an element for each row."""
-
 GAUSSIAN_LEVEL = 0.9
 """The level at which mean ± a multiple of the standard deviation is as wide as the interval."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Uncertainty of predictions at new rows, estimated from rows left out. Variances are in the model's units.
+    """Uncertainty of predictions at new rows, estimated from ``n`` rows left out. Variances are in the model's units.
 
-    ``n`` rows were left out. ``quantiles`` (K,) are those of |z| at the levels ``top``·k/K, k = 1 … K; for fewer than
-    ``FEWEST`` rows K = 0.
+    ``quantiles`` (K,) are those of |z| at the levels ``top``·k/K, k = 1 … K; for fewer than ``FEWEST`` rows K = 0.
     """
 
     n: int
@@ -106,36 +96,32 @@ class Calibration:
         Beyond ``top`` it grows like the quantile of Student's t with n degrees of freedom; without quantiles it is
         that quantile. Raises ``UsageError`` unless the level lies between 0 and 1.
         """
-        tail = quantile(level, self.n)
-        if not self.quantiles:
+        tail, K = quantile(level, self.n), len(self.quantiles)
+        if not K:
             return tail
         if level > self.top:
             return self.quantiles[-1] * tail / quantile(self.top, self.n)
-        K = len(self.quantiles)
         return float(np.interp(level * K / self.top, np.arange(K + 1), (0.0, *self.quantiles)))
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Errors and variances of n rows left out, in the model's units: √u·e and u·v of rows of weight u > 0, (n,) each.
+    """Errors and variances of n rows left out, in the model's units: √u·e and u·v of rows of weight u > 0, (n, 2) each.
 
     ``rows`` (n,) are the numbers of these rows. The weight u is the row weight, divided by the noise factor if the
-    noise depends on the inputs (``kernels.design``): σ²/u is the noise variance of the row.
-    ``errors`` and ``variances`` are those without the row, ``own_errors`` and ``own_variances`` those also without its
-    own columns. ``owner`` (n,) is the number of the first of these, −1 if there are none, and ``nearest`` (M,) is the
-    largest value of each column at the rows that do not own it, as a fraction of its peak. ``targets`` (n, 2) are
-    target and weight u, for diagnostics only. ``least_square`` is a lower bound of the mean squared error, in the same
-    units, that is known from elsewhere. Adding concatenates rows.
+    noise depends on the inputs (``kernels.design``): σ²/u is the noise variance of the row. The first column is that
+    without the row, the second one that also without its own columns. ``owner`` (n,) is the number of the first own
+    column, −1 if there are none, and ``nearest`` (M,) is the largest value of each column at the rows that do not own
+    it, as a fraction of its peak. ``targets`` (n, 2) are target and weight u, for diagnostics only. ``least_square`` is
+    a lower bound of the mean squared error that is known from elsewhere. Adding concatenates rows.
     """
 
     errors: Float
     variances: Float
-    own_errors: Float
-    own_variances: Float
     owner: Int
-    nearest: Float
     rows: Int
-    targets: Float = field(default_factory=lambda: np.zeros((0, 2)))
+    targets: Float
+    nearest: Float
     least_square: float = 0.0
 
     @classmethod
@@ -154,63 +140,61 @@ class LeftOut:
     ) -> LeftOut:
         """From design rows ``block`` (n, M) with ``target`` (n,), and a fit's μ (M,), R (M, M) with Σ = RRᵀ, and β.
 
-        ``own`` are the rows, by position, that are centres, with their columns; ``peaks`` (M,) are the largest values
-        of the columns, one if not given. ``rows`` (n,) are the row numbers, 0 … n − 1 if not given. With local noise
-        ``factor`` (n,) is u divided by the weight in the fit. The own entries of ``block`` become zero.
+        ``own`` are the rows, by position, that are centres, with their columns, whose entries in ``block`` become zero;
+        ``peaks`` (M,) are the largest values of the columns, one if not given. ``rows`` (n,) are the row numbers,
+        0 … n − 1 if not given. With local noise ``factor`` (n,) is u divided by the weight in the fit.
         """
         w = np.ones(len(target)) if weights is None else weights
         white = block @ root
         share = np.einsum("nm,nm->n", white, white)
         rest = np.maximum(1.0 - beta * w * share, LEAST)
-        errors, variances = (target - block @ mean) / rest, share / rest
-        own_errors, own_variances, owner = errors.copy(), variances.copy(), np.full(len(target), -1)
+        errors, variances = (np.column_stack([each, each]) for each in ((target - block @ mean) / rest, share / rest))
+        owner = np.full(len(target), -1)
         for row, columns in own:
             part = root[columns]
             cross = part @ white[row] / rest[row]  # c
             covariance = part @ part.T + beta * w[row] * rest[row] * np.outer(cross, cross)  # V
-            weight = mean[columns] - beta * w[row] * rest[row] * errors[row] * cross  # μ'_D
+            weight = mean[columns] - beta * w[row] * rest[row] * errors[row, 0] * cross  # μ'_D
             solved = np.linalg.lstsq(covariance, cross, rcond=None)[0]
-            own_errors[row] += solved @ weight
-            own_variances[row] = max(variances[row] - solved @ cross, 0.0)
+            errors[row, 1] += solved @ weight
+            variances[row, 1] = max(variances[row, 0] - solved @ cross, 0.0)
             owner[row] = columns[0]
             block[row, columns] = 0.0
         present = w > 0
         with np.errstate(divide="ignore", invalid="ignore"):
             nearest = np.abs(block[present]).max(axis=0, initial=0.0) / np.abs(1.0 if peaks is None else peaks)
         rows = np.arange(len(w), dtype=np.int64) if rows is None else rows
-        w = w[present] if factor is None else (w * factor)[present]
-        root_w = np.sqrt(w)
-        return cls(
-            root_w * errors[present],
-            w * variances[present],
-            root_w * own_errors[present],
-            w * own_variances[present],
-            owner[present],
-            nearest,
-            rows[present],
-            np.column_stack([target[present], w]),
-        )
+        found = cls(errors, variances, owner, rows, np.column_stack([target, np.ones(len(w))]), nearest)
+        return found._weighted(w if factor is None else w * factor).take(np.flatnonzero(present))
 
     def __add__(self, other: LeftOut) -> LeftOut:
-        joined = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in PER_ROW}
+        names = ("errors", "variances", "owner", "rows", "targets")
+        joined: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(other, n)]) for n in names}
         least = max(self.least_square, other.least_square)
-        return LeftOut(**joined, nearest=np.maximum(self.nearest, other.nearest), least_square=least)
+        return replace(self, **joined, nearest=np.maximum(self.nearest, other.nearest), least_square=least)
 
     def take(self, some: Int) -> LeftOut:
         """Return the rows at these positions."""
-        return replace(self, **{name: getattr(self, name)[some] for name in PER_ROW})
+        errors, variances = self.errors[some], self.variances[some]
+        owner, rows, targets = self.owner[some], self.rows[some], self.targets[some]
+        return LeftOut(errors, variances, owner, rows, targets, self.nearest, self.least_square)
 
     def expected(self) -> tuple[Float, Float]:
         """Return errors and variances (n,), of which only a share of the change by removing own columns counts."""
         centres, counted = self.owner >= 0, np.zeros(len(self.errors))
         near = np.fmin(self.nearest[self.owner[centres]], 1.0)  # one, too, for a peak of zero
         counted[centres] = (1.0 - near**2) ** SUBSTITUTE
-        errors = self.errors + counted * (self.own_errors - self.errors)
-        variances = self.variances + counted * (self.own_variances - self.variances)
+        errors, variances = (each[:, 0] + counted * np.diff(each)[:, 0] for each in (self.errors, self.variances))
         if (~centres).sum() >= FEWEST_OF_GROUP and centres.any():
             most, found = (float(np.sqrt(np.mean(errors[group] ** 2))) for group in (~centres, centres))
             errors[centres] *= min(1.0, DOUBTFUL * most / found) if found else 1.0
         return errors, variances
+
+    def _weighted(self, factors: Float) -> LeftOut:
+        """Return the rows with their weights u multiplied by ``factors`` (n,)."""
+        errors, variances = np.sqrt(factors)[:, None] * self.errors, factors[:, None] * self.variances
+        targets = self.targets * np.column_stack([np.ones(len(factors)), factors])
+        return replace(self, errors=errors, variances=variances, targets=targets)
 
     def scaled(self, rows: Int, factors: Float) -> LeftOut:
         """Return the errors with the weights u of the rows with these numbers (k,) multiplied by ``factors`` (k,)."""
@@ -218,16 +202,7 @@ class LeftOut:
         place = np.minimum(np.searchsorted(rows, self.rows), len(rows) - 1)
         known = rows[place] == self.rows
         scale[known] = factors[place[known]]
-        root = np.sqrt(scale)
-        return replace(
-            self,
-            errors=root * self.errors,
-            variances=scale * self.variances,
-            own_errors=root * self.own_errors,
-            own_variances=scale * self.own_variances,
-            targets=self.targets * np.column_stack([np.ones(len(scale)), scale]),
-            least_square=0.0,
-        )
+        return replace(self._weighted(scale), least_square=0.0)
 
     def calibration(self, beta: float, target_variance: float) -> Calibration | None:
         """Noise and quantiles for a fit with this β; None if there are no rows.
@@ -241,7 +216,7 @@ class LeftOut:
         errors, variances = self.expected()
         square, variance = float(np.mean(errors**2)), float(np.mean(variances))
         noise = 1 / beta + min(max(square - variance - 1 / beta, 0.0), target_variance)
-        overconfidence = float(np.mean(self.errors**2) / (np.mean(self.own_variances) + 1 / beta))
+        overconfidence = float(np.mean(self.errors[:, 0] ** 2) / (np.mean(self.variances[:, 1]) + 1 / beta))
         if n < FEWEST:
             return Calibration(n, noise, overconfidence, 0.0, ())
         z = np.sort(_pooled(np.abs(errors) / np.sqrt(variances + noise), centres))
@@ -266,14 +241,12 @@ def left_out_of(statistics: Iterable[Any]) -> LeftOut | None:
 
 
 def _pooled(z: Float, centres: Bool) -> Float:
-    """|z| (n,) of centres and other rows, each group scaled to the mean square of both."""
-    groups = [group for group in (centres, ~centres) if group.sum() >= FEWEST_OF_GROUP]
-    squares = [np.mean(z[group] ** 2) for group in groups]
-    if len(groups) < 2 or not all(squares):
-        return z
+    """|z| (n,) of centres and other rows, each group scaled to the mean square of both unless a group is small."""
     whole, found = np.mean(z**2), z.copy()
-    for group, square in zip(groups, squares, strict=True):
-        found[group] *= np.sqrt(whole / square)
+    for group in (centres, ~centres):
+        if group.sum() < FEWEST_OF_GROUP or not z[group].any():
+            return z
+        found[group] *= np.sqrt(whole / np.mean(z[group] ** 2))
     return found
 
 

@@ -10,8 +10,7 @@ To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same n
 
 The statistic of a pass is, with rows weighted by v_n, the log likelihood Σ v_n log p_n, the gradient Φᵀv(t − y) for
 each output, and the curvature ΦᵀB_kΦ with B_k = diag(v y_k(1 − y_k)), minus the diagonal blocks of the Hessian. The
-blocks −Φᵀ diag(v y_k y_l) Φ between outputs of ``multinomial`` are omitted: the K diagonal blocks cost K·M² per row,
-all blocks would cost K(K + 1)/2 · M².
+blocks between outputs of ``multinomial`` are omitted: all blocks would cost (K + 1)/2 times as much.
 """
 
 from __future__ import annotations
@@ -31,18 +30,15 @@ Int = NDArray[np.int64]
 class Link:
     """Functions of a classification likelihood with C linear predictors f (n, C) and targets (n, C) of 0 and 1.
 
-    A link is registered in ``LINKS`` by the name of its likelihood; fits and models store that name.
+    Outputs that are ``coupled`` share one likelihood; otherwise each output is a separate fit. With ``shared_alpha``
+    the weights of a column in all outputs share one α; only coupled outputs may. ``moderation`` is the factor c of
+    ``moderated``: π/8 for the logistic sigmoid and the softmax, 1 (exact) for probit.
     """
 
     name: str
     coupled: bool = False
-    """True if the outputs share one likelihood; otherwise each output is a separate fit."""
-
     shared_alpha: bool = False
-    """True if the weights of a column in all outputs share one α; only coupled outputs may."""
-
     moderation: float = np.pi / 8.0
-    """The factor c of ``moderated``: π/8 for the logistic sigmoid and the softmax, 1 (exact) for probit."""
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         """Return the log likelihood (n, L) in nats, its derivative (n, C) in f, and the expected curvature (n, C) ≥ 0.
@@ -61,18 +57,16 @@ class Link:
 
 
 class Logistic(Link):
-    """Logistic link of two classes, C = 1: log p = t f − log(1 + eᶠ) (Tipping 2001, eq. 23)."""
+    """Logistic link of two classes, C = 1, with the curvature y(1 − y)."""
 
     name = "bernoulli"
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
-        """Return log likelihood, derivative, and the curvature y(1 − y) with y the sigmoid of f."""
         y = expit(f)
         sign = np.where(target > 0, f, -f)
         return -np.logaddexp(0.0, -sign), target - y, y * (1.0 - y)
 
     def probabilities(self, f: Float) -> Float:
-        """Return the sigmoids of −f and f."""
         return np.concatenate([expit(-f), expit(f)], axis=1)
 
 
@@ -85,30 +79,26 @@ class OneVsRest(Logistic):
     name = "ovr"
 
     def log_probability(self, f: Float, codes: Float) -> Float:
-        """Return log p (n,) of the given classes."""
         found: Float = log_softmax(log_expit(f), axis=1)[np.arange(len(codes)), codes.astype(np.int64)]
         return found
 
     def probabilities(self, f: Float) -> Float:
-        """Return the probabilities of the classes."""
         return np.asarray(softmax(log_expit(f), axis=1), dtype=np.float64)
 
 
 class Softmax(Link):
-    """Softmax link of K classes, C = K: log p = f_t − log Σ_k exp f_k (Tipping 2001, eq. 28)."""
+    """Softmax link of K classes, C = K; the curvature is the diagonal y_k(1 − y_k) of diag(y) − yyᵀ."""
 
     name = "multinomial"
     coupled = True
     shared_alpha = True
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
-        """Return log likelihood, derivative, and as curvature the diagonal y_k(1 − y_k) of diag(y) − yyᵀ."""
         logs = log_softmax(f, axis=1)
         y = np.exp(logs)
         return (logs * target).sum(axis=1, keepdims=True), target - y, y * (1.0 - y)
 
     def probabilities(self, f: Float) -> Float:
-        """Return the softmax of f."""
         return np.asarray(softmax(f, axis=1), dtype=np.float64)
 
 
@@ -126,12 +116,11 @@ def probabilities(likelihood: str, f: Float) -> Float:
 
 
 def moderated(f: Float, variance: Float, factor: float = Link.moderation) -> Float:
-    """Return f / √(1 + c σ²), element by element, with c = ``factor``.
+    """Return f / √(1 + c σ²), element by element, with c = ``factor``: the link there is nearly its mean over N(f, σ²).
 
-    The link at this value approximates the mean of the link over N(f, σ²). For the logistic sigmoid, c = π/8 is from
-    MacKay (1992, "The evidence framework applied to classification networks") after Spiegelhalter & Lauritzen (1990);
-    the error is below about 0.02 everywhere. With several classes each linear predictor is moderated by its own
-    variance before the softmax (Gibbs 1997). This keeps the order of the classes only if the variances are equal.
+    For the logistic sigmoid, c = π/8 is from MacKay (1992, "The evidence framework applied to classification networks")
+    after Spiegelhalter & Lauritzen (1990); the error is below about 0.02 everywhere. Of several classes each linear
+    predictor is moderated by its own variance before the softmax (Gibbs 1997).
 
     >>> moderated(np.array([1.0, -3.0]), np.array([0.0, 8 / np.pi])).round(6).tolist()
     [1.0, -2.12132]
@@ -142,8 +131,8 @@ def moderated(f: Float, variance: Float, factor: float = Link.moderation) -> Flo
 def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Float]:
     """Return lower and upper probabilities (n, K) at the ends of the bands f ± ``half`` (n, C) of linear predictors.
 
-    For more than two classes, the probability of class k is computed with f_k at the end of its band and the other
-    linear predictors at their means. So this probability covers the uncertainty of f_k only.
+    Of more than two classes, that of class k has f_k at the end of its band, and the other linear predictors as they
+    are.
 
     >>> lower, upper = probability_band("bernoulli", np.array([[0.0]]), np.array([[np.log(3)]]))
     >>> lower.round(6).tolist(), upper.round(6).tolist()

@@ -1,28 +1,36 @@
-"""Column moments of the inputs and the targets as an additive statistic (Chan, Golub & LeVeque 1983, eq. 2.1).
+"""What is known of the columns of a table: their moments, non-finite values, and integers that float64 would round.
 
-Means and centred sums of squares are merged, and never raw sums of squares. So data in raw units (years, metres, cents)
-lose no digits. The same pass finds non-finite values and the position of the first non-finite value.
+Moments of the inputs and the targets are additive statistics (Chan, Golub & LeVeque 1983, eq. 2.1). Means and centred
+sums of squares are merged, and never raw sums of squares. So data in raw units (years, metres, cents) lose no digits.
+Integers beyond 2⁵³ are refused, because float64 may round them, so that two identifiers could become equal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.errors import DataError
+from partirvm.quoting import named, quoted
 from partirvm.types import power_of_two
 
 Float = NDArray[np.float64]
+
+LARGEST = 2**53
+"""Bound up to which all integers are exact in float64."""
 
 
 @dataclass(frozen=True)
 class ColumnMoments:
     """Count of rows, mean, centred sum of squares, minimum and maximum of each column.
 
-    ``n`` is the number of rows. ``total`` is the sum of the row weights, which is ``n`` without weights. ``mean``,
-    ``square``, ``minimum`` and ``maximum`` are float64 arrays (columns,). ``square`` is the centred sum of squares in
-    units of ``unit``²; ``unit`` is 1 except for values too large or too small to be squared.
+    ``n`` is the number of rows of positive weight, and ``total`` the sum of the row weights, which is ``n`` without
+    weights. The others are float64 arrays (columns,). ``square`` is the centred sum of squares in units of ``unit``².
     """
 
     n: int
@@ -56,10 +64,8 @@ class ColumnMoments:
         return cls(n, total, np.clip(mean * unit, minimum, maximum), square, minimum, maximum)
 
     def __add__(self, other: ColumnMoments) -> ColumnMoments:
-        if other.n == 0:
-            return self
-        if self.n == 0:
-            return other
+        if not (self.n and other.n):
+            return self if self.n else other
         total = self.total + other.total
         minimum, maximum = np.minimum(self.minimum, other.minimum), np.maximum(self.maximum, other.maximum)
         unit = _unit(minimum, maximum)
@@ -111,10 +117,10 @@ def _unit(minimum: Float, maximum: Float) -> Float:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of X (d columns) and of t (T columns) over one set of rows, and the number of non-finite values.
+    """Moments of X (d columns) and of t (T columns) over one set of rows, and the number ``bad`` of non-finite values.
 
-    ``bad`` counts non-finite values. ``first_bad`` is (row, column) of the first non-finite value, or None; columns are
-    counted through X, then t, then the weights.
+    ``first_bad`` is (row, column) of the first non-finite value, or None; columns are counted through X, then t, then
+    the weights.
     """
 
     inputs: ColumnMoments
@@ -129,15 +135,113 @@ class Moments:
         bad, first = 0, None
         if not all(np.isfinite(block).all() for block in columns):
             wrong = ~np.isfinite(np.hstack(columns))
-            bad = int(wrong.sum())
             row, column = np.argwhere(wrong)[0]
-            first = (start + int(row), int(column))
-            keep = ~wrong.any(axis=1)
+            bad, first, keep = int(wrong.sum()), (start + int(row), int(column)), ~wrong.any(axis=1)
             X, t, weights = X[keep], t[keep], None if weights is None else weights[keep]
         return cls(ColumnMoments.of(X, weights), ColumnMoments.of(t, weights), bad, first)
 
     def __add__(self, other: Moments) -> Moments:
         firsts = [first for first in (self.first_bad, other.first_bad) if first is not None]
-        return Moments(
-            self.inputs + other.inputs, self.targets + other.targets, self.bad + other.bad, min(firsts, default=None)
-        )
+        inputs, targets = self.inputs + other.inputs, self.targets + other.targets
+        return Moments(inputs, targets, self.bad + other.bad, min(firsts, default=None))
+
+
+def require_exact(
+    values: Any,
+    name: str,
+    start: int = 0,
+    *,
+    rows: str = "row {:,} (counted from 0)",
+    columns: Any = None,
+    ingested: bool = False,
+) -> None:
+    """Raise ``DataError`` if an array (n,) or (n, d) has an integer that float64 cannot represent, or masked values.
+
+    Checked are 64-bit integers, text, and integers, decimals and text in arrays of objects. ``start`` is the number of
+    the first row, and ``rows`` the format of row numbers. ``columns`` are the names of the d columns, default ``x0``,
+    ``x1``, …. For ``ingested`` values the message suggests options of ingest.
+
+    >>> require_exact(np.array([2**53, 2**60]), "y")
+    >>> require_exact(np.array([[1], [2**53 + 1]]), "X")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    DataError: X: the column 'x0' holds the whole number 9007199254740993 in row 1 …
+    """
+    refuse_masked(values, name)
+    place = first_rounded(values)
+    if place is not None:
+        row, number = start + place[0], place[1] if len(place) > 1 else 0
+        column = columns[number] if columns is not None else f"x{number}" if len(place) > 1 else name
+        raise rounded(name, column, rows.format(row), values[place], ingested=ingested)
+
+
+def require_exact_frame(frame: Any, rows: str = "row {:,} (counted from 0)") -> None:
+    """Raise ``DataError`` if a numeric column of a pandas data frame has an integer that float64 cannot represent."""
+    for place, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
+        kind, column = getattr(dtype, "kind", "O"), frame.iloc[:, place]
+        if isinstance(dtype, np.dtype) or (kind == "O" and not hasattr(dtype, "categories")):
+            require_exact(column.to_numpy(), "the data frame", rows=rows, columns=[name])
+        elif kind in "iu":  # nullable integers
+            require_exact(column.fillna(0).to_numpy(f"{kind}8"), "the data frame", rows=rows, columns=[name])
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Raise ``DataError`` if a NumPy array has masked values, which a conversion to float64 would include."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        masked = int(np.ma.getmaskarray(values).sum())
+        raise DataError(f"{name}: {masked:,} values are masked: leave these rows out, or impute the values.")
+
+
+def whole_numbers(values: Any) -> Any:
+    """Convert pandas' nullable integers without missing values to a NumPy integer array; return other values unchanged.
+
+    NumPy would convert nullable integers to float64, which could make two labels equal. Raises ``DataError`` for masked
+    values.
+    """
+    refuse_masked(values, "y")
+    dtypes = values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
+    kinds = {getattr(dtype, "kind", "") for dtype in dtypes if not isinstance(dtype, np.dtype)}
+    if kinds in ({"i"}, {"u"}) and hasattr(values, "isna") and not np.asarray(values.isna()).any():
+        return values.to_numpy(f"{kinds.pop()}8")
+    return values
+
+
+def rounded(where: str, column: Any, place: str, value: Any, *, ingested: bool = False) -> DataError:
+    """Return the error for an integer that float64 cannot represent."""
+    labels = "make the column of a data frame categorical with astype('category')"
+    if ingested:
+        labels = f"ingest them as categorical (`--categorical {named(column)}`, of a target `--classes`)"
+    try:
+        nearest: Any = int(float(int(value)))
+    except OverflowError:
+        nearest = "infinity"
+    return DataError(
+        f"{where}: the column {quoted(column)} holds the whole number {int(value)} in {place}, which float64 would "
+        f"round to {nearest}. Leave identifiers out, or {labels}; if rounding is acceptable, "
+        "convert the column to float64."
+    )
+
+
+def first_rounded(values: NDArray[Any]) -> tuple[int, ...] | None:
+    """Return the index of the first number that ``require_exact`` refuses, or None if all numbers are accepted.
+
+    >>> first_rounded(np.array([2**63, 2**64 - 1], dtype=np.uint64)), first_rounded(np.array([-(2**53), 2**54 + 2]))
+    ((1,), (1,))
+    """
+    places: Iterable[tuple[int, ...]] = ()
+    if values.dtype.kind in "OUS":
+        places = np.ndindex(values.shape)
+    elif values.dtype.kind in "iu" and values.dtype.itemsize == 8:
+        places = map(tuple, np.argwhere(np.abs(values) > LARGEST).tolist())
+    return next((place for place in places if _is_rounded(values[place])), None)
+
+
+def _is_rounded(value: Any) -> bool:
+    try:
+        value = int(value) if isinstance(value, str | bytes | np.integer) else value
+        if not isinstance(value, int | Decimal):
+            return False
+        return abs(float(value)) >= LARGEST and float(value) != value
+    except ValueError:  # text that is no integer
+        return False
+    except OverflowError:
+        return True

@@ -1,14 +1,17 @@
 """The Newton steps of a classification fit: pure functions from the statistic of a pass to the next trial point.
 
-``begin`` returns the first ``NewtonSearch``: the current state of the fit, and a ``trial`` state at whose weights the
-next pass computes its statistic. ``settle`` returns a ``NewtonSearch`` with fixed α. ``receive(search, block, rule)``
-processes the statistic of the trial, and returns the next ``NewtonSearch`` and, at the end of the fit, the reason.
+``begin`` and ``settle`` (with fixed α) return the first ``NewtonSearch``: the current state of the fit, and a ``trial``
+state at whose weights the next pass computes its statistic. ``receive(search, block, rule)`` processes this statistic,
+and returns the next ``NewtonSearch`` and, at the end of the fit, the reason.
+
+**Step control.** If a step lowers the penalised likelihood, the step and the pruning of columns are undone. A Newton
+step at the old α is then shortened until the penalised likelihood rises. Newton steps follow until the weights are near
+the mode.
 
 **Coupled outputs.** Let a pass at W + s find a gradient that is smaller by y than at W. Then to first order the full
 curvature G, including the blocks between outputs, satisfies Gs = y (the secant equation). The pairs (s, y + As) are
 valid for any α. The BFGS recursion (Nocedal & Wright, Numerical Optimization, 2006, algorithm 7.4) starts from the
-diagonal blocks (G_k + A_k)⁻¹ and uses the last few pairs. The result is a step with the correct curvature along all s,
-without another pass.
+diagonal blocks (G_k + A_k)⁻¹ and uses the last few pairs: a step with the correct curvature along all s.
 """
 
 from __future__ import annotations
@@ -34,27 +37,17 @@ Poll = Callable[[], None]
 Pairs = tuple[tuple[Float, Float], ...]
 """Type of the pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
 
-TIMID = 8
-"""Number of first passes that are each followed by a single update of α."""
+TIMID, MOST_UPDATES, TRUSTED_UPDATES = 8, 10, 50
+"""Number of first passes that are each followed by a single update of α. Later, the number of updates between two
+passes that are done in any case, and the maximum number of updates."""
 
-MOST_UPDATES, TRUSTED_UPDATES = 10, 50
-"""Number of updates of α between two later passes that are done in any case, and the maximum number of updates."""
-
-TRUST = 0.1
-"""Distance ½δᵀGδ, nats, by which updates may move the mode of each output with its own α before the next pass."""
-
-FINE = 0.1
-"""Updates end when an update changes the evidence by less than ``FINE`` × tol nats per row.
-
-C outputs with their own α end their updates separately, each at 1/C of this change.
-"""
+TRUST, FINE = 0.1, 0.1
+"""Updates end when they have moved the mode by the distance ½δᵀGδ = ``TRUST`` nats, or when one changes the evidence by
+less than ``FINE`` × tol nats per row. C outputs with their own α end separately, each at 1/C of this change."""
 
 SLACK = 2.0
-"""Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood.
-
-At the fixed point of α the prior costs half a nat per determined weight. Separable data need this bound, because the
-quadratic can underestimate the loss of likelihood by pruning by thousands of nats.
-"""
+"""Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood: the prior costs half a
+nat each. Separable data need this bound: the quadratic can underestimate the loss by pruning by thousands of nats."""
 
 NEAR = 10.0
 """Distance from the mode, nats, below which α is updated again after a step was undone."""
@@ -69,14 +62,9 @@ SETTLED = 1e-3
 LEAST_SHARE, REGAIN = 2.0**-5, 1.25
 """Minimum share of a change of log α that is applied; factor by which the share grows without a reversal."""
 
-RELAXED = 2.0 / 3.0
-"""Fraction of the block-diagonal Newton step that is taken if there is no pair."""
-
-MEMORY = 8
-"""Number of pairs kept."""
-
-STRAIGHT = 1e-12
-"""Minimum cosine between s and y + As for a pair to be used, since smaller cosines are rounding errors."""
+RELAXED, MEMORY, STRAIGHT = 2.0 / 3.0, 8, 1e-12
+"""Fraction of the block-diagonal Newton step that is taken if there is no pair; number of pairs kept; minimum cosine
+between s and y + As for a pair to be used, since smaller cosines are rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +90,8 @@ class NewtonSearch:
     share: Float | None = None
 
 
-def _never_stop() -> None:
-    """Do nothing: the default for ``poll``, with which the fit is never stopped."""
-
-
-def begin(state: LaplaceState, rule: StopRule, poll: Poll = _never_stop) -> NewtonSearch:
-    """Return the first search from a state. ``poll`` is called between dense iterations and may raise an exception."""
+def begin(state: LaplaceState, rule: StopRule, poll: Poll = lambda: None) -> NewtonSearch:
+    """Return the first search from a state."""
     return _propose(state, rule, state.iteration, poll, ())
 
 
@@ -121,11 +105,11 @@ def settle(state: LaplaceState, last: NewtonSearch | None = None) -> NewtonSearc
 
 
 def receive(
-    search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = _never_stop
+    search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = lambda: None
 ) -> tuple[NewtonSearch, Termination | None]:
     """Process the statistic of the trial. Returns the next search, and the reason if the fit has ended.
 
-    At the end ``current`` is the final state. ``poll`` is called between dense iterations and may raise an exception.
+    At the end ``current`` is the final state.
     """
     before, trial, since = search.current, search.trial, search.since
     now = settled(replace(trial, iteration=before.iteration + 1), trial.alpha, trial.weights, block)
@@ -133,7 +117,7 @@ def receive(
     if fall > 1e-10 * (abs(now.penalised()) + now.n):  # more than rounding
         return _back(search, rule, fall)
     pairs, step = search.pairs, trial.weights - search.origin
-    if now.iteration - since > TIMID and now.coupled and step.any():
+    if now.iteration - since > TIMID and now.link.coupled and step.any():
         pairs = (*pairs, (step, trial.block.gradient - block.gradient))[-MEMORY:]
     if rule.vectors is not None and now.n_vectors <= rule.vectors:
         return replace(search, current=now), Termination.HALVED
@@ -201,7 +185,7 @@ def _propose(
 
 def _grouped(state: LaplaceState, values: Float) -> Float:
     """Return values of outputs (C,), or their sum (1,) if the outputs share α."""
-    return values.sum(keepdims=True) if state.shared_alpha else values
+    return values.sum(keepdims=True) if state.link.shared_alpha else values
 
 
 def next_share(drift: Float, last_drift: Float, last_share: Float) -> Float:
@@ -236,9 +220,8 @@ def _at_fixed_alpha(
 def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSearch, Termination | None]:
     """Return a search with a shorter step from ``current``, after the penalised likelihood fell by ``fall`` nats.
 
-    The step keeps α. Its length is the maximum of the parabola through slope and fall, within bounds (Dennis & Schnabel
-    1983, §6.3.2). The pairs for the secant equation are discarded. Columns at weight zero, which were about to enter,
-    get the α that is optimal if only this column enters.
+    Its length is the maximum of the parabola through slope and fall, within bounds (Dennis & Schnabel 1983, §6.3.2), at
+    the same α. But columns at weight zero, which were about to enter, get the α that is optimal if each enters alone.
     """
     state, step = replace(search.current, iteration=search.current.iteration + 1), 1.0
     if search.step:
@@ -260,10 +243,10 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSear
 
 def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
     """Return the state with the weights after ``part`` of a Newton step; weights that share α sum to zero."""
-    if not state.coupled:
+    if not state.link.coupled:
         return replace(state, weights=state.weights + part * (state.mean - state.weights))
     weights = state.weights + part * _newton_step(state, pairs)
-    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True) if state.shared_alpha else weights)
+    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True) if state.link.shared_alpha else weights)
 
 
 def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
@@ -322,7 +305,7 @@ def enter(
     begun = together.take(np.arange(len(labels) - new.sum()))
     old = init(likelihood, labels[~new], alpha[~new], weights[~new], begun, prior)
     s, q, precision = entry_factors(old, together)
-    if old.shared_alpha:
+    if old.link.shared_alpha:
         s, q, precision = (value.mean(axis=1, keepdims=True) for value in (s, q**2, precision))
         q = np.sqrt(q)
     entered = alpha.copy()

@@ -205,7 +205,9 @@ def any_posterior(statistics: GramStatistics, alpha: Float, beta: float | Float)
     """
     if not isinstance(beta, np.ndarray):
         return posterior(statistics, alpha, beta)
-    return JointPosterior.of(tuple(posterior(statistics.target(k), alpha, float(b)) for k, b in enumerate(beta)))
+    return JointPosterior.of(
+        tuple(posterior(statistics.of_targets(slice(k, k + 1)), alpha, float(b)) for k, b in enumerate(beta))
+    )
 
 
 def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterior:

@@ -6,57 +6,51 @@ predictions are processed in pieces of one fixed height, a multiple of 24: the s
 table, or in a tile. Passes do not need this, since the panel of a row never changes.
 
 **The uncertainty of α and β**, by the delta method. Let θ = (log α_1 … log α_M, log β) be approximately normal around
-the optimum, with covariance C. The mean μ(θ)ᵀφ of a prediction varies with θ, so Σ grows by JCJᵀ with J = ∂μ/∂θ. In
-closed form, with A = diag(α), ∂μ/∂log α_j = −α_j μ_j Σ_:j and ∂μ/∂log β = ΣAμ. The noise variance is uncertain too: an
-estimate with ν degrees of freedom has Var(log σ²) = 2/ν, so intervals use the quantiles of Student's t with this ν.
-
-C is the inverse of Fisher's information ½ tr(K⁻¹∂K K⁻¹∂K) of t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ, the expectation of the
-negative Hessian of the evidence. (The Hessian itself is indefinite if an α is at its floor or not exactly optimal.) Let
-S = A^½ΣA^½ and Γ = 1 − S, whose diagonal is γ. The elements of the information are
+the optimum, with covariance C. Σ grows by JCJᵀ with J = ∂μ/∂θ: with A = diag(α), ∂μ/∂log α_j = −α_j μ_j Σ_:j and
+∂μ/∂log β = ΣAμ. The noise variance is uncertain too: an estimate with ν degrees of freedom has Var(log σ²) = 2/ν, so
+intervals use the quantiles of Student's t with this ν. C is the inverse of Fisher's information ½ tr(K⁻¹∂K K⁻¹∂K) of
+t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ, the expectation of the negative Hessian of the evidence. (The Hessian itself is
+indefinite if an α is at its floor or not exactly optimal.) Let S = A^½ΣA^½ and Γ = 1 − S, whose diagonal is γ. The
+elements of the information are
 
     (log α_i, log α_j):  ½ Γ_ij²        (log α_i, log β):  ½ (SΓ)_ii        (log β, log β):  ½ (N − 2 Σγ + tr Γ²).
 
 With M fully determined columns (Γ = 1) the last element is ½ (N − M), so that ν = N − M, as in linear regression. If
 the data hardly determine a weight, the information about its α is small too. But μ is linear in log α only over a few
 units: at e^±3 × α a weight is either determined by the data alone, or zero. A normal prior with standard deviation
-``REACH`` around the optimum, on each element of θ, models this. The uncertainty of the kernel's parameters is not
-included: their information would need passes over all rows.
+``REACH`` around the optimum, on each element of θ, models this.
 
 **RVM*** (Rasmussen & Quiñonero-Candela 2005). Far from all relevance vectors the columns of an RVM are zero, so the
 predictive variance is small, although the uncertainty is largest there. RVM* adds a column φ†(x) = k(x, x*) for each
-test input x* separately, whose weight has the prior precision α†. The weights are conditioned on the training rows
-again, at the given α and β. By block inversion of the posterior precision of M + 1 columns, with c = ΦᵀWφ†,
+test input x* separately, with the prior precision α† = k(x*, x*)²/var(t). The weights are conditioned on the training
+rows again, at the given α and β. By block inversion of the posterior precision of M + 1 columns, with c = ΦᵀWφ†,
 
     s = βφ†ᵀWφ† − β²cᵀΣc,    q = βφ†ᵀW(t − Φμ),    e = k(x*, x*) − βφ(x*)ᵀΣc
     mean* = φ(x*)ᵀμ + e·q / (α† + s)
     var*  = σ² + φ(x*)ᵀΣφ(x*) + e² / (α† + s)
 
-s and q are Tipping & Faul's sparsity and quality of the new column; e is its part at x* that the other columns do not
-explain. α† = k(x*, x*)²/var(t): the prior variance of the function at x* is the target variance for kernels of any
-height.
+s and q are Tipping & Faul's sparsity and quality of the new column; e is its part at x* that the others do not explain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri, stdtrit
 
-from partirvm.core.reduction import FieldSums
+from partirvm.core.statistics import CrossBlock
 from partirvm.errors import UsageError
 
 Float = NDArray[np.float64]
 
-ROWS = 192
-"""Number of rows of a piece."""
+ROWS, COLUMNS = 192, 96
+"""Number of rows of a piece; number of columns of a root that are multiplied together."""
 
-COLUMNS = 96
-"""Number of columns of a root that are multiplied together."""
+REACH = 3.0
+"""Standard deviation of the prior on each log α and on log β, around the optimum."""
 
 
 def products(block: Float, weights: Float) -> Float:
@@ -90,10 +84,6 @@ def quadratic_forms(block: Float, root: Float) -> Float:
         product = products(block[:, :end], some[:end])
         found += np.einsum("nm,nm->n", product, product)
     return found
-
-
-REACH = 3.0
-"""Standard deviation of the prior on each log α and on log β, around the optimum."""
 
 
 def information(alpha: Float, root: Float, n: int) -> Float:
@@ -156,46 +146,21 @@ def quantile(level: float, freedom: float = np.inf) -> float:
     return float(ndtri(half) if np.isinf(freedom) else stdtrit(freedom, half))
 
 
-@dataclass(frozen=True)
-class ExtraColumns(FieldSums):
-    """Additive statistics of G extra columns F (n, G) and of the model's M columns Φ over n rows.
-
-    ``sum_squares`` (G,) is the diagonal of FᵀWF, ``cross`` (G, M) is FᵀWΦ, ``projection`` (G,) is FᵀW(t − Φμ).
-    """
-
-    sum_squares: Float
-    cross: Float
-    projection: Float
-
-    @classmethod
-    def none(cls, extra: int, columns: int) -> Self:
-        """Return the statistics of zero rows, with G = ``extra`` and M = ``columns``."""
-        return cls(np.zeros(extra), np.zeros((extra, columns)), np.zeros(extra))
-
-    def add_rows(self, some: slice, F: Float, weighted: Float, residual: Float, weights: Float | None) -> None:
-        """Add rows to the columns ``some`` in place, given F (n, g), WΦ (n, M), W(t − Φμ) (n,) and weights (n,)."""
-        self.sum_squares[some] += np.einsum("ng,ng->g", F, F if weights is None else F * weights[:, None])
-        self.cross[some] += F.T @ weighted
-        self.projection[some] += F.T @ residual
-
-    def __getitem__(self, some: slice) -> ExtraColumns:
-        """Return the statistics of a subset of the extra columns."""
-        return ExtraColumns(self.sum_squares[some], self.cross[some], self.projection[some])
-
-
 def augmentation(
-    extra: ExtraColumns, block: Float, heights: Float, root: Float, beta: float, variance: float
+    extra: CrossBlock, block: Float, heights: Float, root: Float, beta: float, variance: float
 ) -> tuple[Float, Float]:
     """Return corrections of mean and variance, (G,) each, by the extra column of each of G test rows.
 
-    ``block`` (G, M) is Φ at the test rows, and ``heights`` (G,) is k(x*, x*) of the test rows. ``root`` (M, M) is R
-    with Σ = RRᵀ. ``variance`` is the target variance in the model's units. A row of height 0 has corrections 0.
+    ``extra`` has the products of the extra columns, of which the first G count, with the M columns of the model, and
+    with the residuals t − Φμ. ``block`` (G, M) is Φ at the test rows, ``heights`` (G,) is k(x*, x*). ``root`` (M, M) is
+    R with Σ = RRᵀ. ``variance`` is the target variance in the model's units. A row of height 0 has corrections 0.
     """
+    G = len(heights)
     if not variance > 0:
-        return np.zeros(len(heights)), np.zeros(len(heights))
-    projected = beta * products(extra.cross, root)
-    sparsity = np.maximum(beta * extra.sum_squares - np.einsum("gm,gm->g", projected, projected), 0.0)
+        return np.zeros(G), np.zeros(G)
+    projected = beta * products(extra.cross.T[:G], root)
+    sparsity = np.maximum(beta * extra.diagonal[:G] - np.einsum("gm,gm->g", projected, projected), 0.0)
     own = heights - np.einsum("gm,gm->g", products(block, root), projected)
     precision = heights**2 / variance + sparsity
-    ratio = np.divide(own, precision, out=np.zeros(len(own)), where=precision > 0)
-    return ratio * (beta * extra.projection), ratio * own
+    ratio = np.divide(own, precision, out=np.zeros(G), where=precision > 0)
+    return ratio * (beta * extra.projection[:G, 0]), ratio * own

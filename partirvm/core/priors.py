@@ -194,12 +194,6 @@ def fails(s: Float, q: Float, alpha: Float) -> Bool:
     return found
 
 
-def fixed_point(determinedness: Float, mean: Float) -> Float:
-    """Return MacKay's α (M,) from γ and μ (M, T): Σγ/Σμ² over targets; ∞ or NaN for columns of weight zero."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(determinedness.sum(axis=1) / (mean**2).sum(axis=1))
-
-
 def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
     """Return the optimal α (P,) of columns with these s and q (P, T), and ℓ at the optimum (P,), nats.
 
@@ -218,7 +212,7 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
     found = places[values.argmax(axis=0), np.arange(len(there))]
     for _ in range(8):
         total = found[:, None] + s
-        moved = fixed_point(s / total, q / total)
+        moved = (s / total).sum(axis=1) / ((q / total) ** 2).sum(axis=1)
         found = np.where(joint_contribution(s, q, moved) > joint_contribution(s, q, found), moved, found)
     value = joint_contribution(s, q, found)
     alpha[there], best[there] = np.where(value > 0, found, np.inf), np.maximum(value, 0.0)

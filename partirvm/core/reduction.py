@@ -10,11 +10,10 @@ the same bits. Rounding errors grow only with the logarithm of the number of til
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
-
-import numpy as np
 
 
 class Additive(Protocol):
@@ -27,23 +26,16 @@ class FieldSums:
     """Base of the dataclasses whose fields are all sums over rows, or None."""
 
     def __add__(self, other: Self) -> Self:
-        values: dict[str, Any] = {name: mine + theirs for name, mine, theirs in self._pairs(other)}
-        return replace(self, **values)  # type: ignore[type-var]
+        return self._sum(other, operator.add)
 
     def accumulate(self, other: Self) -> Self:
         """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
-        values: dict[str, Any] = {}
-        for name, mine, theirs in self._pairs(other):
-            if isinstance(mine, np.ndarray):
-                mine += theirs
-            else:
-                values[name] = mine + theirs
-        return replace(self, **values)  # type: ignore[type-var]
+        return self._sum(other, operator.iadd)
 
-    def _pairs(self, other: Self) -> list[tuple[str, Any, Any]]:
-        names = [each.name for each in fields(self)]  # type: ignore[arg-type]
-        found = [(name, getattr(self, name), getattr(other, name)) for name in names]
-        return [triple for triple in found if triple[1] is not None]
+    def _sum(self, other: Self, add: Callable[[Any, Any], Any]) -> Self:
+        own = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        sums = {name: add(value, getattr(other, name)) for name, value in own.items() if value is not None}
+        return replace(self, **sums)  # type: ignore[type-var]
 
 
 S = TypeVar("S", bound=Additive)
@@ -51,12 +43,7 @@ S = TypeVar("S", bound=Additive)
 
 @dataclass
 class TreeSum(Generic[S]):
-    """Sum of nodes that arrive in any order; each node is added to its sibling as soon as both nodes are present.
-
-    Parameters
-    ----------
-    n_tiles : int
-        Total number of tiles, at least 1.
+    """Sum over ``n_tiles`` tiles of nodes that arrive in any order; siblings are added as soon as both are present.
 
     Examples
     --------
@@ -72,23 +59,21 @@ class TreeSum(Generic[S]):
 
     def add(self, index: int, value: S, level: int = 0) -> None:
         """Insert node ``(level, index)``, and add nodes upward in the tree as far as siblings are present."""
-        while (index ^ 1) << level < self.n_tiles:
-            sibling = self._waiting.pop((level, index ^ 1), None)
-            if sibling is None:
-                self._waiting[level, index] = value
-                return
-            value = sibling + value if index & 1 else value + sibling
+        while 1 << level < self.n_tiles:
+            if (index ^ 1) << level < self.n_tiles:
+                sibling = self._waiting.pop((level, index ^ 1), None)
+                if sibling is None:
+                    break
+                value = sibling + value if index & 1 else value + sibling
             level, index = level + 1, index >> 1
-        if index == 0:
-            self._waiting[level, 0] = value
-        else:
-            self.add(index >> 1, value, level + 1)
+        self._waiting[level, index] = value
 
     def result(self) -> S:
         """Return the root. Raises ``RuntimeError`` while nodes are missing: an incomplete sum must not be used."""
-        if len(self._waiting) != 1 or (nodes := next(iter(self._waiting)))[1] != 0 or 1 << nodes[0] < self.n_tiles:
-            raise RuntimeError(f"the sum over {self.n_tiles} tiles is incomplete: {sorted(self._waiting)} are waiting")
-        return next(iter(self._waiting.values()))
+        for (level, _), value in self._waiting.items():
+            if 1 << level >= self.n_tiles:
+                return value
+        raise RuntimeError(f"the sum over {self.n_tiles} tiles is incomplete: {sorted(self._waiting)} are waiting")
 
 
 def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:

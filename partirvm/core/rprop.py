@@ -20,26 +20,14 @@ from partirvm.core.termination import Termination
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-FIRST_STEP = 0.3
-"""First change of a log parameter. A width then changes by about a third, which suits an uninformed start."""
-
-LATER_STEP = 0.1
-"""First change of a log parameter when a search continues near an optimum."""
-
-LONGER, SHORTER = 1.2, 0.5
-"""Factors of a step (iRprop⁻) after an equal sign and after a change of sign."""
-
-LEAST_STEP, MOST_STEP = 1e-3, 1.0
-"""Bounds of a step: below 0.001 the evidence hardly changes, and beyond 1 a derivative is not informative."""
+FIRST_STEP, LATER_STEP = 0.3, 0.1
+"""First change of a log parameter from an uninformed start, and where a search continues near an optimum."""
 
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e3)
 """Bounds of a log parameter relative to its start. Below, a feature is off; above, kernel values are zero."""
 
-WINDOW = 10
-"""Number of rounds within which the best value must rise. A search has at least one round more."""
-
-RISE = 1e-3
-"""Minimum rise of the best value within ``WINDOW`` rounds, nats per row."""
+WINDOW, RISE = 10, 1e-3
+"""Rounds within which the best value must rise, and the minimum rise, nats per row."""
 
 MOST_ROUNDS = 150
 """Maximum number of rounds: three times the largest number measured on any data set."""
@@ -47,14 +35,15 @@ MOST_ROUNDS = 150
 OFF = 1e-3
 """A feature is off when its gamma is below this fraction of the largest."""
 
-REVIVED = 1 / 3
-"""Fraction of the start. A revival raises gammas to at least this fraction; lower ones return to the old optimum."""
+REVIVED, RAISED = 1 / 3, 1 / 10
+"""Fractions of the start to which gammas are raised: all of them by a revival (from lower ones a search returns to the
+old optimum), and those that were off when the number of centres increases."""
 
 AWAKE = 1e-2
 """Fraction of the largest gamma. Before a kernel is learned again, gammas that are off are raised to it."""
 
-RAISED = 1 / 10
-"""Fraction of the start. When the number of centres increases, gammas that were off are raised to it."""
+LEAST = 0.01
+"""Inverse length scale, as a fraction of √Σγ, at which a half-normal prior is at its bound; the feature is then off."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +77,7 @@ def begin(start: Float, logs: Float | None = None, step: float | Float = FIRST_S
 
 def again(search: RpropSearch, logs: Float, step: float) -> RpropSearch:
     """Restart the search at another point. The best point so far is kept."""
-    fresh = begin(search.start, logs, step)
-    return replace(fresh, best=search.best, peak=search.peak)
+    return replace(begin(search.start, logs, step), best=search.best, peak=search.peak)
 
 
 def advance(
@@ -98,21 +86,17 @@ def advance(
     """Process the value and the derivatives (p,), in nats, at ``search.logs``, and return the next search.
 
     The search ends, with a reason, when the best value has risen too little in ``window`` rounds, or after ``most``
-    rounds.
+    rounds. The factors and bounds of steps are those of iRprop⁻; below 0.001 the evidence hardly changes.
     """
     values = (*search.values, value)
-    better = value > search.peak
-    best, peak = (search.logs, value) if better else (search.best, search.peak)
+    best, peak = (search.logs, value) if value > search.peak else (search.best, search.peak)
     sign = np.sign(slope) * np.sign(search.slope)
-    step = search.step * np.where(sign > 0, LONGER, np.where(sign < 0, SHORTER, 1.0))
-    step = np.clip(step, LEAST_STEP, MOST_STEP)
+    step = np.clip(search.step * np.where(sign > 0, 1.2, np.where(sign < 0, 0.5, 1.0)), 1e-3, 1.0)
     slope = np.where((sign < 0) | ~np.isfinite(search.start), 0.0, slope)
     logs = np.clip(search.logs + np.sign(slope) * step, search.start + LOWEST, search.start + HIGHEST)
-    reason = None
+    reason = Termination.ITERATIONS if len(values) >= most else None
     if len(values) > window and max(values) - max(values[:-window]) < RISE * rows:
         reason = Termination.CONVERGED
-    elif len(values) >= most:
-        reason = Termination.ITERATIONS
     return replace(search, logs=logs, step=step, slope=slope, best=best, peak=peak, values=values), reason
 
 
@@ -138,9 +122,17 @@ def off(logs: Float, features: Sequence[Int]) -> Int:
 
 def revived(search: RpropSearch, features: Sequence[Int]) -> Float:
     """Return the best point with every per-feature gamma raised to at least ``REVIVED`` × its start."""
+    return _raised(search, np.concatenate(features), REVIVED)
+
+
+def raised(search: RpropSearch, features: Sequence[Int]) -> Float:
+    """Return the best point with each gamma that is off raised to ``RAISED`` × its start."""
+    return _raised(search, off(search.best, features), RAISED)
+
+
+def _raised(search: RpropSearch, positions: Int, share: float) -> Float:
     logs = search.best.copy()
-    for group in features:
-        logs[group] = np.maximum(logs[group], search.start[group] + np.log(REVIVED))
+    logs[positions] = np.maximum(logs[positions], search.start[positions] + np.log(share))
     return logs
 
 
@@ -150,17 +142,6 @@ def awakened(logs: Float, features: Sequence[Int]) -> Float:
     for group in features:
         found[off(logs, [group])] = logs[group].max() + np.log(AWAKE)
     return found
-
-
-def raised(search: RpropSearch, features: Sequence[Int]) -> Float:
-    """Return the best point with each gamma that is off raised to ``RAISED`` × its start."""
-    logs, positions = search.best.copy(), off(search.best, features)
-    logs[positions] = np.maximum(logs[positions], search.start[positions] + np.log(RAISED))
-    return logs
-
-
-LEAST = 0.01
-"""Inverse length scale, as a fraction of √Σγ, at which β_j is at its bound; the feature is then off."""
 
 
 def half_normal(logs: Float) -> tuple[float, Float]:
@@ -181,9 +162,8 @@ def half_normal(logs: Float) -> tuple[float, Float]:
     share = np.exp(logs - logs.max())
     share /= share.sum()
     above = 0.5 * np.log(np.maximum(share, np.finfo(float).tiny)) - np.log(LEAST)
-    square = np.exp(2 * np.minimum(above, 0.0))
-    value = -float(np.where(above > 0, above + 0.5, 0.5 * square).sum())
-    pull = 0.5 * square
+    pull = 0.5 * np.exp(2 * np.minimum(above, 0.0))
+    value = -float(np.where(above > 0, above + 0.5, pull).sum())
     return value, pull.sum() * share - pull
 
 

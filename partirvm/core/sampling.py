@@ -9,9 +9,8 @@ uniform in (0, 1), form the sample. A sum over tiles that keeps the largest keys
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum, auto
+from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,49 +21,21 @@ Word = NDArray[np.uint64]
 
 
 class Purpose(IntEnum):
-    """What random numbers are drawn for."""
+    """What random numbers are drawn for. The numbers decide the draws: they must not change."""
 
-    SAMPLE = auto()
-    """Rows of a fit to a sample."""
-
-    CANDIDATES = auto()
-    """Candidates of a round."""
-
-    POOL = auto()
-    """Pool of candidates of which those of largest gain join."""
-
-    PARTITIONS = auto()
-    """Partitions of the rows."""
-
-    ACTIONS = auto()
-    """Order of the actions of the fast solver."""
-
-    CENTRES = auto()
-    """Centres of a tied RVM that learns the kernel."""
-
-    PROCESS_ROWS = auto()
-    """Rows of an exact Gaussian process."""
-
-    PROCESS_STARTS = auto()
-    """Initial widths of its search."""
-
-    FOLDS = auto()
-    """Folds of a cross-validation."""
-
-    BASIC_CANDIDATES = auto()
-    """Candidates of a basic RVM of a fold."""
-
-    BASIS_ROWS = auto()
-    """Rows to which a transformer of the option ``basis`` is fitted."""
-
-    COMPARED_ROWS = auto()
-    """Rows of which other methods learn."""
-
-    DIAGNOSED_ROWS = auto()
-    """Rows that diagnostics show."""
-
-    LEFT_OUT_ROWS = auto()
-    """Rows left out that calibrate the intervals."""
+    SAMPLE = 1  # rows of a fit to a sample
+    CANDIDATES = 2  # candidates of a round
+    POOL = 3  # candidates of which those of largest gain join
+    PARTITIONS = 4  # partitions of the rows
+    CENTRES = 6  # centres of a tied RVM that learns the kernel
+    PROCESS_ROWS = 7  # rows of an exact Gaussian process
+    PROCESS_STARTS = 8  # initial widths of its search
+    FOLDS = 9  # folds of a cross-validation
+    BASIC_CANDIDATES = 10  # candidates of a basic RVM of a fold
+    BASIS_ROWS = 11  # rows to which a transformer of the option ``basis`` is fitted
+    COMPARED_ROWS = 12  # rows of which other methods learn
+    DIAGNOSED_ROWS = 13  # rows that diagnostics show
+    LEFT_OUT_ROWS = 14  # rows left out that calibrate the intervals
 
 
 def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
@@ -74,17 +45,14 @@ def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
     >>> first == second
     False
     """
-    return np.random.default_rng(_sequence(seed, purpose, numbers))
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, *numbers)))
 
 
 def draw_key(seed: int, purpose: Purpose, *numbers: int) -> tuple[int, int]:
     """Return the key of a draw by row number, see ``drawn`` and ``uniform``."""
-    first, second = _sequence(seed, purpose, numbers).generate_state(2, np.uint64).tolist()
+    sequence = np.random.SeedSequence(seed, spawn_key=(purpose, *numbers))
+    first, second = sequence.generate_state(2, np.uint64).tolist()
     return first, second
-
-
-def _sequence(seed: int, purpose: Purpose, numbers: tuple[int, ...]) -> np.random.SeedSequence:
-    return np.random.SeedSequence(seed, spawn_key=(int(purpose), *numbers))
 
 
 def drawn(chances: Float, rows: Int, draw: tuple[int, int]) -> Float:
@@ -108,40 +76,31 @@ def uniform(rows: Int, draw: tuple[int, int]) -> Float:
     return (_mixed(state) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
 
 
-def _mixed(state: Word) -> Word:
-    return _scrambled((state + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
-
-
-ROUNDS = 6
-"""Rounds of the Feistel network; four are enough for a pseudorandom permutation (Luby & Rackoff 1988)."""
-
-
 def random_order(n_rows: int, draws: np.random.Generator, places: Int) -> Int:
     """Return the row at each of these ``places`` (k,) of a random order of the rows 0 … ``n_rows`` − 1.
 
-    A Feistel network permutes the numbers below the next power of four; a number that is no row is permuted again until
-    it is one (cycle walking, Black & Rogaway 2002). Time and memory are those of k numbers.
+    A Feistel network of six rounds permutes the numbers below the next power of four; a number that is no row is
+    permuted again until it is one (cycle walking, Black & Rogaway 2002). Time and memory are those of k numbers.
 
     >>> sorted(random_order(7, np.random.default_rng(0), np.arange(7)).tolist())
     [0, 1, 2, 3, 4, 5, 6]
     """
     half = max((max(n_rows - 1, 1).bit_length() + 1) // 2, 1)
-    keys = draws.integers(1 << 63, size=ROUNDS, dtype=np.uint64)
+    keys = draws.integers(1 << 63, size=6, dtype=np.uint64)
+    width, mask = np.uint64(half), np.uint64((1 << half) - 1)
     found = np.asarray(places).astype(np.uint64)
-    rest = np.arange(len(found))
-    while len(rest):
-        found[rest] = _permuted(found[rest], half, keys)
-        rest = rest[found[rest] >= n_rows]
+    beyond = np.arange(len(found))
+    while len(beyond):
+        left, right = found[beyond] >> width, found[beyond] & mask
+        for key in keys:
+            left, right = right, left ^ (_scrambled(right + key) & mask)
+        found[beyond] = (left << width) | right
+        beyond = beyond[found[beyond] >= n_rows]
     return found.astype(np.int64)
 
 
-def _permuted(values: Word, half: int, keys: Word) -> Word:
-    """Apply the network to numbers of 2 × ``half`` bits."""
-    width, mask = np.uint64(half), np.uint64((1 << half) - 1)
-    left, right = values >> width, values & mask
-    for key in keys:
-        left, right = right, left ^ (_scrambled(right + key) & mask)
-    return (left << width) | right
+def _mixed(state: Word) -> Word:
+    return _scrambled((state + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
 
 def _scrambled(x: Word) -> Word:
@@ -164,9 +123,9 @@ class LargestErrors:
     parts.
     """
 
-    rows: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    errors: Float = field(default_factory=lambda: np.zeros(0))
-    values: Float = field(default_factory=lambda: np.zeros((0, 0)))
+    rows: Int
+    errors: Float
+    values: Float
     limit: int = MOST_ROWS
 
     @property
@@ -189,22 +148,5 @@ class LargestErrors:
         return cls(rows[order], errors[order], values[order], limit)
 
     def __add__(self, other: LargestErrors) -> LargestErrors:
-        parts = [part for part in (self, other) if len(part.rows)]
-        if len(parts) < 2:
-            return parts[0] if parts else self
-        errors, rows, values = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("errors", "rows", "values")
-        )
-        return LargestErrors.of(errors, rows, values, self.limit)
-
-    def to_json(self) -> list[list[float]]:
-        """Return a list for each row: its number, then its values."""
-        return [[row, *values] for row, values in zip(self.rows.tolist(), self.values.tolist(), strict=True)]
-
-    @classmethod
-    def from_json(cls, stored: Sequence[Sequence[float]]) -> LargestErrors:
-        """Return rows and values from the result of ``to_json``; they have no errors and cannot be added."""
-        if not stored:
-            return cls()
-        values = np.array([each[1:] for each in stored], dtype=np.float64)
-        return cls(np.array([each[0] for each in stored], dtype=np.int64), np.zeros(0), values)
+        errors, rows = np.concatenate([self.errors, other.errors]), np.concatenate([self.rows, other.rows])
+        return LargestErrors.of(errors, rows, np.concatenate([self.values, other.values]), self.limit)

@@ -1,4 +1,4 @@
-"""Ways to maximise the evidence of a regression's columns: ``solve(state, rule, solver)``.
+"""Ways to maximise the evidence of a regression's columns: ``SOLVERS[name](state, rule, on_step)``.
 
 ``"fixed-point"``
     MacKay's updates of all columns together (``core.updates``): few but expensive steps; begins with all candidates.
@@ -12,18 +12,18 @@
 ones make superfluous, and end where no single change gains. The fixed point prunes together what should partly be kept,
 and never takes a column back. So from where the fixed point ends
 
-1. columns come back together (``revive``): ``SHARE`` as many as there are, those of largest q²/s, at the small α of
-   columns that join, and the fixed point prunes again, while the evidence rises. They need not gain alone;
+1. columns come back together (``revive``): half as many as there are, those of largest q²/s, at the small α of columns
+   that join, and the fixed point prunes again, while the evidence rises. They need not gain alone;
 2. actions over all candidates and the fixed point of the active columns alternate (``improve``), until no absent column
    gains.
 
-Each continues until a round gains less than ``WORTH``·N nats, or explains less: its σ² is more than ``PAR`` times the
+Each continues until a turn gains less than ``WORTH``·N nats, or explains less: its σ² is more than ``PAR`` times the
 old one. Of optima that differ by a few nats per hundred rows those with fewer columns predict worse.
 
 **Starts.** The α at which a fixed point starts decides where it ends. With a wide kernel, columns started at their
 individually optimal α prune what explains the target only together; with a narrow kernel a far smaller α is worse. So a
-fit of at most ``STARTED`` columns, all of which have just entered, also starts at the common α of ``starts``, and
-continues from the end of largest evidence. For sinc, 100 rows, one start ends 63 nats lower than another.
+fit of at most ``STARTED`` columns, all of which have just entered, also starts at several common α, and continues from
+the end of largest evidence. For sinc, 100 rows, one start ends 63 nats lower than another.
 
 A fit all of whose columns have just entered is then also grown from nothing by actions alone: if few columns are
 enough, that optimum is sometimes better, and found quickly. It is given up beyond ``COST`` times the fixed point's cost
@@ -45,16 +45,13 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise
 
 WORTH = 1e-3
-"""Nats per row that a round or a turn has to gain for another to follow."""
+"""Nats per row that a turn has to gain for another to follow."""
 
 LOOSE = 1e-5
-"""Tolerance of rounds and turns, where that of the rule is not larger; their end converges to the rule's."""
+"""Tolerance of turns, where that of the rule is not larger; their end converges to the rule's."""
 
 REFRESHES = 4
 """Refreshes of a turn: some 32 + M/2 actions, after which all α together do better."""
-
-SHARE, FEWEST = 0.5, 10
-"""Columns that come back together, as a share of those that are there, and at least."""
 
 PAR = 1.01
 """Multiple of σ² up to which another fit explains as much."""
@@ -69,40 +66,15 @@ FREE, FEW = 8e9, 100
 STARTED = 500
 """Columns up to which a fit begins from several α: a fixed point is then less than a second."""
 
-LEVELS = 1e-6, 1.0
-"""Common α of all columns at a start, in units of the largest mean square of a column over the target variance;
-1/M² is another (Tipping's SparseBayes)."""
-
 Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 Watch = Callable[[StepInfo], None]
-
-
-def solve(
-    state: HyperState,
-    rule: StopRule,
-    solver: str = "fixed-point",
-    on_step: Watch = lambda info: None,
-) -> tuple[HyperState, Termination]:
-    """A dense fit from ``state`` until the rule ends it. ``on_step`` is called after each step, may raise to stop."""
-    return SOLVERS[solver](state, rule, on_step)
-
-
-def _auto(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
-    alone = isinstance(state.beta, np.ndarray) or state.prior != FLAT
-    if rule.vectors is not None or alone:
-        return maximise(state, rule, on_step)
-    return _best(state, rule, on_step)
-
-
 Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
 
-SOLVERS: dict[str, Solver] = {"auto": _auto, "fixed-point": maximise, "fast": grow}
-"""Every solver by name."""
 
-
-def _best(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
+def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
     """The better of the fixed point, revived and improved, and of what grows from nothing."""
+    if rule.vectors is not None or isinstance(state.beta, np.ndarray) or state.prior != FLAT:
+        return maximise(state, rule, on_step)
     cost = state.n_columns**3
 
     def counted(info: StepInfo) -> None:
@@ -131,54 +103,79 @@ def _best(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
 
 
-def starts(state: HyperState) -> list[Float]:
-    """Common α (M,) of all columns, at which a fit of these columns may start."""
-    M = state.n_columns
-    unit = float(state.statistics.diagonal.max(initial=0.0)) / (state.n * float(state.target_variance))
-    return [np.full(M, level * unit) for level in (1.0 / M**2, *LEVELS)] if unit > 0 else []
+SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": grow}
+"""Every solver by name."""
 
 
 def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
-    """Return the fit, or the fixed point of ``whole`` from one of ``starts`` if its evidence is larger.
+    """Return the fit, or the fixed point of ``whole`` from a common α of all columns if its evidence is larger.
 
-    Of the best only α and β are kept meanwhile: two fits of nearly all columns would not fit in the planned memory.
+    The α are 1/M² (Tipping's SparseBayes), 1e-6 and 1, in units of the largest mean square of a column over the target
+    variance. Of the best fit only α and β are kept meanwhile: two fits of nearly all columns would not fit in the
+    planned memory.
     """
     best, evidence, last = (fit.labels, fit.alpha, fit.beta, fit.floored), fit.log_evidence, fit.iteration
     del fit
-    for alpha in starts(whole):
-        found = maximise(replace(whole, alpha=alpha, found=None, iteration=last), _loose(rule, last), on_step)[0]
+    M = whole.n_columns
+    unit = float(whole.statistics.diagonal.max(initial=0.0)) / (whole.n * float(whole.target_variance))
+    for level in (1.0 / M**2, 1e-6, 1.0) if unit > 0 else ():
+        start = replace(whole, alpha=np.full(M, level * unit), found=None, iteration=last)
+        found = maximise(start, _loose(rule, last), on_step)[0]
         last = found.iteration
         if found.log_evidence > evidence:
             best, evidence = (found.labels, found.alpha, found.beta, found.floored), found.log_evidence
         del found
     labels, alpha, beta, floored = best
     statistics = whole.statistics.take(np.flatnonzero(np.isin(whole.labels, labels)))
-    found = replace(whole, statistics=statistics, alpha=alpha, beta=beta, floored=floored, found=None)
-    found = replace(found, iteration=last, entered=None)
-    return replace(found, found=found.posterior)
-
-
-def _better(fit: HyperState, other: HyperState) -> bool:
-    """Whether the other has more evidence, and explains as much."""
-    return other.log_evidence > fit.log_evidence and float(fit.beta) <= PAR * float(other.beta)
+    fit = whole.restarted(statistics, alpha, beta, floored=floored, iteration=last)
+    return replace(fit, found=fit.posterior)
 
 
 def _loose(rule: StopRule, done: int) -> StopRule:
-    """The rule of rounds and turns: ``rule`` allows its iterations anew to all of them, after those ``done``."""
+    """The rule of turns: ``rule`` allows its iterations anew to all of them, after those ``done``."""
     return StopRule(max(rule.tol, LOOSE), done + rule.max_iterations, guard=False, thin=True)
 
 
 def revive(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> HyperState:
-    """Rounds from ``fit``, whose columns are some of those of ``whole``: columns come back, and the fixed point prunes.
+    """Turns from ``fit``, whose columns are some of those of ``whole``: columns come back, and the fixed point prunes.
 
-    The evidence never ends below that of ``fit``; converged but loosely. ``rule`` allows its iterations to all rounds.
+    The evidence never ends below that of ``fit``; converged but loosely.
+    """
+    return _turns(fit, whole, rule, on_step, _rejoined)
+
+
+def improve(
+    fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None
+) -> tuple[HyperState, Termination]:
+    """Turns of actions and of the fixed point from ``fit``, whose columns are some of those of ``whole``; converged.
+
+    The evidence never ends below that of ``fit``. ``rule`` allows its iterations anew to all turns, and to the last.
     """
     loose = _loose(rule, fit.iteration)
-    gain = np.inf
+
+    def act(fit: HyperState, whole: HyperState) -> HyperState:
+        few = replace(loose, max_iterations=fit.iteration + REFRESHES)
+        return grow(_among(whole, fit), few, on_step)[0]
+
+    fit = _turns(fit, whole, rule, on_step, act)
+    final = replace(rule, max_iterations=fit.iteration + rule.max_iterations, guard=False)
+    last, reason = maximise(fit, final, on_step)
+    return (last, reason) if last.log_evidence >= fit.log_evidence else (fit, reason)
+
+
+def _turns(
+    fit: HyperState,
+    whole: HyperState,
+    rule: StopRule,
+    on_step: Watch,
+    start: Callable[[HyperState, HyperState], HyperState],
+) -> HyperState:
+    """Repeat the fixed point from ``start(fit, whole)`` while the evidence rises and as much is explained."""
+    loose, gain = _loose(rule, fit.iteration), np.inf
     while gain > WORTH * whole.n and fit.iteration < loose.max_iterations:
-        found, _ = maximise(_rejoined(fit, whole), loose, on_step)
+        found, _ = maximise(start(fit, whole), loose, on_step)
         gain = found.log_evidence - fit.log_evidence
-        if not _better(fit, found):
+        if gain <= 0 or float(fit.beta) > PAR * float(found.beta):
             return replace(fit, iteration=found.iteration)
         fit = found
     return fit
@@ -192,39 +189,10 @@ def _rejoined(fit: HyperState, whole: HyperState) -> HyperState:
     alpha = entry_precision(s, q, precision)
     rank = q**2 / np.maximum(s, np.maximum(DEPENDENT * precision, ABSENT))
     alpha[active.columns], rank[active.columns] = active.alpha, np.inf
-    count = active.M + max(FEWEST, int(SHARE * active.M))
+    count = active.M + max(10, active.M // 2)
     kept = np.sort(np.argsort(-rank, kind="stable")[:count])
-    return replace(
-        whole,
-        statistics=active.statistics.take(kept),
-        alpha=alpha[kept],
-        beta=fit.beta,
-        found=None,
-        floored=fit.floored,
-        iteration=fit.iteration,
-        entered=None,
-    )
-
-
-def improve(
-    fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None
-) -> tuple[HyperState, Termination]:
-    """Turns of actions and of the fixed point from ``fit``, whose columns are some of those of ``whole``; converged.
-
-    The evidence never ends below that of ``fit``. ``rule`` allows its iterations anew to all turns, and to the last.
-    """
-    loose = _loose(rule, fit.iteration)
-    gain = np.inf
-    while gain > WORTH * whole.n and fit.iteration < loose.max_iterations:
-        few = replace(loose, max_iterations=fit.iteration + REFRESHES)
-        turned, _ = maximise(grow(_among(whole, fit), few, on_step)[0], loose, on_step)
-        if not _better(fit, turned):
-            fit = replace(fit, iteration=turned.iteration)
-            break
-        gain, fit = turned.log_evidence - fit.log_evidence, turned
-    final = replace(rule, max_iterations=fit.iteration + rule.max_iterations, guard=False)
-    last, reason = maximise(fit, final, on_step)
-    return (last, reason) if last.log_evidence >= fit.log_evidence else (fit, reason)
+    statistics = active.statistics.take(kept)
+    return whole.restarted(statistics, alpha[kept], fit.beta, floored=fit.floored, iteration=fit.iteration)
 
 
 def _among(whole: HyperState, fit: HyperState) -> HyperState:
@@ -233,6 +201,5 @@ def _among(whole: HyperState, fit: HyperState) -> HyperState:
     there = order[np.searchsorted(whole.labels, fit.labels, sorter=order)]
     alpha, entered = whole.alpha.copy(), np.ones(whole.n_columns, bool)
     alpha[there], entered[there] = fit.alpha, False
-    return replace(
-        whole, alpha=alpha, beta=fit.beta, floored=fit.floored, iteration=fit.iteration, entered=entered, found=None
-    )
+    known = {"floored": fit.floored, "iteration": fit.iteration, "entered": entered}
+    return whole.restarted(whole.statistics, alpha, fit.beta, **known)

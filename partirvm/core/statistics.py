@@ -1,15 +1,8 @@
 """Gaussian sufficient statistics of a design, computed by a pass over all rows.
 
 For regression the triple ΦᵀΦ, Φᵀt, tᵀt is sufficient. The posterior, the evidence and the residual of any subset of
-the columns follow from the triple without reading a row again. There are two classes:
-
-``GramBlock``
-    Φ_keptᵀΦ_new, Φ_newᵀΦ_new and Φ_newᵀt of P new columns that join M kept columns. Additive over rows; the statistic
-    of a *gram* pass.
-``GramStatistics``
-    ΦᵀΦ, Φᵀt and tᵀt of M columns. ``extend`` adds the columns of a block, ``take`` keeps a subset of the columns.
-
-Rows may have precision weights w_n, as in Φᵀdiag(w)Φ. Targets are (N, T).
+the columns follow from the triple without reading a row again. A pass gives a ``GramBlock`` of new columns, which
+``GramStatistics.extend`` adds. Rows may have precision weights w_n, as in Φᵀdiag(w)Φ. Targets are (N, T).
 
 **Residual target.** If the noise is tiny, the terms of tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancel. Statistics may therefore refer to
 the *residual* target r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass. All further
@@ -78,12 +71,11 @@ class CrossBlock(FieldSums):
     @classmethod
     def of(cls, kept: Float, new: Float, target: Float, weights: Float | None = None) -> CrossBlock:
         """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target`` (rows, T)."""
-        n = len(new)
-        if weights is not None:
-            n = int((weights > 0).sum())
-            target, kept = target * weights[:, None], kept * weights[:, None]
-            return cls(kept.T @ new, np.einsum("np,np,n->p", new, new, weights), new.T @ target, n)
-        return cls(kept.T @ new, np.einsum("np,np->p", new, new), new.T @ target, n)
+        if weights is None:
+            return cls(kept.T @ new, np.einsum("np,np->p", new, new), new.T @ target, len(new))
+        target, kept = target * weights[:, None], kept * weights[:, None]
+        diagonal = np.einsum("np,np,n->p", new, new, weights)
+        return cls(kept.T @ new, diagonal, new.T @ target, int((weights > 0).sum()))
 
 
 @dataclass(frozen=True)
@@ -134,11 +126,10 @@ class GramStatistics:
         """Squared lengths of the columns (M,), the diagonal of ΦᵀWΦ."""
         return np.ascontiguousarray(np.diagonal(self.gram))
 
-    def target(self, number: int) -> GramStatistics:
-        """Return the statistics of a single target, with the same Gram matrix."""
-        one = slice(number, number + 1)
+    def of_targets(self, some: slice) -> GramStatistics:
+        """Return the statistics of these targets, with the same Gram matrix."""
         return replace(
-            self, projection=self.projection[:, one], sum_squares=self.sum_squares[one], offset=self.offset[:, one]
+            self, projection=self.projection[:, some], sum_squares=self.sum_squares[some], offset=self.offset[:, some]
         )
 
     def extend(self, labels: Int, block: GramBlock, basis: str) -> GramStatistics:
@@ -147,29 +138,21 @@ class GramStatistics:
         Raises ``ValueError`` if the block has another basis, other columns or other rows.
         """
         kept, new = block.cross.shape
-        if basis != self.basis:
-            raise ValueError(f"a block of basis {basis} cannot extend statistics of basis {self.basis}")
-        if kept != self.n_columns or new != len(labels) or (self.n and block.n != self.n):
+        fits = (kept, new) == (self.n_columns, len(labels)) and block.n == (self.n or block.n)
+        if basis != self.basis or not fits or np.isin(labels, self.labels).any():
             raise ValueError(
-                f"a block of {kept} + {new} columns over {block.n} rows cannot extend statistics of {self.n_columns} "
-                f"columns over {self.n} rows with {len(labels)} labels"
+                f"a block of basis {basis} with {kept} + {new} columns over {block.n} rows cannot extend statistics of "
+                f"basis {self.basis} with {self.n_columns} columns over {self.n} rows by {len(labels)} new labels"
             )
-        if len(np.intersect1d(labels, self.labels)):
-            raise ValueError("a column cannot join statistics that hold it already")
-        gram = np.empty((kept + new, kept + new))
-        gram[:kept, :kept] = self.gram
-        gram[:kept, kept:] = block.cross
-        gram[kept:, :kept] = block.cross.T
-        gram[kept:, kept:] = block.gram
         return GramStatistics(
-            basis=self.basis,
-            labels=np.concatenate([self.labels, labels]),
-            gram=gram,
-            projection=np.concatenate([self.projection, block.projection]),
-            sum_squares=block.sum_squares,
-            offset=np.concatenate([self.offset, np.zeros_like(block.projection)]),
-            n=block.n,
-            log_weight=block.log_weight,
+            basis,
+            np.concatenate([self.labels, labels]),
+            np.block([[self.gram, block.cross], [block.cross.T, block.gram]]),
+            np.concatenate([self.projection, block.projection]),
+            block.sum_squares,
+            np.concatenate([self.offset, np.zeros_like(block.projection)]),
+            block.n,
+            block.log_weight,
         )
 
     def merge(self, other: GramStatistics) -> GramStatistics:
@@ -180,14 +163,8 @@ class GramStatistics:
         if other.basis != self.basis or not np.array_equal(other.labels, self.labels):
             raise ValueError("statistics of different columns cannot be merged")
         other = other.shift(self.offset - other.offset)
-        return replace(
-            self,
-            gram=self.gram + other.gram,
-            projection=self.projection + other.projection,
-            sum_squares=self.sum_squares + other.sum_squares,
-            n=self.n + other.n,
-            log_weight=self.log_weight + other.log_weight,
-        )
+        names = ("gram", "projection", "sum_squares", "n", "log_weight")
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def residual(self, delta: Float) -> tuple[float, float]:
         """Return ‖t − Φμ‖² (weighted) of μ = offset + δ (M,), one target, and a bound of the rounding error.
@@ -227,7 +204,3 @@ class GramStatistics:
         moved = self.gram @ change
         sum_squares = self.sum_squares - np.einsum("mt,mt->t", change, 2 * self.projection - moved)
         return replace(self, projection=self.projection - moved, sum_squares=sum_squares, offset=self.offset + change)
-
-    def rebase(self, offset: Float, projection: Float, sum_squares: Float) -> GramStatistics:
-        """Replace the target by the residual of ``offset`` (M, T), with projection and sum of squares from a pass."""
-        return replace(self, offset=offset, projection=projection, sum_squares=sum_squares)

@@ -31,172 +31,18 @@ softmax, and the evidence of the indicators has no approximation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, lapack
 
-from partirvm.core.posterior import AnyPosterior, any_posterior, factorise, posterior
+from partirvm.core.posterior import AnyPosterior, any_posterior, factorise
 from partirvm.core.statistics import EPS, GramStatistics
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 
 Float = NDArray[np.float64]
-
-REFLECTORS = 64
-"""Number of columns of workspace of LAPACK's products with Q, per column."""
-
-
-@dataclass(frozen=True)
-class ColumnGroup:
-    """Sums over some columns: their number, Σγ_i, Σμ_i², and the largest element of the Gram matrix's diagonal."""
-
-    columns: int
-    determined: float
-    square: float
-    largest: float
-
-    def shared_by(self, targets: int) -> ColumnGroup:
-        """Return the sums with Σγ_i counted for each of the targets that share Σ."""
-        return replace(self, determined=targets * self.determined)
-
-    def plus(self, other: ColumnGroup) -> ColumnGroup:
-        """Return the sums over the same columns for these targets and others."""
-        return ColumnGroup(self.columns, self.determined + other.determined, self.square + other.square, self.largest)
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Sums over the kernel columns and over the leading columns, and ‖t − Φμ‖² (weighted), of one or more targets.
-
-    Targets share Σ; μ² and ‖t − Φμ‖² are summed over them.
-    """
-
-    kernels: ColumnGroup
-    leading: ColumnGroup
-    residual: float
-
-
-@dataclass(frozen=True)
-class Reduced:
-    """Gram statistics (M columns, T targets, offset 0) with the kernel columns rotated by Q.
-
-    ``diagonal`` (K,), ``beside`` (K − 1,) and ``eigenvalues`` (K,) are those of T, ``border`` (K, J) is B,
-    ``projection`` (K, T) is c. ``corner`` (J, J) and ``corner_projection`` (J, T) are G_ll and p_l.
-    """
-
-    diagonal: Float
-    beside: Float
-    eigenvalues: Float
-    border: Float
-    projection: Float
-    corner: Float
-    corner_projection: Float
-    sum_squares: Float
-    largest: tuple[float, float]
-
-    @classmethod
-    def of(cls, statistics: GramStatistics) -> Reduced | None:
-        """Reduce the statistics; None if there are fewer than three kernel columns or LAPACK fails."""
-        kernels = statistics.labels >= 0
-        K, gram = int(kernels.sum()), statistics.gram
-        if K < 3 or statistics.offset.any():
-            return None
-        square = np.array(gram[np.ix_(kernels, kernels)], order="F")
-        work = int(lapack.dsytrd_lwork(K, lower=1)[0])
-        reflectors, diagonal, beside, tau, failed = lapack.dsytrd(square, lower=1, lwork=work, overwrite_a=1)
-        eigenvalues, bad = lapack.dsterf(diagonal, beside)
-        if failed or bad or not np.isfinite(eigenvalues).all():
-            return None
-        right = np.column_stack([gram[np.ix_(kernels, ~kernels)], statistics.projection[kernels]])
-        Q, below = np.asfortranarray(reflectors[1:, :-1]), np.asfortranarray(right[1:])
-        right[1:] = lapack.dormqr("L", "T", Q, tau, below, REFLECTORS * right.shape[1])[0]
-        J = len(kernels) - K
-        return cls(
-            diagonal,
-            beside,
-            np.maximum(eigenvalues, 0.0),
-            right[:, :J],
-            right[:, J:],
-            gram[np.ix_(~kernels, ~kernels)],
-            statistics.projection[~kernels],
-            statistics.sum_squares,
-            _largest(statistics),
-        )
-
-    def target(self, k: int) -> Reduced:
-        """Return the statistics of one target."""
-        one = slice(k, k + 1)
-        return replace(
-            self,
-            projection=self.projection[:, one],
-            corner_projection=self.corner_projection[:, one],
-            sum_squares=self.sum_squares[one],
-        )
-
-    def sums(self, alpha: float, leading: float, beta: float) -> Sums | None:
-        """Return the sums at these values; None if R or S is not positive definite after rounding."""
-        J = self.border.shape[1]
-        both = beta * np.column_stack([self.border, self.projection])
-        d, e, failed = lapack.dpttrf(beta * self.diagonal + alpha, beta * self.beside)
-        if failed:
-            return None
-        solved = lapack.dpttrs(d, e, both)[0]
-        X, rotated = solved[:, :J], solved[:, J:]
-        traces = float(np.sum(1.0 / (beta * self.eigenvalues + alpha))), 0.0
-        mean = np.zeros((0, rotated.shape[1]))
-        if J:
-            schur = beta * (self.corner - self.border.T @ X)
-            schur.flat[:: J + 1] += leading
-            try:
-                factor = cho_factor(schur, lower=True, check_finite=False)
-            except np.linalg.LinAlgError:
-                return None
-            mean = cho_solve(factor, beta * (self.corner_projection - self.border.T @ rotated))
-            rotated = rotated - X @ mean
-            inverse = cho_solve(factor, np.eye(J))
-            traces = traces[0] + float(np.sum(inverse * (X.T @ X))), float(np.trace(inverse))
-        return Sums(
-            _group(len(self.diagonal), alpha, traces[0], rotated, self.largest[0]),
-            _group(J, leading, traces[1], mean, self.largest[1]),
-            self._residual(rotated, mean),
-        )
-
-    def _residual(self, rotated: Float, mean: Float) -> float:
-        """Return Σ ‖t − Φμ‖² of the rotated weights of kernel columns and the weights of leading columns."""
-        product = self.diagonal[:, None] * rotated + self.border @ mean
-        product[1:] += self.beside[:, None] * rotated[:-1]
-        product[:-1] += self.beside[:, None] * rotated[1:]
-        corner = self.border.T @ rotated + self.corner @ mean
-        square = float(self.sum_squares.sum())
-        explained = float(np.sum(rotated * (2 * self.projection - product)))
-        explained += float(np.sum(mean * (2 * self.corner_projection - corner)))
-        return max(square - explained, EPS * square)
-
-
-def sums_of(statistics: GramStatistics, determinedness: Float, mean: Float, residual: float) -> Sums:
-    """Return the sums of a posterior with γ (M,), μ (M,) or (M, T), and ‖t − Φμ‖²."""
-    kernels, largest = statistics.labels >= 0, _largest(statistics)
-    groups = [
-        ColumnGroup(int(own.sum()), float(determinedness[own].sum()), float(np.sum(mean[own] ** 2)), each)
-        for own, each in zip((kernels, ~kernels), largest, strict=True)
-    ]
-    return Sums(groups[0], groups[1], residual)
-
-
-def _largest(statistics: GramStatistics) -> tuple[float, float]:
-    """Return the largest Σφ² of the kernel columns, and of the leading columns."""
-    kernels, squares = statistics.labels >= 0, np.diagonal(statistics.gram)
-    return float(squares[kernels].max(initial=0.0)), float(squares[~kernels].max(initial=0.0))
-
-
-def _group(columns: int, alpha: float, trace: float, mean: Float, largest: float) -> ColumnGroup:
-    determined = min(max(columns - alpha * trace, 0.0), float(columns))
-    return ColumnGroup(columns, determined, float(np.sum(mean**2)), largest)
-
-
 Int = NDArray[np.int64]
 
 ALPHA_CEILING = 1e5
@@ -220,79 +66,91 @@ class Tied:
 
 
 @dataclass(frozen=True)
-class NoiseBounds:
-    """Constraints of β: the ``target_variance``, which defines the noise floor, or a ``fixed`` value of β.
+class Sums:
+    """Σγ (2,) and Σμ² (2,) over the kernel columns and over the leading ones, and ‖t − Φμ‖² (weighted).
 
-    For several targets both are arrays (T,).
+    Of several targets, which share Σ, μ² and ‖t − Φμ‖² are summed over them.
     """
 
-    target_variance: float | Float
-    fixed: float | Float | None = None
-
-    def precision(self, n: int, sums: Sequence[Sums]) -> float | Float:
-        """Return MacKay's β of ``n`` rows and these sums for each target, limited by the noise floor."""
-        if self.fixed is not None:
-            return self.fixed
-        floor = NOISE_FLOOR * np.atleast_1d(self.target_variance)
-        determined = np.array([each.kernels.determined + each.leading.determined for each in sums])
-        freedom = np.maximum(n - determined, 1.0)
-        residual = np.array([each.residual for each in sums])
-        beta = np.minimum(freedom / np.maximum(residual, floor * freedom), 1 / floor)
-        return beta if isinstance(self.target_variance, np.ndarray) else float(beta[0])
+    determined: Float
+    square: Float
+    residual: float
 
 
-def updates(statistics: GramStatistics, tied: Tied, count: int, noise: NoiseBounds) -> tuple[Tied, AnyPosterior]:
-    """Apply ``count`` updates of α and β on these statistics, and return α, β and the posterior.
+@dataclass(frozen=True)
+class Reduced:
+    """Gram statistics (M columns, T targets, offset 0) with the kernel columns rotated by Q.
 
-    One reduction of the Gram matrix serves all updates (``core.tied``). Raises ``NumericalError`` as ``posterior``
-    does.
+    ``diagonal`` (K,), ``beside`` (K − 1,) and ``eigenvalues`` (K,) are those of T, ``border`` (K, J) is B,
+    ``projection`` (K, T) is c. ``corner`` (J, J) and ``corner_projection`` (J, T) are G_ll and p_l.
     """
-    reduced = Reduced.of(statistics)
-    for _ in range(count):
-        sums = [_sums(statistics, reduced, tied, k) for k in range(statistics.n_targets)]
-        beta = noise.precision(statistics.n, sums)
-        kernels = reduce(ColumnGroup.plus, (each.kernels for each in sums))
-        tied = retied(tied, kernels, reduce(ColumnGroup.plus, (each.leading for each in sums)), beta)
-    return tied, any_posterior(statistics, tied.alphas(statistics.labels), tied.beta)
 
+    diagonal: Float
+    beside: Float
+    eigenvalues: Float
+    border: Float
+    projection: Float
+    corner: Float
+    corner_projection: Float
+    sum_squares: Float
 
-def _sums(statistics: GramStatistics, reduced: Reduced | None, tied: Tied, k: int) -> Sums:
-    """Return the sums of target ``k``, from the posterior if there is no reduction or it does not serve."""
-    beta = float(np.atleast_1d(tied.beta)[k])
-    found = None if reduced is None else reduced.target(k).sums(tied.alpha, tied.leading, beta)
-    if found is None:
-        one = statistics.target(k)
-        made = posterior(one, tied.alphas(statistics.labels), beta)
-        found = sums_of(one, made.determinedness, made.mean, made.residual)
-    return found
+    @classmethod
+    def of(cls, statistics: GramStatistics) -> Reduced | None:
+        """Reduce the statistics; None if there are fewer than three kernel columns or LAPACK fails."""
+        kernels = statistics.labels >= 0
+        K, J, gram = int(kernels.sum()), int((~kernels).sum()), statistics.gram
+        if K < 3:
+            return None
+        square = np.array(gram[np.ix_(kernels, kernels)], order="F")
+        work = int(lapack.dsytrd_lwork(K, lower=1)[0])
+        reflectors, diagonal, beside, tau, failed = lapack.dsytrd(square, lower=1, lwork=work, overwrite_a=1)
+        eigenvalues, bad = lapack.dsterf(diagonal, beside)
+        if failed or bad or not np.isfinite(eigenvalues).all():
+            return None
+        right = np.column_stack([gram[np.ix_(kernels, ~kernels)], statistics.projection[kernels]])
+        Q, below = np.asfortranarray(reflectors[1:, :-1]), np.asfortranarray(right[1:])
+        right[1:] = lapack.dormqr("L", "T", Q, tau, below, 64 * right.shape[1])[0]  # LAPACK's blocks have 64 columns
+        corner, corner_projection = gram[np.ix_(~kernels, ~kernels)], statistics.projection[~kernels]
+        eigenvalues = np.maximum(eigenvalues, 0.0)
+        return cls(
+            diagonal, beside, eigenvalues, right[:, :J], right[:, J:], corner, corner_projection, statistics.sum_squares
+        )
 
-
-def retied(tied: Tied, kernels: ColumnGroup, leading: ColumnGroup, beta: float | Float) -> Tied:
-    """Update α ← Σγ_i/Σμ_i² over the kernel columns, and over the leading columns."""
-    most = float(np.max(beta))
-
-    def ratio(group: ColumnGroup, before: float) -> float:
-        largest = most * group.largest
-        if not (group.columns and largest > 0):
-            return before
-        alpha = group.determined / group.square if group.square > 0 else np.inf
-        return float(np.clip(alpha, ALPHA_FLOOR * largest, ALPHA_CEILING * largest))
-
-    return Tied(ratio(kernels, tied.alpha), ratio(leading, tied.leading), beta)
-
-
-def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: float, weights: Float | None) -> Float:
-    """Return D (n, M), nats: the derivative of the evidence in each element of a block Φ (n, M) of the design.
-
-    ``target`` (n, K) and ``mean`` (M, K) are those of K targets that share Σ (M, M) and β; ``weights`` (n,) are the row
-    weights.
-    """
-    found: Float = (covariance @ block.T).T  # stored column by column, the fastest layout for kernels
-    found *= -beta * target.shape[1]
-    found += (mean @ (beta * (target - block @ mean)).T).T
-    if weights is not None:
-        found *= weights[:, None]
-    return found
+    def sums(self, alpha: float, leading: float, beta: float, targets: slice = slice(None)) -> Sums | None:
+        """Return the sums of these targets; None if R or S is not positive definite after rounding."""
+        K, J = self.border.shape
+        projection, corner_projection = self.projection[:, targets], self.corner_projection[:, targets]
+        d, e, failed = lapack.dpttrf(beta * self.diagonal + alpha, beta * self.beside)
+        if failed:
+            return None
+        solved = lapack.dpttrs(d, e, beta * np.column_stack([self.border, projection]))[0]
+        X, rotated = solved[:, :J], solved[:, J:]
+        trace, corner_trace = float(np.sum(1.0 / (beta * self.eigenvalues + alpha))), 0.0
+        mean = np.zeros((0, rotated.shape[1]))
+        if J:
+            schur = beta * (self.corner - self.border.T @ X)
+            schur.flat[:: J + 1] += leading
+            try:
+                factor = cho_factor(schur, lower=True, check_finite=False)
+            except np.linalg.LinAlgError:
+                return None
+            mean = cho_solve(factor, beta * (corner_projection - self.border.T @ rotated))
+            rotated = rotated - X @ mean
+            inverse = cho_solve(factor, np.eye(J))
+            trace, corner_trace = trace + float(np.sum(inverse * (X.T @ X))), float(np.trace(inverse))
+        product = self.diagonal[:, None] * rotated + self.border @ mean
+        product[1:] += self.beside[:, None] * rotated[:-1]
+        product[:-1] += self.beside[:, None] * rotated[1:]
+        corner = self.border.T @ rotated + self.corner @ mean
+        square = float(self.sum_squares[targets].sum())
+        explained = float(np.sum(rotated * (2 * projection - product)))
+        explained += float(np.sum(mean * (2 * corner_projection - corner)))
+        size, free = np.array([K, J]), np.array([alpha * trace, leading * corner_trace])
+        return Sums(
+            np.clip(size - free, 0.0, size),
+            np.array([np.sum(rotated**2), np.sum(mean**2)]),
+            max(square - explained, EPS * square),
+        )
 
 
 @dataclass(frozen=True)
@@ -309,9 +167,8 @@ class Indicators:
         return np.clip(1.0 - alpha * np.diagonal(self.covariance), 0.0, 1.0)
 
 
-def indicator_posterior(statistics: GramStatistics, tied: Tied) -> Indicators:
-    """Return the posterior at the given α and β. Raises ``NumericalError`` if H is not positive definite."""
-    alpha, beta, K = tied.alphas(statistics.labels), float(tied.beta), statistics.n_targets
+def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Indicators:
+    """Return the posterior at this α (M,) and β. Raises ``NumericalError`` if H is not positive definite."""
     H = beta * statistics.gram
     H.flat[:: len(H) + 1] += alpha
     factor, scale, _ = factorise(H)
@@ -322,25 +179,94 @@ def indicator_posterior(statistics: GramStatistics, tied: Tied) -> Indicators:
     explained = float(np.sum(mean * (2 * statistics.projection - statistics.gram @ mean)))
     residual = max(square - explained, NOISE_FLOOR * square)
     log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
+    noise = statistics.n * np.log(beta / (2 * np.pi)) + statistics.log_weight
     log_evidence = 0.5 * (
-        K * (np.log(alpha).sum() - log_det + statistics.n * np.log(beta / (2 * np.pi)) + statistics.log_weight)
+        statistics.n_targets * (np.log(alpha).sum() - log_det + noise)
         - beta * residual
         - alpha @ np.square(mean).sum(axis=1)
     )
     return Indicators(mean, covariance, residual, float(log_evidence))
 
 
+def updates(
+    statistics: GramStatistics, tied: Tied, count: int, target_variance: float | Float, fixed: float | Float | None
+) -> tuple[Tied, AnyPosterior]:
+    """Apply ``count`` updates of α and β on these statistics, and return α, β and the posterior.
+
+    ``target_variance`` defines the noise floor, and ``fixed`` is a given β; for several targets both are (T,). One
+    reduction of the Gram matrix serves all updates. Raises ``NumericalError`` as ``posterior`` does.
+    """
+    floor = NOISE_FLOOR * np.atleast_1d(target_variance)
+
+    def precision(found: list[Sums]) -> float | Float:
+        """Return MacKay's β of each target, limited by the noise floor."""
+        if fixed is not None:
+            return fixed
+        freedom = np.maximum(statistics.n - np.array([each.determined.sum() for each in found]), 1.0)
+        residual = np.array([each.residual for each in found])
+        beta = np.minimum(freedom / np.maximum(residual, floor * freedom), 1 / floor)
+        return beta if isinstance(target_variance, np.ndarray) else float(beta[0])
+
+    tied = _updated(statistics, tied, count, 1, precision)
+    return tied, any_posterior(statistics, tied.alphas(statistics.labels), tied.beta)
+
+
 def indicator_updates(statistics: GramStatistics, tied: Tied, count: int) -> tuple[Tied, Indicators]:
-    """Apply ``count`` updates of α and β on these statistics; return α, β and the posterior."""
-    K, reduced = statistics.n_targets, Reduced.of(statistics)
-    floor = NOISE_FLOOR * float(statistics.sum_squares.sum()) / max(K * statistics.n, 1)
+    """Apply ``count`` updates of α and β on the statistics of class indicators; return α, β and the posterior."""
+    K, n = statistics.n_targets, statistics.n
+    floor = NOISE_FLOOR * float(statistics.sum_squares.sum()) / max(K * n, 1)
+
+    def precision(found: list[Sums]) -> float:
+        (sums,) = found
+        kernels, leading = map(float, sums.determined)
+        return 1.0 / max(sums.residual / (K * max(n - kernels - leading, 1.0)), floor)
+
+    tied = _updated(statistics, tied, count, K, precision)
+    return tied, indicator_posterior(statistics, tied.alphas(statistics.labels), float(tied.beta))
+
+
+def _updated(
+    statistics: GramStatistics, tied: Tied, count: int, size: int, precision: Callable[[list[Sums]], float | Float]
+) -> Tied:
+    """Update α ← Σγ_i/Σμ_i² over the kernel columns and over the leading ones, and β ← ``precision(sums)``.
+
+    ``size`` targets share a β; their sums come from a posterior if the reduction fails.
+    """
+    parts = [slice(k, k + size) for k in range(0, statistics.n_targets, size)]
+    kernels, reduced = statistics.labels >= 0, Reduced.of(statistics)
+    groups = [np.flatnonzero(kernels), np.flatnonzero(~kernels)]
+    largest = np.array([statistics.diagonal[group].max(initial=0.0) for group in groups])
     for _ in range(count):
-        sums = None if reduced is None else reduced.sums(tied.alpha, tied.leading, float(tied.beta))
-        if sums is None:
-            found = indicator_posterior(statistics, tied)
-            gamma = found.determinedness(tied.alphas(statistics.labels))
-            sums = sums_of(statistics, gamma, found.mean, found.residual)
-        freedom = K * max(statistics.n - sums.kernels.determined - sums.leading.determined, 1.0)
-        beta = 1.0 / max(sums.residual / freedom, floor)
-        tied = retied(tied, sums.kernels.shared_by(K), sums.leading.shared_by(K), beta)
-    return tied, indicator_posterior(statistics, tied)
+        found = []
+        for part, beta in zip(parts, np.atleast_1d(tied.beta).tolist(), strict=True):
+            sums = None if reduced is None else reduced.sums(tied.alpha, tied.leading, beta, part)
+            if sums is None:
+                alphas = tied.alphas(statistics.labels)
+                fit = indicator_posterior(statistics.of_targets(part), alphas, beta)
+                values = np.column_stack([fit.determinedness(alphas), (fit.mean**2).sum(axis=1)])
+                determined, square = np.array([values[group].sum(axis=0) for group in groups]).T
+                sums = Sums(determined, square, fit.residual)
+            found.append(sums)
+        determined = sum(size * each.determined for each in found)
+        square, new_beta = sum(each.square for each in found), precision(found)
+        bound = np.max(new_beta) * largest
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(square > 0, determined / square, np.inf)
+        ratio = np.clip(ratio, ALPHA_FLOOR * bound, ALPHA_CEILING * bound)
+        alpha, leading = np.where(bound > 0, ratio, [tied.alpha, tied.leading]).tolist()
+        tied = Tied(alpha, leading, new_beta)
+    return tied
+
+
+def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: float, weights: Float | None) -> Float:
+    """Return D (n, M), nats: the derivative of the evidence in each element of a block Φ (n, M) of the design.
+
+    ``target`` (n, K) and ``mean`` (M, K) are those of K targets that share Σ (M, M) and β; ``weights`` (n,) are the row
+    weights.
+    """
+    found: Float = (covariance @ block.T).T  # stored column by column, the fastest layout for kernels
+    found *= -beta * target.shape[1]
+    found += (mean @ (beta * (target - block @ mean)).T).T
+    if weights is not None:
+        found *= weights[:, None]
+    return found

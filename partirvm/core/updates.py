@@ -1,4 +1,4 @@
-"""Evidence maximisation over α and β: ``init`` / ``step -> (state, info)``.
+"""Evidence maximisation over α and β: ``step(state) -> (state, info)``, and ``maximise``, steps until a rule ends them.
 
 One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ← (N − Σγ)/‖t − Φμ‖²,
 followed by pruning and a new factorisation, so that α, β, posterior and evidence of a state are always consistent.
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
 from partirvm.core.posterior import AnyPosterior, JointPosterior, any_posterior, sparsity_quality, weakly_correlated
-from partirvm.core.priors import FLAT, Prior, fails, fixed_point, joint_gain
+from partirvm.core.priors import FLAT, Prior, fails, joint_gain
 from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 
@@ -48,14 +49,11 @@ NOISE_FLOOR = 1e-8
 """Minimum noise variance, as a fraction of the target's mean square about its mean."""
 
 ALPHA_FLOOR = 1e-12
-"""Minimum α_i, as a fraction of the column's data precision βG_ii.
+"""Minimum α_i, as a fraction of the column's data precision βG_ii, which bounds the condition number of the scaled H.
 
-It bounds the condition number of the scaled H. Smooth targets with a wide kernel lead to weights of ±1e7 that cancel
-each other, and with them the digits of the residual; with this floor they fit as well and nothing cancels.
+Smooth targets with a wide kernel lead to weights of ±1e7 that cancel each other, and with them the digits of the
+residual; with this floor they fit as well and nothing cancels.
 """
-
-SLOW_CHANGE = 100.0
-"""With a prior that keeps columns, they are thinned once a step gains less than this × tol nats per row."""
 
 OVERCONFIDENT = 4.0
 """Threshold of ``Calibration.overconfidence`` above which a fit is reported as overconfident.
@@ -82,7 +80,7 @@ class HyperState:
     alpha: Float
     beta: float | Float
     target_variance: float | Float
-    fixed_noise: bool
+    fixed_noise: bool = False
     iteration: int = 0
     floored: bool = False
     prior: Prior = FLAT
@@ -136,10 +134,21 @@ class HyperState:
         """
         return 1 / self.beta if self.calibration is None else self.calibration.noise_variance
 
-    def restarted(self, statistics: GramStatistics, alpha: Float, beta: float | Float) -> HyperState:
-        """A fit of these statistics from these α and β, of the same target with the same prior."""
-        known = {name: getattr(self, name) for name in ("target_variance", "fixed_noise", "prior", "least_noise")}
-        return init(statistics, alpha, beta, **known)
+    def restarted(self, statistics: GramStatistics, alpha: Float, beta: float | Float, **others: Any) -> HyperState:
+        """A fit of these statistics from these α, except for those that the prior fixes, and β; of the same target.
+
+        ``others`` are further fields; what was known of the old fit is forgotten.
+        """
+        fresh = {
+            "iteration": 0,
+            "floored": False,
+            "entered": None,
+            "calibration": None,
+            "left_out": None,
+            "found": None,
+        }
+        alpha = self.prior.fix(statistics.labels, alpha)
+        return replace(self, **{**fresh, **others}, statistics=statistics, alpha=alpha, beta=beta)
 
     def again(self) -> HyperState:
         """The fit with its count of iterations reset to zero."""
@@ -152,11 +161,22 @@ class HyperState:
     def gains(self, statistic: CrossBlock) -> Float:
         """Gain of evidence (Q,) of adding each column of a pool alone, nats; those of a sample are scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
-        cross, diagonal, projection = (
-            each * scale for each in (statistic.cross, statistic.diagonal, statistic.projection)
-        )
-        s, q = any_sparsity_quality(self, self.statistics.offset, cross, diagonal, projection)
+        s, q = self.factors(scale * statistic.cross, scale * statistic.diagonal, scale * statistic.projection)
         return joint_gain(s, q, self.prior.alpha)
+
+    def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
+        """s and q (Tipping & Faul 2003, eqs. 19 and 22) of P other columns, (P,), or (P, T) for several targets.
+
+        ``cross`` (M, P), ``diagonal`` (P,) and ``projection`` (P, T) are their statistics for the offset of the fit.
+        """
+        old, offset = self.posterior, self.statistics.offset
+        pairs = [
+            sparsity_quality(one, beta, offset[:, k], cross, diagonal, projection[:, k])
+            for k, (one, beta) in enumerate(zip(old.each, np.atleast_1d(self.beta).tolist(), strict=True))
+        ]
+        if not isinstance(old, JointPosterior):
+            return pairs[0]
+        return np.column_stack([s for s, _ in pairs]), np.column_stack([q for _, q in pairs])
 
 
 @dataclass(frozen=True)
@@ -171,29 +191,16 @@ class StepInfo:
     noise_variance: float
 
 
-def init(
-    statistics: GramStatistics,
-    alpha: Float,
-    beta: float | Float,
-    *,
-    target_variance: float | Float,
-    fixed_noise: bool = False,
-    prior: Prior = FLAT,
-    least_noise: float = 0.0,
-) -> HyperState:
-    """Start a fit at α (M,), except for those that the prior fixes, and β.
-
-    For several targets β and ``target_variance`` are (T,).
-    """
-    alpha, noise = prior.fix(statistics.labels, alpha), fixed_noise
-    return HyperState(statistics, alpha, beta, target_variance, noise, prior=prior, least_noise=least_noise)
-
-
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
-    gamma = _most(old.determinedness)
-    alpha = _alpha_update(prior, old)
+    if isinstance(old, JointPosterior):
+        gamma = old.determinedness.max(axis=1, initial=0.0)  # what is said of γ must hold for all targets
+        sums = (each.sum(axis=1) for each in (old.determinedness, old.mean**2, old.variance))
+        alpha = prior.alpha_update(*sums)
+    else:
+        gamma = old.determinedness
+        alpha = prior.alpha_update(gamma, old.mean**2, old.variance)
     beta, floored = (state.beta, state.floored) if state.fixed_noise else noise_precision(state)
     gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     kept = np.flatnonzero(~gone | prior.held(state.labels))
@@ -201,45 +208,15 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     floor = ALPHA_FLOOR * np.max(beta) * np.diagonal(statistics.gram)
     alpha = prior.fix(statistics.labels, np.maximum(alpha[kept], floor))
     new = any_posterior(statistics, alpha, beta)
-    state = replace(
-        state,
-        statistics=statistics,
-        alpha=alpha,
-        beta=beta,
-        found=new,
-        iteration=state.iteration + 1,
-        floored=floored,
-        entered=None,
-        calibration=None,
-        left_out=None,
-    )
-    evidence = state.log_evidence
-    return state, StepInfo(
-        state.iteration,
-        state.n_vectors,
-        len(gone) - len(kept),
-        evidence,
-        evidence - before,
-        float(np.mean(1.0 / beta)),
-    )
-
-
-def _alpha_update(prior: Prior, old: AnyPosterior) -> Float:
-    """The next α (M,); several targets use MacKay's update, since they support only the flat prior."""
-    if isinstance(old, JointPosterior):
-        return fixed_point(old.determinedness, old.mean)
-    return prior.alpha_update(old.determinedness, old.mean**2, old.variance)
+    state = state.restarted(statistics, alpha, beta, found=new, iteration=state.iteration + 1, floored=floored)
+    evidence, noise, pruned = state.log_evidence, float(np.mean(1.0 / beta)), len(gone) - len(kept)
+    return state, StepInfo(state.iteration, state.n_vectors, pruned, evidence, evidence - before, noise)
 
 
 def _worthless(state: HyperState) -> NDArray[np.bool_]:
     """True for columns whose deletion does not lower the evidence, priors included (M,)."""
     s, q = state.posterior.sparsity_and_quality(state.alpha)
     return fails(s, q, state.alpha) if s.ndim == 2 else state.prior.alpha.worthless(s, q**2)
-
-
-def _most(values: Float) -> Float:
-    """The maximum over targets (M,) of values (M,) or (M, T): the condition must hold for all targets."""
-    return values if values.ndim == 1 else np.asarray(values.max(axis=1, initial=0.0))
 
 
 def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
@@ -254,9 +231,8 @@ def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
     ceiling = 1.0 / np.maximum(floor, state.least_noise)
     held = residual * ceiling <= freedom
     beta = np.where(held, ceiling, freedom / np.where(held, 1.0, residual))
-    return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), bool(
-        (held & (floor >= state.least_noise)).any()
-    )
+    floored = bool((held & (floor >= state.least_noise)).any())
+    return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), floored
 
 
 def maximise(
@@ -264,12 +240,14 @@ def maximise(
 ) -> tuple[HyperState, Termination]:
     """A dense fit: step until the rule ends it. ``on_step`` is called at each step; it may raise to stop the fit."""
     state, reason = replace(state, found=state.posterior), None
+    keeps = state.prior.keeps_worthless
     while reason is None:
         state, info = step(state)
         on_step(info)
         reason = verdict(state, info, rule)
-        slow = state.prior.keeps_worthless and reason is None and abs(info.change) < SLOW_CHANGE * rule.tol * state.n
-        done = reason is Termination.CONVERGED and (rule.thin or state.prior.keeps_worthless)
+        # with a prior that keeps columns, they are thinned once a step changes little
+        slow = keeps and reason is None and abs(info.change) < 100.0 * rule.tol * state.n
+        done = reason is Termination.CONVERGED and (rule.thin or keeps)
         if (slow or done) and state.iteration < rule.max_iterations:
             thinner = thin(state)
             reason, state = (reason if thinner is state else None), thinner
@@ -283,11 +261,10 @@ def thin(state: HyperState) -> HyperState:
     nearly uncorrelated in the posterior (``weakly_correlated``) can be deleted together. Returns the state itself
     if no column fails. The deletion of a single failing column never lowers the evidence (Tipping & Faul 2003, eq. 20).
     """
-    old = state.posterior
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
-    kept = np.setdiff1d(np.arange(len(state.alpha)), weakly_correlated(old.each, failing))
+    kept = np.setdiff1d(np.arange(state.n_columns), weakly_correlated(state.posterior.each, failing))
     statistics, alpha = _columns(state, kept), state.alpha[kept]
     return replace(state, statistics=statistics, alpha=alpha, found=any_posterior(statistics, alpha, state.beta))
 
@@ -295,9 +272,7 @@ def thin(state: HyperState) -> HyperState:
 def _columns(state: HyperState, kept: NDArray[np.int64]) -> GramStatistics:
     """Statistics of the columns at these positions."""
     statistics = state.statistics
-    if len(kept) == len(state.alpha):
-        return statistics
-    if statistics.offset.any():
+    if len(kept) < state.n_columns and statistics.offset.any():
         # a column about to be deleted has almost no weight, but its offset may be from when it had
         statistics = statistics.shift(state.posterior.means - statistics.offset)
     return statistics.take(kept)
@@ -309,39 +284,7 @@ def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | 
         return Termination.CANCELLED
     if rule.vectors is not None and state.n_vectors <= rule.vectors:
         return Termination.HALVED
-    if info.pruned == 0 and _rests(state, info, rule):
+    rounding = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
+    if info.pruned == 0 and abs(info.change) < max(rule.tol * state.n, rounding):
         return Termination.CONVERGED
-    if state.iteration >= rule.max_iterations:
-        return Termination.ITERATIONS
-    return None
-
-
-def _rests(state: HyperState, info: StepInfo, rule: StopRule) -> bool:
-    """True if the step, which has pruned no column, changed too little for another."""
-    noise = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
-    return abs(info.change) < max(rule.tol * state.statistics.n, noise)
-
-
-def candidate_factors(state: HyperState, statistics: GramStatistics) -> tuple[Float, Float]:
-    """s and q (Tipping & Faul 2003, eqs. 19 and 22) of the columns of ``statistics`` that ``state`` does not have.
-
-    ``statistics`` must contain the state's columns first, in order, with the same offset. Shapes (P,), for several
-    targets (P, T).
-    """
-    M = state.statistics.n_columns
-    cross, diagonal = statistics.gram[:M, M:], np.diagonal(statistics.gram)[M:]
-    return any_sparsity_quality(state, statistics.offset[:M], cross, diagonal, statistics.projection[M:])
-
-
-def any_sparsity_quality(
-    state: HyperState, offset: Float, cross: Float, diagonal: Float, projection: Float
-) -> tuple[Float, Float]:
-    """s and q, (P,) or (P, T), of columns from offset (M, T), cross (M, P), diagonal (P,) and projection (P, T)."""
-    old, beta = state.posterior, state.beta
-    if not isinstance(old, JointPosterior):
-        return sparsity_quality(old, float(beta), offset[:, 0], cross, diagonal, projection[:, 0])
-    found = [
-        sparsity_quality(one, b, offset[:, k], cross, diagonal, projection[:, k])
-        for k, (one, b) in enumerate(zip(old.each, np.atleast_1d(beta).tolist(), strict=True))
-    ]
-    return np.column_stack([s for s, _ in found]), np.column_stack([q for _, q in found])
+    return Termination.ITERATIONS if state.iteration >= rule.max_iterations else None

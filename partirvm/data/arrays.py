@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.exact import require_exact
+from partirvm.core.moments import require_exact
 from partirvm.data.checks import check_shapes, check_weights, numeric_array
 from partirvm.data.source import Columns, Float, Int, Source, Tile, as_rows, default_names, tile_rows_for
 from partirvm.errors import DataError

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.exact import require_exact
-from partirvm.core.moments import Moments
+from partirvm.core.moments import Moments, require_exact
 from partirvm.data.source import Columns, Source
 from partirvm.errors import DataError
 from partirvm.quoting import listed, listed_values, quoted

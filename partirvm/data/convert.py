@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.exact import refuse_masked, require_exact_frame
+from partirvm.core.moments import refuse_masked, require_exact_frame
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.checks import check_dtype, check_shapes, numeric_array
 from partirvm.data.chunked import ChunkedSource, client_of, computed, refuse_missing_chunks, with_known_sizes

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.exact import LARGEST, require_exact
+from partirvm.core.moments import LARGEST, require_exact
 from partirvm.data.checks import unknown_column
 from partirvm.data.labels import plain_label, weights_of_noise
 from partirvm.data.source import Columns, Float

@@ -44,7 +44,6 @@ from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint, hash_of
 from partirvm.errors import ChangedDataError, ExistsError, FormatError, LeaseLostError, MissingDataError
 from partirvm.storage import Folder, open_folder
-from partirvm.storage.address import zarr_store
 from partirvm.storage.codec import Codec
 from partirvm.storage.lease import Lease, acquire
 from partirvm.storage.records import digest, listed_numbers, numbered, read_json, to_json
@@ -190,7 +189,7 @@ class Publication:
         import zarr
         from zarr.codecs import BloscCodec, Crc32cCodec
 
-        group = zarr.open_group(zarr_store(self.folder.place(self.name)), mode="a", zarr_format=3)
+        group = zarr.open_group(self.folder.place(self.name), mode="a", zarr_format=3)
         return {
             name: group.create_array(
                 name,

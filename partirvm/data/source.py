@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.exact import require_exact
-from partirvm.core.moments import Moments
+from partirvm.core.moments import Moments, require_exact
 from partirvm.errors import ChangedDataError, DataError
 from partirvm.storage.records import checksum
 from partirvm.types import Columns as Columns

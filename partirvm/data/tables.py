@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from partirvm.core.exact import LARGEST, first_rounded, rounded
+from partirvm.core.moments import LARGEST, first_rounded, rounded
 from partirvm.errors import DataError, MissingDataError
 from partirvm.quoting import listed, named, quoted
 from partirvm.storage import open_filesystem, reading

@@ -230,7 +230,9 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
 
             def interrupted() -> Termination | None:
                 # an update ends after its first round at the earliest: before that there is no model
-                return None if before is not None and log.model is None else watching.reason_to_end(timer)
+                if before is not None and log.model is None:
+                    return None
+                return Termination.ABORTED if watching.ended else timer()
 
             if before is None:
                 spec = resolve(source, parameters, executor, held_out, timer)
@@ -361,8 +363,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
             For other features, targets or labels than those of the fit; both are ``ValueError``.
         """
         check_is_fitted(self)
-        names = getattr(self.model_, "classes", None) or self.model_.columns.target_names(self.model_.n_targets)
-        return DiagnosticsDisplay(self._diagnostics(X, y), [str(name) for name in names]).plot(figure)
+        return DiagnosticsDisplay(self._diagnostics(X, y), self.model_.output_names).plot(figure)
 
     def _diagnostics(self, X: Any, y: Any) -> list[Diagnostics]:
         """Return the diagnostics of each target, by one pass over the rows; without rows those of the fit."""

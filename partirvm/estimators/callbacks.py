@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
 from partirvm.report.progress import Progress
 from partirvm.report.quantities import leaves_model
@@ -53,15 +51,11 @@ class FitCallback:
 
 
 class Watching(Watcher):
-    """Passes the progress of a fit to callbacks and to a display, and ends it where a callback says so."""
+    """Passes the progress of a fit to callbacks and to a display; ``ended`` is true if a callback ends the fit."""
 
     def __init__(self, callbacks: tuple[FitCallback, ...], display: Progress) -> None:
-        self._callbacks, self._display = callbacks, display
-        self._ended = False
-
-    def reason_to_end(self, timer: Callable[[], Termination | None]) -> Termination | None:
-        """Return why the fit has to end: a callback, or the timer; None if it goes on."""
-        return Termination.ABORTED if self._ended else timer()
+        self._callbacks, self._display, self.ended = callbacks, display, False
+        self.on_step, self.on_solves = display.on_step, display.on_solves  # type: ignore[method-assign]
 
     def on_plan(self, plan: Any) -> None:
         """Called before the first round."""
@@ -74,17 +68,10 @@ class Watching(Watcher):
         for callback in self._callbacks:
             callback.on_pass(name, done, total)
 
-    def on_step(self, info: StepInfo, candidates: int) -> None:
-        self._display.on_step(info, candidates)
-
-    def on_solves(self, done: int, total: int) -> None:
-        self._display.on_solves(done, total)
-
     def on_record(self, entry: dict[str, Any]) -> None:
         self._display.on_record(entry)
-        if leaves_model(entry):
-            for callback in self._callbacks:
-                self._ended |= callback.on_round(entry) is True
+        for callback in self._callbacks if leaves_model(entry) else ():
+            self.ended |= callback.on_round(entry) is True
 
     def on_end(self, termination: Termination) -> None:
         """Called when the fit has ended."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from partirvm.core.exact import whole_numbers
+from partirvm.core.moments import whole_numbers
 from partirvm.data import as_source, require_target
 from partirvm.data.checks import numeric_array
 from partirvm.data.labels import coded, label_values, plain_labels

@@ -33,7 +33,7 @@ from partirvm.storage import reading
 from partirvm.storage.codec import Codec
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.split_merge import Part, SplitMergeState
-from partirvm.strategies.stages import Best, RoundsState
+from partirvm.strategies.stages import RoundsState
 
 State: TypeAlias = RoundsState | SplitMergeState
 
@@ -50,7 +50,7 @@ class Checkpoint:
 KIND, FORMAT = "partirvm-checkpoint", 13
 
 FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start)
-STATES = (Best, Checkpoint, Part, RoundsState, SplitMergeState, Termination)
+STATES = (Checkpoint, Part, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
 CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
@@ -76,11 +76,11 @@ def stored(value: Any) -> Any:
     """Return a checkpoint or a state without class codes and diagnostics; other values are not changed."""
     if isinstance(value, Checkpoint):
         return replace(value, spec=value.spec.with_codes(None), state=stored(value.state))
-    if isinstance(value, Best | RoundsState) and isinstance(value.fit, HyperState):
-        value = replace(value, fit=replace(value.fit, left_out=None, found=value.fit.posterior))
     if isinstance(value, RoundsState):
-        scores = replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
-        value = replace(value, scores=scores, best=stored(value.best))
+        fit, scores = value.fit, replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
+        if isinstance(fit, HyperState):
+            fit = replace(fit, left_out=None, found=fit.posterior)
+        value = replace(value, fit=fit, scores=scores, best=stored(value.best))
     return replace(value, problem=replace(value.problem, codes=None)) if isinstance(value, State) else value
 
 
@@ -107,7 +107,7 @@ def attached(state: State, problem: Problem, options: Options) -> Any:
             own["fit"] = _attached_fit(state.fit, state.design, problem)
             _require_below(state.used, problem.n_rows)
             if state.best is not None:
-                own["best"] = replace(state.best, fit=_attached_fit(state.best.fit, state.best.design, problem))
+                own["best"] = attached(state.best, problem, options)
         return replace(state, **own)
 
 
@@ -123,11 +123,8 @@ def _attached_fit(fit: Any, design: Design, problem: Problem) -> Any:
 def _require_match(design: Design, problem: Problem, fit: Any) -> None:
     """Raise ``ValueError`` unless the design is one of this problem, and the arrays of the fit are of its columns."""
     noise, empty = design.noise, replace(problem.empty, kernel=design.kernel)
-    d, m, outputs = (
-        empty.centres.shape[1],
-        len(design.labels),
-        {problem.n_outputs, problem.n_targets, problem.n_classes},
-    )
+    d, m = empty.centres.shape[1], len(design.labels)
+    outputs = {problem.n_outputs, problem.n_targets, problem.n_classes}
     _require_equal((design.centres.shape, design.labels.shape), ((m, d), (m,)))
     if noise is not None:
         _require_equal((noise.centres.shape, noise.weights.shape), ((len(noise.weights), d), (len(noise.weights),)))

@@ -25,7 +25,6 @@ from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.model import AnyModel
-from partirvm.strategies.basic import BasicRound, early_state
 from partirvm.strategies.problem import (
     AnyStrategy,
     Gather,
@@ -42,6 +41,7 @@ from partirvm.strategies.problem import (
     Steps,
     Stopped,
 )
+from partirvm.strategies.rounds import IncrementalRounds, early_state
 
 RESUMABLE = ("round", "part", "kernel", "final")
 """Kinds of history lines after which a checkpoint is taken. A run resumes after ``final`` only with more rows."""
@@ -106,7 +106,7 @@ class Driver:
     """Runs one strategy on one source.
 
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
-    the last saved model. If time is up before a model is saved, a small fit (``strategies.basic``) makes a model.
+    the last saved model. If time is up before a model is saved, a small fit (``strategies.rounds``) makes a model.
     ``blocks`` keeps kernel blocks of the training rows between passes. ``readable`` returns the fields of a line of
     history that its readers need: texts, and the row numbers of the ingested table. ``kept`` holds the design and the
     fit of the last saved model.
@@ -147,7 +147,7 @@ class Driver:
                 return outcome
             interrupted, self.interrupted = self.interrupted, lambda: None
             try:
-                last = self._run(BasicRound(), early_state(outcome.state.problem, outcome.state.options))
+                last = self._run(IncrementalRounds(), early_state(outcome.state.problem, outcome.state.options))
             finally:
                 self.interrupted = interrupted
             return replace(last, reason=Termination.TIME)

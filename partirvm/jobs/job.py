@@ -32,7 +32,7 @@ from partirvm.jobs.request import (
 )
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
-from partirvm.model import AnyModel, ClassModel
+from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.quoting import html_table
@@ -196,8 +196,8 @@ def jobs_in(folder: str) -> list[Job]:
 class Job:
     """A handle on a job's folder. It holds no state: every answer is read from the folder."""
 
-    def __init__(self, location: str, *, storage_options: dict[str, Any] | None = None) -> None:
-        self.store = JobStore(location, storage_options=storage_options)
+    def __init__(self, location: str) -> None:
+        self.store = JobStore(location)
         self.location = self.store.location
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -421,9 +421,8 @@ class Job:
         model = self.store.model(allow_code=True)
         kernel, features, variance = model.design.kernel, model.columns.features, last.spec.input_variance
         found = relevances(kernel, variance)
-        classes = model.classes if isinstance(model, ClassModel) else model.columns.target_names(model.n_targets)
         return {
-            "outputs": tuple(map(str, classes)),
+            "outputs": model.output_names,
             "relevance": None if found is None else dict(zip(features, found.tolist(), strict=True)),
             "directions": directions_json(kernel, variance, features),
             "bases": basis_functions_json(model),

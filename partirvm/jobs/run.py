@@ -33,7 +33,7 @@ from partirvm.errors import (
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
-from partirvm.learning.learned_text import kernel_texts
+from partirvm.learning.forms import kernel_texts
 from partirvm.learning.sample import Spent, gathered
 from partirvm.quoting import listed, quoted
 from partirvm.resolve.spec import FitSpec

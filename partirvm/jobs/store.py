@@ -22,7 +22,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -69,12 +69,11 @@ EVENT |= {"fingerprint?": FINGERPRINT, "rounds?": int | None}
 class JobStore:
     """Reads and writes the folder of one job. ``lease`` is the lease of this process, or None without a lease."""
 
-    def __init__(self, location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None) -> None:
-        require_address(os.fspath(location), storage_options)
+    def __init__(self, location: str | os.PathLike[str]) -> None:
+        require_address(os.fspath(location))
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
-        self.folder = open_folder(self.location, storage_options)
-        self._storage_options = storage_options
+        self.folder = open_folder(self.location)
         self._watch = leases.HeartbeatWatch()
         self._saved: dict[str, str] = {}  # the model saved last, until an event names it
 
@@ -161,10 +160,10 @@ class JobStore:
 
     # The lease
 
-    def acquire(self, *, patience: float = 0.0, timing: leases.Timing = leases.TIMING) -> Lease:
+    def acquire(self, *, patience: float = 0.0) -> Lease:
         """Take the lease; raises ``LeaseError`` if another process holds it. Read the state after this call."""
         self.spec()
-        self.lease = leases.acquire(self.folder, self._marks, patience=patience, timing=timing, watch=self._watch)
+        self.lease = leases.acquire(self.folder, self._marks, patience=patience, watch=self._watch)
         return self.lease
 
     def release(self) -> None:
@@ -280,7 +279,7 @@ class JobStore:
         Returns False if the same request was made before.
         """
         name = _request(what, attempt)
-        request = {"time": time.time(), "reason": reason, **leases.Process.this().to_json()}
+        request = {"time": time.time(), "reason": reason, **asdict(leases.Process.this())}
         with storing(self.location), suppress(FileExistsError):
             self.folder.create(name, to_json(name, request))
             return True
@@ -322,8 +321,7 @@ class JobStore:
         named = next((str(event["model"]) for event in reversed(events) if "model" in event), "")
         newest = next((each.name for each in self._snapshots("models").newest() if each.about is not None), "")
         if newest and newest >= named:
-            place = self.folder.place(newest)
-            return load_model(place, allow_code=allow_code, storage_options=self._storage_options)
+            return load_model(self.folder.place(newest), allow_code=allow_code)
         if named and fold(events).status is not Status.CANCELLED:
             raise MissingDataError(
                 f"{self.location}/{named}, the last model, is missing or damaged: restore this folder, or run the job "

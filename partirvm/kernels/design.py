@@ -43,8 +43,8 @@ class LocalNoise:
     """Noise factor exp(Σ_m w_m k(x, z_m) − ``shift``), of points in the kernel's coordinates.
 
     ``centres`` (m, d) are in these coordinates, ``weights`` (m,) are those of the log variance
-    (``core.log_variance``). The mean of the factor over the rows of the fit is one. Far from all centres the factor is
-    exp(−``shift``), near one.
+    (``likelihoods.noise_fit``). The mean of the factor over the rows of the fit is one. Far from all centres the factor
+    is exp(−``shift``), near one.
     """
 
     kernel: Kernel

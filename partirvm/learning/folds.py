@@ -1,8 +1,8 @@
 """``gamma="auto"`` of classes: choose between one width and a width per feature by cross-validation, then learn.
 
 A width per feature can model more, but it needs enough rows for its many parameters, and the evidence does not show
-whether there are enough. Two classes with more than ``MANY`` rows always get a width per feature. Otherwise
-cross-validation with ``FOLDS`` folds decides. For each fold:
+whether there are enough. Two classes with more than ``MANY`` rows always get a width per feature. Otherwise, for each
+fold:
 
 1. A width per feature is learned from the rows outside the fold (the first stage of ``learning.search``).
 2. The tied fit of class indicators (``core.tied``) is made with the same centres at single widths:
@@ -11,21 +11,14 @@ cross-validation with ``FOLDS`` folds decides. For each fold:
 
 If the final fit of two classes has every row as a candidate, step 2 fits basic RVMs instead. A basic RVM has one α per
 row, and it overfits at some widths at which a tied RVM of a few centres does not. On pima, german and cancer the best
-width of the tied RVM increased the log loss of the basic RVM by 5 to 20 %.
+width of the tied RVM increased the log loss of the basic RVM by 5 to 20 %. With more than two classes, one width is
+also tried for unscaled features (``one_widths``), the search for a width per feature starts at the best of these
+kernels, and it must lower the squared error by ``LEAST_GAIN``.
 
-A width per direction (``learning.forms``) is learned from all rows first for two classes of more than ``MANY`` rows,
-and taken if its evidence is far above that of widths. Folds rejected it wherever they were asked.
-
-Fits of class indicators take little time, so that folds are compared for any number of rows. With more than two
-classes, one width is also tried for unscaled features (``one_widths``), the search for a width per feature starts at
-the best of these kernels, and it must lower the squared error by ``LEAST_GAIN``. Of two classes, kernels far behind are
-left out of further folds (``still_running``).
-
-The form with the smaller summed error is chosen. A width per feature must be better by more than one standard error
-over the folds, because a wrong choice of this form costs more than a wrong choice of one width. If one width is chosen,
-the best of ``WIDTHS`` is used. If a width per feature is chosen, its widths are learned again from all rows.
-
-The kernel of a regression is chosen by ``learning.process_search``.
+A width per feature must be better by more than one standard error over the folds, because a wrong choice of this form
+costs more than a wrong choice of one width. Its widths are then learned again from all rows. A width per direction
+(``learning.forms``) is learned only if asked for: folds rejected it. The kernel of a regression is chosen by
+``learning.process_search``.
 
 Basic RVMs of a sample, whose rows are the candidates, also measure how sparse a problem is (``sparseness``).
 """
@@ -33,7 +26,7 @@ Basic RVMs of a sample, whose rows are the candidates, also measure how sparse a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,14 +35,13 @@ from numpy.typing import NDArray
 from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
-from partirvm.learning.evidence import evaluate, losses
-from partirvm.learning.forms import DIRECTIONS, EACH, LearnedForms, learn, learn_forms, per_feature, turnable
-from partirvm.learning.sample import SampledRows
+from partirvm.learning.forms import EACH, learn, per_feature
+from partirvm.learning.sample import SampledRows, evaluate
 from partirvm.learning.search import LearningOptions, begin_stage, first_stage
 from partirvm.likelihoods.base import survivors
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, ResidualPass
+from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, LogisticPass, ResidualPass
 from partirvm.strategies.fit_rows import count_duplicates
 from partirvm.strategies.problem import Options, Problem, Record
 from partirvm.strategies.stages import INTERMEDIATE, final_rule, record
@@ -64,22 +56,19 @@ LEAST = 20
 MANY = 2000
 """With more rows than this, the kernel gets a width per feature without cross-validation."""
 
-FOLDS = 5
-"""Number of folds of the cross-validation."""
+FOLDS, HELD_OUT = 5, 500
+"""Number of folds of the cross-validation, and of held-out rows after which no further fold is evaluated."""
 
-HELD_OUT = 500
-"""Number of held-out rows after which no further fold is evaluated."""
-
-CENTRES = 100
-"""Maximum number of centres in the fits of a fold, enough to compare the two forms."""
+CENTRES, CANDIDATES = 100, 100
+"""Maximum number of centres in the fits of a fold, and of candidates of a basic RVM: passes grow with their square."""
 
 WIDTHS = 2.0 ** np.arange(-3, 4)
 """Widths to compare, as multiples of the initial width."""
 
 BEHIND, EACH_BEHIND = 1.1, 1.2
-"""Two classes: one width, and a width per feature, are left out of further folds at these multiples of the least loss.
+"""Basic RVMs at these multiples of the least loss so far are left out of further folds, as they are the slowest.
 
-The loss of a width per feature differs more between folds.
+They keep their ratio to the best. The second number is that of a width per feature, whose loss differs more.
 """
 
 LEAST_GAIN = 0.2
@@ -94,12 +83,6 @@ ONE, UNSCALED = "one width", "one width for unscaled features"
 DENSE = 0.9
 """ρ above which the kernel is probably too narrow, because nearly every row becomes a vector."""
 
-CLASS_CANDIDATES = 100
-"""Maximum number of candidates of a basic RVM of classes in a fold, since the cost of a pass grows with their square.
-
-It was not compared with other values.
-"""
-
 
 def choose(
     sample: SampledRows, problem: Problem, learning: LearningOptions, options: Options, *, all_candidates: bool
@@ -109,35 +92,82 @@ def choose(
     The kernel of the problem has one gamma. The history entries record the choice. ``all_candidates`` is True if every
     row is a candidate of the final fit and memory allows fits of this size; the folds then fit basic RVMs.
     """
+    if learning.metric == "directions":
+        return learn(sample, per_feature(problem), learning, options.seed)
     choice: dict[str, Any] = {"form": EACH, "rows": problem.n_rows}
-    basic, few = all_candidates and problem.n_classes == 2, problem.n_rows <= MANY
-    if learning.metric == "auto" and (problem.n_classes > 2 or few):
-        learning = replace(learning, metric="widths")
-    forms: LearnedForms | None = None
-    if learning.metric != "widths" and turnable(problem.empty.kernel, problem.empty.centres.shape[1]):
-        forms = learn_forms(sample, per_feature(problem), learning, options.seed)
-        turned = learning.metric != "auto" or forms.gain > forms.sure_gain
-        if turned or basic:
-            return forms.take(DIRECTIONS if turned else EACH, choice)
-    kernels, best, evaluated = one_widths(sample, problem), 0, 0
-    if few or not basic:
-        choice, best, evaluated = FoldComparison(sample, problem, learning, options, kernels, basic).run()
-    if forms is not None and choice["form"] == EACH:
-        return forms.take(EACH, choice)
+    basic, learning = all_candidates and problem.n_classes == 2, replace(learning, metric="widths")
+    chosen, evaluated = problem, 0
+    if problem.n_rows <= MANY or not basic:
+        choice, kernel, evaluated = compare(sample, problem, learning, options, basic)
+        chosen = problem.with_kernel(kernel)
 
     def log(record: Record) -> None:
         before = evaluated if record.number == 1 else 0
         sample.log(replace(record, choice=choice, iterations=record.iterations + before))
 
-    chosen = problem.with_kernel(kernels[best])
     if choice["form"] == EACH:
-        learning = replace(learning, metric="widths")
         begun = problem if basic else chosen
         return learn(replace(sample, log=log), per_feature(begun), learning, options.seed)
     stage = begin_stage(sample, chosen, learning, options.seed)
-    stage.evaluate_next(fresh=True)
+    stage.evaluate_next()
     log(stage.record(problem))
     return stage.kernel
+
+
+def compare(
+    sample: SampledRows, problem: Problem, learning: LearningOptions, options: Options, basic: bool
+) -> tuple[dict[str, Any], Kernel, int]:
+    """Cross-validate ``one_widths`` and a width per feature: ``basic`` RVMs of two classes, or their indicators.
+
+    The search for a width per feature has few centres and no revival stage, which does not change the choice; of
+    indicators it begins at the kernel with the best evidence. Returns the choice of ``choice_of``, its best kernel, and
+    the number of evaluations.
+    """
+    kernels = one_widths(sample, problem)
+    few, seed = min(learning.centres, CENTRES), options.seed
+    small = replace(learning, centres=few, max_centres=few)
+    behind = np.append(np.full(len(kernels), BEHIND), EACH_BEHIND)
+    sums: list[Float] = []
+    evaluated, held, total = 0, 0, np.zeros(len(behind))
+    for fold in stratified_folds(problem, seed, sample.rows.rows):
+        kept = sample.only(np.setdiff1d(sample.rows.rows, fold))
+        best = int(np.argmin(total[:-1]))
+        running = total <= (behind * total[best] if basic else np.inf)
+        left = [kernel for kernel, each in zip(kernels, running, strict=False) if each]
+        begun, fits, evaluations = problem, [], len(left)
+        if not basic:
+            centres = begin_stage(kept, problem, small, seed)
+            designs = [centres.design(kernel) for kernel in left]
+            points = [evaluate(kept, problem, design) for design in designs]
+            fits = [(design, point.weights) for design, point in zip(designs, points, strict=True)]
+            begun = problem.with_kernel(left[int(np.argmax([point.value for point in points]))])
+        if running[-1]:
+            stage = first_stage(kept, per_feature(begun), small, seed, revive=False)
+            assert stage.best is not None
+            left, evaluations = [*left, stage.kernel], evaluations + stage.evaluations
+            fits.append((stage.design(stage.kernel), stage.best.weights))
+        fits = fits_at(kept, problem, options, left) if basic else fits
+        errors = np.zeros(len(total))
+        errors[running] = losses(sample.only(fold), problem, fits)
+        if not running.all():
+            errors[~running] = errors[best] * total[~running] / total[best]
+        evaluated, held, total, sums = evaluated + evaluations, held + len(fold), total + errors, [*sums, errors]
+        if held >= HELD_OUT:
+            break
+    choice, number = choice_of(problem, np.array(sums), held)
+    return choice, kernels[number], evaluated
+
+
+def losses(held_out: SampledRows, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
+    """Compute the loss of each fit of classes on held-out rows, with one reading of the rows.
+
+    A fit is a design and its weights (M, C). The loss is the sum of squared errors of the class indicators, or for two
+    classes the sum of −log p of the true classes.
+    """
+    if fits[0][1].shape[1] == problem.n_classes:
+        return [float(sums[0]) for sums in held_out.run(*(IndicatorLossPass(design, mean) for design, mean in fits))]
+    name = problem.likelihood.name
+    return [float(block.nll) for block in held_out.run(*(LogisticPass(design, mean, name) for design, mean in fits))]
 
 
 def choice_of(problem: Problem, losses: Float, held: int) -> tuple[dict[str, Any], int]:
@@ -150,40 +180,13 @@ def choice_of(problem: Problem, losses: Float, held: int) -> tuple[dict[str, Any
     sums = losses.sum(axis=0)
     best = int(np.argmin(sums[:-1]))
     one, gain = losses[:, best], losses[:, best] - losses[:, -1]
-    least = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
+    least, errors = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0, sums[[best, -1]] / held
     if problem.n_classes > 2:
-        least = max(least, LEAST_GAIN * one.mean())
+        least, errors = max(least, LEAST_GAIN * one.mean()), np.sqrt(errors / problem.n_classes)
     forms = ((ONE, UNSCALED)[best // len(WIDTHS)], EACH)
-    errors = sums[[best, -1]] / held
-    if problem.n_classes > 2:
-        errors = np.sqrt(errors / problem.n_classes)
     by_form = dict(zip(forms, errors.tolist(), strict=True))
     width, chosen = float(WIDTHS[best % len(WIDTHS)]), forms[int(gain.mean() > least)]
     return {"form": chosen, "rows": held, "width": width, "errors": by_form}, best
-
-
-def still_running(sums: list[list[float]]) -> list[bool]:
-    """Return for each kernel of two classes whether further folds fit it, from the losses so far.
-
-    A kernel is left out if its loss so far is more than ``BEHIND`` times that of the best width, a width per feature at
-    ``EACH_BEHIND`` times: basic RVMs of classes are the slowest of these fits.
-    """
-    if not sums:
-        return [True] * (len(WIDTHS) + 1)
-    total = np.sum(sums, axis=0)
-    behind = np.where(np.arange(len(total)) < len(WIDTHS), BEHIND, EACH_BEHIND)
-    return [bool(runs) for runs in total <= behind * total[: len(WIDTHS)].min()]
-
-
-def with_ratios(errors: list[float], sums: list[list[float]]) -> list[float]:
-    """Return the losses of a fold; a kernel that was left out (∞) keeps its ratio to the best of the earlier folds."""
-    found = np.array(errors)
-    out = np.isinf(found)
-    if out.any():
-        total = np.sum(sums, axis=0)
-        best = int(np.argmin(total[: len(WIDTHS)]))
-        found[out] = found[best] * total[out] / total[best]
-    return [float(each) for each in found]
 
 
 def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel]:
@@ -207,69 +210,12 @@ def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel]:
     return found + [unscaled.rescaled(width) for width in WIDTHS]
 
 
-def stratified_folds(problem: Problem, seed: int, rows: Int | None = None) -> tuple[Int, ...]:
-    """Split the rows at random into ``FOLDS`` folds, stratified by class; each fold is sorted by row number.
-
-    ``rows`` are the numbers of the rows to split, all rows by default.
-    """
-    rows = np.arange(problem.n_rows) if rows is None else rows
+def stratified_folds(problem: Problem, seed: int, rows: Int) -> tuple[Int, ...]:
+    """Split rows with these numbers at random into ``FOLDS`` sorted folds, stratified by class."""
     order = rows[stream(seed, Purpose.FOLDS).permutation(len(rows))].astype(np.int64)
     if problem.codes is not None:
         order = order[np.argsort(problem.codes[order], kind="stable")]
     return tuple(np.sort(order[fold::FOLDS]) for fold in range(FOLDS))
-
-
-@dataclass(frozen=True)
-class FoldComparison:
-    """Cross-validation of ``kernels`` and of a width per feature; ``basic`` RVMs of two classes, or indicators.
-
-    The search for a width per feature has few centres and no revival stage, which does not change the choice; of
-    indicators it begins at the kernel with the best evidence.
-    """
-
-    sample: SampledRows
-    problem: Problem
-    learning: LearningOptions
-    options: Options
-    kernels: list[Kernel]
-    basic: bool
-
-    def run(self) -> tuple[dict[str, Any], int, int]:
-        """Compare the kernels on the folds; return ``choice_of`` and the number of evaluations."""
-        sums: list[list[float]] = []
-        evaluated, held = 0, 0
-        for fold in stratified_folds(self.problem, self.options.seed, self.sample.rows.rows):
-            running = still_running(sums) if self.basic else [True] * (len(self.kernels) + 1)
-            errors, evaluations = self.losses(fold, running)
-            evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, with_ratios(errors, sums)]
-            if held >= HELD_OUT:
-                break
-        return *choice_of(self.problem, np.array(sums), held), evaluated
-
-    def losses(self, fold: Int, running: list[bool]) -> tuple[list[float], int]:
-        """Fit what is ``running`` without a fold.
-
-        Returns the losses on the fold, infinite for the others, and the number of evaluations.
-        """
-        problem, options, few = self.problem, self.options, min(self.learning.centres, CENTRES)
-        kept = self.sample.only(np.setdiff1d(self.sample.rows.rows, fold))
-        small = replace(self.learning, centres=few, max_centres=few, metric="widths", warm=None)
-        left = [kernel for kernel, each in zip(self.kernels, running, strict=False) if each]
-        begun, fits, evaluations = problem, [], len(left)
-        if not self.basic:
-            centres = begin_stage(kept, problem, small, options.seed)
-            designs = [centres.design(kernel) for kernel in left]
-            points = [evaluate(kept, problem, design, None, fresh=True) for design in designs]
-            fits = [(design, point.weights) for design, point in zip(designs, points, strict=True)]
-            begun = problem.with_kernel(left[int(np.argmax([point.value for point in points]))])
-        if running[-1]:
-            stage = first_stage(kept, per_feature(begun), small, options.seed, revive=False)
-            assert stage.best is not None
-            left, evaluations = [*left, stage.kernel], evaluations + stage.evaluations
-            fits.append((stage.design(stage.kernel), stage.best.weights))
-        fits = fits_at(kept, problem, options, left) if self.basic else fits
-        found = iter(losses(self.sample.only(fold), problem, fits))
-        return [next(found) if each else np.inf for each in running], evaluations
 
 
 def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
@@ -278,31 +224,23 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     count, duplicates = len(design.labels), count_duplicates(offered, design)
     options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
     likelihood: Any = problem.likelihood
+    fit: Any
     rule = replace(final_rule(options), guard=False)
     if problem.classifies:
-        (course,) = _newton(sample, problem, [design], options)
-        fit: Any = course.fit
-        reason = course.reason
+        (newton,) = _newton(sample, problem, [design], options)
+        fit, reason = newton.fit, newton.reason
     else:
         (block,) = sample.run(GramPass(problem.empty, design, np.zeros((0, len(design.scaling.t_shift)))))
         begun = likelihood.join(problem, likelihood.start(problem), problem.empty, design, block)
-        solution = sample.solve(Solve(begun, rule, count))
-        (residual,) = sample.run(ResidualPass(survivors(design, solution.fit), solution.fit.posterior.means))
-        fit, reason = likelihood.settle(solution.fit, residual, last=True), solution.reason
+        sample.check_interrupted()
+        (solution,) = sample.executor.solve([Solve(begun, rule, count)], lambda done, total: sample.check_interrupted())
+        sample.spent.solved(solution.began, solution.ended)
+        fit, reason = solution.fit, solution.reason
+        (residual,) = sample.run(ResidualPass(survivors(design, fit), fit.posterior.means))
+        fit = likelihood.settle(fit, residual, last=True)
     assert reason is not None
-    return record(
-        problem,
-        fit,
-        None,
-        kind="heuristic",
-        number=1,
-        candidates=count,
-        termination=reason,
-        selection="random",
-        fit_rows="sample",
-        duplicates=duplicates,
-        dropped=0,
-    )
+    facts: dict[str, Any] = {"number": 1, "candidates": count, "selection": "random", "fit_rows": "sample"}
+    return record(problem, fit, kind="heuristic", termination=reason, duplicates=duplicates, dropped=0, **facts)
 
 
 def fits_at(
@@ -310,12 +248,11 @@ def fits_at(
 ) -> list[tuple[Design, Float]]:
     """Fit one basic RVM of two classes per kernel; return for each the columns kept and the posterior mean (M, 1).
 
-    The fits use the looser tolerance of intermediate fits. The errors of two widths differ clearly long before the
-    fits have converged to the final tolerance.
+    The errors of two widths differ clearly long before the fits have converged to the final tolerance.
     """
     rows = sample.rows.rows
-    if len(rows) > CLASS_CANDIDATES:
-        rows = np.sort(stream(options.seed, Purpose.BASIC_CANDIDATES).permutation(rows)[:CLASS_CANDIDATES])
+    if len(rows) > CANDIDATES:
+        rows = np.sort(stream(options.seed, Purpose.BASIC_CANDIDATES).permutation(rows)[:CANDIDATES])
     designs = [sample.candidates(problem.with_kernel(kernel), rows)[1] for kernel in kernels]
     loose = replace(options, tol=INTERMEDIATE * options.tol)
     found = [course.fit for course in _newton(sample, problem, designs, loose)]

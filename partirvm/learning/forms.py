@@ -9,22 +9,32 @@ the directions themselves, whose entries have a normal prior around their start 
 
 A regression has the directions of an exact process (``learning.process_search``) as a further candidate: that process
 sees waves which the tied RVM takes for noise.
-With many features the directions would have too many entries (``MOST_ENTRIES``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.rprop import FIRST_STEP, LATER_STEP
-from partirvm.kernels import WITH_GAMMA, Directions, Kernel
+from partirvm.core import rprop
+from partirvm.kernels import (
+    WITH_GAMMA,
+    Directions,
+    Family,
+    Kernel,
+    OnColumns,
+    Product,
+    Several,
+    Sum,
+    kernel_from_spec,
+)
 from partirvm.kernels.composed import inside, replaced, with_radial
 from partirvm.kernels.radial import RadialKernel
-from partirvm.learning.sample import SampledRows
+from partirvm.learning.sample import Entry, SampledRows
 from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, axes_of, first_stage, grow
 from partirvm.likelihoods.passes import InputGradientPass
 from partirvm.strategies.problem import Problem
@@ -41,9 +51,6 @@ FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}
 Medians over five sets of the learned gamma ÷ that of the Gaussian kernel: .6 to 1.8 and .2 to 1.6.
 """
 
-AXES_STEP = 0.1
-"""First step of an entry of a direction, as a fraction of the first step of a log gamma."""
-
 MOST_ENTRIES = 2048
 """Maximum number d² of entries of all directions."""
 
@@ -55,20 +62,12 @@ auto .378 and .365, Boston .415 and .384, concrete .328 and .343.
 """
 
 
-def families_of(kernel: Kernel, n_features: int) -> list[str]:
-    """Return the names of the families that can replace the radial kernels of a kernel; empty if it has none."""
-    found = inside(kernel, n_features, RadialKernel)
-    return [name for name in FAMILIES if found and name != found[0][0].name]
-
-
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
     """Return the kernel with its radial kernels replaced by those of another family, at a typical gamma."""
 
-    def make(old: RadialKernel, columns: Int) -> RadialKernel:
+    def make(old: RadialKernel, columns: Int) -> Any:
         factor = FAMILIES[family] / FAMILIES[old.name]
-        found = WITH_GAMMA[family].from_spec({"gamma": [factor * gamma for gamma in old.gamma]})
-        assert isinstance(found, RadialKernel)
-        return found
+        return WITH_GAMMA[family](tuple(factor * gamma for gamma in old.gamma))
 
     return with_radial(kernel, np.arange(n_features), make)
 
@@ -78,88 +77,46 @@ def per_feature(problem: Problem) -> Problem:
     return problem.with_kernel(problem.empty.kernel.per_feature(problem.empty.centres.shape[1]))
 
 
-@dataclass(frozen=True)
-class LearnedForms:
-    """The stages with a width per feature and with a width per direction (None if not searched), after all growth."""
-
-    problem: Problem
-    widths: KernelSearch
-    directions: KernelSearch | None
-
-    @property
-    def gain(self) -> float:
-        """Evidence of the directions minus that of the widths, in nats; −∞ if there are no directions."""
-        return -np.inf if self.directions is None else self.directions.value - self.widths.value
-
-    @property
-    def least_gain(self) -> float:
-        """One nat for the width of each direction."""
-        assert self.directions is not None
-        return float(sum("gamma" in name for name in self.directions.kernel.parameters))
-
-    @property
-    def sure_gain(self) -> float:
-        """Half a log N for each angle of a rotation (Schwarz 1978, "Estimating the dimension of a model"), in nats."""
-        d = self.widths.pool.centres.shape[1]
-        return float(0.25 * d * (d - 1) * np.log(self.widths.sample.rows.n_rows))
-
-    def take(self, form: str, choice: dict[str, Any]) -> Kernel:
-        """Log a record of the chosen form, with ``choice`` in the history, and return its kernel."""
-        facts: dict[str, Any] = {"form": form}
-        evaluations = 0
-        chosen = self.widths if form == EACH else self.directions
-        if self.directions is not None:
-            facts["directions"], evaluations = self.gain, self.directions.evaluations
-        assert chosen is not None
-        chosen = replace(chosen, number=self.widths.number + 1, evaluations=evaluations, choice=choice | facts)
-        chosen.sample.log(chosen.record(self.problem))
-        return chosen.kernel
-
-
 def learn(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
 ) -> Kernel:
     """Maximise the tied evidence over all stages and return the kernel; each stage adds a history record.
 
-    If the metric is "auto", directions are taken if they raise the evidence by one nat per feature. ``turned`` is a
-    kernel with directions that is a further candidate.
+    Unless the metric is "widths", directions are learned after the widths. The better ones are kept: those of the
+    fitted mean, or those at which the search from the kernel ``turned`` ends, which goes on only if it begins above the
+    end of the other one. With more than ``FREE_ROWS`` rows the directions are moved, too, if that raises the evidence
+    by half a log N for each of their entries (Schwarz 1978, "Estimating the dimension of a model"). If the metric is
+    "auto", directions are taken if they raise the evidence by one nat each.
     """
-    found = learn_forms(sample, problem, learning, seed, turned)
-    if found.directions is None:
-        return found.widths.kernel
-    taken = learning.metric != "auto" or found.gain > found.least_gain
-    return found.take(DIRECTIONS if taken else EACH, {})
-
-
-def learn_forms(
-    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
-) -> LearnedForms:
-    """Learn the widths over all stages, then the directions unless the metric is "widths"; log the widths.
-
-    The better directions are kept: those of the fitted mean, or those at which the search from ``turned`` ends. That
-    search goes on only if it begins above the end of the other one. With more than ``FREE_ROWS`` rows the directions
-    are moved, too, if that raises the evidence by half a log N for each of their entries (Schwarz 1978).
-    """
-    stage = grow(first_stage(sample, problem, learning, seed), problem, learning.max_centres)
-    if learning.metric == "widths" or not turnable(stage.kernel, stage.pool.centres.shape[1]):
-        return LearnedForms(problem, stage, None)
-    found = stage.candidate(directed(stage), FIRST_STEP)
-    found.climb(found.evaluate_next(stage.best, fresh=True))
+    stage, d = (
+        grow(first_stage(sample, problem, learning, seed), problem, learning.max_centres),
+        problem.empty.centres.shape[1],
+    )
+    if learning.metric == "widths" or not turnable(stage.kernel, d):
+        return stage.kernel
+    found = stage.candidate(directed(stage), rprop.FIRST_STEP)
+    found.climb(found.evaluate_next(stage.best))
     if turned is not None:
-        other = stage.candidate(turned, LATER_STEP)
-        point = other.evaluate_next(stage.best, fresh=True)
+        other = stage.candidate(turned, rprop.LATER_STEP)
+        point = other.evaluate_next(stage.best)
         if point.value > found.value:
             other.climb(point, SHORT_WINDOW)
         evaluations = found.evaluations + other.evaluations
         found = replace(max(found, other, key=lambda each: each.value), evaluations=evaluations)
     if problem.n_rows > FREE_ROWS:
-        kernel = replaced(found.kernel, np.arange(stage.pool.centres.shape[1]), _free)
+        kernel = replaced(found.kernel, np.arange(d), _free)
         entries = axes_of(kernel.parameters)
-        free = found.candidate(kernel, np.where(entries, AXES_STEP * FIRST_STEP, LATER_STEP))
-        free.climb(free.evaluate_next(found.best, fresh=True), SHORT_WINDOW)
+        free = found.candidate(kernel, np.where(entries, 0.1 * rprop.FIRST_STEP, rprop.LATER_STEP))
+        free.climb(free.evaluate_next(found.best), SHORT_WINDOW)
         gained = free.value - found.value > 0.5 * entries.sum() * np.log(sample.rows.n_rows)
         found = replace(free if gained else found, evaluations=found.evaluations + free.evaluations)
-    return LearnedForms(problem, stage, found)
+    gain, least = found.value - stage.value, sum("gamma" in name for name in found.kernel.parameters)
+    taken = learning.metric != "auto" or gain > least
+    choice = {"form": DIRECTIONS if taken else EACH, "directions": gain}
+    evaluations = found.evaluations
+    found = replace(found if taken else stage, number=stage.number + 1, evaluations=evaluations, choice=choice)
+    sample.log(found.record(problem))
+    return found.kernel
 
 
 def _free(kernel: Kernel, columns: Int) -> Kernel:
@@ -173,28 +130,136 @@ def turnable(kernel: Kernel, n_features: int) -> bool:
 
 
 def directed(stage: KernelSearch) -> Kernel:
-    """Return the kernel of a stage with the directions of its fitted mean."""
+    """Return the kernel of a stage with the directions of its fitted mean.
+
+    Each direction has the first gamma of a standardised input, 1/(number of directions × its variance).
+    """
     sample, scaling = stage.sample, stage.pool.scaling
     assert stage.best is not None
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     X = scaling.inputs(sample.rows.gather(sample.rows.rows))
     X = X - np.where(X.min(axis=0) == X.max(axis=0), X[0], 0.0)  # the mean of a constant is rounded, and may be huge
-    return along_directions(stage.kernel, outer, np.cov(X, rowvar=False).reshape(outer.shape))
+    covariance = np.cov(X, rowvar=False).reshape(outer.shape)
+
+    def gamma(old: RadialKernel, columns: Int, axes: Float) -> Float:
+        variance = np.einsum("ij,jk,ik->i", axes, covariance[np.ix_(columns, columns)], axes)
+        found: Float = FAMILIES[old.name] / (len(columns) * np.where(variance > 1e-12, variance, 1.0))
+        return found
+
+    return along_directions(stage.kernel, outer, gamma)
 
 
-def along_directions(kernel: Kernel, outer: Float, covariance: Float) -> Kernel:
+def along_directions(kernel: Kernel, outer: Float, gamma: Callable[[RadialKernel, Int, Float], Float]) -> Kernel:
     """Return the kernel whose radial kernels have directions: eigenvectors of ``outer`` (d, d) of their features.
 
-    Each direction has the first gamma of a standardised input, 1/(number of directions × its variance).
+    ``gamma(kernel, columns, axes)`` gives the gamma (r,) of the directions ``axes`` (r, r) of these features.
     """
 
     def make(old: RadialKernel, columns: Int) -> RadialKernel | Directions:
-        d, block = len(columns), np.ix_(columns, columns)
-        if d == 1:
+        if len(columns) == 1:
             return old
-        axes = np.linalg.eigh(outer[block])[1].T[::-1]
-        variance = np.einsum("ij,jk,ik->i", axes, covariance[block], axes)
-        gamma = FAMILIES[old.name] / (d * np.where(variance > 1e-12, variance, 1.0))
-        return Directions(replace(old, gamma=tuple(gamma.tolist())), tuple(map(tuple, axes.tolist())))
+        axes = np.linalg.eigh(outer[np.ix_(columns, columns)])[1].T[::-1]
+        widths = tuple(gamma(old, columns, axes).tolist())
+        return Directions(replace(old, gamma=widths), tuple(map(tuple, axes.tolist())))
 
     return with_radial(kernel, np.arange(len(outer)), make)
+
+
+def kernel_texts(features: Sequence[str]) -> Callable[[Entry], Entry]:
+    """Return a function that gives the extra fields of a history entry: the text of a learned kernel."""
+    return lambda entry: {"text": learned_text(entry, features)} if entry["kind"] == "kernel" else {}
+
+
+def learned_text(entry: Entry, features: Sequence[str]) -> str:
+    """Describe the learned kernel of a history entry in words, with the names of the features."""
+    kernel, choice = kernel_from_spec(entry["kernel"]), entry["choice"] or {}
+    names, values, entries = _names(kernel, features), np.exp(kernel.logs), axes_of(kernel.parameters)
+    switched = rprop.off(kernel.logs, rprop.groups(kernel.parameters)).tolist()
+    order = np.argsort(-values, kind="stable").tolist()
+    parameters = [f"{names[k]} {values[k]:.3g}" for k in order if k not in switched and not entries[k]]
+    centres = "an exact process" if "gain" in choice else f"{entry['candidates']:,} centres"
+    verdict = {None: "", True: ": kernel accepted", False: ": kernel rejected, the previous kernel is kept"}
+    text = (
+        f"{_family(choice)}{_form(entry, choice)}{described(kernel)}, {_first(parameters)}: from {entry['rows']:,} "
+        f"rows × {centres}, {entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats"
+        f"{'' if entry['taken'] is None else ' over all rows'}{verdict[entry['taken']]}"
+    )
+    if not switched:
+        return text
+    which = _first([names[k].removeprefix("gamma of ") for k in sorted(switched)])
+    return f"{text}; {'directions' if entries.any() else 'features'} switched off: {which}"
+
+
+def _first(texts: list[str], most: int = 6) -> str:
+    """List the first texts, and count the others."""
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
+
+
+def _family(choice: dict[str, Any]) -> str:
+    """State the evidence of the chosen family against the best other one; empty if nothing was compared."""
+    tried, chosen = choice.get("families", {}), choice.get("family")
+    if len(tried) < 2:
+        return ""
+    other = max((name for name in tried if name != chosen), key=tried.__getitem__)
+    return f"{chosen}, evidence {tried[chosen] - tried[other]:+,.1f} nats against {other}; "
+
+
+def _form(entry: Entry, choice: dict[str, Any]) -> str:
+    """State the chosen form of the kernel and the reason for it; empty if nothing was compared."""
+    if "form" not in choice:
+        return ""
+    form, why = choice["form"], ""
+    if "errors" in choice:
+        errors = choice["errors"]
+        error = "RMSE" if entry["train_rmse"] is not None else "log loss"
+        (other,) = (name for name in errors if name != form)
+        better = f"the gain of {other} is not significant" if errors[other] < errors[form] else "its error is smaller"
+        on = f"{error} on {choice['rows']:,} held-out rows"
+        why = f"{better}: {on} {errors[form]:.3g} against {errors[other]:.3g}"
+    elif "gain" in choice:
+        compared = f"{choice['gain']:+.3f} ± {choice['error']:.3f} nats on each of {choice['rows']:,} rows left out"
+        why = f"directions change the log density by {compared}" if choice["rows"] else ""
+    elif "directions" in choice:
+        enough = "" if form == DIRECTIONS else ", too few for their number"
+        why = f"directions change the evidence by {choice['directions']:+,.1f} nats{enough}"
+    elif "rows" in choice:
+        why = f"there are {choice['rows']:,} rows"
+    return f"{form}, because {why}: " if why else f"{form}: "
+
+
+def described(kernel: Kernel) -> str:
+    """Describe the composition of a kernel in words.
+
+    >>> from partirvm.kernels import Categorical, Gaussian
+    >>> described(Product((OnColumns(Gaussian(0.5), (0, 1)), OnColumns(Categorical(1.0), (2,)))))
+    'gaussian × categorical'
+    """
+    parts = [f"({described(part)})" if isinstance(part, Sum) else described(part) for part in kernel.components]
+    if isinstance(kernel, Several):
+        return f"{len(parts)} kernels ({', '.join(dict.fromkeys(parts))})"
+    if isinstance(kernel, Directions):
+        return f"{parts[0]} along {len(kernel.axes)} directions"
+    return (" + " if isinstance(kernel, Sum) else " × ").join(parts) or kernel.name
+
+
+def _names(kernel: Kernel, features: Sequence[str]) -> list[str]:
+    """Name the parameters of a kernel, (p,); the gamma of a single feature contains the name of the feature."""
+    names, parts = list(kernel.parameters), kernel.components
+    if isinstance(kernel, Family):
+        several = {f"gamma[{j}]": f"gamma of {name}" for j, name in enumerate(features)}
+        called = {"gamma": f"gamma of {features[0]}"} if len(features) == 1 else several
+        return [called.get(name, name) for name in names]
+    if isinstance(kernel, OnColumns):
+        features = [features[j] for j in kernel.columns]
+    elif isinstance(kernel, Directions):
+        features = [f"direction {i + 1}" for i in range(len(kernel.axes))]
+    inner = [_names(part, features) for part in parts]
+    if isinstance(kernel, Several):
+        inner = [[f"{name} ({k + 1})" for name in own] for k, own in enumerate(inner)]
+    elif isinstance(kernel, Product | Sum):
+        pairs = zip(parts, inner, strict=True)
+        inner = [[f"{described(part)} gamma" if name == "gamma" else name for name in own] for part, own in pairs]
+    first = len(names) - sum(map(len, inner)) if isinstance(kernel, Sum) else 0
+    found = names[:first] + [name for own in inner for name in own]
+    found += names[len(found) :]
+    return found if len(set(found)) == len(found) else names

@@ -18,7 +18,7 @@ which decides between the forms (``learning.forms``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,12 @@ from numpy.typing import NDArray
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Directions, Kernel, Several
-from partirvm.kernels.composed import inside, with_radial
+from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied_gain
-from partirvm.learning.forms import DIRECTIONS, EACH, families_of, learn, turnable, with_family
+from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, along_directions, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
-from partirvm.learning.search import LearningOptions
-from partirvm.likelihoods.gaussian import noise
+from partirvm.learning.search import LearningOptions, kernel_record
 from partirvm.strategies.problem import Problem, Record
 
 Float = NDArray[np.float64]
@@ -56,8 +55,8 @@ On 2,000 rows of a product of waves the tied search raised the RMSE from .21 to 
 protein by a tenth.
 """
 
-STARTS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""First inverse widths, relative to that of gamma="scale".
+STARTS, TWICE = (0.25, 0.5, 1.0, 2.0, 4.0), 250
+"""First inverse widths, relative to that of gamma="scale"; up to ``TWICE`` rows each is tried twice.
 
 A wave of 3 radians per unit is found from 2 or 4 alone, noisy trends of 200 rows from 1/4.
 """
@@ -68,29 +67,14 @@ SCREENED_ROWS, SCREENED = 4000, 100
 One fast wave among 15 features was found on 400 rows in one draw of two.
 """
 
-TWICE = 250
-"""Up to this many rows each start is tried twice."""
-
 SCREENED_GAMMAS = (0.5, 4.0, 32.0)
 """Gammas of a single standardised input that are screened: from a trend to a wave of eight radians per deviation."""
 
-SEEN = 2.0
-"""Least gain of evidence in nats of a single feature that counts as seen, on ``ROWS`` rows or fewer."""
-
-UNSEEN = 0.01
-"""First gamma of a feature that is not seen, relative to that of gamma="scale"."""
-
-DISTINCT = 1.0
-"""Least difference in nats of two results that count as different."""
+JITTER, FIRST_NOISE = 0.3, 0.01
+"""Deviation of the first log parameters around a start, since equal features can stay equal; first noise ÷ variance."""
 
 STARTS_CLIMBED, KEPT = 3, 2
 """Number of different starts that are climbed to the end, and of results from which the searches of families begin."""
-
-JITTER = 0.3
-"""Standard deviation of the first log parameters around a start: features with equal parameters can stay equal."""
-
-FIRST_NOISE = 0.01
-"""First noise variance, relative to the target variance."""
 
 FIRST_STEPS, LATER_STEPS, STEPS, LAST_STEPS = 15, 35, 20, 10
 """Maximum number of steps of L-BFGS from a start, then from the best of them, from another kernel, and at the end."""
@@ -98,28 +82,8 @@ FIRST_STEPS, LATER_STEPS, STEPS, LAST_STEPS = 15, 35, 20, 10
 TURNS = 3
 """Number of times that directions are computed."""
 
-LEAST_WIDTH = 1e-3
-"""Least first gamma of a direction, relative to the largest: a direction that has no effect can return."""
-
 FOLDS, LEFT_OUT = 5, 400
 """Number of folds in which directions are compared with widths, and of rows left out after which no fold follows."""
-
-
-@dataclass(frozen=True)
-class Searched:
-    """The result: ``widths`` with the features as they are, and ``directions`` or None.
-
-    ``evidence`` holds the nats of each family; it is empty if the family is given.
-    """
-
-    widths: ProcessFit
-    directions: ProcessFit | None
-    evidence: dict[str, float]
-
-    @property
-    def family(self) -> str:
-        """Name of the family of the largest evidence; empty if the family is given."""
-        return max(self.evidence, key=self.evidence.__getitem__, default="")
 
 
 def searchable(problem: Problem) -> bool:
@@ -128,29 +92,25 @@ def searchable(problem: Problem) -> bool:
     return not problem.classifies and not isinstance(kernel, Several) and bool(np.isfinite(kernel.logs).any())
 
 
-def most_rows(n_features: int, columns: int) -> int:
-    """Return the maximum number of rows of a search for memory for fits of ``columns`` columns.
+def search(
+    sample: SampledRows, problem: Problem, order: Int, most: int, *, family: bool, turned: bool
+) -> tuple[ProcessFit, ProcessFit | None, dict[str, float]]:
+    """Search widths, then families if ``family``, then directions if ``turned``, on the first ``most`` rows.
 
-    >>> most_rows(8, 5_000), most_rows(2_000, 5_000), most_rows(8, 300)
-    (400, 79, 300)
+    Returns the best fit of widths, that of directions or None, and the nats of each family; none if it is given.
     """
-    return min(ROWS, int(np.sqrt(WORK / n_features)), columns)
-
-
-def search(sample: SampledRows, problem: Problem, order: Int, most: int, *, family: bool, turned: bool) -> Searched:
-    """Search widths, then families if ``family``, then directions if ``turned``, on the first ``most`` rows."""
     rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.centres.shape[1]
     more = ProcessRows.of(sample, problem, order[:SCREENED_ROWS])
     first = _from_starts(rows, more, problem.empty.kernel)
-    own = inside(first[0].kernel, d, RadialKernel)[0][0].name if family and families_of(first[0].kernel, d) else ""
-    tried = {own: first[0]}
-    for name in families_of(first[0].kernel, d) if own else ():
-        others = [climb(rows, replace(each, kernel=with_family(each.kernel, name, d)), STEPS) for each in first[:KEPT]]
-        tried[name] = max(others, key=lambda each: each.value)
-    best = max(tried.values(), key=lambda each: each.value)
+    best, radial = first[0], inside(first[0].kernel, d, RadialKernel) if family else []
+    evidence = {radial[0][0].name: float(best.value)} if radial else {}
+    for name in (each for each in FAMILIES if radial and each not in evidence):
+        for start in first[:KEPT]:
+            found = climb(rows, replace(start, kernel=with_family(start.kernel, name, d)), STEPS)
+            evidence[name] = max(float(found.value), evidence.get(name, -np.inf))
+            best = max(best, found, key=lambda each: each.value)
     sample.best(best.kernel)
-    way = directions(rows, best) if turned else None
-    return Searched(best, way, {key: float(fit.value) for key, fit in tried.items() if key})
+    return best, directions(rows, best) if turned else None, evidence
 
 
 def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> list[ProcessFit]:
@@ -167,10 +127,10 @@ def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> list[P
 
 
 def _different(found: list[ProcessFit]) -> list[ProcessFit]:
-    """Return the fits of different values, best first."""
+    """Return the fits whose values differ by more than one nat, best first."""
     kept: list[ProcessFit] = []
     for each in sorted(found, key=lambda fit: -fit.value):
-        if all(abs(each.value - other.value) > DISTINCT for other in kept):
+        if all(abs(each.value - other.value) > 1.0 for other in kept):
             kept.append(each)
     return kept
 
@@ -178,10 +138,11 @@ def _different(found: list[ProcessFit]) -> list[ProcessFit]:
 def _screened(rows: ProcessRows, kernel: Kernel) -> Float:
     """Return log parameters (p,) from the evidence of each parameter alone: its best value, or a small one.
 
-    Among many features short widths of all make all rows strangers, and no slope points to the few that matter.
+    A feature counts as seen if it gains two nats, on ``ROWS`` rows or fewer. Among many features short widths of all
+    make all rows nearly uncorrelated, and no slope points to the few that matter.
     """
-    off = np.where(np.isfinite(kernel.logs), kernel.logs + np.log(UNSEEN), -np.inf)
-    start, least = off.copy(), tied_gain(rows, kernel.with_logs(off)) + SEEN / min(len(rows.X), ROWS)
+    off = np.where(np.isfinite(kernel.logs), kernel.logs + np.log(0.01), -np.inf)
+    start, least = off.copy(), tied_gain(rows, kernel.with_logs(off)) + 2.0 / min(len(rows.X), ROWS)
     for j in np.flatnonzero(np.isfinite(off)):
         rows.sample.check_interrupted()
         each = [np.where(np.arange(len(off)) == j, np.log(gamma), off) for gamma in SCREENED_GAMMAS]
@@ -208,51 +169,43 @@ def directions(rows: ProcessRows, widths: ProcessFit, turns: int = TURNS) -> Pro
 def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> ProcessFit:
     """Return the kernel ``widths`` along the eigenvectors of the gradient's outer product at the fit ``current``.
 
-    A direction v has the gamma vᵀGv of the metric G of ``current``.
+    A direction v has the gamma vᵀGv of the metric G of ``current``, bounded below: one without effect can return.
     """
     outer, d = rows.outer_product(current), rows.X.shape[1]
     before = {tuple(columns.tolist()): each for each, columns in inside(current.kernel, d, Directions)}
 
-    def make(old: RadialKernel, columns: Int) -> RadialKernel | Directions:
-        if len(columns) == 1:
-            return old
-        axes = np.linalg.eigh(outer[np.ix_(columns, columns)])[1].T[::-1]
+    def gamma(old: RadialKernel, columns: Int, axes: Float) -> Float:
         now = before.get(tuple(columns.tolist()))
         matrix = np.eye(len(columns)) if now is None else now.matrix
-        gamma = (old if now is None else now.kernel).widths(len(columns))
-        new = np.einsum("ij,j,ij->i", axes @ matrix.T, gamma, axes @ matrix.T)
-        new = np.maximum(new, LEAST_WIDTH * new.max())
-        return Directions(replace(old, gamma=tuple(new.tolist())), tuple(map(tuple, axes.tolist())))
+        widths = (old if now is None else now.kernel).widths(len(columns))
+        new = np.einsum("ij,j,ij->i", axes @ matrix.T, widths, axes @ matrix.T)
+        return np.asarray(np.maximum(new, 1e-3 * new.max()))
 
-    return replace(current, kernel=with_radial(widths.kernel, np.arange(d), make))
+    return replace(current, kernel=along_directions(widths.kernel, outer, gamma))
 
 
 def left_out(
     sample: SampledRows, problem: Problem, widths: ProcessFit, order: Int, most: int, *, turned: bool
-) -> tuple[Float, Float, Float]:
+) -> Float:
     """Predict n rows that are left out, by widths and, if ``turned``, by directions.
 
     Both are learned again from the rows that are not left out, at most ``most``: one split of many rows, folds of few.
-    Returns the gains (n,) in log density by directions instead of widths, in nats, and the squared errors (n,) of both,
-    times the row weight, in scaled targets; those with directions are empty if there are none.
+    Returns the log densities in nats and the squared errors times the row weight, in scaled targets, of both, (2, 2, n)
+    or (1, 2, n).
     """
     if len(order) >= most + LEFT_OUT:
         splits = [(order[:most], order[most : 3 * most])]
     else:
         folds = [order[k::FOLDS] for k in range(FOLDS)][: int(np.ceil(LEFT_OUT * FOLDS / len(order)))]
         splits = [(np.setdiff1d(order, fold, assume_unique=True)[:most], fold) for fold in folds]
-    gains, of_widths, of_directions = [np.empty(0)], [np.empty(0)], [np.empty(0)]
+    found = []
     for kept, outside in splits:
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
-        each = climb(rows, widths, STEPS // 2)
-        errors, density = rows.predicted(each, new)
-        of_widths.append((errors**2).mean(axis=1) / new.inverse)
-        way = directions(rows, each, TURNS - 1) if turned else None
-        if way is not None:
-            errors, turned_density = rows.predicted(way, new)
-            of_directions.append((errors**2).mean(axis=1) / new.inverse)
-            gains.append(turned_density - density)
-    return np.concatenate(gains), np.concatenate(of_widths), np.concatenate(of_directions)
+        own = climb(rows, widths, STEPS // 2)
+        fits = [own, directions(rows, own, TURNS - 1) if turned else None]
+        predicted = [rows.predicted(fit, new) for fit in fits if fit is not None]
+        found.append([[density, (errors**2).mean(axis=1) / new.inverse] for errors, density in predicted])
+    return np.concatenate(found, axis=-1)
 
 
 def learn_regression(
@@ -265,63 +218,55 @@ def learn_regression(
     d, order = problem.empty.centres.shape[1], stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
     weights = sample.rows.weights_of(order)
     order = order if weights is None else order[weights > 0]
-    turned, most = learning.metric in ("auto", "directions"), most_rows(d, columns)
-    found = search(sample, problem, order, most, family=family, turned=turned)
-    enough = most >= min(ROWS, len(order))
-    if enough and len(order) <= FEW and learning.prior == "flat":
-        _of_few(sample, problem, order, found, learning.metric, min(most, len(order)), min(columns, LAST_ROWS))
+    most = min(ROWS, int(np.sqrt(WORK / d)), columns)
+    widths, turned, evidence = search(sample, problem, order, most, family=family, turned=learning.metric != "widths")
+    chosen = max(evidence, key=evidence.__getitem__, default="")
+    facts = {"families": evidence, "family": chosen}
+    if most >= min(ROWS, len(order)) and len(order) <= FEW and learning.prior == "flat":
+        most = min(most, len(order))
+        best, choice = _choose(sample, problem, order, most, widths, turned, learning.metric)
+        rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
+        best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best
+        sample.best(best.kernel)
+        sample.log(_record(rows, problem, best, facts | choice))
         return
-    facts = {"families": found.evidence, "family": found.family} if family else {}
 
     def log(record: Record) -> None:
-        sample.log(replace(record, choice=facts | (record.choice or {})))
+        sample.log(replace(record, choice=(facts if family else {}) | (record.choice or {})))
 
     kernel = problem.empty.kernel
-    kernel = with_family(kernel, found.family, d) if found.family else kernel
-    warm = replace(learning, warm=found.widths.kernel.logs)
-    directed = None if found.directions is None else found.directions.kernel
-    learn(replace(sample, log=log), problem.with_kernel(kernel), warm, seed, directed)
+    kernel = with_family(kernel, chosen, d) if chosen else kernel
+    warm = replace(learning, warm=widths.kernel.logs)
+    learn(replace(sample, log=log), problem.with_kernel(kernel), warm, seed, None if turned is None else turned.kernel)
 
 
-def _of_few(
-    sample: SampledRows, problem: Problem, order: Int, found: Searched, metric: str, most: int, last_rows: int
-) -> None:
-    """Choose between widths and directions, take the last steps on ``last_rows`` rows, and log the record."""
-    choice: dict[str, Any] = {"families": found.evidence, "family": found.family, "rows": 0, "gain": 0.0, "error": 0.0}
-    choice |= {} if metric == "widths" else {"form": EACH}
-    turned = found.directions
-    gains, square, of_directions = left_out(sample, problem, found.widths, order, most, turned=turned is not None)
-    best = found.widths
+def _choose(
+    sample: SampledRows,
+    problem: Problem,
+    order: Int,
+    most: int,
+    widths: ProcessFit,
+    turned: ProcessFit | None,
+    metric: str,
+) -> tuple[ProcessFit, dict[str, Any]]:
+    """Choose between widths and directions by rows left out; return the fit and what was compared."""
+    choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0} | ({} if metric == "widths" else {"form": EACH})
+    found, best = left_out(sample, problem, widths, order, most, turned=turned is not None), widths
+    gains, square = found[-1, 0] - found[0, 0], found[0, 1]
     if turned is not None and metric == "auto":
         choice["rows"], choice["gain"] = len(gains), float(gains.mean())
         choice["error"] = float(gains.std() / np.sqrt(len(gains)))
     if turned is not None and (metric != "auto" or choice["gain"] > choice["error"]):
-        best, choice["form"], square = turned, DIRECTIONS, of_directions
-    scale = problem.empty.scaling.t_scale
+        best, choice["form"], square = turned, DIRECTIONS, found[1, 1]
     if (FOLDS - 1) * len(order) <= FOLDS * most:  # almost as many rows were not left out as there are
         choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
-    rows = ProcessRows.of(sample, problem, order[: max(last_rows, most)])
-    if len(rows.X) > most:
-        best = climb(rows, best, LAST_STEPS)
-    sample.best(best.kernel)
+    return best, choice
+
+
+def _record(rows: ProcessRows, problem: Problem, best: ProcessFit, choice: dict[str, Any]) -> Record:
     first = rows.evaluate(replace(best, kernel=problem.empty.kernel))
     n, variance = len(rows.X), rows.noise_of(best)
-    sample.log(
-        Record(
-            kind="kernel",
-            number=1,
-            rows=n,
-            candidates=n,
-            vectors=n,
-            iterations=best.evaluations,
-            termination=Termination.CONVERGED,
-            log_evidence=best.value - n * float(np.log(scale).sum()),
-            selection="random",
-            fit_rows="sample",
-            kernel=best.kernel.spec(),
-            gain=0.0 if first is None else best.value - first[0].value,
-            choice=choice,
-            train_rmse=float(scale[0]) * float(np.sqrt(variance)),
-            **noise(variance, scale),
-        )
-    )
+    facts = {"number": 1, "candidates": n, "iterations": best.evaluations, "fit_rows": "sample", "choice": choice}
+    facts |= {"gain": 0.0 if first is None else best.value - first[0].value, "termination": Termination.CONVERGED}
+    facts["train_rmse"] = float(problem.empty.scaling.t_scale[0]) * float(np.sqrt(variance))
+    return kernel_record(problem, best.kernel, variance, n, best.value, facts)

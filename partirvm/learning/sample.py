@@ -1,4 +1,4 @@
-"""A sample of rows in memory for small fits before a fit or between its rounds, and the time that its passes take."""
+"""A sample of rows in memory for small fits before a fit or between its rounds, and the evidence of a kernel on it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.updates import StepInfo
+from partirvm.core.posterior import any_posterior
+from partirvm.core.statistics import GramStatistics
+from partirvm.core.tied import Tied, indicator_updates, updates
+from partirvm.core.updates import HyperState, StepInfo
 from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
 from partirvm.execution import Executor, LocalExecutor, in_this_process
 from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.execution.process import peak_memory
 from partirvm.kernels import Kernel
-from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DenseFit, Pass
+from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods.base import Pass, labels_of
+from partirvm.likelihoods.gaussian import FIRST_NOISE
+from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, SlopePass
 from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
 
+Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 Entry = dict[str, Any]
@@ -54,30 +60,18 @@ class Spent:
         """Record a dense fit that ran from ``began`` to ``ended``, in seconds since 1970."""
         self.dense.append((began, ended))
 
-    def all(self) -> dict[str, float]:
-        """Return all recorded time for one history entry, and start again from zero."""
-        began = self.dense[0][0] if self.dense else time.time()
-        seconds = self.deciding + sum(ended - began for began, ended in self.dense)
-        spent = _times(self.passing, self.passes, self.rows, seconds, began)
-        self.passing, self.deciding, self.passes, self.rows = 0.0, 0.0, 0, 0
-        self.dense.clear()
-        return spent
-
-    def share(self, of: int) -> dict[str, float]:
+    def share(self, of: int = 1) -> dict[str, float]:
         """Return the share of the next of ``of`` history entries, and subtract it; dense fits are in entry order."""
-        count = len(self.dense)
-        if of <= 1 or count <= 1:
-            return self.all()
-        passing, passes, rows = self.passing / count, self.passes // count, self.rows // count
-        deciding, (began, ended) = self.deciding / count, self.dense.popleft()
+        parts = len(self.dense) if of > 1 and self.dense else 1
+        fits = [self.dense.popleft() for _ in range(len(self.dense) if parts == 1 else 1)]
+        passing, deciding = self.passing / parts, self.deciding / parts
+        passes, rows = self.passes // parts, self.rows // parts
         self.passing, self.deciding = self.passing - passing, self.deciding - deciding
         self.passes, self.rows = self.passes - passes, self.rows - rows
-        return _times(passing, passes, rows, deciding + ended - began, began)
-
-
-def _times(passing: float, passes: int, rows: int, solving: float, began: float) -> dict[str, float]:
-    named = {"pass_seconds": passing, "passes": passes, "pass_rows": rows}
-    return {**named, "solve_seconds": solving, "solve_began": began}
+        seconds = deciding + sum(ended - began for began, ended in fits)
+        began = fits[0][0] if fits else time.time()
+        times = {"pass_seconds": passing, "passes": passes, "pass_rows": rows}
+        return {**times, "solve_seconds": seconds, "solve_began": began}
 
 
 def line(record: Record, spent: dict[str, float], began: float, epoch: float, *, saved: bool) -> Entry:
@@ -96,9 +90,8 @@ def line(record: Record, spent: dict[str, float], began: float, epoch: float, *,
 class SampledRows:
     """Rows held in memory, and the executor of passes over these rows.
 
-    ``whole`` is True if the sample contains all rows of the source. ``room`` is the number of bytes for kernel blocks
-    that are kept between passes. ``log`` is called with each history record, and ``best`` with each
-    kernel that is the best so far.
+    ``whole`` is True if these are all rows of the source. ``room`` is the number of bytes for kernel blocks that are
+    kept between passes. ``log`` is called with each history record, ``best`` with each kernel that is the best so far.
     """
 
     rows: GatheredRows
@@ -131,13 +124,6 @@ class SampledRows:
         """Delete the kept kernel blocks, which are those of another kernel."""
         forget(self._blocks.keeping.token)
 
-    def solve(self, solve: DenseFit) -> Any:
-        """Run a dense fit; return a ``execution.tasks.Solution``."""
-        self.check_interrupted()
-        (found,) = self.executor.solve([solve], lambda done, total: self.check_interrupted())
-        self.spent.solved(found.began, found.ended)
-        return found
-
     def check_interrupted(self, info: StepInfo | None = None) -> None:
         """Call the progress callback without a pass, so that it can interrupt dense computations."""
         self.on_progress((), 0, 0)
@@ -159,12 +145,7 @@ class SampledRows:
 
 @contextmanager
 def gathered(
-    source: Source,
-    rows: Int | None,
-    executor: Executor,
-    on_progress: OnProgress,
-    spent: Spent,
-    **options: Any,
+    source: Source, rows: Int | None, executor: Executor, on_progress: OnProgress, spent: Spent, **options: Any
 ) -> Iterator[SampledRows]:
     """Read rows of a source with its executor and hold them in this process; ``rows`` are increasing, None for all.
 
@@ -178,3 +159,81 @@ def gathered(
         held = GatheredRows(source, numbers, (piece for _, piece in found))
         spent.passing += time.perf_counter() - began
         yield SampledRows(held, rows is None, local, on_progress, spent, **options)
+
+
+@dataclass(frozen=True)
+class EvidencePoint:
+    """The result of one evaluation over ``rows`` rows of positive weight.
+
+    ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``tied`` holds α and β for a
+    warm start of the next evaluation, and ``weights`` (M, C) are the posterior mean. ``determined`` is the mean γ of
+    the kernel columns over all outputs. ``residual`` (T,) is ‖t − Φμ‖², for classes (1,) summed over their indicators,
+    and ``wrong`` is the number of misclassified rows. At a given α and β only the first three are known.
+    """
+
+    value: float
+    slope: Float
+    rows: int
+    tied: Tied | None = None
+    weights: Float = field(default_factory=lambda: np.zeros((0, 1)))
+    determined: float = 0.0
+    residual: Float = field(default_factory=lambda: np.zeros(1))
+    wrong: int = 0
+
+
+def evaluate(
+    sample: SampledRows, problem: Problem, design: Design, last: EvidencePoint | None = None, fresh: bool = True
+) -> EvidencePoint:
+    """Compute evidence and slopes of a design; α and β start from the evaluation ``last``.
+
+    With ``fresh`` α and β get the number of updates of a first evaluation. Centres that are new since ``last`` stand
+    at the end of the design.
+    """
+    sample.drop_blocks()
+    variances = problem.target_variance if problem.target_variances is None else problem.target_variances
+    tied, count = _first_tied(problem, variances) if last is None else last.tied, 10 if fresh else 5
+    assert tied is not None
+    if problem.classifies:
+        statistics = _statistics(sample, design, problem.n_classes, problem.n_classes)
+        tied, shared = indicator_updates(statistics, tied, count)
+        beta, n_classes = float(tied.beta), problem.n_classes
+        slopes = SlopePass(design, shared.mean, shared.covariance[None], beta, n_classes=n_classes)
+        slope, sums = sample.run(slopes, IndicatorLossPass(design, shared.mean))
+        value, mean, residual, wrong = shared.log_evidence, shared.mean, sums[:1], int(sums[1])
+        gamma = shared.determinedness(tied.alphas(statistics.labels))
+    else:
+        statistics = _statistics(sample, design, problem.n_targets)
+        fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
+        tied, found = updates(statistics, tied, count, variances, fixed)
+        (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta))
+        value, mean, residual, wrong = found.log_evidence, found.means, np.atleast_1d(found.residual), 0
+        gamma = found.determinedness
+    determined = float(gamma[statistics.labels >= 0].mean())
+    return EvidencePoint(value, slope, statistics.n, tied, mean, determined, residual, wrong)
+
+
+def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design) -> EvidencePoint:
+    """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``."""
+    sample.drop_blocks()
+    statistics = _statistics(sample, design, len(design.scaling.t_shift))
+    found = any_posterior(statistics, fit.alpha, fit.beta)
+    (slope,) = sample.run(SlopePass(design, found.means, found.covariances, fit.beta))
+    return EvidencePoint(found.log_evidence, slope, statistics.n)
+
+
+def _first_tied(problem: Problem, variances: float | Float) -> Tied:
+    """Return the initial α and β: the target variance as prior variance, and the usual first noise.
+
+    The indicator of a class with a ninth of the rows has the variance .1.
+    """
+    if problem.classifies:
+        return Tied(1.0, 1.0, 1.0 / (FIRST_NOISE * 0.1))
+    variance = FIRST_NOISE * variances if problem.noise_variance is None else problem.noise_variance
+    return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)
+
+
+def _statistics(sample: SampledRows, design: Design, n_targets: int, n_classes: int = 0) -> GramStatistics:
+    """Return the statistics of the columns of a design and their targets, which are indicators of classes if given."""
+    nothing, offset = design.take(NONE, leading=NONE), np.zeros((0, n_targets))
+    (block,) = sample.run(GramPass(nothing, design, offset, n_classes=n_classes))
+    return GramStatistics.empty(design.basis, n_targets).extend(labels_of(design), block, design.basis)

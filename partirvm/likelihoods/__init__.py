@@ -21,7 +21,7 @@ LIKELIHOODS: dict[str, AnyLikelihood] = {
 def likelihood_for(n_classes: int, word: float | str) -> AnyLikelihood:
     """Return the likelihood for ``n_classes`` classes (0 for regression) and the value ``word`` of an option.
 
-    The option is ``multi_class`` in classification and ``noise_variance`` in regression. ``KeyError`` is raised if no
+    The option is ``multi_class`` in classification and ``noise_variance`` in regression. Raises ``KeyError`` if no
     likelihood has this word.
 
     >>> likelihood_for(2, "ovr").name, likelihood_for(3, "auto").name, likelihood_for(0, 0.25).name
@@ -35,11 +35,7 @@ def likelihood_for(n_classes: int, word: float | str) -> AnyLikelihood:
 
 
 def words_of(*, classes: bool) -> tuple[str, ...]:
-    """Return the option values that select a likelihood in classification (``classes=True``) or regression.
-
-    >>> words_of(classes=True)[:4], words_of(classes=False)
-    (('auto', 'pooled', 'multinomial', 'ovr'), ('estimate',))
-    """
+    """Return the option values that select a likelihood in classification (``classes=True``) or regression."""
     found = (word for each in LIKELIHOODS.values() if each.classifies == classes for word in each.words)
     return tuple(dict.fromkeys(found))
 

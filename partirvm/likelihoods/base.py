@@ -1,13 +1,10 @@
 """The interface of a likelihood: passes over the rows, the two kinds of fit, and the methods that strategies call.
 
-A *pass* computes a statistic of each tile with a pure function, and sums the statistics in a fixed tree. Executors use
-only its ``name``, its designs, the rows to read, and the statistic of one tile. Passes are frozen dataclasses at module
-level, so that workers can unpickle them.
-
-A *likelihood* is the model of a target given the linear predictors f = Φw: a small immutable object, registered by name
-in ``likelihoods.LIKELIHOODS``. Its methods start fits, request statistics of new columns, continue fits, score them and
-describe them in the history. Strategies read only the attributes of ``Fit``. A ``DenseFit`` holds all its statistics
-and runs to its end without reading rows. A ``PassFit`` needs a pass over the rows for each step.
+A *pass* computes a statistic of each tile with a pure function, and sums the statistics in a fixed tree. Passes are
+frozen dataclasses at module level, so that workers can unpickle them. A *likelihood* is the model of a target given the
+linear predictors f = Φw: a small immutable object, registered by name in ``likelihoods.LIKELIHOODS``. Strategies read
+only the attributes of ``Fit``. A ``DenseFit`` holds all its statistics and runs to its end without reading rows. A
+``PassFit`` needs a pass over the rows for each step.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.priors import JOINING, Prior
+from partirvm.core.priors import JOINING
 from partirvm.core.reduction import FieldSums
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
@@ -35,6 +32,7 @@ Rows: TypeAlias = Int | range
 """Increasing row numbers, as an array or, without memory for each, as a range of neighbouring rows."""
 
 OnStep = Callable[[StepInfo], None]
+Draw: TypeAlias = tuple[int, int] | None
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,9 @@ class Panel:
 
 
 class TileRows(Protocol):
-    """One tile of rows, the input of a pass: ``X`` (n, d), ``t`` (n, T), ``weights`` (n,) or None, all float64.
+    """One tile of rows, the input of a pass: ``X`` (n, d), ``t`` (n, T), ``weights`` (n,) or None; none may be changed.
 
-    ``start`` is the number of the first row. The arrays must not be changed.
+    ``start`` is the number of the first row.
     """
 
     @property
@@ -65,8 +63,7 @@ class TileRows(Protocol):
     def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
         """Return panels of the tile's rows (only those in ``rows``, if given), each with a block of each design.
 
-        ``rows`` are increasing row numbers. A block (n, M) reuses the memory of the previous panel's block and may be
-        changed.
+        A block (n, M) reuses the memory of the previous panel's block and may be changed.
         """
         ...
 
@@ -82,6 +79,8 @@ class Pass:
     held_out: ClassVar[bool] = False
     """True for a pass over the held-out rows, False for the training rows."""
     rows: Rows | None = None
+    of_panel: ClassVar[Callable[..., Any]]
+    """Return the statistic of a panel, given the panel and a block of each design."""
 
     @property
     def designs(self) -> tuple[Design, ...]:
@@ -89,21 +88,13 @@ class Pass:
         values = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
         return tuple(value for value in values if isinstance(value, Design))
 
-    def of_panel(self, panel: Panel, *blocks: Float) -> Any:
-        """Return the statistic of a panel, given a block of each design."""
-        raise NotImplementedError
-
     def statistic(self, tile: TileRows) -> Any:
         """Return the statistic of one tile, by default the sum over its panels; statistics are added by ``+``."""
         total: Any = None
         for panel, *blocks in tile.panels(self.rows, *self.designs):
             part = self.of_panel(panel, *blocks)
-            if total is None:
-                total = part
-            elif isinstance(total, FieldSums):
-                total = total.accumulate(part)
-            else:
-                total = total + part
+            in_place = isinstance(total, FieldSums)
+            total = part if total is None else total.accumulate(part) if in_place else total + part
         return total
 
     def count(self, n_rows: int) -> int:
@@ -209,31 +200,6 @@ class Fit(Protocol):
         ...
 
 
-class FitProblem(Protocol):
-    """The attributes of ``strategies.problem.Problem`` that likelihoods use."""
-
-    @property
-    def n_rows(self) -> int: ...
-    @property
-    def empty(self) -> Design: ...
-    @property
-    def target_variance(self) -> float: ...
-    @property
-    def target_variances(self) -> Float | None: ...
-    @property
-    def left_out_square(self) -> float: ...
-    @property
-    def noise_variance(self) -> float | Float | None: ...
-    @property
-    def prior(self) -> Prior: ...
-    @property
-    def n_targets(self) -> int: ...
-    @property
-    def n_outputs(self) -> int: ...
-    @property
-    def shuffled(self) -> bool: ...
-
-
 class DenseFit(ABC):
     """A fit that holds all its statistics. ``candidates`` is for progress reports only."""
 
@@ -241,10 +207,7 @@ class DenseFit(ABC):
 
     @abstractmethod
     def run(self, on_step: OnStep) -> tuple[Any, Termination]:
-        """Run the fit; return its final state and the reason of the end.
-
-        ``on_step`` is called after each step, and may raise an exception to stop the fit.
-        """
+        """Run the fit; return its final state and the reason of the end. ``on_step`` may raise to stop the fit."""
 
 
 class PassFit(ABC):
@@ -274,10 +237,7 @@ class PassFit(ABC):
 
     @abstractmethod
     def advance(self, block: Any, poll: Callable[[], None] = ...) -> Self:
-        """Return the fit after the statistic of the pass.
-
-        ``poll`` is called between dense iterations, and may raise an exception to stop the fit.
-        """
+        """Return the fit after the statistic of the pass. ``poll``, called between steps, may raise to stop the fit."""
 
 
 @dataclass(frozen=True)
@@ -296,13 +256,15 @@ class Begin:
 
 
 F = TypeVar("F", bound=Fit)
+FitProblem: TypeAlias = Any
+"""A ``strategies.problem.Problem``."""
 
 
 class Likelihood(Protocol[F]):
     """The model of a target given the linear predictors; F is the type of its fits.
 
-    Methods that return passes may return an empty tuple. The method that processes their statistics is then called
-    without statistics. ``options`` are those of strategies (``strategies.problem.Options``).
+    Methods that return passes may return an empty tuple: then their statistics are not asked for. ``options`` are those
+    of strategies (``strategies.problem.Options``).
     """
 
     name: str
@@ -317,9 +279,9 @@ class Likelihood(Protocol[F]):
     draws_pools: bool = False
     """True if ``errors`` draws the pools of candidates for ``gain_pass``; otherwise pools are random rows."""
     early_rows: int = 4000
-    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.basic``)."""
+    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.rounds``)."""
     relearns: bool = False
-    """True if a learned kernel is learned again as the number of vectors grows (``strategies.rounds``)."""
+    """True if a learned kernel is learned again as the number of vectors grows (``strategies.relearn``)."""
 
     @abstractmethod
     def model(self, design: Design, fit: F, columns: Columns, moderate: bool) -> AnyModel:
@@ -345,8 +307,7 @@ class Likelihood(Protocol[F]):
     ) -> F:
         """Return the fit of the columns ``kept`` and ``new``, from the statistics of ``measure``.
 
-        Without kept columns the statistics may be those of other rows than of ``fit``, and the fit starts at ``warm``,
-        or at the α and β of ``fit``.
+        Without kept columns it may be a fit to other rows than those of ``fit``, and starts at ``warm`` or as ``fit``.
         """
         return fit
 
@@ -369,21 +330,11 @@ class Likelihood(Protocol[F]):
         return fit
 
     @abstractmethod
-    def errors(
-        self,
-        design: Design,
-        fit: F,
-        count: int,
-        used: Int,
-        rows: Int | None,
-        *,
-        draw: tuple[int, int] | None = None,
-        floor: float = 0.0,
-    ) -> Pass:
+    def errors(self, design: Design, fit: F, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the ``count`` rows of largest error among ``rows``, without rows in ``used``.
 
-        With a ``draw`` (a seed), rows are drawn with probabilities proportional to error + ``floor``. Only likelihoods
-        with ``draws_pools`` support a ``draw``.
+        With a ``draw`` (a seed), rows are drawn at random, rows of large error more likely; only likelihoods with
+        ``draws_pools`` do so.
         """
 
     @abstractmethod

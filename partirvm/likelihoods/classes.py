@@ -30,6 +30,7 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import (
     Begin,
+    Draw,
     FitProblem,
     Likelihood,
     Pass,
@@ -39,7 +40,7 @@ from partirvm.likelihoods.base import (
     positions,
     survivors,
 )
-from partirvm.likelihoods.class_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
+from partirvm.likelihoods.passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.model import ClassModel
 from partirvm.types import Columns
 
@@ -77,7 +78,6 @@ class ClassLikelihood(Likelihood[LaplaceState]):
         return "ovr" if self.pooled else self.name
 
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
-        """Return the model, which predicts class probabilities."""
         return ClassModel.from_fit(design, fit, columns, moderate)
 
     def start(self, problem: FitProblem) -> LaplaceState:
@@ -89,35 +89,23 @@ class ClassLikelihood(Likelihood[LaplaceState]):
         return init(self._link, np.zeros(0, np.int64), none, none, block, problem.prior)
 
     def warm(self, fit: LaplaceState) -> Start:
-        """Return α and weights of the fit."""
         return Start(fit.labels, fit.alpha, weights=fit.mean)
 
     def fit(self, problem: FitProblem, options: Any, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
-        """Return a fit that needs a pass for each step; its iterations are passes."""
         rule, start = replace(begin.rule, max_iterations=options.max_passes, guard=False), begin.warm or self.warm(fit)
         newton = Newton(design, self._link, start, rule, begin.candidates, begin.rows, problem.prior, begin.hold)
         return Pooling(newton) if self.pooled and rule.thin else newton
 
     def errors(
-        self,
-        design: Design,
-        fit: LaplaceState,
-        count: int,
-        used: Int,
-        rows: Int | None,
-        *,
-        draw: tuple[int, int] | None = None,
-        floor: float = 0.0,
+        self, design: Design, fit: LaplaceState, count: int, used: Int, rows: Int | None, draw: Draw = None
     ) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
-        return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, floor, rows)
+        return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, rows)
 
     def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
-        """Return a pass for products of the pool's and the fit's columns, weighted by the curvature."""
         return GainPass(design, fit.weights, fit.likelihood, pool, rows)
 
     def score(self, design: Design, fit: LaplaceState, moderate: bool) -> LogisticScorePass:
-        """Return the pass for log loss and wrongly classified rows."""
         return LogisticScorePass(design, fit.mean, fit.roots(), fit.likelihood, moderate)
 
     def record(self, problem: FitProblem, fit: LaplaceState, scores: Any) -> dict[str, Any]:
@@ -139,11 +127,10 @@ class ClassLikelihood(Likelihood[LaplaceState]):
 
 @dataclass(frozen=True)
 class Newton(PassFit):
-    """A fit of the columns of ``design``: passes and Newton steps until ``rule`` ends the fit.
+    """A fit of the columns of ``design`` over ``rows``: passes and Newton steps until ``rule`` ends the fit.
 
-    The passes read the rows ``rows`` (row numbers, increasing), or all rows if None. ``candidates`` is for progress
-    reports only. ``prior`` is the prior of each α. With ``hold`` α stays fixed, and only the mode is computed.
-    ``search`` is None until the first pass is finished.
+    ``prior`` is the prior of each α. With ``hold`` α stays fixed, and only the mode is computed. ``search`` is None
+    until the first pass is finished.
     """
 
     design: Design
@@ -170,7 +157,6 @@ class Newton(PassFit):
 
     @property
     def next_pass(self) -> Pass:
-        """The next pass."""
         if self.search is None:
             return LogisticPass(self.design, self._first()[2], self.likelihood, self.rows)
         trial = self.search.trial
@@ -178,12 +164,10 @@ class Newton(PassFit):
 
     @property
     def fit(self) -> LaplaceState:
-        """The current fit."""
         assert self.search is not None
         return self.search.current
 
     def advance(self, block: LogisticBlock, poll: Callable[[], None] = lambda: None) -> Newton:
-        """Return the fit after the statistic of the pass; ``poll`` is called between dense iterations."""
         if self.search is not None:
             search, reason = receive(self.search, block, self.rule, poll)
             return replace(self, search=search, reason=reason)
@@ -245,12 +229,10 @@ class Pooling(PassFit):
 
     @property
     def candidates(self) -> int:  # type: ignore[override]
-        """Number of candidates of ``choosing``."""
         return self.choosing.candidates
 
     @property
     def next_pass(self) -> Pass:
-        """The next pass."""
         chosen = self.choosing
         if chosen.reason is None:
             return chosen.next_pass
@@ -259,11 +241,9 @@ class Pooling(PassFit):
 
     @property
     def fit(self) -> LaplaceState:
-        """The current fit."""
         return self.choosing.fit if self.search is None else self.search.current
 
     def advance(self, block: LogisticBlock, poll: Callable[[], None] = lambda: None) -> Pooling:
-        """Return the fit after the statistic of the pass; ``poll`` is called between dense iterations."""
         chosen = self.choosing
         if chosen.reason is None:
             chosen = chosen.advance(block, poll)

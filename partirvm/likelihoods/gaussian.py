@@ -21,11 +21,12 @@ from partirvm.core.priors import joint_entry
 from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, candidate_factors, init, noise_precision
+from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, noise_precision
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import (
     Begin,
     DenseFit,
+    Draw,
     FitProblem,
     Likelihood,
     OnStep,
@@ -62,10 +63,7 @@ densities even; with 0.3 the mean RMSE rose by 1 %.
 
 @dataclass(frozen=True)
 class Solve(DenseFit):
-    """A dense fit: iterations from ``start`` until ``rule`` ends the fit. ``candidates`` is for progress reports only.
-
-    ``solver`` is a name of ``core.solvers``.
-    """
+    """A dense fit: iterations of a ``solver`` of ``core.solvers`` from ``start`` until ``rule`` ends the fit."""
 
     start: HyperState
     rule: StopRule
@@ -73,8 +71,7 @@ class Solve(DenseFit):
     solver: str = "fixed-point"
 
     def run(self, on_step: OnStep) -> tuple[HyperState, Termination]:
-        """Run the fit; return its final state and the reason of the end."""
-        return solvers.solve(self.start, self.rule, self.solver, on_step)
+        return solvers.SOLVERS[self.solver](self.start, self.rule, on_step)
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,6 @@ class GaussianLikelihood(Likelihood[HyperState]):
     relearns: bool = True
 
     def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> Model:
-        """Return the model, which predicts the mean and variance of a new noisy target."""
         return Model.from_fit(design, fit, columns)
 
     def start(self, problem: FitProblem) -> HyperState:
@@ -94,7 +90,7 @@ class GaussianLikelihood(Likelihood[HyperState]):
         several = problem.target_variances
         target_variance = (problem.target_variance or 1.0) if several is None else several
         share, given = FIRST_NOISE if problem.target_variance else NOISE_FLOOR, problem.noise_variance
-        return init(
+        return HyperState(
             GramStatistics.empty(problem.empty.basis, problem.n_targets),
             np.zeros(0),
             1 / (share * target_variance if given is None else given),
@@ -105,11 +101,9 @@ class GaussianLikelihood(Likelihood[HyperState]):
         )
 
     def warm(self, fit: HyperState) -> Start:
-        """Return α and β of the fit."""
         return Start(fit.labels, fit.alpha, fit.beta)
 
     def measure(self, fit: HyperState, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
-        """Return one pass for the Gram products of the new columns."""
         return (GramPass(kept, new, fit.statistics.offset, rows=rows),)
 
     def join(
@@ -135,7 +129,6 @@ class GaussianLikelihood(Likelihood[HyperState]):
         return _enter(fit.restarted(start, alpha, warm.beta), ordered, labels)
 
     def fit(self, problem: FitProblem, options: Any, design: Design, fit: HyperState, begin: Begin) -> Solve:
-        """Return a dense fit."""
         return Solve(fit, begin.rule, begin.candidates, options.solver)
 
     def settling(
@@ -171,7 +164,8 @@ class GaussianLikelihood(Likelihood[HyperState]):
             fit = replace(fit, calibration=calibration, left_out=diagnostics)
         for found in statistics:
             if isinstance(found, ResidualStatistics):
-                target = fit.statistics.rebase(fit.posterior.means, found.projection, found.sum_squares)
+                moved, sums = fit.posterior.means, found.sum_squares
+                target = replace(fit.statistics, offset=moved, projection=found.projection, sum_squares=sums)
                 fit = replace(fit, statistics=target, found=any_posterior(target, fit.alpha, fit.beta))
         if not last or fit.fixed_noise:
             return fit
@@ -179,15 +173,7 @@ class GaussianLikelihood(Likelihood[HyperState]):
         return replace(fit, beta=beta, floored=floored, found=any_posterior(fit.statistics, fit.alpha, beta))
 
     def errors(
-        self,
-        design: Design,
-        fit: HyperState,
-        count: int,
-        used: Int,
-        rows: Int | None,
-        *,
-        draw: tuple[int, int] | None = None,
-        floor: float = 0.0,
+        self, design: Design, fit: HyperState, count: int, used: Int, rows: Int | None, draw: Draw = None
     ) -> Pass:
         """Return the pass that finds the rows of largest absolute residual."""
         return ResidualPass(design, fit.posterior.means, count, used, rows)
@@ -197,7 +183,6 @@ class GaussianLikelihood(Likelihood[HyperState]):
         return GramPass(design, pool, fit.statistics.offset, diagonal=True, rows=rows)
 
     def score(self, design: Design, fit: HyperState, moderate: bool) -> ScorePass:
-        """Return the pass that scores the model by its stated uncertainty."""
         return ScorePass.of(Model.from_fit(design, fit, Columns(())))
 
     def record(self, problem: FitProblem, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
@@ -242,14 +227,14 @@ def root_mean(errors: Float) -> float:
 
 def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperState:
     """Start a fit of ``statistics``, whose first columns are the columns of ``fit``; sort its columns by ``labels``."""
-    beta, new = fit.beta, slice(fit.statistics.n_columns, None)
-    precision = np.multiply.outer(np.diagonal(statistics.gram), beta)
-    entry = joint_entry(*candidate_factors(fit, statistics), precision[new], fit.prior.alpha)
+    beta, M, diagonal = fit.beta, fit.n_columns, np.diagonal(statistics.gram)
+    precision = np.multiply.outer(diagonal, beta)
+    factors = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
+    entry = joint_entry(*factors, precision[M:], fit.prior.alpha)
     alpha = np.concatenate([fit.alpha, entry])
     alpha = np.maximum(alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1)))
     order = positions(labels, statistics.labels)
-    entered, statistics = order >= fit.statistics.n_columns, statistics.take(order)
-    return replace(fit.restarted(statistics, alpha[order], beta), entered=entered)
+    return fit.restarted(statistics.take(order), alpha[order], beta, entered=order >= M)
 
 
 def noise(variance: Any, scale: Float) -> dict[str, Any]:

@@ -1,9 +1,19 @@
-"""The fit of a noise variance that depends on the inputs, to the errors of rows left out (``core.log_variance``).
+"""The fit of a noise variance that depends on the inputs, to the errors of rows left out.
 
-The last fit of a regression first has constant noise. Its errors of rows left out give a log variance with few centres.
-The columns are then fitted again to weighted rows (``kernels.design``), and the rows are left out again. Two such
-rounds are no better than one. Kernels of several widths compete by evidence: multiples of the widths of the mean, and
-equal widths for all features, since noise may depend on other features than the mean.
+The last fit of a regression first has constant noise. Errors e_n of rows left out have variances v_n, from the
+uncertainty of the weights, plus a noise variance whose logarithm is a sparse linear function of a few centres:
+
+    e_n ~ N(0, v_n + c·exp g_n),   g = Φa,   a_m ~ N(0, 1/α_m),
+
+with c the mean of e² − v, so that g = 0, far from all centres, is the overall level. As in a Relevance Vector Machine
+each weight has a precision of its own, which maximises the evidence of Laplace's approximation by MacKay's rule
+(Tipping 2001, eq. 16). The curvature is Fisher's expected information, ½(E/V)² of a row with noise variance E and total
+variance V. Kersting et al. (2007, "Most likely heteroscedastic Gaussian process regression") fit the logarithms of
+squared errors; the likelihood used here needs 2.5 times fewer rows for the same precision.
+
+The columns of the mean are then fitted again to weighted rows (``kernels.design``), and the rows are left out again.
+Two such rounds are no better than one. Kernels of several widths compete by evidence: multiples of the widths of the
+mean, and equal widths for all features, since noise may depend on other features than the mean.
 """
 
 from __future__ import annotations
@@ -12,9 +22,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.special import fdtrc
 
 from partirvm.core.left_out import LeftOut
-from partirvm.core.log_variance import cross_fitted, dependence, fit, negative_log_density
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
 from partirvm.kernels import Categorical, Family, Gaussian, Kernel
@@ -25,32 +36,33 @@ from partirvm.types import NOISE_CENTRES
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-CONSTANT, LOCAL, AUTO = "constant", "local", "auto"
-"""Values of the option ``noise``."""
+CONSTANT, LOCAL = "constant", "local"
+"""Values of the option ``noise``; the third one is "auto"."""
 
-FEWEST = 50
-"""Minimum number of rows left out for local noise."""
+FEWEST, MOST_ROWS, MOST_VALUES, COMPETITION = 50, 16_384, 1 << 20, 4096
+"""Minimum and maximum number of rows left out for local noise, maximum number of their input values, and maximum number
+of rows for the choice of the kernel."""
 
-MOST_ROWS, MOST_VALUES = 16_384, 1 << 20
-"""Maximum numbers of rows, and of their input values, for the fit of the log variance."""
+MULTIPLES, EQUAL = (4.0, 1.0, 0.25, 0.0625), (4.0, 1.0, 0.25)
+"""Factors of the mean's gammas; equal gammas of all features, as multiples of "scale", 1/(features × variance)."""
 
-COMPETITION = 4096
-"""Maximum number of rows for the choice of the kernel."""
+DEPENDENT, TESTED, CLEAR = 0.01, 16, 1.0
+"""With "auto", the p-value of the test of constant noise above which no log variance is fitted, the maximum number of
+centres in this test, and the minimum gain in log density of rows left out, in standard errors."""
 
-MULTIPLES = (4.0, 1.0, 0.25, 0.0625)
-"""Factors of the mean's gammas."""
+LEAST_ALPHA, LARGEST_ALPHA = 0.3, 1e4
+"""Minimum of α: a weight changes the log variance by ±1.8 at most in the prior's standard deviation; and the α above
+which a column is deleted. Without the minimum, fits to a few hundred rows state a tenth of the error in places
+(concrete: NLPD 3.5, with it 3.1)."""
 
-EQUAL = (4.0, 1.0, 0.25)
-"""Equal gammas of all features, as multiples of "scale", 1/(features × variance)."""
+STEEPEST = 30.0
+"""Maximum of |g|, so that exponentials stay finite."""
 
-DEPENDENT = 0.01
-"""With "auto", the p-value of the test of constant noise above which no log variance is fitted."""
+STEPS, UPDATES, TOLERANCE = 20, 100, 1e-3
+"""Maximum numbers of Newton steps for each α, and of updates of α; change of objective and evidence, in nats, at
+convergence."""
 
-TESTED = 16
-"""Maximum number of centres in this test."""
-
-CLEAR = 1.0
-"""With "auto", the minimum gain in log density of rows left out, in standard errors."""
+FOLDS = 4
 
 
 @dataclass(frozen=True)
@@ -58,14 +70,12 @@ class FittedNoise:
     """Result of ``NoiseFit``: ``noise`` is None if constant noise was as good.
 
     ``rows`` (n,) are the rows of the fit, ``factors`` (n,) the ratios of their noise factor to that of a fit without
-    them: weights for an unbiased calibration (``LeftOut.scaled``). ``gain`` is the mean gain in log density of rows
-    left out, in nats.
+    them: weights for an unbiased calibration (``LeftOut.scaled``).
     """
 
     noise: LocalNoise | None
     rows: Int
     factors: Float
-    gain: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,6 @@ class NoiseFit(DenseFit):
     candidates: int = NOISE_CENTRES
 
     def run(self, on_step: OnStep) -> tuple[FittedNoise, Termination]:
-        """Return the noise; ``on_step`` is called after the fit of each kernel."""
         errors, variances = self.left_out.expected()
         squares, rows = errors**2, self.left_out.rows
         points = self.design.scaling.inputs(self.points)
@@ -104,23 +113,21 @@ class NoiseFit(DenseFit):
         block = _block(kernel, points, centres)
         found = fit(block, squares, variances)
         by_row, overall = cross_fitted(block, squares, variances)
-        gains = negative_log_density(squares, variances + overall) - negative_log_density(squares, variances + by_row)
-        gain, kept = float(gains.mean()), found.weights != 0
-        clear = gain > CLEAR * float(gains.std()) / np.sqrt(len(gains))
+        row, all_rows = variances + by_row, variances + overall
+        gains = 0.5 * (np.log(all_rows) + squares / all_rows - np.log(row) - squares / row)
+        kept, clear = found.weights != 0, gains.mean() > CLEAR * gains.std() / np.sqrt(len(gains))
         if not kept.any() or not (self.always or clear):
             return constant
         logs = block @ found.weights
         shift = float(np.log(np.mean(np.exp(logs))))
         noise = LocalNoise(kernel, centres[kept], found.weights[kept], shift)
-        return FittedNoise(noise, rows, found.level * np.exp(logs) / by_row, gain), Termination.CONVERGED
+        return FittedNoise(noise, rows, found.level * np.exp(logs) / by_row), Termination.CONVERGED
 
 
 def noise_sample(left_out: LeftOut, n_features: int) -> LeftOut | None:
     """Return the rows for the fit of a log variance, a part of the rows left out; None if there are too few."""
     n = len(left_out.rows)
-    if n < FEWEST:
-        return None
-    return left_out.take(_evenly(n, rows_of_fit(n, n_features)))
+    return None if n < FEWEST else left_out.take(_evenly(n, rows_of_fit(n, n_features)))
 
 
 def rows_of_fit(n: int, n_features: int) -> int:
@@ -154,3 +161,109 @@ def _block(kernel: Kernel, points: Float, centres: Float) -> Float:
 def _evenly(n: int, count: int) -> Int:
     """Return ``count`` numbers below n, evenly spaced."""
     return np.arange(count, dtype=np.int64) * n // max(count, 1)
+
+
+@dataclass(frozen=True)
+class LogVariance:
+    """Weights ``a`` (M,), zero for deleted columns; ``level`` is c, ``log_evidence`` is in nats."""
+
+    weights: Float
+    level: float
+    log_evidence: float
+
+
+def fit(block: Float, squares: Float, variances: Float) -> LogVariance:
+    """Return the log variance of largest evidence, from basis functions (n, M) at n rows, e² (n,) and v (n,)."""
+    level = overall_level(squares, variances)
+    squares, variances = squares / level, variances / level
+    kept, weights = np.arange(block.shape[1]), np.zeros(block.shape[1])
+    alpha, evidence = np.ones(len(kept)), -np.inf
+    for _ in range(UPDATES):
+        columns = block[:, kept]
+        mode = _mode(columns, squares, variances, weights[kept], alpha)
+        value, _, curvature = _likelihood(columns @ mode, squares, variances)
+        factor = cholesky((columns * curvature[:, None]).T @ columns + np.diag(alpha), lower=True)
+        inverse = solve_triangular(factor, np.eye(len(kept)), lower=True)
+        determinedness = 1.0 - alpha * np.einsum("ij,ij->j", inverse, inverse)
+        found = value + 0.5 * (np.log(alpha).sum() - (alpha * mode**2).sum()) - np.log(np.diagonal(factor)).sum()
+        weights[kept] = mode
+        with np.errstate(divide="ignore", over="ignore"):
+            alpha = np.maximum(determinedness / mode**2, LEAST_ALPHA)
+        stay = alpha < LARGEST_ALPHA
+        weights[kept[~stay]] = 0.0
+        converged = stay.all() and abs(found - evidence) < TOLERANCE
+        kept, alpha, evidence = kept[stay], alpha[stay], float(found)
+        if converged or not len(kept):
+            break
+    if not len(kept):
+        evidence = float(_likelihood(np.zeros(len(squares)), squares, variances)[0])
+    return LogVariance(weights, level, evidence - 0.5 * len(squares) * float(np.log(level)))
+
+
+def overall_level(squares: Float, variances: Float) -> float:
+    """Return c, the mean of e² − v, at least a millionth of the mean of e²."""
+    mean = float(np.mean(squares))
+    return max(mean - float(np.mean(variances)), 1e-6 * mean)
+
+
+def cross_fitted(block: Float, squares: Float, variances: Float) -> tuple[Float, Float]:
+    """Return the noise variance of each row (n,), by g and by c alone, from a fit to the other ``FOLDS`` − 1 folds."""
+    by_row, overall = np.empty(len(squares)), np.empty(len(squares))
+    fold = np.arange(len(squares)) % FOLDS
+    for number in range(FOLDS):
+        rest, own = fold != number, fold == number
+        found = fit(block[rest], squares[rest], variances[rest])
+        by_row[own] = found.level * np.exp(np.clip(block[own] @ found.weights, -STEEPEST, STEEPEST))
+        overall[own] = found.level
+    return by_row, overall
+
+
+def dependence(block: Float, squares: Float, variances: Float) -> float:
+    """Return the p-value of an F test that the log squares do not depend linearly on the columns.
+
+    This is the test of Breusch & Pagan (1979) in the form of Koenker (1981), of logarithms for the sake of heavy tails.
+    """
+    logs = np.log(np.maximum(squares / (variances + overall_level(squares, variances)), 1e-10))
+    columns = block - block.mean(axis=0)
+    logs -= logs.mean()
+    coefficients, _, rank, _ = np.linalg.lstsq(columns, logs, rcond=1e-8)
+    rest, total = float(np.sum((logs - columns @ coefficients) ** 2)), float(np.sum(logs**2))
+    freedom = len(block) - rank - 1
+    if not rank or freedom < 1 or not rest:
+        return 1.0
+    return float(fdtrc(rank, freedom, (total - rest) / rank / (rest / freedom)))
+
+
+def _mode(columns: Float, squares: Float, variances: Float, weights: Float, alpha: Float) -> Float:
+    """Return the weights of largest posterior density at this α, by Newton steps that are halved until they rise."""
+
+    def objective(w: Float) -> float:
+        g = columns @ w
+        if np.abs(g).max(initial=0.0) > STEEPEST:
+            return -np.inf
+        return float(_likelihood(g, squares, variances)[0] - 0.5 * (alpha * w**2).sum())
+
+    best = objective(weights)
+    for _ in range(STEPS):
+        _, slope, curvature = _likelihood(columns @ weights, squares, variances)
+        hessian = (columns * curvature[:, None]).T @ columns + np.diag(alpha)
+        step = cho_solve(cho_factor(hessian), columns.T @ slope - alpha * weights)
+        found = objective(weights + step)
+        while found < best and np.abs(step).max() > TOLERANCE**2:
+            step = step / 2
+            found = objective(weights + step)
+        if found <= best:
+            break
+        weights, gain, best = weights + step, found - best, found
+        if gain < TOLERANCE:
+            break
+    return weights
+
+
+def _likelihood(g: Float, squares: Float, variances: Float) -> tuple[float, Float, Float]:
+    """Return the log likelihood without its constant, its derivative (n,) in g, and the expected curvature (n,)."""
+    noise = np.exp(g)
+    total = variances + noise
+    share = noise / total
+    value = -0.5 * float(np.sum(np.log(total) + squares / total))
+    return value, 0.5 * share * (squares / total - 1.0), 0.5 * share**2

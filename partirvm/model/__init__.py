@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from partirvm.model.base import FAR, Bases, bases_of
+from partirvm.model.base import FAR, Bases, FittedModel, bases_of
 from partirvm.model.classifier import ClassInterval, ClassModel
 from partirvm.model.files import load_model, save_model
 from partirvm.model.fitted import Interval, Model
@@ -20,6 +20,7 @@ __all__ = [
     "Bases",
     "ClassInterval",
     "ClassModel",
+    "FittedModel",
     "Interval",
     "Model",
     "bases_of",

@@ -10,7 +10,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,11 @@ class FittedModel(ABC):
     (C, M, M). For T targets that share vectors the mean is (M, T), α is (M,) and the root is (T, M, M).
     """
 
+    interval_written: ClassVar[str]
+    """Kind of the intervals that ``partirvm predict`` writes."""
+    far_values: ClassVar[str]
+    """What is predicted far from all relevance vectors."""
+
     design: Design
     mean: Float
     root: Float
@@ -60,6 +65,11 @@ class FittedModel(ABC):
             "log evidence": f"{self.log_evidence:,.2f} nats",
         }
         return html_table(type(self).__name__, [*facts.items(), *self._facts().items()])
+
+    @property
+    @abstractmethod
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the targets, or the labels of the classes as text."""
 
     @abstractmethod
     def _facts(self) -> dict[str, Any]:

@@ -39,6 +39,9 @@ class ClassModel(FittedModel):
     ``columns.classes`` are the labels of the codes 0 … K−1.
     """
 
+    interval_written = "probability"
+    far_values = "probabilities are close to the constant probabilities that the bias alone gives"
+
     likelihood: str
     moderate: bool
 
@@ -69,6 +72,11 @@ class ClassModel(FittedModel):
         """The labels (K,) in the order of their codes and of the columns of probabilities."""
         assert self.columns.classes is not None
         return self.columns.classes
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The labels of the classes as text."""
+        return tuple(map(str, self.classes))
 
     @property
     def predictive(self) -> ClassModel:

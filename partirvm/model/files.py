@@ -16,6 +16,7 @@ from partirvm.errors import FormatError, UsageError
 from partirvm.kernels import KERNELS
 from partirvm.kernels.design import Design, LocalNoise
 from partirvm.kernels.functions import Basis, BasisPart, require_no_code
+from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.input_rows import plain_labels
@@ -40,7 +41,6 @@ def save_model(
     about: dict[str, Any] | None = None,
     *,
     estimator: dict[str, Any] | None = None,
-    storage_options: dict[str, Any] | None = None,
 ) -> None:
     """Write a model to a new folder or fsspec URL, with plain values and arrays of its ``estimator``.
 
@@ -49,7 +49,7 @@ def save_model(
     """
     try:
         value = {"model": _plain(model), "estimator": estimator}
-        CODEC.write(value, os.fspath(location), KIND, FORMAT, about, storage_options=storage_options)
+        CODEC.write(value, os.fspath(location), KIND, FORMAT, about)
     except TypeError as error:
         raise UsageError(f"the model cannot be kept in a file: {error}") from error
 
@@ -68,7 +68,6 @@ def load_model(
     location: str | os.PathLike[str],
     *,
     allow_code: bool = False,
-    storage_options: dict[str, Any] | None = None,
 ) -> Saved:
     """Read a model from its folder or fsspec URL. No code of the file is run.
 
@@ -76,18 +75,17 @@ def load_model(
     another kind of file, ``NewerFormatError`` if a newer version wrote it, ``UsageError`` if its kernel or basis is a
     named function and ``allow_code`` is false.
     """
-    return load_saved(location, allow_code=allow_code, storage_options=storage_options)[0]
+    return load_saved(location, allow_code=allow_code)[0]
 
 
 def load_saved(
     location: str | os.PathLike[str],
     *,
     allow_code: bool = False,
-    storage_options: dict[str, Any] | None = None,
 ) -> tuple[Saved, Any]:
     """The model, and the values of the ``estimator``; None if it was saved without one."""
     location = os.fspath(location)
-    found = CODEC.read(location, KIND, FORMAT, storage_options=storage_options)
+    found = CODEC.read(location, KIND, FORMAT)
     try:
         _require_shapes(found["model"])
         if not allow_code:
@@ -101,7 +99,7 @@ def load_saved(
 
 def _require_shapes(model: Saved) -> None:
     """Raise ``TypeError`` for another value than a model, ``ValueError`` if its arrays do not belong together."""
-    if not isinstance(model, Model | ClassModel):
+    if not isinstance(model, FittedModel):
         raise TypeError(f"it is a {type(model).__name__}")
     design, scaling = model.design, model.design.scaling
     (m, d), M, T = design.centres.shape, design.n_columns, scaling.t_scale.shape

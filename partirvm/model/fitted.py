@@ -46,6 +46,12 @@ class Model(FittedModel):
     positions of given α.
     """
 
+    interval_written = "prediction"
+    far_values = (
+        "prediction is close to the mean of the target, and the standard deviation does not grow there, as it would "
+        "with `augment`"
+    )
+
     noise_variance: float | Float
     evidence_noise: float | Float
     calibration: Calibration | None = None
@@ -84,6 +90,11 @@ class Model(FittedModel):
     def _stated(self) -> list[Any]:
         calibration = None if self.calibration is None else asdict(self.calibration)
         return [np.asarray(self.noise_variance).tolist(), self.n_rows, self.known_noise, self.known_alpha, calibration]
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the targets."""
+        return self.columns.target_names(self.n_targets)
 
     @property
     def n_targets(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.exact import require_exact, require_exact_frame
+from partirvm.core.moments import require_exact, require_exact_frame
 from partirvm.errors import DataError
 from partirvm.frames import pandas_frame
 from partirvm.quoting import listed_values, quoted

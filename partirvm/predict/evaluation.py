@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import singledispatch
 from typing import Any
 
 from partirvm.core.scores import ClassScores, Scores
@@ -12,8 +13,7 @@ from partirvm.errors import DataError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
-from partirvm.likelihoods.class_passes import LogisticScorePass
-from partirvm.likelihoods.passes import ScorePass
+from partirvm.likelihoods.passes import LogisticScorePass, ScorePass
 from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import augmenting_of
@@ -66,12 +66,22 @@ def score(model: AnyModel, source: Source, executor: Any, progress: Progress | N
     return scores
 
 
-def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePass:
-    if isinstance(model, ClassModel):
-        codes = class_codes(source, model.classes)
-        return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
+@singledispatch
+def _score_pass(model: Any, source: Source) -> Any:
+    """Return the pass that scores a model; raises as ``score`` does."""
+    raise NotImplementedError(type(model).__name__)
+
+
+@_score_pass.register
+def _(model: Model, source: Source) -> ScorePass:
     _require_number_targets(model, source)
     return ScorePass.of(model)
+
+
+@_score_pass.register
+def _(model: ClassModel, source: Source) -> LogisticScorePass:
+    codes = class_codes(source, model.classes)
+    return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
 
 
 def _require_number_targets(model: Model, source: Source) -> None:

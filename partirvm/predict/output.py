@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.errors import ExistsError, MissingDataError, UsageError
+from partirvm.errors import ExistsError, UsageError
 from partirvm.model import label_array
 from partirvm.storage import Folder, open_folder, storing
 from partirvm.storage.folder import remove
-from partirvm.storage.records import open_zarr
 
 KIND = "partirvm-prediction"
 """The attribute ``kind`` of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
@@ -83,10 +83,9 @@ def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool =
 
 
 def _holds_predictions(place: Folder) -> bool:
-    try:
-        return bool(open_zarr(place.place(), "prediction")[1].get("kind") == KIND)
-    except MissingDataError:
-        return False
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return KIND.encode() in place.read("zarr.json", 1 << 20)
+    return False
 
 
 def array_name(column: str) -> str:

@@ -20,7 +20,7 @@ from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
-from partirvm.model import FAR, AnyModel, ClassModel
+from partirvm.model import FAR, AnyModel
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of, original_rows
 from partirvm.quoting import listed_values, quoted
@@ -97,8 +97,7 @@ def predict(
     if augment is not None and interval is not None:
         raise UsageError("augment and interval cannot be combined: leave one of them out")
     places = (job, data) if augment is None else (job, data, augment)
-    kind = "probability" if isinstance(model, ClassModel) else "prediction"
-    bands = () if interval is None else (model.interval(interval, kind),)
+    bands = () if interval is None else (model.interval(interval, model.interval_written),)
     names, far = model.value_names(interval=bool(bands)), 0
     place = check_output(output, places, overwrite=overwrite)
     with closing(executor_for(client)) as executor:
@@ -151,14 +150,9 @@ def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
 def warn_of_far_rows(far: int, rows: int, model: AnyModel, stacklevel: int = 3) -> None:
     """Warn of rows that are far from all relevance vectors; ``stacklevel`` is that of ``warnings.warn``."""
     if far:
-        what = (
-            "prediction is close to the mean of the target, and the standard deviation does not grow there, "
-            "as it would with `augment`"
-        )
+        what = model.far_values
         if model.design.functions is not None:
             what = "prediction is close to that of the bias and the basis functions alone"
-        elif isinstance(model, ClassModel):
-            what = "probabilities are close to the constant probabilities that the bias alone gives"
         warnings.warn(
             f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}",
             DataWarning,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.predictive import ExtraColumns, augmentation
+from partirvm.core.predictive import augmentation
 from partirvm.core.reduction import TreeSum
 from partirvm.core.scores import LEVELS, Scores
 from partirvm.data import ZarrSource, require_target
@@ -30,7 +30,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
 from partirvm.kernels.blocks import padded
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.passes import AugmentPass
+from partirvm.likelihoods.passes import GramPass
 from partirvm.model import FAR, AnyModel, Model
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
 from partirvm.planning.units import format_bytes, parse_bytes
@@ -137,14 +137,13 @@ class Augmenting:
         kernel, beta, found = design.kernels[0], square / float(model.evidence_noise), []
         inputs = [padded(X, EXTRA_COLUMNS) for _, X, _ in pieces]
         # among the training rows, the origin prevents a distant test row from reducing the precision of the others
-        extras = tuple(Design(kernel, scaling, X, np.arange(len(X)), bias=False, origin=self.origin) for X in inputs)
-        extra: ExtraColumns = self.executor.run([AugmentPass(design, model.mean, extras)], self.training, report)[0]
-        starts = np.cumsum([0, *(each.n_columns for each in extras[:-1])])
-        for (rows, X, t), first in zip(pieces, starts, strict=True):
+        extras = (Design(kernel, scaling, X, np.arange(len(X)), bias=False, origin=self.origin) for X in inputs)
+        passes = [GramPass(design, extra, model.mean[:, None], diagonal=True) for extra in extras]
+        for (rows, X, t), extra in zip(pieces, self.executor.run(passes, self.training, report), strict=True):
             mean, spread, near = model.predictive.moments(X)
             assert spread is not None
-            own, heights = extra[first : first + len(X)], kernel.diagonal(scaling.inputs(X))
-            added, beyond = augmentation(own, design.block(X), heights, model.root, beta, self.variance)
+            heights = kernel.diagonal(scaling.inputs(X))
+            added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, self.variance)
             found.append(Augmented(rows, t, mean + scale * added, spread + square * beyond, near, unit))
         return found
 

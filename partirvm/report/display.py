@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeAlias
 
+from partirvm.core import diagnostics
 from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
 from partirvm.errors import FormatError, UsageError
 from partirvm.report.plots import Chart, class_charts, number_charts, styled
@@ -67,10 +68,7 @@ def _class_errors(found: ClassDiagnostics, classes: Sequence[str]) -> Table:
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
     """Return the diagnostics of a line of history. Raises ``FormatError`` for others than this package writes."""
     try:
-        return [
-            NumberDiagnostics.from_json(each) if "points" in each else ClassDiagnostics.from_json(each)
-            for each in stored
-        ]
+        return [diagnostics.from_json(each) for each in stored]
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"the diagnostics in an event cannot be read ({error!r}): restore the event") from error
 

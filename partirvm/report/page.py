@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeAlias
 
 from partirvm.errors import PartirvmError
 from partirvm.jobs.state import Status
@@ -42,42 +43,24 @@ BARS, NAMES, FEATURES = 20, 50, 6
 class Report:
     """The report of a job: an HTML page without scripts, and its values. A notebook shows the page below the cell.
 
-    All fields are plain values. ``reason`` is the reason for the end (a termination's value, or the error), ``advice``
-    the corresponding sentence, and ``status_advice`` that of the status. Times are seconds since 1970 or None;
-    ``seconds`` is the running time. ``plan`` is the result of ``Plan.to_json()``, and ``history`` holds the driver's
-    entries. ``relevance``, ``directions`` and ``bases`` are those of ``Job``. ``outputs`` are the names of the targets,
-    or the labels of the classes. ``damaged`` are the errors of parts that could not be read.
+    ``values`` is plain JSON. ``reason`` is the reason for the end (a termination's value, or the error), ``advice`` the
+    corresponding sentence, and ``status_advice`` that of the status. Times are seconds since 1970 or None; ``seconds``
+    is the running time. ``plan`` is that of ``Plan.to_json()``, and ``history`` holds the driver's entries.
+    ``relevance``, ``directions`` and ``bases`` are those of ``Job``. ``outputs`` are the names of the targets, or the
+    labels of the classes. ``damaged`` are the errors of parts that could not be read.
     """
 
-    location: str
-    status: str
-    status_advice: str = ""
-    reason: str = ""
-    advice: str = ""
-    queued: float | None = None
-    began: float | None = None
-    ended: float | None = None
-    seconds: float | None = None
-    data: str = ""
-    validation: str | None = None
-    parameters: Mapping[str, Any] | None = None
-    versions: Mapping[str, str] | None = None
-    plan: dict[str, Any] | None = None
-    history: Sequence[dict[str, Any]] = ()
-    relevance: Mapping[str, float] | None = None
-    directions: Sequence[Mapping[str, Any]] = ()
-    bases: Sequence[Mapping[str, Any]] = ()
-    outputs: Sequence[str] = ()
-    damaged: Sequence[str] = ()
+    values: dict[str, Any]
 
     @property
     def html(self) -> str:
         """The page as one document, without scripts or external resources."""
-        return _page(self)
+        return _page(SimpleNamespace(**self.values))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all values of the page as plain JSON."""
-        return asdict(self)
+    @property
+    def damaged(self) -> Sequence[str]:
+        """The errors of parts of the job that could not be read."""
+        return tuple(self.values["damaged"])
 
     def save(self, location: str | Path, *, overwrite: bool = False) -> None:
         """Write the report to a path or URL: .json all values, .csv the table of fits, otherwise the page.
@@ -86,9 +69,9 @@ class Report:
         """
         location = str(location)
         if location.endswith(".json"):
-            text = json.dumps(self.to_json(), indent=1)
+            text = json.dumps(self.values, indent=1)
         else:
-            text = as_csv(self.history) if location.endswith(".csv") else self.html
+            text = as_csv(self.values["history"]) if location.endswith(".csv") else self.html
         write_text(location, text, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
@@ -99,31 +82,32 @@ class Report:
 def report_of(job: Any) -> Report:
     """Return the report of a job in any state. It imports and runs no code that the job names."""
     state, progress, parameters = job.state(), job.progress(), job.asked()
-    validation = parameters.pop("validation")
-    facts, damaged = {}, []
+    facts: dict[str, Any] = {"relevance": None, "directions": [], "bases": [], "outputs": []}
+    damaged, validation = [], parameters.pop("validation")
     try:
-        facts = job.facts()
+        facts |= job.facts()
     except PartirvmError as error:
         damaged.append(str(error))
     return Report(
-        location=job.location,
-        status=state.status.value,
-        status_advice=state.status.advice,
-        reason=state.reason,
-        advice=progress["advice"],
-        queued=state.queued,
-        began=state.began,
-        ended=state.ended,
-        seconds=progress["seconds"],
-        data=job.data(),
-        validation=validation,
-        parameters=parameters,
-        versions=state.request.get("versions"),
-        plan=state.plan,
-        history=state.history,
-        damaged=damaged,
-        **facts,
+        {
+            "location": job.location,
+            "status": state.status.value,
+            "status_advice": state.status.advice,
+            "advice": progress["advice"],
+            "seconds": progress["seconds"],
+            "data": job.data(),
+            "validation": validation,
+            "parameters": parameters,
+            "versions": state.request.get("versions"),
+            **{name: getattr(state, name) for name in ("reason", "queued", "began", "ended", "plan", "history")},
+            **facts,
+            "damaged": damaged,
+        }
     )
+
+
+Values: TypeAlias = SimpleNamespace
+"""Type of the values of a report as attributes."""
 
 
 class Section(NamedTuple):
@@ -135,7 +119,7 @@ class Section(NamedTuple):
     tables: Sequence[Table] = ()
 
 
-def _page(job: Report) -> str:
+def _page(job: Values) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -177,11 +161,11 @@ def _image(chart: Chart) -> str:
     return f"data:image/svg+xml;base64,{b64encode(chart.svg()).decode()}"
 
 
-def _peak(job: Report) -> str:
+def _peak(job: Values) -> str:
     return format_bytes(max((entry.get("peak_memory") or 0 for entry in job.history), default=0))
 
 
-def _figures(job: Report, kind: Kind) -> list[tuple[str, str, str]]:
+def _figures(job: Values, kind: Kind) -> list[tuple[str, str, str]]:
     """Return the main figures of the current model: name, value and note of each."""
     last = last_model(job.history)
     if last is None:
@@ -202,7 +186,7 @@ def _figures(job: Report, kind: Kind) -> list[tuple[str, str, str]]:
     return [*figures, ("Time", format_duration(job.seconds or 0.0), f"peak memory {_peak(job)}")]
 
 
-def _notes(job: Report) -> list[str]:
+def _notes(job: Values) -> list[str]:
     """Return the notes of the plan, and warnings about the last model."""
     notes = [str(note) for note in (job.plan or {}).get("notes", ())]
     last = job.history[-1] if job.history else {}
@@ -215,7 +199,7 @@ def _notes(job: Report) -> list[str]:
     return [note[:1].upper() + note[1:] for note in notes]
 
 
-def _predictions(job: Report) -> list[Section]:
+def _predictions(job: Values) -> list[Section]:
     """Return the predictions of the current model beside the targets, a section for each target."""
     last = last_model(job.history) or {}
     note = (
@@ -278,7 +262,7 @@ def _basis(functions: Sequence[Mapping[str, Any]]) -> Section:
     return Section("Basis", notes, tables=[Table("Basis functions", header, rows)])
 
 
-def _fits(job: Report, kind: Kind) -> Section:
+def _fits(job: Values, kind: Kind) -> Section:
     """Return the table of all fits."""
     shown = columns(kind, kind.shown(job.history))
     rows = [[column.cell(entry) for column in shown] for entry in job.history]
@@ -286,7 +270,7 @@ def _fits(job: Report, kind: Kind) -> Section:
     return Section("History", tables=[Table(title, [column.title for column in shown], rows)])
 
 
-def _plan(job: Report) -> Section:
+def _plan(job: Values) -> Section:
     """Return the data and the course of the fit, and what was expected beside what was measured."""
     facts = [("Data", job.data), ("Held-out data", job.validation or "")]
     plan = job.plan
@@ -313,7 +297,7 @@ def _plan(job: Report) -> Section:
     return Section("Plan", tables=[Table("Plan", (), [pair for pair in facts if pair[1]]), beside])
 
 
-def _parameters(job: Report) -> Section:
+def _parameters(job: Values) -> Section:
     """Return all parameters, first those that differ from the defaults."""
     given, usual = (json.loads(json.dumps(each)) for each in (dict(job.parameters or {}), asdict(Request())))
     rows = [(name, _value(value), _value(usual.get(name))) for name, value in given.items()]

@@ -17,8 +17,7 @@ from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import Kernel, kernel_from_spec
 from partirvm.learning.folds import DENSE, WIDTHS, choose, sparseness
-from partirvm.learning.forms import learn, per_feature
-from partirvm.learning.learned_text import kernel_texts
+from partirvm.learning.forms import kernel_texts, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options, within_work
@@ -253,7 +252,7 @@ class _Lines:
         spent, now = self.spent, time.perf_counter()
         dense = sum(ended - began for began, ended in spent.dense)
         spent.deciding = max(now - self._since - spent.passing - dense, 0.0)
-        entry = line(record, spent.all(), self._measuring.began, self._epoch, saved=False)
+        entry = line(record, spent.share(), self._measuring.began, self._epoch, saved=False)
         self.entries.append(entry | kernel_texts(self._measuring.source.columns.features)(entry))
         self._since = now
 

@@ -28,10 +28,9 @@ from partirvm.resolve.parameters import check_noise_form, check_solver, check_so
 from partirvm.resolve.relevance import input_variance
 from partirvm.resolve.spec import OPTION_LIMITS, FitSpec, memory_limits, planned
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.basic import BasicRound
 from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.rounds import IncrementalRounds, WorkingSetRounds
+from partirvm.strategies.rounds import BasicRound, IncrementalRounds, WorkingSetRounds
 
 LABEL_COPIES = 4
 """Number of copies of names and labels while DATA are opened again, or a checkpoint or a model is written."""

@@ -3,17 +3,14 @@
 fsspec imports a class for each protocol, and some of these classes run templates, join other addresses, or connect to
 any host. An address may come from the file of somebody else. So every address is checked here before fsspec or Zarr
 opens it. Other protocols than ``PROTOCOLS`` are opened only if the user names them, and chains of addresses
-(``zip://a::s3://b``) never.
+(``zip://a::s3://b``) never. fsspec's configuration has the options of a store, such as its endpoint and credentials.
 """
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, cast
 
 from partirvm.errors import (
@@ -29,20 +26,7 @@ from partirvm.errors import (
 PROTOCOLS = ("file", "s3", "gs", "gcs", "az", "abfs", "memory")
 """The protocols that are opened without a question."""
 
-_SAME = {"gcs": "gs", "abfs": "az"}
-"""Protocols with two names."""
-
 _allowed = set(PROTOCOLS)
-
-REPLY_SECONDS = 300.0
-"""Limit of a write with its repetitions: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
-
-REASONS = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the quota is used up",
-    errno.EROFS: "it is read-only",
-    errno.EFBIG: "a file would exceed the largest size allowed",
-}
 
 CLIENTS = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "gcsfs"}
 """Packages with error classes of their own that fsspec does not convert."""
@@ -78,14 +62,14 @@ def protocol_of(place: str) -> str:
     return protocol if found else "file"
 
 
-def require_address(place: str, storage_options: dict[str, Any] | None = None) -> None:
-    """Raise ``UsageError`` unless this process may open the address. ``storage_options`` are those of fsspec."""
-    for protocol in (protocol_of(place), (storage_options or {}).get("protocol", "file")):
-        if protocol not in _allowed:
-            raise UsageError(
-                f"{place}: addresses of the protocol {protocol!r} are not opened, only {', '.join(PROTOCOLS)}: if you "
-                f"trust this address, pass --allow-protocol {protocol}, or call allow_protocols({protocol!r})"
-            )
+def require_address(place: str) -> None:
+    """Raise ``UsageError`` unless this process may open the address."""
+    protocol = protocol_of(place)
+    if protocol not in _allowed:
+        raise UsageError(
+            f"{place}: addresses of the protocol {protocol!r} are not opened, only {', '.join(PROTOCOLS)}: if you "
+            f"trust this address, pass --allow-protocol {protocol}, or call allow_protocols({protocol!r})"
+        )
 
 
 def store_of(place: str) -> tuple[str, str]:
@@ -95,12 +79,11 @@ def store_of(place: str) -> tuple[str, str]:
     (('s3', 'bucket'), ('gs', 'b'), ('file', ''))
     """
     protocol = protocol_of(place)
-    if protocol in ("file", "memory"):
-        return protocol, ""
-    return _SAME.get(protocol, protocol), place.partition("://")[2].partition("/")[0]
+    host = "" if protocol in ("file", "memory") else place.partition("://")[2].partition("/")[0]
+    return {"gcs": "gs", "abfs": "az"}.get(protocol, protocol), host
 
 
-def open_filesystem(url: str | os.PathLike[str], storage_options: dict[str, Any] | None = None) -> tuple[Any, str]:
+def open_filesystem(url: str | os.PathLike[str]) -> tuple[Any, str]:
     """Return the fsspec file system of a path or URL, and the path inside this file system.
 
     Raises ``UsageError`` for an address that is not allowed or unknown, and ``StorageError`` if the store does not
@@ -109,35 +92,12 @@ def open_filesystem(url: str | os.PathLike[str], storage_options: dict[str, Any]
     import fsspec
 
     url = os.fspath(url)
-    require_address(url, storage_options)
+    require_address(url)
     try:
         with reading(url):
-            return cast(tuple[Any, str], fsspec.core.url_to_fs(url, **(storage_options or {})))
+            return cast(tuple[Any, str], fsspec.core.url_to_fs(url))
     except FormatError as error:  # an unknown protocol, or a protocol whose package is missing
         raise UsageError(f"{url}: cannot open this address ({error.__cause__})") from error
-
-
-def zarr_store(location: str) -> Any:
-    """Return what Zarr opens at a path or fsspec URL: a path, or a store whose writes have a limit.
-
-    Zarr and the clients of stores wait for the reply to a write without a limit. A write of the returned store raises
-    ``TimeoutError`` after ``REPLY_SECONDS``, as those of folders do.
-    """
-    from zarr.storage import FsspecStore, WrapperStore
-
-    filesystem, root = open_filesystem(location)
-    if "file" in filesystem.protocol:
-        return Path(root)
-
-    class LimitedStore(WrapperStore[FsspecStore]):
-        async def set(self, key: str, value: Any) -> None:
-            limit = REPLY_SECONDS
-            try:
-                await asyncio.wait_for(self._store.set(key, value), limit)
-            except TimeoutError as error:
-                raise TimeoutError(f"the store has not replied within {limit:g} s") from error
-
-    return LimitedStore(FsspecStore.from_url(location))
 
 
 @contextmanager
@@ -154,7 +114,7 @@ def reading(
         yield
     except (PartirvmError, MemoryError):
         raise
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingDataError(f"{place} is missing ({error.strerror or error}): {advice}") from error
     except Exception as error:
         if (isinstance(error, OSError) and error.errno) or _is_of_client(error):
@@ -184,5 +144,4 @@ def _is_of_client(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    number, text = getattr(error, "errno", None), getattr(error, "strerror", None)
-    return REASONS.get(number or 0, text or str(error) or type(error).__name__)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -72,30 +72,21 @@ class Codec:
         self._classes = {each.__name__: each for each in classes}
         self._registries = registries or {}
 
-    def write(
-        self,
-        value: Any,
-        location: str,
-        kind: str,
-        version: int,
-        about: Mapping[str, Any] | None = None,
-        *,
-        storage_options: dict[str, Any] | None = None,
-    ) -> None:
+    def write(self, value: Any, location: str, kind: str, version: int, about: dict[str, Any] | None = None) -> None:
         """Write a value to a new folder or URL. ``about`` is JSON that can be read without the value.
 
         Raises ``TypeError`` with the position of a part that cannot be stored, ``ExistsError`` if the location is not
         empty, and ``StorageError`` if it cannot be written.
         """
-        write_group(*self.encode(value), location, kind, version, about, storage_options=storage_options)
+        write_group(*self.encode(value), location, kind, version, about)
 
-    def read(self, location: str, kind: str, version: int, *, storage_options: dict[str, Any] | None = None) -> Any:
+    def read(self, location: str, kind: str, version: int) -> Any:
         """Return the value of a group.
 
         Raises ``MissingDataError`` if the group is missing, incomplete or damaged, ``FormatError`` if it is of another
         kind or version or cannot be decoded, and ``NewerFormatError`` if a newer version of partirvm wrote it.
         """
-        tree, arrays = read_group(location, kind, version, storage_options=storage_options)
+        tree, arrays = read_group(location, kind, version)
         with _decoding(location, kind.removeprefix("partirvm-")):
             return self.decode(tree, arrays)
 
@@ -206,17 +197,10 @@ def plain(dtype: str) -> np.dtype[Any]:
 
 
 def write_group(
-    tree: dict[str, Any],
-    arrays: list[Array],
-    location: str,
-    kind: str,
-    version: int,
-    about: Mapping[str, Any] | None = None,
-    *,
-    storage_options: dict[str, Any] | None = None,
+    tree: Any, arrays: list[Array], location: str, kind: str, version: int, about: dict[str, Any] | None = None
 ) -> None:
     """Write the JSON and the arrays of an encoded value. Raises as ``Codec.write`` does."""
-    folder, parts = open_folder(location, storage_options), list[tuple[int, str]]()
+    folder, parts = open_folder(location), list[tuple[int, str]]()
     orders = ["F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C" for array in arrays]
     entries = [(array.dtype.str, array.shape, order) for array, order in zip(arrays, orders, strict=True)]
     text = json.dumps({**tree, "arrays": entries}, separators=(",", ":")).encode()
@@ -231,11 +215,9 @@ def write_group(
         folder.create(HEAD, to_json(HEAD, head))
 
 
-def read_group(
-    location: str, kind: str, version: int, *, storage_options: dict[str, Any] | None = None
-) -> tuple[dict[str, Any], list[Array]]:
+def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], list[Array]]:
     """Return the JSON and the arrays that ``write_group`` wrote. Raises as ``Codec.read`` does."""
-    folder, what = open_folder(location, storage_options), kind.removeprefix("partirvm-")
+    folder, what = open_folder(location), kind.removeprefix("partirvm-")
     try:
         head = read_json(folder, HEAD)
     except MissingDataError as error:

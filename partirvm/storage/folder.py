@@ -5,7 +5,7 @@ written beside its name, flushed, and renamed or linked, so that it survives a p
 object is written by one request, which such stores execute atomically.
 
 If two processes ``create`` the same name at the same time, exactly one call succeeds. Numbered events, lease epochs and
-snapshot pointers rely on this. The reply to a request may be lost, and clients repeat requests. To create an object
+the heads of groups rely on this. The reply to a request may be lost, and clients repeat requests. To create an object
 again fails, so ``create`` then compares the object with its own bytes. Therefore objects of different writers must
 differ: each contains a token, or the time and the epoch of its writer.
 """
@@ -25,14 +25,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from partirvm.errors import ExistsError, StorageError
-from partirvm.storage import address
 from partirvm.storage.address import open_filesystem, protocol_of, reading, require_address, storing
 
-NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EOPNOTSUPP}
-"""The error numbers of ``os.link`` on a disk without hard links."""
-
-READS = 5
-"""Maximum number of reads of a file that is replaced during each read."""
+REPLY_SECONDS = 300.0
+"""Limit of a write with its repetitions: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
 
 PART_BYTES = 64 << 20
 """Size of a write above which the limit is proportional to the size (0.2 MiB/s)."""
@@ -44,14 +40,14 @@ ROOT = "zarr.json"
 """The object without which a Zarr group cannot be opened."""
 
 
-def open_folder(location: str | os.PathLike[str], storage_options: dict[str, Any] | None = None) -> Folder:
+def open_folder(location: str | os.PathLike[str]) -> Folder:
     """Return the folder at a path or fsspec URL; the folder need not exist."""
     location = os.fspath(location)
-    require_address(location, storage_options)
-    if protocol_of(location) == "file" and not storage_options:
+    require_address(location)
+    if protocol_of(location) == "file":
         return Folder(location, location.removeprefix("file://"))
-    filesystem, root = open_filesystem(location, storage_options)
-    return Folder(location, root, None if "file" in filesystem.protocol else filesystem)
+    filesystem, root = open_filesystem(location)
+    return Folder(location, root, filesystem)
 
 
 class Folder:
@@ -67,25 +63,14 @@ class Folder:
         self.path = Path(root) if filesystem is None else None
         self.location = location if filesystem is None else location.rstrip("/")
         self._fs, self._root = filesystem, str(root).rstrip("/")
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return PurePosixPath(self._root).name
-
-    @property
-    def suffix(self) -> str:
-        """The file name extension, such as ".zarr"."""
-        return PurePosixPath(self._root).suffix
+        self.name, self.suffix = PurePosixPath(self._root).name, PurePosixPath(self._root).suffix
 
     def place(self, name: str = "") -> str:
         """Return the path or URL of an object, for other libraries."""
-        if self.path is not None:
-            return str(self._at(name))
-        return f"{self.location}/{name}" if name else self.location
+        return str(self._at(name)) if self.path is not None else f"{self.location}/{name}".rstrip("/")
 
     def at(self, name: str) -> Folder:
-        """Return the folder inside this one."""
+        """Return a folder inside this one."""
         return Folder(self.place(name), self._at(name), self._fs)
 
     def sibling(self, name: str) -> Folder:
@@ -97,27 +82,35 @@ class Folder:
 
     def read(self, name: str, most: int | None = None) -> bytes:
         """Return the bytes of an object, at most the first ``most``. Raises ``FileNotFoundError``."""
-        if self.path is not None:
-            return _read(self._at(name), most)
-        with self._reading(name):
-            part = {} if most is None else {"start": 0, "end": most}
-            return bytes(self._fs.cat_file(self._at(name), **part))
+        if self.path is None:
+            with self._reading(name):
+                return bytes(self._fs.cat_file(self._at(name), start=0 if most else None, end=most))
+        # without waiting for a writer: a pipe among the files of somebody else has none
+        with open(self._at(name), "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", self.place(name))
+            size = about.st_size  # read() would allocate all that it is allowed to read
+            return file.read(size if most is None else min(size, most))
 
     def write(self, name: str, data: bytes) -> None:
         """Write an object atomically, replacing an existing one."""
         if self.path is None:
             self._send(name, data)
-            return
-        path = self._at(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as part:
-            _write(part, data, "wb")
-        sync(path.parent)
+        else:
+            with _beside(self._at(name), data) as part:
+                part.replace(self._at(name))
 
     def create(self, name: str, data: bytes) -> None:
         """Create an object. Of two concurrent calls exactly one succeeds. Raises ``FileExistsError`` if it exists."""
         if self.path is not None:
-            _create(self._at(name), data)
+            with _beside(self._at(name), data) as part:
+                try:
+                    os.link(part, self._at(name))
+                except FileExistsError:
+                    raise
+                except OSError:  # a disk without links, where a kill may leave a damaged object
+                    _write(self._at(name), data)
             return
         try:
             self._send(name, data, mode="create")
@@ -155,13 +148,22 @@ class Folder:
             "(such as S3)"
         )
 
-    def list(self, name: str = "") -> builtins.list[str]:
-        """Return the sorted names of the direct children of a folder, without hidden files; empty without a folder."""
-        return sorted(child for child in self._children(name) if not child.startswith("."))
+    def list(self, name: str = "", *, hidden: bool = False) -> builtins.list[str]:
+        """Return the sorted names of the direct children of a folder; empty without a folder."""
+        path, found = self._at(name), list[str]()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if self.path is not None:
+                found = [child.name for child in path.iterdir()]
+            else:
+                self._fs.invalidate_cache(path)
+                with self._reading(name):
+                    entries = {entry.rstrip("/") for entry in self._fs.ls(path, detail=False)}
+                found = [entry.rpartition("/")[2] for entry in entries - {path}]
+        return sorted(child for child in found if hidden or not child.startswith("."))
 
     def empty(self) -> bool:
         """Return True if the folder has no contents, including hidden files."""
-        return not self.is_file() and not self._children("")
+        return not self.is_file() and not self.list(hidden=True)
 
     def exists(self, name: str = "") -> bool:
         """Return True if an object or a folder has this name."""
@@ -186,32 +188,27 @@ class Folder:
         return local and self.path.resolve().is_relative_to(Path(other.removeprefix("file://")).resolve())
 
     def remove(self, name: str = "") -> None:
-        """Remove an object, or a folder with its contents, even if files are added meanwhile; no-op without it."""
+        """Remove an object, or a folder with its contents; no-op without it."""
         if self.path is None:
-            if self.exists(name):
-                self._fs.invalidate_cache()
-                with suppress(FileNotFoundError):
-                    self._fs.rm(self._at(name), recursive=True)
+            self._fs.invalidate_cache()
+            with suppress(FileNotFoundError):
+                self._fs.rm(self._at(name), recursive=True)
             return
-        for attempt in range(10):
+        for left in reversed(range(10)):
             try:
                 remove(self._at(name))
-                return
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                if error.errno != errno.ENOTEMPTY or attempt == 9:
+                break
+            except OSError:  # other processes add or remove files meanwhile
+                if not left:
                     raise
 
     def remove_empty(self, name: str = "") -> None:
         """Remove a local folder in one step if it has no contents besides hidden files of killed writers."""
-        if self.path is None:
-            return
-        path = self._at(name)
-        with suppress(OSError):
-            for part in () if self.list(name) else path.glob(".*.part*"):
-                part.unlink()
-            path.rmdir()
+        if self.path is not None:
+            with suppress(OSError):
+                for part in () if self.list(name) else self._at(name).glob(".*.part"):
+                    part.unlink()
+                self._at(name).rmdir()
 
     def flush(self, name: str) -> None:
         """Wait until all files in a folder are flushed to disk. In other stores a completed request is durable."""
@@ -219,24 +216,26 @@ class Folder:
             flush(self._at(name))
 
     @contextmanager
-    def scratch(self, folder: Path | None = None) -> Iterator[Path]:
-        """Yield a local folder for an unfinished version of this object.
-
-        On a local disk it is ``folder`` or the parent of this place, for a file can only be renamed on its own disk.
-        """
-        if self.path is not None:
-            yield folder or self.path.parent
+    def scratch(self, folder: Path | None) -> Iterator[Path]:
+        """Yield a folder of this machine for unfinished files: ``folder``, or a temporary one for another store."""
+        if folder is not None:
+            yield folder
             return
         with tempfile.TemporaryDirectory(prefix="partirvm-output-") as scratch:
             yield Path(scratch)
 
     def publish(self, part: Path, check: Callable[[], None] = lambda: None) -> None:
-        """Move a finished file or folder here, and replace what is there. ``check`` is called before and may raise."""
+        """Move a finished file or folder here, and replace what is there. ``check`` is called before and may raise.
+
+        On a local disk ``part`` must be on the same disk. When a folder is replaced, nothing exists for a moment.
+        """
         with storing(self.location):
             if self.path is not None:
-                with replacing(self.path, part):
-                    flush(part)
-                    check()
+                flush(part)
+                check()
+                if self.path.is_dir() and part.is_dir():
+                    shutil.rmtree(self.path)
+                part.replace(self.path)
                 sync(self.path.parent)
                 return
             check()
@@ -253,23 +252,7 @@ class Folder:
 
     def _at(self, name: str) -> Any:
         """Return the path of an object on this machine or in the file system."""
-        if self.path is not None:
-            return self.path / name
-        return f"{self._root}/{name}" if name else self._root
-
-    def _children(self, name: str) -> builtins.list[str]:
-        path = self._at(name)
-        if self.path is not None:
-            with suppress(FileNotFoundError, NotADirectoryError):
-                return [child.name for child in path.iterdir()]
-            return []
-        with self._reading(name):
-            self._fs.invalidate_cache(path)
-            try:
-                found = [entry.rstrip("/") for entry in self._fs.ls(path, detail=False)]
-            except (FileNotFoundError, NotADirectoryError):
-                return []
-        return sorted({entry.rpartition("/")[2] for entry in found if entry != path})
+        return self.path / name if self.path is not None else f"{self._root}/{name}".rstrip("/")
 
     def _send(self, name: str, data: bytes, **how: str) -> None:
         with self._replying(len(data)) as limit:
@@ -284,7 +267,7 @@ class Folder:
         """Yield the keyword arguments that limit a write of ``n_bytes``. Raises ``TimeoutError`` beyond the limit."""
         from fsspec.exceptions import FSTimeoutError
 
-        seconds = address.REPLY_SECONDS * max(1.0, n_bytes / PART_BYTES)
+        seconds = REPLY_SECONDS * max(1.0, n_bytes / PART_BYTES)
         try:
             yield {"timeout": seconds} if self._fs.async_impl else {}
         except FSTimeoutError as error:
@@ -303,30 +286,8 @@ def write_text(location: str, text: str, *, overwrite: bool = False) -> None:
     place = open_folder(location)
     if not overwrite and place.exists():
         raise ExistsError(f"{location} is there already: --overwrite replaces it")
-    with storing(location), place.scratch() as folder:
-        part = folder / f".{place.name}.{uuid.uuid4().hex}.part"
-        try:
-            part.write_text(text, encoding="utf-8")
-            place.publish(part)
-        finally:
-            remove(part)
-
-
-@contextmanager
-def replacing(path: Path, part: Path | None = None) -> Iterator[Path]:
-    """Replace ``path`` by a new file or folder. The caller writes to the yielded hidden name, which is renamed on exit.
-
-    ``part`` is an alternative hidden name on the same disk. On any error the new content is removed and ``path`` is
-    unchanged. A file is replaced in one step. When a folder is replaced, nothing exists under its name for a moment.
-    """
-    part = part or path.with_name(f".{path.name}.{uuid.uuid4().hex}.part{path.suffix}")
-    try:
-        yield part
-        if path.is_dir() and part.is_dir():
-            shutil.rmtree(path)
-        part.replace(path)
-    finally:
-        remove(part)
+    with storing(location):
+        place.write("", text.encode())
 
 
 def remove(path: Path) -> None:
@@ -359,45 +320,29 @@ def flush(path: Path) -> None:
     sync(path.parent)
 
 
-def _read(path: Path, most: int | None) -> bytes:
-    """Read a regular file; again if it was replaced meanwhile on a network disk."""
-    left = READS
-    while True:
-        left -= 1
-        try:
-            # without waiting for a writer: a pipe among the files of somebody else has none
-            with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-                about = os.fstat(file.fileno())
-                if not stat.S_ISREG(about.st_mode):
-                    raise OSError(errno.EINVAL, "not a regular file", str(path))
-                size = about.st_size  # read() would allocate all that it is allowed to read
-                return file.read(size if most is None else min(size, most))
-        except NotADirectoryError as error:
-            raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from error
-        except OSError as error:
-            if error.errno != errno.ESTALE or not left:
-                raise
-
-
-def _create(path: Path, data: bytes) -> None:
-    """Link a flushed file to its name. Without links it is opened exclusively; a kill may leave a damaged object."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+@contextmanager
+def _beside(path: Path, data: bytes) -> Iterator[Path]:
+    """Yield a flushed file beside ``path``, to be given this name. It is removed at the end."""
+    _make(path.parent)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
-        _write(part, data, "xb")
-        try:
-            os.link(part, path)
-        except OSError as error:
-            if error.errno not in NO_LINKS:
-                raise
-            _write(path, data, "xb")
+        _write(part, data)
+        yield part
     finally:
-        remove(part)
+        part.unlink(missing_ok=True)
     sync(path.parent)
 
 
-def _write(path: Path, data: bytes, mode: str) -> None:
-    with path.open(mode) as file:
+def _make(folder: Path) -> None:
+    """Make a folder whose name survives a power failure."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

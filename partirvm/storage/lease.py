@@ -36,7 +36,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from partirvm.errors import FormatError, LeaseError, LeaseLostError, MissingDataError, PartirvmWarning
+from partirvm.errors import FormatError, LeaseError, LeaseLostError, MissingDataError, PartirvmWarning, StorageError
 from partirvm.storage.address import storing
 from partirvm.storage.folder import Folder
 from partirvm.storage.records import TIME, numbered, numbers, read_json, to_json
@@ -73,15 +73,6 @@ class Process:
         """Return the identity of the current process."""
         return cls(socket.gethostname(), os.getpid(), started(os.getpid()) or "", _space())
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Process:
-        """Read an identity from the JSON of ``to_json``."""
-        return cls(str(value["host"]), int(value["pid"]), str(value["began"]), str(value["space"]))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the identity as a JSON object."""
-        return asdict(self)
-
     @property
     def local(self) -> bool:
         """Return True if the process runs on this machine, in the same boot and namespace of process numbers."""
@@ -108,39 +99,21 @@ def started(pid: int) -> str | None:
         fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
         return None if fields[0] in "ZX" else fields[19]
     except (FileNotFoundError, ProcessLookupError):
-        if (PROC / "self" / "stat").exists():
-            return None
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except OSError:
-        pass
-    return ""
+        with suppress(PermissionError):
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return None
+        return ""
 
 
 @cache
 def _space() -> str:
-    boot, names = "", ""
-    with suppress(OSError):
+    try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    with suppress(OSError):
-        names = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - it is no path
-    return f"{boot} {names}".strip()
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Times of a lease in seconds: ``beat`` between two heartbeats, ``expiry`` without one until the end of the lease.
-
-    Only tests use other times than the defaults.
-    """
-
-    beat: float = BEAT
-    expiry: float = EXPIRY
-
-
-TIMING = Timing()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - it is no path
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True)
@@ -159,33 +132,32 @@ class Holder:
         """Return True if the process certainly does not hold the lease any more."""
         return self.over or self.process.dead
 
-    def alive(self, timing: Timing = TIMING) -> bool:
+    def alive(self) -> bool:
         """Return True if the holder appears alive at a single check; wrong if the clocks differ too much."""
-        return not self.gone and time.time() - self.last_beat < timing.expiry
+        return not self.gone and time.time() - self.last_beat < EXPIRY
 
 
-@dataclass
 class HeartbeatWatch:
     """What this process has seen of the heartbeats of a holder."""
 
-    _seen: tuple[int, int] | None = None
-    _since: float = 0.0
-    _moved: bool = False
+    def __init__(self) -> None:
+        self._seen: tuple[int, int] | None = None
+        self._since, self._moved = 0.0, False
 
-    def gone(self, last: Holder, timing: Timing = TIMING) -> bool | None:
+    def gone(self, last: Holder) -> bool | None:
         """Return whether ``last``, just read, no longer holds the lease; None if it must be watched for longer."""
         now = time.monotonic()
         if (last.epoch, last.beat) != self._seen:
             self._moved = self._seen is not None  # the holder is alive, whatever its clock shows
             self._seen, self._since = (last.epoch, last.beat), now
-        if last.gone or now - self._since >= timing.expiry:
+        if last.gone or now - self._since >= EXPIRY:
             return True
-        return False if self._moved or (last.process.local and last.alive(timing)) else None
+        return False if self._moved or (last.process.local and last.alive()) else None
 
-    def held(self, last: Holder | None, timing: Timing = TIMING) -> bool:
+    def held(self, last: Holder | None) -> bool:
         """Return True if a holder, just read, appears alive."""
-        gone = True if last is None else self.gone(last, timing)
-        return last is not None and (last.alive(timing) if gone is None else not gone)
+        gone = True if last is None else self.gone(last)
+        return last is not None and (last.alive() if gone is None else not gone)
 
 
 def epochs(folder: Folder) -> list[int]:
@@ -193,37 +165,27 @@ def epochs(folder: Folder) -> list[int]:
     return numbers(folder, "lease")
 
 
+def claims(folder: Folder, *, last: bool = False) -> dict[int, dict[str, Any]]:
+    """Return the claim of each epoch, or only that of the last one."""
+    while True:
+        found = epochs(folder)[-1 if last else 0 :]
+        try:
+            return {epoch: read_json(folder, numbered("lease", epoch), CLAIM) for epoch in found}
+        except MissingDataError:
+            if set(found) <= set(epochs(folder)):  # otherwise another process removed the folder
+                raise
+
+
 def holder(folder: Folder) -> Holder | None:
     """Return the holder of the newest epoch, or None if there is no epoch."""
-    found = epochs(folder)
-    if not found:
-        return None
-    epoch = found[-1]
-    try:
-        claim = read_json(folder, numbered("lease", epoch), CLAIM)
-    except MissingDataError:
-        if epoch not in epochs(folder):  # another process removed the folder
-            return holder(folder)
-        raise
-    beat, last_beat = 0, float(claim["time"])
-    with suppress(MissingDataError, FormatError):
-        last = read_json(folder, numbered("lease", epoch, ".beat"), {"beat": int, "time": TIME})
-        beat, last_beat = int(last["beat"]), float(last["time"])
-    over = folder.exists(numbered("lease", epoch, ".over"))
-    return Holder(epoch, Process.from_json(claim), float(claim["time"]), beat, last_beat, over)
-
-
-def claims(folder: Folder) -> dict[int, dict[str, Any]]:
-    """Return the claim of each epoch."""
-    found: dict[int, dict[str, Any]] = {}
-    for epoch in epochs(folder):
-        try:
-            found[epoch] = read_json(folder, numbered("lease", epoch), CLAIM)
-        except MissingDataError:
-            if epoch not in epochs(folder):  # another process removed the folder
-                return claims(folder)
-            raise
-    return found
+    for epoch, claim in claims(folder, last=True).items():
+        beat = {"beat": 0, "time": claim["time"]}
+        with suppress(MissingDataError, FormatError, StorageError):  # a network disk replaces it meanwhile
+            beat = read_json(folder, numbered("lease", epoch, ".beat"), {"beat": int, "time": TIME})
+        over = folder.exists(numbered("lease", epoch, ".over"))
+        process = Process(claim["host"], claim["pid"], claim["began"], claim["space"])
+        return Holder(epoch, process, claim["time"], beat["beat"], beat["time"], over)
+    return None
 
 
 def limits(
@@ -244,7 +206,6 @@ def acquire(
     marks: Callable[[], Marks],
     *,
     patience: float = 0.0,
-    timing: Timing = TIMING,
     watch: HeartbeatWatch | None = None,
     stop: str = "abort the job",
 ) -> Lease:
@@ -261,15 +222,18 @@ def acquire(
         began, watch, warned = time.monotonic(), watch or HeartbeatWatch(), False
         while True:
             last = holder(folder)
-            gone = last is None or watch.gone(last, timing)
+            gone = last is None or watch.gone(last)
             if last is None or gone:
-                reached = marks()  # may raise MissingDataError, which is a FileNotFoundError too
+                epoch, token = 1 if last is None else last.epoch + 1, uuid.uuid4().hex
+                claim = {"epoch": epoch, "token": token, **asdict(Process.this()), "time": time.time()}
+                name, claim["marks"] = numbered("lease", epoch), marks()  # may raise MissingDataError
                 with suppress(FileExistsError, FileNotFoundError):  # another process was faster, or withdrew
-                    return _claim(folder, 1 if last is None else last.epoch + 1, reached, timing)
+                    folder.create(name, to_json(name, claim))
+                    return Lease(folder, epoch, token)
             elif gone is None and not warned:
                 warned = True
                 warnings.warn(
-                    f"{folder.location}: waiting up to {timing.expiry:g} s for a heartbeat of {last.process}, "
+                    f"{folder.location}: waiting up to {EXPIRY:g} s for a heartbeat of {last.process}, "
                     "which holds this folder; without a heartbeat this process takes over",
                     PartirvmWarning,
                     stacklevel=2,
@@ -279,61 +243,44 @@ def acquire(
                     f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait until "
                     f"this process ends, or {stop}"
                 )
-            time.sleep(min(timing.beat / 10, 0.2))
-
-
-def _claim(folder: Folder, epoch: int, marks: Marks, timing: Timing) -> Lease:
-    """Create the file of a claim. Raises ``FileExistsError`` if another process was faster."""
-    token, name = uuid.uuid4().hex, numbered("lease", epoch)
-    claim = {"epoch": epoch, "token": token, **Process.this().to_json(), "time": time.time(), "marks": marks}
-    folder.create(name, to_json(name, claim))
-    return Lease(folder, epoch, token, timing)
+            time.sleep(min(BEAT / 10, 0.2))
 
 
 class Lease:
-    """An epoch of the lease that this process holds. Use the object as a context manager, or call ``release``."""
+    """An epoch of the lease that this process holds. Use the object as a context manager, or call ``release``.
 
-    def __init__(self, folder: Folder, epoch: int, token: str, timing: Timing) -> None:
-        self.epoch, self.token = epoch, token
-        self._folder, self._timing = folder, timing
-        self._ended = threading.Event()
-        self._lost = self._released = False
+    ``lost`` is True once another holder was found.
+    """
+
+    def __init__(self, folder: Folder, epoch: int, token: str) -> None:
+        self.epoch, self.token, self.lost = epoch, token, False
+        self._folder, self._ended = folder, threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease-{epoch}", daemon=True)
         self._thread.start()
-
-    @property
-    def lost(self) -> bool:
-        """Return True if the heartbeat thread has found another holder; makes no request to the store."""
-        return self._lost
 
     def check(self) -> None:
         """Read the store, and raise ``LeaseLostError`` if a newer epoch was claimed or the folder was replaced."""
         if self._holds():
             return
-        self._lost = True
-        last = holder(self._folder)
-        if last is None or last.epoch <= self.epoch:
-            raise LeaseLostError(
-                f"{self._folder.location} was replaced while this process was silent: this process stops"
-            )
+        self.lost, last = True, holder(self._folder)
+        taken = last is not None and last.epoch > self.epoch
+        how = f"taken over by {last.process} (epoch {last.epoch})" if last is not None and taken else "replaced"
         raise LeaseLostError(
-            f"{self._folder.location} was taken over by {last.process} (epoch {last.epoch}) while this process (epoch "
-            f"{self.epoch}) was silent: this process stops; the new process repeats unpublished work"
+            f"{self._folder.location} was {how} while this process (epoch {self.epoch}) was silent: this process stops"
+            + ("; the new process repeats unpublished work" if taken else "")
         )
 
     def _holds(self) -> bool:
         """Return True if the claim of this process exists and is the newest; False if the folder was replaced."""
-        if epochs(self._folder)[-1:] != [self.epoch]:
-            return False
         try:
-            return bool(read_json(self._folder, numbered("lease", self.epoch), CLAIM)["token"] == self.token)
-        except (MissingDataError, FormatError):
+            newest = claims(self._folder, last=True)
+        except FormatError:
             return False
+        return {epoch: claim["token"] for epoch, claim in newest.items()} == {self.epoch: self.token}
 
     def release(self) -> None:
         """Release the lease at once. The method may be called twice."""
-        if not self._released:
-            self._released = True
+        if not self._ended.is_set():
             self._ended.set()
             self._thread.join()
             if self._holds():
@@ -342,8 +289,6 @@ class Lease:
 
     def withdraw(self) -> None:
         """Release the lease and remove its files, for a folder that contains nothing else."""
-        if self._released:
-            return
         self.release()
         if self._holds():
             for epoch in epochs(self._folder):
@@ -361,11 +306,11 @@ class Lease:
     def _beat(self) -> None:
         """Write heartbeats. A failed write (for example on a full disk) is ignored; the next write may succeed."""
         beat = 0
-        while not self._ended.wait(self._timing.beat):
+        while not self._ended.wait(BEAT):
             beat += 1
             with suppress(Exception):
                 if not self._holds():
-                    self._lost = True
+                    self.lost = True
                     return
                 self._write(".beat", {"beat": beat, "time": time.time()})
 

@@ -4,9 +4,8 @@ The schema of a JSON object maps each field that readers use to its type: an ann
 ``range`` of numbers, the schema of an object inside, or a tuple of alternatives. A field whose name ends in ``?`` may
 be missing.
 
-Readers of DATA use only the attributes of a Zarr group and the bytes of its chunks, never the metadata that Zarr keeps
-of an array: no file chooses a codec. The attributes have at most ``HEAD`` bytes and ``VALUES`` values. At most
-``BLOSC_RATIO`` times the stored bytes of a chunk are allocated.
+Readers of DATA use only the bytes of chunks, never the metadata that Zarr keeps of an array: no file chooses a codec.
+At most ``BLOSC_RATIO`` times the stored bytes of a chunk are allocated.
 """
 
 from __future__ import annotations
@@ -27,15 +26,10 @@ from numpy.typing import NDArray
 
 from partirvm.errors import FormatError, MissingDataError, NewerFormatError
 from partirvm.storage.address import reading
-from partirvm.storage.folder import Folder, open_folder
+from partirvm.storage.folder import Folder
 
 HEAD = 1 << 25
 """Maximum number of bytes of JSON."""
-
-VALUES = 1 << 20
-"""Maximum number of values of the attributes of DATA: a process that reads two copies, one to compare digests, stays
-below 256 MiB. 200 million rows of 100 features have 586,000 checksums.
-"""
 
 MOST = 1 << 63
 """Integers of files are smaller in absolute value."""
@@ -197,25 +191,6 @@ def require_format(found: Any, known: int, place: str, what: str, again: str) ->
         )
     if found != known:
         raise FormatError(f"{place}: the {what} has format {found!r}, this version reads format {known}: {again}")
-
-
-def open_zarr(location: str, what: str, storage_options: dict[str, Any] | None = None) -> tuple[Folder, dict[str, Any]]:
-    """Return the folder of a Zarr group and the attributes of the group.
-
-    Raises ``MissingDataError`` if there is no group or its metadata cannot be read.
-    """
-    folder = open_folder(location, storage_options)
-    place = f"{location}: zarr.json of the {what}"
-    with reading(place, f"restore the file, or make the {what} again", MissingDataError):
-        try:
-            data = folder.read("zarr.json", HEAD + 1)
-        except FileNotFoundError as error:
-            raise MissingDataError(f"{location}: no {what} here") from error
-        if len(data) > HEAD:
-            raise ValueError(f"it has more than {HEAD:,} bytes")
-        if sum(map(data.count, (b",", b"[", b"{"))) > VALUES:
-            raise ValueError(f"it has more than {VALUES:,} values")
-        return folder, dict(json.loads(data).get("attributes", {}))
 
 
 def checksum(block: NDArray[Any]) -> str:

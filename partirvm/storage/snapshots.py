@@ -73,7 +73,6 @@ class Snapshots:
             with storing(self._folder.place(name)):
                 check()
                 write(self._folder.place(name), {**(about or {}), **own})
-                self._folder.flush(name)
             check()
         except BaseException as error:
             if not self._folder.exists(f"{name}/{HEAD}"):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from partirvm.planning.cost import Schedule
-from partirvm.strategies.basic import BasicRound
 from partirvm.strategies.problem import AnyStrategy
-from partirvm.strategies.rounds import IncrementalRounds, WorkingSetRounds
+from partirvm.strategies.rounds import BasicRound, IncrementalRounds, WorkingSetRounds
 from partirvm.strategies.split_merge import SplitMergeLevels
 
 STRATEGIES: dict[str, type[AnyStrategy]] = {

@@ -203,6 +203,8 @@ def partition(problem: Problem, options: Options, number: int) -> Int:
         start, number = batch.stop, number - count
     else:
         return NONE
+    if count == 1:
+        return np.arange(start, batch.stop, dtype=np.int64)
     if codes is not None:
         here = codes[start : batch.stop]
         return start + stratified_partition(here, problem.n_classes, count, number, seed=seed, shuffled=shuffled)

@@ -18,13 +18,25 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, Start, labels_of, survivors
 from partirvm.planning.cost import Schedule
-from partirvm.strategies.basic import BasicRound, one_fit
 from partirvm.strategies.fit_rows import count_duplicates, fresh, partition, partition_count, posterior_rows
 from partirvm.strategies.problem import Gather, Instruction, Log, Options, Problem, Save, Steps
-from partirvm.strategies.stages import RoundsState, intermediate_rule, performed, record
+from partirvm.strategies.rounds import BasicRound
+from partirvm.strategies.stages import (
+    RoundsState,
+    final_rule,
+    intermediate_rule,
+    measured,
+    performed,
+    record,
+    saved,
+    scored,
+    settled,
+    solved,
+)
 
 Float = NDArray[np.float64]
 
@@ -138,9 +150,13 @@ def _last(state: SplitMergeState) -> Steps[RoundsState]:
     design, start, joined = state.below[0].design, state.below[0].warm, state
     if len(state.below) > 1:
         design, start, joined = _joined(state)
-    last = BasicRound().start(state.problem, state.options)
-    last = replace(last, selection="order", duplicates=joined.duplicates, dropped=joined.dropped)
-    return (yield from one_fit(last, design, start))
+    last = replace(BasicRound().start(state.problem, state.options), round=1, selection="order")
+    last = replace(last, candidates=len(design.labels), duplicates=joined.duplicates, dropped=joined.dropped)
+    last = yield from measured(last, design, last.options.last_rows, start)
+    last = yield from solved(last, final_rule(last.options), warm=start)
+    last = yield from settled(last)
+    last = yield from scored(last)
+    return (yield from saved(last, "final", Termination.CONVERGED))
 
 
 def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:

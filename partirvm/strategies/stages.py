@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.diagnostics import to_json
 from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
@@ -37,28 +38,14 @@ AnyScores: TypeAlias = Scores | ClassScores
 INTERMEDIATE = 100.0
 """Tolerance of intermediate fits, as a multiple of ``tol``; only the last fit converges to ``tol``."""
 
+BETTER = 1e-3
+"""Minimum relative decrease of the held-out error of a better round."""
+
 REBASES = 2
 """Maximum number of passes per fit that compute statistics of the residual target against cancellation."""
 
 DIAGNOSED = ("round", "early", "final")
 """Kinds of history lines with diagnostics: those whose model may be the result of the run."""
-
-
-@dataclass(frozen=True)
-class Best:
-    """The round with the lowest held-out error so far; the fields are those of ``RoundsState``.
-
-    In classification the error is the log loss, which can rise while the fraction of wrongly classified rows is
-    constant.
-    """
-
-    round: int
-    error: float
-    design: Design
-    fit: Fit
-    seen: str
-    candidates: int
-    reason: Termination
 
 
 @dataclass(frozen=True)
@@ -68,6 +55,9 @@ class RoundsState:
     ``seen`` is the value of ``fit_rows`` for the statistics of the fit; it is empty before the first fit. ``learned``
     is the number of vectors when the kernel was last learned again. ``end`` is the reason of the end after the last
     fit, and None before. ``appended`` is true until the present columns are fitted to rows that were appended.
+
+    ``best`` is the state after the round with the lowest held-out error so far (for classes the log loss, which can
+    rise while the fraction of wrongly classified rows is constant).
 
     The working set alone uses the rest. ``used`` are the rows that have been candidates (increasing). ``evidence`` is
     the highest evidence so far: rounds end in optima that differ by a few nats, so that an increase over a low optimum
@@ -92,11 +82,11 @@ class RoundsState:
     scores: AnyScores | None = None
     end: Termination | None = None
     appended: bool = False
+    best: RoundsState | None = None
     used: Int = field(default_factory=lambda: NONE)
     evidence: float = -np.inf
     flat: int = 0
     patient: bool = False
-    best: Best | None = None
     kept: int = 0
     work: float = 0.0
     slow: int = 0
@@ -234,11 +224,14 @@ def with_noise(state: RoundsState, noise: FittedNoise) -> Steps[RoundsState]:
 
 
 def scored(state: RoundsState) -> Steps[RoundsState]:
-    """Score the fit on held-out rows, if there are any."""
+    """Score the fit on held-out rows, if there are any, and keep the best state."""
     if not state.problem.held_out:
         return state
     (scores,) = yield (state.problem.likelihood.score(state.design, state.fit, state.options.moderate),)
-    return replace(state, scores=scores)
+    state, best = replace(state, scores=scores), state.best
+    if best is None or best.scores is None or scores.loss < best.scores.loss * (1 - BETTER):
+        state = replace(state, best=replace(state, best=None, used=NONE))
+    return state
 
 
 def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Steps[RoundsState]:
@@ -260,5 +253,5 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
 def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
     """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
     found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
-    diagnostics = [each.to_json() for each in found] if facts["kind"] in DIAGNOSED else []
+    diagnostics = [to_json(each) for each in found] if facts["kind"] in DIAGNOSED else []
     return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)

@@ -25,7 +25,7 @@ from partirvm.core.termination import Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.strategies.fit_rows import POOL, SPREAD, drawn_rows, posterior_rows
 from partirvm.strategies.problem import Steps
-from partirvm.strategies.stages import Best, RoundsState, columns_of
+from partirvm.strategies.stages import BETTER, RoundsState, columns_of
 from partirvm.types import LEARNING_ROWS
 
 Int = NDArray[np.int64]
@@ -38,16 +38,6 @@ FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
 
 EVEN = 0.5
 """Fraction of random candidates divided equally among classes; the rest is in proportion to the class sizes."""
-
-FLOOR = 0.3
-"""Classification pools are drawn at random: the chance of a row is proportional to 1 − p of its class + this constant.
-
-At 0, mislabelled rows fill the pool; at large values, the pool is a uniform sample. In experiments, values between gave
-the highest evidence, and a log loss close to the lowest.
-"""
-
-BETTER = 1e-3
-"""Minimum relative decrease of the held-out error of a better round."""
 
 LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
@@ -78,7 +68,7 @@ def choose(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
         some = problem.shuffled and selection != "largest-error"
         rows = _random(state, NONE, SPREAD * room) if some else None
         draw = draw_key(state.options.seed, Purpose.POOL, state.round) if by_gain else None
-        request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw, floor=FLOOR)
+        request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw)
         (found,) = yield (request,)
         largest = found.largest
         chosen = state.design.with_centres(largest.values, largest.rows)
@@ -109,7 +99,7 @@ def _marked(state: RoundsState, rows: Int) -> RoundsState:
 def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     """Count flat and slow rounds after a round, and return the reason to end the run, if there is one.
 
-    For ``Termination.VALIDATION`` the best round must be restored.
+    For ``Termination.VALIDATION`` the best round is to be restored.
     """
     fit, before = state.fit, state.evidence
     gain = (fit.log_evidence - before) / fit.n
@@ -130,18 +120,12 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     return state, None
 
 
-def with_best(state: RoundsState) -> RoundsState:
-    """Keep the round that was just scored if it is the best so far."""
-    best, scores = state.best, state.scores
-    if scores is None or not (best is None or scores.loss < best.error * (1 - BETTER)):
-        return state
-    facts = state.design, state.fit, state.seen, state.candidates, state.reason
-    return replace(state, best=Best(state.round, scores.loss, *facts))
-
-
-def worse(state: RoundsState, best: Best) -> bool:
+def worse(state: RoundsState) -> bool:
     """Return whether the last fit is worse than the best round, an earlier one."""
-    return state.scores is not None and best.round != state.round and state.scores.loss > best.error * (1 + BETTER)
+    best, scores = state.best, state.scores
+    if best is None or best.scores is None or scores is None or best.round == state.round:
+        return False
+    return scores.loss > best.scores.loss * (1 + BETTER)
 
 
 def is_slow(effort: str, work: float, before: float, gain: float, loss: float | None) -> bool:

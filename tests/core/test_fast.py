@@ -14,7 +14,7 @@ from partirvm.core.fast import FEWEST, PART, Greedy, grow
 from partirvm.core.priors import DEPENDENT
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import HyperState, StepInfo, init
+from partirvm.core.updates import HyperState, StepInfo
 from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
@@ -32,7 +32,7 @@ def statistics_of(Phi, t, w=None, labels=None):
 def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0) -> HyperState:
     """A fit whose columns have all just entered."""
     M = statistics.n_columns
-    state = init(statistics, np.ones(M), FIRST, target_variance=target_variance, fixed_noise=fixed_noise)
+    state = HyperState(statistics, np.ones(M), FIRST, target_variance=target_variance, fixed_noise=fixed_noise)
     return replace(state, entered=np.ones(M, bool))
 
 
@@ -124,7 +124,7 @@ def test_deletions_end_at_the_vectors_of_the_rule():
     labels = np.arange(Phi.shape[1]) - 1
     assert labels[0] == BIAS
     statistics = statistics_of(Phi, t, labels=labels)
-    begun = init(statistics, np.ones(len(labels)), FIRST, target_variance=1.0)
+    begun = HyperState(statistics, np.ones(len(labels)), FIRST, target_variance=1.0)
     fit, reason = grow(begun, replace(RULE, vectors=12))
     assert (reason, fit.n_vectors) == (Termination.HALVED, 12)
     fit, reason = grow(nothing_of(statistics), replace(RULE, vectors=2))
@@ -147,7 +147,9 @@ def test_weights_and_a_residual_target_change_nothing(seed):
     plain = statistics_of(Phi[twice], t[twice])
     m = np.linspace(-1, 1, 12)
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
-    moved = statistics_of(Phi, t, w).rebase(m[:, None], block.projection, block.sum_squares)
+    moved = replace(
+        statistics_of(Phi, t, w), offset=m[:, None], projection=block.projection, sum_squares=block.sum_squares
+    )
     fits = [
         grow(nothing_of(statistics, fixed_noise=True), replace(RULE, tol=1e-5 / statistics.n))[0]
         for statistics in (plain, moved)

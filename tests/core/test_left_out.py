@@ -26,9 +26,9 @@ def fit(rng):
 
 def left(errors, variances=0.0):
     """Rows that are no centres, with these errors and variances."""
-    errors = np.asarray(errors, float)
-    variances = np.broadcast_to(np.asarray(variances, float), errors.shape)
-    return LeftOut(errors, variances, errors, variances, np.full(len(errors), -1), np.zeros(0), np.arange(len(errors)))
+    errors = np.repeat(np.asarray(errors, float)[:, None], 2, axis=1)
+    n, variances = len(errors), np.broadcast_to(np.asarray(variances, float), errors.shape)
+    return LeftOut(errors, variances, np.full(n, -1), np.arange(n), np.ones((n, 2)), np.zeros(0))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -48,7 +48,8 @@ def test_errors_are_those_of_a_fit_without_the_row_and_its_columns(rng, fit, wei
     mu, Sigma = naive.posterior(Phi, t, alpha, beta, w)
     root = np.linalg.cholesky(Sigma)
     found = LeftOut.of(Phi.copy(), t, mu, root, beta, w if weighted else None, own, peaks=np.full(M, 2.0))
-    np.testing.assert_allclose(astuple(found)[:4], expected, rtol=1e-8)
+    np.testing.assert_allclose(found.errors.T, expected[[0, 2]], rtol=1e-8)
+    np.testing.assert_allclose(found.variances.T, expected[[1, 3]], rtol=1e-8)
     owner = np.full(N, -1)
     owner[[3, 7, 11]] = [0, 2, 4]
     np.testing.assert_array_equal(found.owner, owner[w > 0])
@@ -70,14 +71,13 @@ def test_sums_are_those_of_the_parts(fit):
         np.testing.assert_allclose(mine, theirs)
     half = np.full(N, 0.5)
     found = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own, factor=half)
-    np.testing.assert_allclose(found.own_errors, np.sqrt(0.5) * whole.own_errors)
+    np.testing.assert_allclose(found.errors, np.sqrt(0.5) * whole.errors)
     np.testing.assert_allclose(found.variances, 0.5 * whole.variances)
     some = whole.scaled(np.array([2, 7]), np.array([4.0, 9.0]))
     factors = np.ones(N)
     factors[[2, 7]] = 2, 3
-    np.testing.assert_allclose(some.errors, factors * whole.errors)
-    np.testing.assert_allclose(some.own_errors, factors * whole.own_errors)
-    np.testing.assert_allclose(some.own_variances, factors**2 * whole.own_variances)
+    np.testing.assert_allclose(some.errors, factors[:, None] * whole.errors)
+    np.testing.assert_allclose(some.variances, factors[:, None] ** 2 * whole.variances)
 
 
 def test_noise_is_the_part_of_the_errors_beyond_the_weights():
@@ -100,8 +100,8 @@ def test_noise_is_the_part_of_the_errors_beyond_the_weights():
 
 def test_a_column_that_has_a_substitute_counts_less():
     """A share (1 − ρ²)^⅛ of the change by the removal of the column, ρ = 0.6 and 1; at ρ > 1 none."""
-    none, own = np.zeros(3), np.array([1.0, 2.0, 3.0])
-    found = LeftOut(none, none, own, none, np.arange(3), np.array([0.6, 1.0, 4.0]), np.arange(3))
+    errors, none = np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]), np.zeros((3, 2))
+    found = LeftOut(errors, none, np.arange(3), np.arange(3), none, np.array([0.6, 1.0, 4.0]))
     assert found.calibration(100.0, 9.0).noise_variance == pytest.approx((0.64**0.125) ** 2 / 3)
 
 
@@ -170,6 +170,6 @@ def test_a_kernel_that_covers_single_rows_only():
     variance = 1 / (beta + alpha)
     own = [(n, np.array([n])) for n in range(3)]
     found = LeftOut.of(np.eye(3), t, beta * variance * t, np.sqrt(variance) * np.eye(3), beta, None, own)
-    np.testing.assert_allclose(found.own_errors, t, rtol=1e-6)
-    np.testing.assert_allclose(found.own_variances, 0, atol=1e-6)
+    np.testing.assert_allclose(found.errors[:, 1], t, rtol=1e-6)
+    np.testing.assert_allclose(found.variances[:, 1], 0, atol=1e-6)
     assert found.calibration(beta, 9.0).overconfidence == pytest.approx(beta * np.mean(t**2), rel=1e-6)

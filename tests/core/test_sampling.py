@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from functools import reduce
 from operator import add
 
@@ -79,16 +78,6 @@ def test_a_part_is_spread_evenly(n):
     assert chisquare(counts).pvalue > 1e-3
     assert abs(np.corrcoef(rows[:-1], rows[1:])[0, 1]) < 4 / np.sqrt(k)
     assert len(np.unique(rows)) == k
-
-
-def test_few_rows_and_the_way_through_json():
-    found = LargestErrors.of(np.array([1.0, 2.0]), np.array([7, 8]), np.array([[0.5, 3.0], [0.25, 4.0]]))
-    assert found.to_json() == [[8, 0.25, 4.0], [7, 0.5, 3.0]]
-    again = LargestErrors.from_json(json.loads(json.dumps(found.to_json())))
-    np.testing.assert_array_equal(again.rows, [8, 7])
-    np.testing.assert_array_equal(again.values, found.values)
-    assert LargestErrors.from_json([]).to_json() == []
-    assert not len(LargestErrors.of(np.zeros(0), np.zeros(0, dtype=int), np.zeros((0, 1))).rows)
 
 
 @given(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from partirvm.core import priors
 from partirvm.core.priors import JOINING, entry_precision, evidence_gain, joint_entry, joint_gain
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.updates import candidate_factors, init, step
+from partirvm.core.updates import HyperState, step
 
 T = 3
 
@@ -32,7 +32,7 @@ def problems(draw):
 def state_of(Phi, t, alpha, beta, w=None):
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, t, w)
     statistics = GramStatistics.empty("b", T).extend(np.arange(Phi.shape[1]), block, "b")
-    return init(statistics, alpha, beta, target_variance=t.var(axis=0))
+    return HyperState(statistics, alpha, beta, target_variance=t.var(axis=0))
 
 
 def evidence(Phi, t, alpha, beta, w=None):
@@ -70,7 +70,7 @@ def test_what_a_candidate_is_worth(problem):
     Phi, t, alpha, beta, w = problem
     fit = state_of(Phi[:, :5], t, alpha[:5], beta, w)
     whole = state_of(Phi, t, alpha, beta, w).statistics
-    s, q = candidate_factors(fit, whole)
+    s, q = fit.factors(whole.gram[:5, 5:], whole.diagonal[5:], whole.projection[5:])
     expected = np.array(
         [naive.sparsity_quality(Phi[:, 5], Phi[:, :5], t[:, k], alpha[:5], beta[k], w) for k in range(T)]
     )

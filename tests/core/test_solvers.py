@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from partirvm.core.priors import entry_precision
-from partirvm.core.solvers import improve, revive, solve
+from partirvm.core.solvers import SOLVERS, improve, revive
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import HyperState, init, maximise
+from partirvm.core.updates import HyperState, maximise
 
 RULE = StopRule(1e-7, 500, thin=True)
 
@@ -31,7 +31,7 @@ def start_of(Phi, t) -> HyperState:
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, t[:, None])
     statistics = GramStatistics.empty("b").extend(labels, block, "b")
     s, q = beta * np.diagonal(statistics.gram), beta * statistics.projection[:, 0]
-    begun = init(statistics, entry_precision(s, q, s), beta, target_variance=float(t.var()))
+    begun = HyperState(statistics, entry_precision(s, q, s), beta, target_variance=float(t.var()))
     return replace(begun, entered=np.ones(len(labels), bool))
 
 
@@ -41,7 +41,7 @@ def test_auto_is_no_worse_than_either(seed):
     from nothing; its posterior and evidence are those of its α and β."""
     Phi, t = bumps(seed)
     start = start_of(Phi, t)
-    ends = {solver: solve(start, RULE, solver) for solver in ("fixed-point", "fast", "auto")}
+    ends = {solver: SOLVERS[solver](start, RULE) for solver in ("fixed-point", "fast", "auto")}
     assert {reason for _, reason in ends.values()} == {Termination.CONVERGED}
     fixed, fast, auto = (ends[solver][0] for solver in ("fixed-point", "fast", "auto"))
     assert auto.log_evidence >= fixed.log_evidence - RULE.tol * len(t)
@@ -75,8 +75,8 @@ def test_columns_that_gain_only_together_come_back():
 def test_fits_that_end_early_are_left_to_the_fixed_point():
     """Half of the candidates are what pruning comes down to."""
     start, rule = start_of(*bumps(0)), replace(RULE, vectors=40)
-    fit, reason = solve(start, rule, "auto")
-    same, _ = solve(start, rule, "fixed-point")
+    fit, reason = SOLVERS["auto"](start, rule)
+    same, _ = SOLVERS["fixed-point"](start, rule)
     assert reason is Termination.HALVED
     np.testing.assert_array_equal(fit.alpha, same.alpha)
 
@@ -85,9 +85,9 @@ def test_fixed_noise_stays_and_steps_are_heard():
     """β is as it was; every stage tells of its iterations."""
     start = replace(start_of(*bumps(1)), fixed_noise=True)
     heard = []
-    fit, _ = solve(start, RULE, "auto", heard.append)
+    fit, _ = SOLVERS["auto"](start, RULE, heard.append)
     alone = []
-    solve(start, RULE, "fixed-point", alone.append)
+    SOLVERS["fixed-point"](start, RULE, alone.append)
     assert fit.beta == start.beta
     assert len(heard) > len(alone)
     assert {1 / info.noise_variance for info in heard} == {start.beta}
@@ -102,9 +102,9 @@ def test_auto_reaches_the_best_of_several_starts():
     X, t = X / X.std(), (t - t.mean()) / t.std()
     Phi = np.column_stack([np.ones(100), naive.gaussian(X, X, 0.209)])
     start = start_of(Phi, t)
-    usual, _ = solve(start, RULE, "fixed-point")
-    small, _ = solve(replace(start, alpha=np.full(101, 1 / 101**2)), RULE, "fixed-point")
-    found, _ = solve(start, RULE, "auto")
+    usual, _ = SOLVERS["fixed-point"](start, RULE)
+    small, _ = SOLVERS["fixed-point"](replace(start, alpha=np.full(101, 1 / 101**2)), RULE)
+    found, _ = SOLVERS["auto"](start, RULE)
     assert small.log_evidence > usual.log_evidence + 30
     assert found.log_evidence >= small.log_evidence - 1e-3 * len(t)
     dense = naive.log_evidence(Phi[:, found.labels], t, found.alpha, found.beta)

@@ -16,17 +16,7 @@ from partirvm.core.posterior import WEAK_CORRELATION
 from partirvm.core.priors import FLAT, JOINING, GammaDensity, Prior, entry_precision, evidence_gain
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import (
-    FADED,
-    NOISE_FLOOR,
-    candidate_factors,
-    init,
-    maximise,
-    noise_precision,
-    step,
-    thin,
-    verdict,
-)
+from partirvm.core.updates import FADED, NOISE_FLOOR, HyperState, maximise, noise_precision, step, thin, verdict
 from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
@@ -44,8 +34,8 @@ def state_of(Phi, t, alpha, beta, w=None, *, fixed_noise=False, offset=None, lab
     m = np.zeros(Phi.shape[1]) if offset is None else offset
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
     statistics = GramStatistics.empty("b").extend(labels, block, "b")
-    statistics = statistics.rebase(m[:, None], block.projection, block.sum_squares)
-    return init(statistics, alpha, beta, target_variance=float(t.var()), fixed_noise=fixed_noise, prior=prior)
+    statistics = replace(statistics, offset=m[:, None], projection=block.projection, sum_squares=block.sum_squares)
+    return HyperState(statistics, alpha, beta, target_variance=float(t.var()), fixed_noise=fixed_noise, prior=prior)
 
 
 @st.composite
@@ -170,8 +160,7 @@ def test_candidates_gain_what_the_evidence_rises_by(problem, data):
     state = state_of(Phi[:, :M], t, alpha[:M], beta, w, offset=offset)
     r = t if offset is None else t - Phi[:, :M] @ offset
     block = GramBlock.of(Phi[:, :M], Phi[:, M:], r[:, None], w)
-    extended = state.statistics.extend(np.arange(M, len(alpha)), block, "b")
-    s, q = candidate_factors(state, extended)
+    s, q = state.factors(block.cross, np.diagonal(block.gram), block.projection)
     best = entry_precision(s, q, beta * np.diagonal(block.gram)) / JOINING
     gains = evidence_gain(s, q)
     before = naive.log_evidence(Phi[:, :M], t, alpha[:M], beta, w)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.core.exact import first_rounded
+from partirvm.core.moments import first_rounded
 from partirvm.data import as_source, ingest
 from partirvm.errors import DataError
 

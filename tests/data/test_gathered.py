@@ -12,8 +12,7 @@ from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.execution import LocalExecutor
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.class_passes import LogisticPass
-from partirvm.likelihoods.passes import GramPass, ResidualPass, SlopePass
+from partirvm.likelihoods.passes import GramPass, LogisticPass, ResidualPass, SlopePass
 from partirvm.types import Scaling
 
 N, TILE = 333, 16

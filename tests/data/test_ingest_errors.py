@@ -226,7 +226,7 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "message"), [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")]
+    ("number", "message"), [(errno.ENOSPC, "no space left"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")]
 )
 @pytest.mark.parametrize(
     "where", ["partirvm.data.external_sort.ExternalSorter.add", "partirvm.data.layout.Publication.create_arrays"]

@@ -13,14 +13,13 @@ from partirvm.core.left_out import LeftOut
 from partirvm.core.scores import LEVELS
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
-from partirvm.core.updates import init
+from partirvm.core.updates import HyperState
 from partirvm.data import ZarrSource
 from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import (
-    AugmentPass,
     GramPass,
     LeaveOneOutPass,
     ResidualPass,
@@ -85,7 +84,6 @@ PASSES = {
     "slope": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0),
     "slope, two tiles": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=ASTRIDE),
     "slope, everywhere": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=EVERYWHERE),
-    "augment": AugmentPass(KEPT, MEAN, (NEW, design([42]))),
 }
 
 
@@ -107,11 +105,6 @@ def expected(pass_):
         mean = np.average(X, axis=0, weights=w)
         return {"inputs.n": there.sum(), "inputs.mean": mean, "targets.mean": [np.average(y, weights=w)], "bad": 0,
                 "inputs.square": w @ (X - mean) ** 2, "inputs.minimum": X[there].min(axis=0)}  # fmt: skip
-    if isinstance(pass_, AugmentPass):
-        F = np.hstack([phi(extra, X) for extra in pass_.extras])
-        kept = phi(pass_.design, X)
-        r = t[:, 0] - kept @ pass_.mean
-        return {"sum_squares": w @ F**2, "cross": F.T @ (kept * w[:, None]), "projection": F.T @ (w * r)}
     if isinstance(pass_, GramPass):
         kept, new = phi(pass_.kept, X), phi(pass_.new, X)
         r = t - kept @ pass_.offset
@@ -133,7 +126,7 @@ def expected(pass_):
     if isinstance(pass_, LeaveOneOutPass):
         own = [(row, np.array([k])) for k, row in enumerate(KEPT.labels, start=1)]
         found = LeftOut.of(Phi, t[:, 0], MEAN, ROOT, BETA, w, own)  # compared with formulas in core/test_left_out
-        return {name: getattr(found, name) for name in ("errors", "variances", "own_errors", "own_variances", "owner")}
+        return {name: getattr(found, name) for name in ("errors", "variances", "owner")}
     mean = y.mean() + y.std() * Phi @ MEAN
     sd = y.std() * np.sqrt(((Phi @ ROOT) ** 2).sum(axis=1) + 0.05)
     hits = [np.mean(np.abs(y - mean) <= norm.ppf(0.5 + level / 2) * sd) for level in LEVELS]
@@ -188,7 +181,7 @@ def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
     offset = np.zeros((M, 1)) if seed % 2 else 0.01 * rng.normal(size=(M, 1))
     r = t - Phi @ offset
     gram = GramStatistics("basis", np.arange(M), Phi.T @ Phi, Phi.T @ r, (r**2).sum(axis=0), offset, rows)
-    start = init(gram, np.full(M, 0.1), 5.0, target_variance=float(t.var()))
+    start = HyperState(gram, np.full(M, 0.1), 5.0, target_variance=float(t.var()))
     return Solve(start, StopRule(tol, steps, vectors, guard=False), M)
 
 
@@ -202,7 +195,7 @@ def long_fit(seed, steps):
     )
     # no change of the evidence is below a tolerance that is not a number
     return Solve(
-        init(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False), 400
+        HyperState(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False), 400
     )
 
 

@@ -13,8 +13,7 @@ from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product, Several
 from partirvm.kernels.design import Design
-from partirvm.learning.evidence import evaluate
-from partirvm.learning.sample import Spent, gathered
+from partirvm.learning.sample import Spent, evaluate, gathered
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.base import labels_of
 from partirvm.strategies.problem import Problem

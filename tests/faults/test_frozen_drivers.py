@@ -19,7 +19,6 @@ from waiting import stopped
 from partirvm.errors import LeaseLostError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import open_folder
-from partirvm.storage.lease import Timing
 from partirvm.storage.snapshots import Snapshots
 
 
@@ -71,14 +70,16 @@ def test_who_wakes_while_another_is_at_work(breeder, data, undisturbed, tmp_path
 
 
 @pytest.mark.filterwarnings("ignore:.*waiting up to")  # if more than the expiry passes before the takeover
-def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path):
+def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path, monkeypatch):
     """Another process clears away what is half written: LeaseLostError, not that there is no such file."""
     place = tmp_path / "job"
     one, other = JobStore.create(place, {}), JobStore(place)
-    lease = one.acquire(timing=Timing(beat=60, expiry=0.3))
+    monkeypatch.setattr("partirvm.storage.lease.BEAT", 60)
+    monkeypatch.setattr("partirvm.storage.lease.EXPIRY", 0.3)
+    lease = one.acquire()
 
     def write(group, about):
-        other.acquire(timing=Timing(beat=0.1, expiry=0.3), patience=2)
+        other.acquire(patience=2)
         raise FileNotFoundError(2, "No such file or directory", group)
 
     with pytest.raises(LeaseLostError, match="was taken over"):

@@ -147,14 +147,6 @@ def test_an_address_is_refused(address, made, canary):
     assert not canary.exists()
 
 
-def test_options_of_a_store_choose_no_protocol(made, canary):
-    """fsspec takes the protocol from them, whatever the address says."""
-    for call in (load_model, open_folder):
-        with pytest.raises(UsageError, match="--allow-protocol canary"):
-            call(f"file://{made['data']}", storage_options={"protocol": "canary"})
-    assert not canary.exists()
-
-
 def test_plain_paths_and_listed_protocols(made, tmp_path):
     """Paths with colons, percent signs and spaces are paths."""
     for name in ("a:b", "reference:", "a%3A%3Ab", "two words", "s3:"):

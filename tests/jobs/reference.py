@@ -13,11 +13,10 @@ from partirvm.jobs.store import FORMAT
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.model import Model
-from partirvm.storage.lease import Timing
 from partirvm.types import Columns, Scaling
 
-QUICK = Timing(beat=0.1, expiry=1.5)
-"""Leases for tests."""
+QUICK = 0.1, 1.5
+"""Seconds of ``lease.BEAT`` and ``lease.EXPIRY`` in tests."""
 
 WORLD: dict[str, dict] = {}
 """Reference jobs by location."""
@@ -80,7 +79,7 @@ class ReferenceStore:
     def spec(self):
         return {"format": FORMAT, **self.job["spec"]}
 
-    def acquire(self, *, patience=0.0, timing=None):
+    def acquire(self, *, patience=0.0):
         if self.job["held"]:
             raise LeaseError("in use by somebody")
         self.job["epoch"] += 1

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 
 import pytest
 from processes import running
-from reference import QUICK, model
+from reference import model
 from waiting import Clock, wait_for
 
 from partirvm.errors import LeaseError, LeaseLostError, PartirvmWarning, StorageError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import Folder, lease, open_folder
-from partirvm.storage.lease import Process, Timing, holder, started
+from partirvm.storage.lease import Process, holder, started
 from partirvm.storage.records import to_json
 
 HOLD = """
 store = JobStore(sys.argv[1])
-lease = store.acquire(timing=QUICK)
+lease = store.acquire()
 store.record({"event": "note", "epoch": lease.epoch})
 say("holds", lease.epoch)
 """
@@ -33,8 +33,15 @@ SLEEP = HOLD + "time.sleep(600)"
 def claim_of(folder, epoch, at, **other):
     """Write the claim of another process at a time of its clock."""
     name = f"lease/{epoch:06d}.json"
-    claim = {"epoch": epoch, "token": "", **Process.this().to_json(), "marks": {}, **other, "time": at}
+    claim = {"epoch": epoch, "token": "", **asdict(Process.this()), "marks": {}, **other, "time": at}
     folder.write(name, to_json(name, claim))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Leases of this process with a short heartbeat."""
+    monkeypatch.setattr(lease, "BEAT", 0.1)
+    monkeypatch.setattr(lease, "EXPIRY", 1.5)
 
 
 @pytest.fixture
@@ -75,16 +82,16 @@ def test_a_number_that_was_given_to_another_process(tmp_path):
 
 @pytest.mark.parametrize("ahead", [0.0, 3600.0])
 @pytest.mark.parametrize("change", ["host", "space"])
-def test_elsewhere_only_silence_tells(tmp_path, clock, change, ahead):
+def test_elsewhere_only_silence_tells(tmp_path, clock, quick, change, ahead):
     """Another host, or this one before a reboot or in another container: after the expiry, not before, whatever its
     clock shows; who asks without patience waits too, and is told so."""
     store, began = JobStore.create(tmp_path / "job", {}), clock.now
     claim_of(open_folder(tmp_path / "job"), 1, began + ahead, **{"pid": 1, "began": "1", change: "elsewhere"})
     with pytest.warns(PartirvmWarning, match=r"waiting up to 1\.5 s.*process 1 on ") as said:
-        mine = store.acquire(timing=QUICK)
+        mine = store.acquire()
     assert (mine.epoch, len(said)) == (2, 1)
     mine.release()
-    assert QUICK.expiry <= clock.now - began < QUICK.expiry + QUICK.beat
+    assert 1.5 <= clock.now - began < 1.6
 
 
 @pytest.mark.filterwarnings("ignore:.*waiting up to")
@@ -94,27 +101,29 @@ def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ah
     """Its signs of life are an hour old, or an hour ahead, but they go on: who asks without patience is refused at the
     next one. Silent for the expiry, it is gone."""
     store, folder = JobStore.create(tmp_path / "job", {}), open_folder(tmp_path / "job")
-    timing, lives, beats = Timing(beat=0.4, expiry=1.0), 20 * 0.4, [0.0]
+    beat, expiry, lives, beats = 0.4, 1.0, 20 * 0.4, [0.0]
+    monkeypatch.setattr(lease, "BEAT", beat)
+    monkeypatch.setattr(lease, "EXPIRY", expiry)
 
     def live(now):
-        if beats[-1] + timing.beat <= now - began <= lives:
+        if beats[-1] + beat <= now - began <= lives:
             beats.append(now - began)
             life = {"beat": len(beats), "time": now + ahead}
             folder.write("lease/000001.beat.json", to_json("lease/000001.beat.json", life))
 
     clock = Clock(on_nap=live)
     monkeypatch.setattr(lease, "time", clock)
-    began, nap = clock.now, timing.beat / 10
+    began, nap = clock.now, beat / 10
     claim_of(folder, 1, began + ahead, host="elsewhere")
     if not patience:
         with pytest.raises(LeaseError, match="in use by process"):
-            store.acquire(timing=timing)
-        assert clock.now - began <= timing.beat + nap + 1e-6
+            store.acquire()
+        assert clock.now - began <= beat + nap + 1e-6
         return
-    with store.acquire(timing=timing, patience=patience) as mine:
+    with store.acquire(patience=patience) as mine:
         assert mine.epoch == 2
     assert len(beats) > 15
-    assert timing.expiry - nap < clock.now - began - beats[-1] <= timing.expiry + nap + 1e-6
+    assert expiry - nap < clock.now - began - beats[-1] <= expiry + nap + 1e-6
 
 
 @pytest.mark.parametrize("what", ["record", "save", "checkpoint"])
@@ -173,10 +182,10 @@ def test_wherever_a_publication_is_held_up(place, what, monkeypatch):
     assert held_up == 2
 
 
-def test_signs_of_life_go_on_when_there_is_room_again(tmp_path, monkeypatch):
+def test_signs_of_life_go_on_when_there_is_room_again(tmp_path, monkeypatch, quick):
     """A full disk: one that cannot be written does not end the thread, and the lease is held."""
     store, tried = JobStore.create(tmp_path / "job", {}), []
-    with store.acquire(timing=QUICK) as held, monkeypatch.context() as patched:
+    with store.acquire() as held, monkeypatch.context() as patched:
         write = held._folder.write
 
         def full(name, data):
@@ -191,12 +200,12 @@ def test_signs_of_life_go_on_when_there_is_room_again(tmp_path, monkeypatch):
         held.check()
 
 
-def test_a_folder_that_begins_anew_is_another_ones(place):
+def test_a_folder_that_begins_anew_is_another_ones(place, quick):
     """The number of an epoch comes again there: by its token an old holder finds that it is not its own."""
     store = JobStore.create(place, {})
-    old = store.acquire(timing=QUICK)
+    old = store.acquire()
     open_folder(place).remove()
-    with JobStore.create(place, {}).acquire(timing=QUICK) as new:
+    with JobStore.create(place, {}).acquire() as new:
         assert new.epoch == old.epoch
         with pytest.raises(LeaseLostError, match="was replaced while"):
             old.check()
@@ -215,7 +224,6 @@ def test_when_processes_started(linux, monkeypatch, tmp_path):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     seen = Process(Process.this().host, child.pid, started(child.pid), Process.this().space)
     assert not seen.dead
-    assert Process.from_json(json.loads(json.dumps(seen.to_json()))) == seen
     child.kill()
     if linux:
         wait_for(lambda: seen.dead)

@@ -6,6 +6,7 @@ import tempfile
 
 import fsspec
 import numpy as np
+import pytest
 import reference
 from by_default import examples
 from hypothesis import settings
@@ -16,11 +17,10 @@ from reference import ReferenceStore, model
 from partirvm.errors import PartirvmError, TransitionError
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
+from partirvm.storage import lease as leases
 from partirvm.storage import open_folder
-from partirvm.storage.lease import Timing
 
 WHO = st.integers(0, 1)
-STILL = Timing(beat=1000, expiry=1000)
 """A holder is gone when it says so; threads stay out of it."""
 
 
@@ -37,6 +37,9 @@ class Jobs(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         reference.WORLD.clear()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(leases, "BEAT", 1000)
+        self.patch.setattr(leases, "EXPIRY", 1000)
         self.folder = tempfile.TemporaryDirectory() if self.kind == "folder" else None
         self.place = f"{self.folder.name}/job" if self.folder else "memory://machine/job"
         self.pairs = [(JobStore(self.place), ReferenceStore("job")) for _ in range(2)]
@@ -44,6 +47,7 @@ class Jobs(RuleBasedStateMachine):
         self.count = 0
 
     def teardown(self):
+        self.patch.undo()
         for lease in getattr(self, "leases", []):
             lease._ended.set()
         if getattr(self, "folder", None):
@@ -75,7 +79,7 @@ class Jobs(RuleBasedStateMachine):
 
     @rule(who=WHO)
     def acquire(self, who):
-        mine, theirs = self.both(who, lambda store: store.acquire(timing=STILL))
+        mine, theirs = self.both(who, lambda store: store.acquire())
         if isinstance(theirs, type):
             assert mine is theirs
         else:

@@ -6,8 +6,6 @@ time-out (30 s).
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 from pathlib import Path
 
@@ -138,24 +136,6 @@ def test_nothing_changes(job, tmp_path, damage):
     before = seen(job)
     QUIET[damage](tmp_path / "job", tmp_path / "other")
     assert repr(seen(JobStore(job.location))) == repr(before)
-
-
-def test_a_file_that_a_network_disk_replaces_while_it_is_read(job, monkeypatch):
-    """ESTALE: it is read again; if that goes on, the error names the file."""
-    before, opened, stale = seen(job), os.open, {"left": 2}
-
-    def replaced(path, *mode):
-        if str(path).endswith("000003.json") and stale["left"]:
-            stale["left"] -= 1
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-        return opened(path, *mode)
-
-    monkeypatch.setattr(os, "open", replaced)
-    assert repr(seen(JobStore(job.location))) == repr(before)
-    assert stale["left"] == 0
-    stale["left"] = 999
-    with pytest.raises(PartirvmError, match=r"000003\.json: cannot be read: Stale"):
-        seen(JobStore(job.location))
 
 
 def test_a_listing_that_lags_behind(job, monkeypatch):

@@ -18,8 +18,8 @@ from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.basic import MAX_COLUMNS, STEPS, early_state
 from partirvm.strategies.problem import Options
+from partirvm.strategies.rounds import MAX_COLUMNS, STEPS, early_state
 from partirvm.types import Columns
 
 N = 900

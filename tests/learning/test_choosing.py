@@ -14,24 +14,21 @@ from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.learning import folds
-from partirvm.learning.evidence import losses
 from partirvm.learning.folds import (
     FOLDS,
     ONE,
     WIDTHS,
     choice_of,
     choose,
+    losses,
     one_widths,
-    still_running,
     stratified_folds,
-    with_ratios,
 )
 from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
-from partirvm.likelihoods.class_passes import IndicatorLossPass, LogisticPass
-from partirvm.likelihoods.passes import GramPass
-from partirvm.strategies.basic import BasicRound
+from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, LogisticPass
 from partirvm.strategies.problem import Options
+from partirvm.strategies.rounds import BasicRound
 
 
 def chosen(X, y, w=None, K=0, kernel=None, all_candidates=False, most=np.inf, told=None):
@@ -50,9 +47,9 @@ def test_classes_are_dealt_evenly_and_judged_by_log_loss():
     """Two of four features part the classes; those off are the others; the log loss is below that of the shares."""
     X, f = arm(240, 4, seed=3, noise=0.05)
     codes = (f > np.quantile(f, 0.7)).astype(float)
-    assert [int(codes[fold].sum()) for fold in stratified_folds(problem_of(X, codes, K=2), 0)] == pytest.approx(
-        [72 / FOLDS] * FOLDS, abs=1
-    )
+    assert [
+        int(codes[fold].sum()) for fold in stratified_folds(problem_of(X, codes, K=2), 0, np.arange(240))
+    ] == pytest.approx([72 / FOLDS] * FOLDS, abs=1)
     line, kernel, _ = chosen(X, codes, K=2)
     assert line.choice["form"] == EACH
     assert line.choice["errors"][EACH] < line.choice["errors"][ONE] < -(0.3 * np.log(0.3) + 0.7 * np.log(0.7))
@@ -86,7 +83,7 @@ def test_where_all_rows_are_candidates_that_fit_is_judged():
     line, _, seen = chosen(X, y, K=2, all_candidates=True)
     choice, problem = line.choice, problem_of(X, y, K=2)
     total = 0.0
-    for fold in stratified_folds(problem, 0):
+    for fold in stratified_folds(problem, 0, np.arange(60)):
         kept = np.setdiff1d(np.arange(60), fold)
         journal, executor, source = MemoryJournal(), LocalExecutor(1), ArraySource(X[kept], y[kept])
         source.columns = replace(source.columns, classes=(0, 1))
@@ -152,11 +149,16 @@ def test_unscaled_features_have_gammas_in_proportion_to_their_variances():
         np.testing.assert_allclose(kernel.gamma, 0.5 * width * variance / variance.mean(), rtol=1e-12)
 
 
-def test_kernels_far_behind_are_left_out_of_further_folds():
-    """Widths more than 10 % behind the best width, a width per feature more than 20 %; they keep their ratio to the
-    best kernel."""
-    losses = [[10.0, 10.9, 11.1, 20.0, 10.0, 30.0, 12.0, 11.9]]
-    assert still_running([]) == [True] * 8
-    assert still_running(losses) == [True, True, False, False, True, False, False, True]
-    assert not still_running([[*losses[0][:-1], 12.1]])[-1]
-    assert with_ratios([3.0, np.inf, 4.0], [[1.0, 2.0, 5.0], [1.0, 2.0, 0.5]]) == [3.0, 6.0, 4.0]
+def test_kernels_far_behind_are_left_out_of_further_folds(monkeypatch):
+    """Widths more than 10 % behind the best width, a width per feature more than 20 %; they keep their ratio to it."""
+    first, later, asked = [10.0, 10.9, 11.1, 20.0, 10.0, 30.0, 12.0, 12.1], [5.0, 5.4, 5.0], []
+
+    def given(held_out, problem, fits):
+        asked.append(len(fits))
+        return later if asked[1:] else first
+
+    monkeypatch.setattr(folds, "losses", given)
+    X, f = arm(60, 2)
+    choice = chosen(X, (f > 0).astype(float), K=2, all_candidates=True)[0].choice
+    assert asked == [8, 3, 3, 3, 3]
+    assert choice["errors"] == pytest.approx({ONE: 30 / 60, EACH: 12.1 * (1 + 4 * 0.5) / 60})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.learning import evidence, folds, search
+from partirvm.learning import folds, search
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
@@ -21,11 +21,11 @@ def test_all_learning_stays_within_a_bound(monkeypatch, kind, classes):
     y = 0.3 * X[:, 0] + rng.normal(size=200)
     share, spent = 16, []
     monkeypatch.setattr(search, "WORK", 200 * 20 * (50 if classes else 80) / share)
-    real = evidence.evaluate
+    real = search.evaluate
 
-    def counted(sample, problem, design, last, *, fresh):
+    def counted(sample, problem, design, *start):
         spent.append(sample.rows.n_rows * len(design.labels))
-        return real(sample, problem, design, last, fresh=fresh)
+        return real(sample, problem, design, *start)
 
     monkeypatch.setattr(search, "evaluate", counted)
     monkeypatch.setattr(folds, "evaluate", counted)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sampling import Passes, problem_of, sample_of
-from scipy.stats import ortho_group
 
 from partirvm import Gaussian as GaussianOption
 from partirvm import Matern32 as Matern32Option
@@ -13,7 +12,7 @@ from partirvm import Radial, RVMRegressor
 from partirvm.kernels import Categorical, Directions, Gaussian, Laplacian, Matern32, Matern52, OnColumns, Product
 from partirvm.learning import forms
 from partirvm.learning.forms import DIRECTIONS, EACH, along_directions, learn, turnable
-from partirvm.learning.search import learning_options
+from partirvm.learning.search import begin_stage, learning_options
 from partirvm.likelihoods.passes import InputGradientPass, SlopePass
 
 
@@ -53,13 +52,16 @@ def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
 @pytest.mark.parametrize("family", [Gaussian, Matern32, Matern52])
 def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input(family):
     """Largest eigenvalue first; gamma_i = family's factor / (d · variance along the direction)."""
-    rng = np.random.default_rng(2)
-    axes = ortho_group.rvs(3, random_state=2)
-    outer = axes.T @ np.diag([5.0, 2.0, 1.0]) @ axes
-    covariance = np.cov(rng.normal(size=(50, 3)) * [1.0, 2.0, 0.5], rowvar=False)
-    found = along_directions(family(0.7), outer, covariance)
-    np.testing.assert_allclose(np.abs(np.array(found.axes) @ axes.T), np.eye(3), atol=1e-12)
-    variance = np.array([a @ covariance @ a for a in axes])
+    X, y = ridge(60, 3)
+    X *= [1.0, 2.0, 0.5]
+    with sample_of(X, y) as sample:
+        stage = begin_stage(sample, problem_of(X, y, family(0.7)), learning_options(60, classes=False), 0)
+        stage.evaluate_next()
+        found = forms.directed(stage)
+        (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
+    axes = np.linalg.eigh(outer)[1].T[::-1]
+    np.testing.assert_allclose(np.abs(np.array(found.axes) @ axes.T), np.eye(3), atol=1e-10)
+    variance = np.array([a @ np.cov(X, rowvar=False) @ a for a in axes])
     np.testing.assert_allclose(found.kernel.gamma, forms.FAMILIES[family.name] / (3 * variance), rtol=1e-10)
     assert not found.free
 
@@ -68,7 +70,7 @@ def test_only_numeric_columns_get_directions():
     """In a product with categories, and not where a kernel sees one feature or is not radial."""
     mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
     assert turnable(mixed, 3)
-    found = along_directions(mixed, np.diag([1.0, 9.0, 2.0]), np.eye(3))
+    found = along_directions(mixed, np.diag([1.0, 9.0, 2.0]), lambda old, columns, axes: np.ones(2))
     np.testing.assert_allclose(np.abs(found.parts[0].kernel.axes), [[0.0, 1.0], [1.0, 0.0]], atol=1e-15)
     assert found.parts[0].columns == (0, 2)
     assert found.parts[1] == mixed.parts[1]

@@ -13,8 +13,8 @@ from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.learning.folds import sparseness
-from partirvm.strategies.basic import BasicRound
 from partirvm.strategies.problem import Options
+from partirvm.strategies.rounds import BasicRound
 from partirvm.types import Columns
 
 ROWS = np.sort(np.random.default_rng(2).permutation(200)[:40])

@@ -13,11 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from partirvm.core import solvers
 from partirvm.core.posterior import any_posterior
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import HyperState
+from partirvm.core.updates import HyperState, maximise
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import GAUSSIAN, GaussianLikelihood
 from partirvm.likelihoods.base import (
@@ -114,7 +113,7 @@ class StudentFit(PassFit):
         if settled:
             change = np.abs(fit.posterior.mean - mean).max() / max(np.abs(mean).max(), 1e-300)
         else:
-            fit, reason = solvers.solve(fit, replace(self.rule, guard=False, max_iterations=10))
+            fit, reason = maximise(fit, replace(self.rule, guard=False, max_iterations=10))
             if reason is Termination.HALVED:
                 return self._on(fit, passes, settled, reason)
             level = self.current is not None and abs(fit.log_evidence - before.log_evidence) < self.rule.tol * fit.n

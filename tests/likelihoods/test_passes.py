@@ -9,12 +9,12 @@ import pytest
 
 from partirvm.core.priors import JOINING
 from partirvm.execution.tasks import MomentsPass
-from partirvm.likelihoods import class_passes, passes
+from partirvm.likelihoods import passes
 from partirvm.likelihoods.base import Panel, Pass, Start, eligible
 
 PASSES = [
     value
-    for module in (passes, class_passes)
+    for module in (passes,)
     for value in vars(module).values()
     if isinstance(value, type) and issubclass(value, Pass) and value.__module__ == module.__name__
 ] + [MomentsPass]

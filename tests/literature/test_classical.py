@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from partirvm import RVMRegressor
-from partirvm.core.solvers import solve
+from partirvm.core.solvers import SOLVERS
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import init
+from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
 from partirvm.literature.classical import classical
 
@@ -30,7 +30,7 @@ def em():
 def started(Phi, t, beta=10.0):
     K = Phi.shape[1]
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, t[:, None])
-    return init(GramStatistics.empty("b").extend(np.arange(K), block, "b"), np.ones(K), beta, target_variance=1.0)
+    return HyperState(GramStatistics.empty("b").extend(np.arange(K), block, "b"), np.ones(K), beta, target_variance=1.0)
 
 
 def literal(Phi, t, alpha, beta, limit, *, em=False):
@@ -56,7 +56,7 @@ def test_a_fit_with_thresholds_is_the_literal_loop(em, limit):
     """The same columns, α, β and number of iterations as the loop with dense inverses."""
     Phi, t = bumps()
     name = classical("test", em=em, alpha_limit=limit, alpha_tol=ALPHA_TOL, beta_tol=BETA_TOL)
-    found, reason = solve(started(Phi, t), StopRule(1e-7, 5_000, thin=True), name)
+    found, reason = SOLVERS[name](started(Phi, t), StopRule(1e-7, 5_000, thin=True), lambda info: None)
     labels, alpha, expected, iterations = literal(Phi, t, np.ones(Phi.shape[1]), 10.0, limit, em=em)
     assert reason is Termination.CONVERGED
     assert (found.labels.tolist(), found.iteration) == (labels.tolist(), iterations)
@@ -67,10 +67,10 @@ def test_a_fit_with_thresholds_is_the_literal_loop(em, limit):
 def test_em_never_lowers_the_evidence_and_ends_where_mackay_does():
     Phi, t = bumps()
     seen = []
-    found, reason = solve(started(Phi, t), StopRule(1e-9, 5_000), em(), lambda info: seen.append(info))
+    found, reason = SOLVERS[em()](started(Phi, t), StopRule(1e-9, 5_000), seen.append)
     assert reason is Termination.CONVERGED
     assert min(info.change for info in seen if not info.pruned) > -1e-9 * len(t)
-    other, _ = solve(started(Phi, t), StopRule(1e-9, 5_000))
+    other, _ = SOLVERS["fixed-point"](started(Phi, t), StopRule(1e-9, 5_000))
     assert found.log_evidence == pytest.approx(other.log_evidence, abs=1.0)
     assert len(seen) > 3 * other.iteration
 
@@ -80,7 +80,9 @@ def test_a_limit_prunes_by_alpha_alone():
     Phi, t = bumps(100)
     counts = []
     for limit in (1e2, 1e4, 1e9):
-        found, _ = solve(started(Phi, t), StopRule(1e-7, 500, thin=True), classical("limit", alpha_limit=limit))
+        found, _ = SOLVERS[classical("limit", alpha_limit=limit)](
+            started(Phi, t), StopRule(1e-7, 500, thin=True), lambda info: None
+        )
         assert found.alpha.max() <= limit
         counts.append(found.n_columns)
     assert counts == sorted(counts)

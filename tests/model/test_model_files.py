@@ -178,8 +178,8 @@ class Tall(Gaussian):
 
     evaluated = 0
 
-    def prepare(self, centres):
-        inner = super().prepare(centres)
+    def prepare(self, centres, origin=None):
+        inner = super().prepare(centres, origin)
 
         def evaluate(points, out):
             type(self).evaluated += len(points)

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import fsspec
 import numpy as np
 import pytest
 from by_default import some
@@ -33,7 +34,7 @@ from partirvm.jobs.request import Allowed, create
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request as Options
-from partirvm.storage import Folder, open_filesystem, open_folder
+from partirvm.storage import open_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -69,7 +70,6 @@ def between(s3_server: str) -> Iterator[Proxy]:
     """A proxy between the server and all clients of this module, which give up after ``READ_TIMEOUT`` seconds. s3fs
     repeats lost and throttled requests after 0.1 s, without botocore's longer pauses; it does not repeat failed ones.
     """
-    import fsspec
     import s3fs
 
     with proxy(s3_server) as made, pytest.MonkeyPatch.context() as patched:
@@ -220,8 +220,8 @@ class ReadsOnly(BaseHTTPRequestHandler):
 
 
 def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch, tmp_path) -> None:
-    """Arrays written by Zarr, and files that are sent whole, have the limit of all other writes."""
-    monkeypatch.setattr("partirvm.storage.address.REPLY_SECONDS", 1.0)
+    """Models, and files that are sent whole, have the limit of all other writes."""
+    monkeypatch.setattr("partirvm.storage.folder.REPLY_SECONDS", 1.0)
     X, late = np.linspace(-3, 3, 60)[:, None], r"s3://silent/new.*has not replied within 1 s"
     (tmp_path / "part").write_text("whole")
     with ThreadingHTTPServer(("127.0.0.1", 0), ReadsOnly) as server:
@@ -229,12 +229,12 @@ def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch, tmp_
         threading.Thread(target=server.serve_forever, daemon=True).start()
         endpoint = f"http://127.0.0.1:{server.server_address[1]}"
         options = {"endpoint_url": endpoint, "config_kwargs": {"read_timeout": 60, "retries": {"max_attempts": 0}}}
-        filesystem, path = open_filesystem("s3://silent/new", options)
+        monkeypatch.setitem(fsspec.config.conf, "s3", options)
         try:
             with pytest.raises(StorageError, match=late):
-                save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), "s3://silent/new", storage_options=options)
+                save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), "s3://silent/new")
             with pytest.raises(StorageError, match=late):
-                Folder("s3://silent/new", path, filesystem).publish(tmp_path / "part")
+                open_folder("s3://silent/new").publish(tmp_path / "part")
         finally:
             server.ended.set()
             server.shutdown()

@@ -138,7 +138,7 @@ advice: str = fitted.termination_.advice
 print(fitted.noise_variance_, fitted.log_evidence_, fitted.get_params(), fitted.set_params(tol=1e-6), fitted.history_)
 fitted.set_fit_request(sample_weight=True).partial_fit([[0.0]], [0.0]).score([[0.0]], [0.0])
 RVMClassifier().fit([[0.0]], ["a"], sample_weight=[1.0]).classes_
-save_model(fitted, "m.rvm", storage_options=None)
+save_model(fitted, "m.rvm")
 load_model("m.rvm").predict([[0.0]])
 ingest(([[0.0]], [0.0]), "d.zarr")
 job = submit(RVMRegressor(), "d.zarr", "jobs/run1")

@@ -17,7 +17,7 @@ from markupsafe import escape
 from pages import browse, browser, check, drawn, holds, lines_of
 
 from partirvm import ingest, jobs
-from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.diagnostics import NumberDiagnostics, to_json
 from partirvm.core.scores import ClassScores
 from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning
@@ -48,6 +48,17 @@ def tables(tmp_path_factory):
     return str(folder / "train"), str(folder / "held-out")
 
 
+class Shown(Report):
+    """A report whose values are attributes, too."""
+
+    def __getattr__(self, name):
+        return self.values[name]
+
+
+def changed(report, **values):
+    return Shown(report.values | values)
+
+
 @pytest.fixture(scope="module")
 def fitted(tables, tmp_path_factory):
     """The report of a job of each strategy, with held-out rows and without, fitted once each."""
@@ -64,7 +75,7 @@ def fitted(tables, tmp_path_factory):
                 warnings.simplefilter("ignore", PartirvmWarning)
                 jobs.fit(data, job, asked, validation=validation if held_out else None)
             times = {"queued": 1785600000.0, "began": 1785600001.0, "ended": 1785600100.0, "seconds": 99.0}
-            reports[strategy, held_out] = replace(jobs.open_job(job).report(), **times)
+            reports[strategy, held_out] = changed(jobs.open_job(job).report(), **times)
         return reports[strategy, held_out]
 
     return of
@@ -76,18 +87,18 @@ def unfinished(request, fitted):
     name = request.param
     job = fitted("split-merge", False) if name == "no model" else fitted("working-set")
     status = {"planned": "running", "no model": "running"}.get(name, name)
-    job = replace(job, status=status, status_advice=f"It is {status}.", reason="", advice="", ended=None)
+    job = changed(job, status=status, status_advice=f"It is {status}.", reason="", advice="", ended=None)
     if name == "queued":
-        return replace(job, began=None, plan=None, history=[])
+        return changed(job, began=None, plan=None, history=[])
     if name == "planned":
-        return replace(job, history=[])
+        return changed(job, history=[])
     if name == "aborted":
-        job = replace(job, reason="aborted", advice=Termination.ABORTED.advice)
+        job = changed(job, reason="aborted", advice=Termination.ABORTED.advice)
     if name == "failed":
-        job = replace(job, reason="StorageError: no room\n  left on the device", ended=1785600050.0)
+        job = changed(job, reason="StorageError: no room\n  left on the device", ended=1785600050.0)
     if name == "no model":
-        return replace(job, history=[{**entry, "saved": False} for entry in job.history[:10]])
-    return replace(job, history=job.history[:3])
+        return changed(job, history=[{**entry, "saved": False} for entry in job.history[:10]])
+    return changed(job, history=job.history[:3])
 
 
 @pytest.mark.parametrize(("strategy", "held_out"), FITS)
@@ -151,10 +162,10 @@ def test_hostile_text_stays_text(fitted):
     """Whatever a job is called and says: the page holds the text, and no element of it."""
     job = fitted("working-set")
     plan = {**job.plan, "notes": [HOSTILE], "selection": HOSTILE}
-    hostile = Report(
-        *[HOSTILE] * 5,
-        *(0.0, 1.0, 2.0),
-        data=HOSTILE,
+    texts = dict.fromkeys(("location", "status", "status_advice", "reason", "advice", "data"), HOSTILE)
+    hostile = changed(
+        job,
+        **texts,
         validation=HOSTILE,
         parameters={**job.parameters, "kernel": HOSTILE, HOSTILE: HOSTILE},
         versions={HOSTILE: HOSTILE},
@@ -178,7 +189,7 @@ def test_values_that_are_no_numbers_are_left_out(fitted):
     job = fitted("incremental")
     history = [dict(entry) for entry in job.history]
     history[1].update(train_rmse=math.nan, held_out_rmse=math.inf, log_evidence=-math.inf)
-    check(replace(job, history=history).html)
+    check(changed(job, history=history).html)
     lines = lines_of(history_charts(stages(history), kind_of(history[0]))[0])
     assert {len(line) for line in lines.values()} == {len(history) - 1}
 
@@ -203,7 +214,11 @@ def job_of(strategy, *, held_out=True, **changes):
     plan, history = histories.plan(strategy, outputs=3), histories.history(strategy, held_out=held_out)
     parameters = json.loads(json.dumps(asdict(Request(gamma=0.5))))
     facts = {"plan": plan, "history": history, "seconds": 99.0, "data": "flowers", "parameters": parameters}
-    return Report("jobs/flowers", "done", "Its model is ready.", "converged", "Nothing to do.", **(facts | changes))
+    facts |= {"location": "jobs/flowers", "status": "done", "status_advice": "Its model is ready."}
+    facts |= {"reason": "converged", "advice": "Nothing to do."}
+    facts |= dict.fromkeys(("validation", "versions", "relevance", "queued", "began", "ended"))
+    facts |= dict.fromkeys(("directions", "bases", "outputs", "damaged"), ())
+    return Shown(facts | changes)
 
 
 @pytest.mark.parametrize(("strategy", "held_out"), FITS)
@@ -238,12 +253,12 @@ def with_every_part(kind):
     """A job with every part of the page."""
     history = histories.history("working-set")
     outputs = {"two": ("no", "yes"), "three": ("a", "b", "c"), "numbers": ("y",), "several": ("y", "z")}[kind]
-    drawn_numbers = NumberDiagnostics.of(*histories.numbers(100, 0.5), np.arange(100)).to_json()
+    drawn_numbers = to_json(NumberDiagnostics.of(*histories.numbers(100, 0.5), np.arange(100)))
     stored = {"numbers": [drawn_numbers], "several": [drawn_numbers] * 2}
     for name, K in (("two", 2), ("three", 3)):
         codes, p = histories.classes(K, 200)
         scores = ClassScores.of(codes, p, p[:, 1].copy() if K == 2 else None)
-        stored[name] = [scores.diagnostics[0].to_json()]
+        stored[name] = [to_json(scores.diagnostics[0])]
     if kind in ("numbers", "several"):
         history = [histories.regression(entry) for entry in history]
     history[-1]["diagnostics"] = stored[kind]
@@ -333,7 +348,7 @@ def test_a_browser_draws_it(fitted, tmp_path, kind, width):
 def test_a_browser_runs_nothing_of_a_hostile_job(fitted, tmp_path):
     """Long words do not burst the page either."""
     name = HOSTILE + "<script>document.title = 'taken'</script>" + "x" * 300
-    hostile = replace(fitted("working-set"), location=name, status="failed", reason=name, data=name)
+    hostile = changed(fitted("working-set"), location=name, status="failed", reason=name, data=name)
     measured, _ = browse(tmp_path, hostile.html, width=390)
     assert measured["title"].endswith("· failed · partirvm")
     assert name in measured["text"]

@@ -163,7 +163,7 @@ def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
     for name in ("train", "held-out"):
         shutil.rmtree(tmp_path / name)
     shown = jobs.open_job(job).report()
-    (found,) = from_json(shown.history[-1]["diagnostics"])
+    (found,) = from_json(shown.values["history"][-1]["diagnostics"])
     assert found.n == (300 if kind == "left-out" else 100)
     read = check(shown.html)
     title = "Predictions of rows left out" if kind == "left-out" else "Predictions of held-out rows"
@@ -171,8 +171,8 @@ def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
     labels = read.titles
     assert ("Confusion" if kind == "classes" else "Standardised residuals") in labels
     assert ("Coverage of intervals" in labels) == (kind == "numbers")
-    assert shown.outputs == (("high", "low") if kind == "classes" else ("y",))
-    diagnosed = {entry["kind"] for entry in shown.history if entry["diagnostics"]}
+    assert tuple(shown.values["outputs"]) == (("high", "low") if kind == "classes" else ("y",))
+    diagnosed = {entry["kind"] for entry in shown.values["history"] if entry["diagnostics"]}
     assert diagnosed == {"final"} if kind == "left-out" else diagnosed <= {"round", "final"}
     assert read.text.count("Largest errors") == 1
 

@@ -10,8 +10,8 @@ from scipy.special import expit, log_expit, softmax
 from simulator import Simulator
 
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.class_passes import GainPass, LogisticPass, MisclassificationPass
 from partirvm.likelihoods.classes import Newton
+from partirvm.likelihoods.passes import GainPass, LogisticPass, MisclassificationPass
 from partirvm.strategies.problem import Gather, Problem, Solved
 from partirvm.types import BIAS
 

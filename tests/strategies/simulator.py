@@ -19,9 +19,8 @@ from partirvm.execution.tasks import tile_statistics
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Pass
-from partirvm.likelihoods.class_passes import LogisticScorePass
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, ResidualPass, ScorePass
+from partirvm.likelihoods.passes import GramPass, LogisticScorePass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import AnyStrategy, Gather, Gathered, Log, Options, Problem, Save, Solved, Stopped
 from partirvm.types import Scaling
@@ -133,7 +132,7 @@ class Simulator:
             case Gather(rows):
                 return Gathered(self.X[rows], None if self.w is None else self.w[rows] > 0)
             case Solve(fit, rule, _, solver):
-                return Solved(*solvers.solve(fit, rule, solver))
+                return Solved(*solvers.SOLVERS[solver](fit, rule))
             case Save() | Log():
                 return None
             case ScorePass() | LogisticScorePass():

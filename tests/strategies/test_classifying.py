@@ -8,8 +8,8 @@ from class_simulator import ClassSimulator, groups, usable
 from drawing import NAMES
 
 from partirvm.core.termination import Termination
-from partirvm.likelihoods.class_passes import GainPass, MisclassificationPass
 from partirvm.likelihoods.classes import Newton
+from partirvm.likelihoods.passes import GainPass, MisclassificationPass
 from partirvm.strategies.fit_rows import LEAST
 from partirvm.strategies.problem import Gather, Options, Solved
 from partirvm.strategies.working_set import PATIENCE

@@ -10,7 +10,7 @@ import pytest
 from simulator import Simulator, wave
 
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.updates import init
+from partirvm.core.updates import HyperState
 from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass
@@ -93,7 +93,7 @@ def test_those_that_join_have_entered_and_the_others_keep_their_alpha(new_rows):
     new = simulator.empty.with_centres(simulator.X[new_rows], new_rows)
     Phi, added, t = simulator.phi(kept), simulator.phi(new), simulator.t
     block = GramBlock.of(Phi[:, :0], Phi, t)
-    before = init(
+    before = HyperState(
         GramStatistics.empty(kept.basis).extend(kept.labels, block, kept.basis), alpha, 50.0, target_variance=1.0
     )
 

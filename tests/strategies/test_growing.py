@@ -15,9 +15,8 @@ from partirvm.core.termination import Termination
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass
-from partirvm.strategies import fit_rows
+from partirvm.strategies import fit_rows, rounds
 from partirvm.strategies.problem import Options
-from partirvm.strategies.rounds import WorkingSetRounds
 
 PER_COLUMN = 4
 
@@ -94,18 +93,18 @@ def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
     assert rows[-1] == 2000
 
 
-def test_the_evidence_is_compared_over_the_same_rows():
+def test_the_evidence_is_compared_over_the_same_rows(monkeypatch):
     """After growth, the next round is compared with the evidence of the same α and β over the larger sample."""
     simulator = Simulator(*wave(600, noise=0.05), gamma=5.0)
-    compared = []
+    compared, enlarge = [], rounds.enlarge
 
-    class Noted(WorkingSetRounds):
-        def enlarge(self, state, count):
-            state = yield from super().enlarge(state, count)
-            compared.append(state)
-            return state
+    def noted(state, count):
+        state = yield from enlarge(state, count)
+        compared.append(state)
+        return state
 
-    simulator.run(Noted(), Options(20, "random", "growing", sample_rows=80, max_rounds=4))
+    monkeypatch.setattr(rounds, "enlarge", noted)
+    simulator.run("working-set", Options(20, "random", "growing", sample_rows=80, max_rounds=4))
     assert len(compared) >= 3
     for state in compared:
         fit, rows = state.fit, state.fit.n

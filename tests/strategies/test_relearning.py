@@ -23,8 +23,8 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import BERNOULLI
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.rounds import WorkingSetRounds, due
-from partirvm.strategies.stages import Best
+from partirvm.strategies.relearn import due
+from partirvm.strategies.rounds import WorkingSetRounds
 from partirvm.types import Scaling
 
 ROWS, PART = 600, 50
@@ -178,8 +178,8 @@ def test_the_best_round_comes_back_with_its_kernel():
     X, y = rows()
     problem = problem_of(X, y, held_out=True)
     state = WorkingSetRounds().start(problem, OPTIONS)
-    fit, design = state.fit, state.design
-    best = Best(1, 0.1, design, fit, "full", 0, Termination.CONVERGED)
+    design = state.design
+    best = replace(state, round=1, seen="full", scores=Scores(10, 0.1, 0.1, 0.1, 0.1, 0.1, (9, 9, 9, 9, 9)))
     other = problem.with_kernel(Gaussian((2.0, 2.0, 2.0)))
     scores = Scores(10, np.array([9.0]), np.full((1, 8), 9.0), np.ones(1))
     later = replace(state, problem=other, design=replace(design, kernel=other.empty.kernel), best=best, round=3)

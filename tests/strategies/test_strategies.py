@@ -13,7 +13,7 @@ from simulator import Simulator, spelled, wave
 
 from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import Termination
-from partirvm.core.updates import init
+from partirvm.core.updates import HyperState
 from partirvm.likelihoods.base import Pass
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
@@ -169,7 +169,7 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     pool = simulator.empty.with_centres(X[5:20], np.arange(5, 20))
     Phi, new = simulator.phi(kept, X), simulator.phi(pool, X)
     G, b, sum_squares = naive.gram(Phi, t)
-    fit = init(
+    fit = HyperState(
         GramStatistics("b", np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120),
         np.ones(5),
         50.0,

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import approx_fprime, minimize
 from scipy.stats import kstest, norm
 
-from partirvm.core.log_variance import (
+from partirvm.likelihoods.noise_fit import (
     FOLDS,
     _likelihood,
     _mode,
