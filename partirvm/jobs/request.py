@@ -263,6 +263,6 @@ def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str
         fingerprint = asdict(source.fingerprint())
         return {"reason": "updated", "changes": changes, "fingerprint": fingerprint, "rounds": rounds}
     raise UsageError(
-        f"{store.location} cannot be updated: there is no fit that new rows could join, since {why}; start a new job "
-        "with all rows"
+        f"{store.location} cannot be updated: {why}; there is no fit that new rows could join: start a new job with "
+        "all rows"
     )
