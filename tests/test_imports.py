@@ -35,9 +35,7 @@ ARROWS = {
     "data": VALUES | {"storage", "core", "kernels"},
     "model": VALUES | {"storage", "core", "kernels"},
     # Passes and the machine are value types that live with those who decide on them.
-    "execution": VALUES
-    | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"}
-    | {"storage.address", "storage.records"},
+    "execution": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.address"},
     # Small fits on a sample of rows, before a fit and between its rounds.
     "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "execution"},
     "resolve": VALUES
@@ -92,7 +90,6 @@ THIRD_PARTIES = {
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "model": {"numpy", "zarr"},
     "execution": {"numpy"},
-    "execution.kernel_store": {"numpy", "zarr"},
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
     "execution.detached": {"distributed"},

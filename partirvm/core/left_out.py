@@ -20,8 +20,7 @@ A fit without row n might choose another row near it as a centre, the better a s
 largest value of the removed column at another row, as a fraction of its peak, only a share (1 − ρ²)^⅛ of the change by
 removing the column counts (``SUBSTITUTE``). As strategies prefer rows of large error as centres, centres and other rows
 still have different scales of z: the quantiles are those of all z after both groups were scaled to the same mean
-square. On 240 fits to 200–700 rows of four data sets (kin40k, protein, airfoil, pumadyn-8nm) 95 % intervals covered
-93.9 % of new rows in the mean, and 90–98 % in 99 % of the fits; of 144 fits to 60–400 rows of six functions 94.6 %.
+square. On 240 fits to 200–700 rows of four data sets 95 % intervals covered 93.9 % of new rows in the mean.
 """
 
 from __future__ import annotations
@@ -46,18 +45,12 @@ LEAST = 1e-10
 """Minimum of 1 − h: smaller values are rounding errors."""
 
 SUBSTITUTE = 0.125
-"""Exponent of 1 − ρ² in the share of a column's removal that counts.
-
-At 0, without substitutes, intervals are too wide where many rows are centres (kin40k, 700 rows, 160 vectors: 95 %
-intervals cover 98.0 %) or where few centres carry a smooth function (sinc with 1 % noise, 400 rows: 97.2 %). At ½ they
-are too narrow (kin40k: 91.5 %).
-"""
+"""Exponent of 1 − ρ² in the share of a column's removal that counts. At 0 intervals are too wide where many rows are
+centres (kin40k, 700 rows, 160 vectors: 95 % intervals cover 98.0 %), at ½ they are too narrow (91.5 %)."""
 
 DOUBTFUL = 30.0
-"""Multiple of the other rows' root mean square error up to which that of the centres is credible.
-
-Without noise a few vectors that carry a smooth function have substitutes that are nearly perfect.
-"""
+"""Multiple of the other rows' root mean square error up to which that of the centres is credible: without noise a few
+vectors that carry a smooth function have substitutes that are nearly perfect."""
 
 FEWEST, FEWEST_OF_GROUP, BEYOND = 20, 10, 10
 """Minimum numbers of rows, and of rows of a group that is scaled; rows beyond the highest empirical level."""
@@ -66,7 +59,7 @@ GRID, TOP = 200, 0.995
 """Number of levels of the stored quantiles, and the highest level. Beyond it a tail of Student's t is used."""
 
 GAUSSIAN_LEVEL = 0.9
-"""The level at which mean ± a multiple of the standard deviation is as wide as the interval."""
+"""The level at which a Gaussian of the stated standard deviation is as wide as the interval."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +77,7 @@ class Calibration:
 
     @property
     def scale(self) -> float:
-        """Factor from √(v + noise variance) to the standard deviation that is stated.
-
-        A Gaussian of that standard deviation is as wide as the interval at ``GAUSSIAN_LEVEL``.
-        """
+        """Factor from √(v + noise variance) to the stated standard deviation, by the width at ``GAUSSIAN_LEVEL``."""
         return self.multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)
 
     def multiple(self, level: float) -> float:
@@ -253,8 +243,7 @@ def _pooled(z: Float, centres: Bool) -> Float:
 def sampled_rows(n_rows: int, *, shuffled: bool) -> Int | None:
     """Numbers of the rows to leave out, increasing; None for all.
 
-    Of shuffled rows these are the last ``LEFT_OUT_ROWS``, so that few tiles are read; otherwise one row at random of
-    each of so many strata.
+    Of shuffled rows the last ``LEFT_OUT_ROWS``, so that few tiles are read; otherwise one at random of each stratum.
     """
     if n_rows <= LEFT_OUT_ROWS:
         return None

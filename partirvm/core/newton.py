@@ -60,7 +60,7 @@ SETTLED = 1e-3
 """The mode is found when the gain of a Newton step is below ``SETTLED`` × tol nats per row."""
 
 LEAST_SHARE, REGAIN = 2.0**-5, 1.25
-"""Minimum share of a change of log α that is applied; factor by which the share grows without a reversal."""
+"""Minimum share of a change of log α that is applied, and the factor by which it grows without a reversal."""
 
 RELAXED, MEMORY, STRAIGHT = 2.0 / 3.0, 8, 1e-12
 """Fraction of the block-diagonal Newton step that is taken if there is no pair; number of pairs kept; minimum cosine
@@ -152,8 +152,8 @@ def _propose(
 ) -> NewtonSearch:
     """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
-    An α that diverges does so slowly; its updates need no pass while the mode hardly moves. If the change of a log α
-    reverses its sign from pass to pass, only a ``share`` of the change is applied.
+    An α that diverges does so slowly; its updates need no pass while the mode hardly moves. Only a ``share`` of the
+    change of a log α is applied: half of the last one after a reversal of its sign, and otherwise more than the last.
     """
     age = state.iteration - since
     fewest, most = (1, 1) if age < TIMID else (min(1 + age // 4, MOST_UPDATES), TRUSTED_UPDATES)
@@ -176,7 +176,8 @@ def _propose(
     drift[moved.present] = np.log(moved.alpha[moved.present]) - np.log(old[moved.present])
     share = np.ones(drift.shape)
     if age > TIMID and last is not None and last.drift is not None and last.share is not None:
-        share = next_share(drift, last.drift[kept], last.share[kept])
+        factor = np.where(drift * last.drift[kept] < 0, 0.5, REGAIN)
+        share = np.clip(factor * last.share[kept], LEAST_SHARE, 1.0)
     if (share < 1.0).any():
         alpha = np.where(moved.present, old * np.exp(share * drift), np.inf)
         moved = settled(moved, alpha, moved.weights, moved.block)
@@ -186,17 +187,6 @@ def _propose(
 def _grouped(state: LaplaceState, values: Float) -> Float:
     """Return values of outputs (C,), or their sum (1,) if the outputs share α."""
     return values.sum(keepdims=True) if state.link.shared_alpha else values
-
-
-def next_share(drift: Float, last_drift: Float, last_share: Float) -> Float:
-    """Return the share of the changes ``drift`` to apply: it shrinks after a reversal and grows otherwise.
-
-    ``last_drift`` are the last proposed changes, ``last_share`` the share of these that was applied; all of one shape.
-
-    >>> next_share(np.array([1.0, -1.0, 1.0]), np.array([1.0, 1.0, 2.0]), np.array([1.0, 1.0, 0.5])).tolist()
-    [1.0, 0.5, 0.625]
-    """
-    return np.clip(np.where(drift * last_drift < 0, 0.5, REGAIN) * last_share, LEAST_SHARE, 1.0)
 
 
 def _at_new_alpha(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> NewtonSearch:

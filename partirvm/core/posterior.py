@@ -18,9 +18,8 @@ targets are independent: each has a posterior with H_τ = β_τΦᵀΦ + A, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +35,7 @@ WEAK_CORRELATION = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted together."""
 
 SMALL = 32
-"""Maximum number of columns of matrices that are factorised together."""
+"""Maximum number of columns of outputs whose posteriors are computed together."""
 
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Values added to the unit diagonal, tried in this order."""
@@ -44,109 +43,60 @@ JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 
 @dataclass(frozen=True)
 class Posterior:
-    """Posterior of M weights at fixed α and β.
+    """Posterior of M weights at fixed α and β, of one target or of T ``targets`` that share columns and α.
 
     ``mean`` (M,) is μ, and ``variance`` (M,) is the diagonal of Σ. ``determinedness`` (M,) is γ = 1 − αΣ_ii in [0, 1].
     ``residual`` is ‖t − Φμ‖² (weighted). ``log_evidence`` is in nats, in the units of the statistics' target.
     ``factor`` (M, M) is the lower Cholesky factor L of the scaled H, and ``scale`` (M,) is S, so that Σ = S(LLᵀ)⁻¹S.
     ``rounding`` is a bound of the rounding error of ``residual``: eps × the size of the terms that are subtracted.
-    ``residual`` is at least ``rounding``.
+    ``residual`` is at least ``rounding``. For several targets vectors are (M, T) and numbers (T,), the log evidence is
+    the sum, and only ``targets``, the posterior of each, have factors.
     """
 
     mean: Float
     variance: Float
     determinedness: Float
-    residual: float
+    residual: Any
     log_evidence: float
     factor: Float
     scale: Float
     jitter: float
-    rounding: float
+    rounding: Any
+    targets: tuple[Posterior, ...] = ()
 
     @property
     def cancelled(self) -> bool:
-        """True if rounding may have left only two correct digits of the residual."""
-        return self.residual < 100 * self.rounding
+        """True if rounding may have left only two correct digits of the residual of any target."""
+        return bool(np.any(self.residual < 100 * self.rounding))
 
     @property
     def each(self) -> tuple[Posterior, ...]:
-        """The posterior of each target: the only one."""
-        return (self,)
+        """The posterior of each target."""
+        return self.targets or (self,)
 
     @property
     def means(self) -> Float:
-        """μ as (M, T), T = 1."""
-        return self.mean[:, None]
+        """μ as (M, T), also for one target."""
+        return self.mean if self.targets else self.mean[:, None]
 
     @property
     def covariances(self) -> Float:
-        """Σ as (T, M, M), T = 1."""
-        root = self.root()
-        return (root @ root.T)[None]
+        """Σ as (T, M, M), also for one target."""
+        return np.stack([root @ root.T for root in (one.root() for one in self.each)])
 
     def root(self) -> Float:
-        """Return R (M, M) with Σ = R Rᵀ, so that a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative."""
+        """Return R (M, M) with Σ = R Rᵀ, so that a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative; (T, M, M)."""
+        if self.targets:
+            return np.stack([one.root() for one in self.targets])
         return np.ascontiguousarray(self.scale[:, None] * inverse(self.factor).T)
 
     def sparsity_and_quality(self, alpha: Float) -> tuple[Float, Float]:
-        """Return Tipping & Faul's s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii of the active columns, shapes (M,).
+        """Return Tipping & Faul's s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii of the active columns, (M,) or (M, T).
 
         The formulas are eqs. 23–24 of Tipping & Faul (2003), rewritten for a column that is in the model.
         """
         precision = 1.0 / self.variance
-        return np.maximum(precision - alpha, 0.0), self.mean * precision
-
-
-@dataclass(frozen=True)
-class JointPosterior:
-    """Posteriors of T targets that share M columns and α; ``each`` has one posterior per target.
-
-    Quantities of shape (M,) for one target are (M, T), scalars are (T,), and matrices (T, M, M). ``log_evidence`` is
-    summed over targets.
-    """
-
-    each: tuple[Posterior, ...]
-    mean: Float
-    variance: Float
-    determinedness: Float
-    residual: Float
-    rounding: Float
-    log_evidence: float
-
-    @classmethod
-    def of(cls, each: tuple[Posterior, ...]) -> JointPosterior:
-        """Return the joint posterior of targets with these posteriors."""
-        names = ("mean", "variance", "determinedness", "residual", "rounding")
-        joined = {name: np.stack([getattr(one, name) for one in each], axis=-1) for name in names}
-        return cls(each, **joined, log_evidence=float(sum(one.log_evidence for one in each)))
-
-    @property
-    def cancelled(self) -> bool:
-        """True if the residual of any target has cancelled."""
-        return any(one.cancelled for one in self.each)
-
-    @property
-    def means(self) -> Float:
-        """μ (M, T)."""
-        return self.mean
-
-    @property
-    def covariances(self) -> Float:
-        """Σ of each target."""
-        return np.concatenate([one.covariances for one in self.each])
-
-    def root(self) -> Float:
-        """Return R of each target."""
-        return np.stack([one.root() for one in self.each])
-
-    def sparsity_and_quality(self, alpha: Float) -> tuple[Float, Float]:
-        """Return s and q of the active columns for each target."""
-        precision = 1.0 / self.variance
-        return np.maximum(precision - alpha[:, None], 0.0), self.mean * precision
-
-
-AnyPosterior: TypeAlias = Posterior | JointPosterior
-"""Type of a posterior of one or several targets."""
+        return np.maximum(precision - (alpha[:, None] if self.targets else alpha), 0.0), self.mean * precision
 
 
 def factorise(H: Float) -> tuple[Float, Float, float]:
@@ -198,23 +148,19 @@ def inverse(factor: Float) -> Float:
     return found
 
 
-def any_posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> AnyPosterior:
-    """Return the posterior of one target at given α (M,) and β, or for β (T,) the joint posterior of T targets.
+def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> Posterior:
+    """Return posterior and evidence of the columns of ``statistics`` at given α (M,) and β, (T,) for T targets.
 
-    The joint posterior takes T times the work of ``posterior``. Raises ``NumericalError`` as ``factorise`` does.
+    The cost is one ``dpotrf`` and one ``dtrtri`` for each target: ⅔ M³ flops. Raises ``NumericalError`` as
+    ``factorise`` does.
     """
-    if not isinstance(beta, np.ndarray):
-        return posterior(statistics, alpha, beta)
-    return JointPosterior.of(
-        tuple(posterior(statistics.of_targets(slice(k, k + 1)), alpha, float(b)) for k, b in enumerate(beta))
-    )
-
-
-def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterior:
-    """Return posterior and evidence of the columns of ``statistics`` (one target) at given α (M,) and β.
-
-    The cost is one ``dpotrf`` and one ``dtrtri``: ⅔ M³ flops. Raises ``NumericalError`` as ``factorise`` does.
-    """
+    if isinstance(beta, np.ndarray):
+        parts = (statistics.of_targets(slice(k, k + 1)) for k in range(len(beta)))
+        each = tuple(posterior(part, alpha, float(b)) for part, b in zip(parts, beta, strict=True))
+        names, none = ("mean", "variance", "determinedness", "residual", "rounding"), np.zeros(0)
+        joined = {name: np.stack([getattr(one, name) for one in each], axis=-1) for name in names}
+        log_evidence = float(sum(one.log_evidence for one in each))
+        return Posterior(**joined, log_evidence=log_evidence, factor=none, scale=none, jitter=0.0, targets=each)
     m, projection = statistics.offset[:, 0], statistics.projection[:, 0]
     H = np.empty_like(statistics.gram)
     tiled.each(lambda rows: np.multiply(beta, statistics.gram[rows], out=H[rows]), tiled.blocks(len(H)))
@@ -252,9 +198,18 @@ def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
 
 
 def sparsity_quality(
-    old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
+    old: Posterior, beta: Any, offset: Float, cross: Float, diagonal: Float, projection: Float
 ) -> tuple[Float, Float]:
-    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) from cross (M, P), diagonal (P,) and projection (P,), one target."""
+    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) of P columns from cross (M, P), diagonal (P,) and projection (P,).
+
+    For T targets the projection, s and q are (P, T), the offset (M, T) and β (T,).
+    """
+    if old.targets:
+        pairs = [
+            sparsity_quality(one, b, offset[:, k], cross, diagonal, projection[:, k])
+            for k, (one, b) in enumerate(zip(old.targets, beta.tolist(), strict=True))
+        ]
+        return np.column_stack([s for s, _ in pairs]), np.column_stack([q for _, q in pairs])
     if not len(cross):
         return beta * diagonal, beta * projection
     # the transposed problem: rows of ``cross`` are columns for BLAS, so nothing is copied
@@ -267,22 +222,8 @@ def sparsity_quality(
 def solve_all(H: Float, right: Float) -> tuple[list[tuple[Float, Float, float]], Float, Float]:
     """Return the result of ``factorise`` for each H (n, M, M), and H⁻¹·right and the diagonals of H⁻¹, (n, M) each.
 
-    H is overwritten. Several small H are factorised by one call. Raises ``NumericalError`` as ``factorise`` does.
+    H is overwritten. Raises ``NumericalError`` as ``factorise`` does.
     """
-    n, M = right.shape
-    diagonal = np.einsum("nii->ni", H)
-    if n > 1 and 0 < M <= SMALL and (diagonal > 0).all() and np.isfinite(diagonal).all():
-        scale = 1.0 / np.sqrt(diagonal)
-        with suppress(np.linalg.LinAlgError):  # then jitter is needed
-            factor = np.linalg.cholesky(H * scale[:, :, None] * scale[:, None, :])
-            half = np.linalg.inv(factor)
-            whitened = half @ (scale * right)[:, :, None]
-            solution = scale * (half.transpose(0, 2, 1) @ whitened)[:, :, 0]
-            return (
-                [(L, S, 0.0) for L, S in zip(factor, scale, strict=True)],
-                solution,
-                scale**2 * np.einsum("nij,nij->nj", half, half),
-            )
     factors = [factorise(each) for each in H]
     solved = [solve(L, S, each) for (L, S, _), each in zip(factors, right, strict=True)]
     return factors, np.array([delta for delta, _ in solved]), np.array([variance for _, variance in solved])

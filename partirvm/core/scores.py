@@ -98,9 +98,6 @@ class Scores:
         return self.rmse
 
 
-EPSILON = float(np.finfo(np.float64).eps)
-"""Minimum to which probabilities are clipped: log p of a certain wrong class is −36 nats, as in scikit-learn."""
-
 N_BINS = 15
 """Number of bins of the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017)."""
 
@@ -113,30 +110,38 @@ class Ranking:
     """Counts of negative and positive rows for each distinct score, in order of the score.
 
     ``keys`` (u,) uint64, increasing, encode the scores in numerical order without the lowest ``level`` bits. At level 0
-    each distinct score has a separate key, and each further level merges pairs of neighbouring grid cells. ``negative``
-    and ``positive`` are (u,) int64. The level is the lowest level with at most ``LIMIT`` keys. A sum of rankings does
-    not depend on the order of its terms.
+    each distinct score has a separate key, and each further level merges pairs of neighbouring grid cells. ``counts``
+    (u, 2) int64 are those of negative and positive rows. The level is the lowest one with at most ``LIMIT`` keys. A sum
+    of rankings does not depend on the order of its terms.
     """
 
     level: int
     keys: Keys
-    negative: Int
-    positive: Int
+    counts: Int
 
     @classmethod
     def of(cls, scores: Float, positive: NDArray[np.bool_]) -> Ranking:
         """Return the ranking of finite scores (n,); ``positive`` (n,) marks rows that should have larger scores."""
-        return _thinned(0, _ordered(scores), (~positive).astype(np.int64), positive.astype(np.int64))
+        bits, sign = (scores + 0.0).view(np.uint64), np.uint64(1 << 63)  # −0 becomes 0
+        keys = np.where(bits & sign, ~bits, bits | sign)  # integers in the order of the scores
+        return cls._thinned(0, keys, np.column_stack([~positive, positive]).astype(np.int64))
 
     def __add__(self, other: Ranking) -> Ranking:
         level = max(self.level, other.level)
         keys = [part.keys >> np.uint64(level - part.level) for part in (self, other)]
-        return _thinned(
-            level,
-            np.concatenate(keys),
-            np.concatenate([self.negative, other.negative]),
-            np.concatenate([self.positive, other.positive]),
-        )
+        return self._thinned(level, np.concatenate(keys), np.concatenate([self.counts, other.counts]))
+
+    @classmethod
+    def _thinned(cls, level: int, keys: Keys, counts: Int) -> Ranking:
+        """Merge equal keys, and then neighbouring keys until at most ``LIMIT`` keys remain."""
+        order = np.argsort(keys, kind="stable")
+        keys, counts = keys[order], counts[order]
+        while True:
+            keys, starts = np.unique(keys, return_index=True)
+            counts = np.add.reduceat(counts, starts, axis=0) if len(starts) else counts
+            if len(keys) <= LIMIT:
+                return cls(level, keys, counts)
+            level, keys = level + 1, keys >> np.uint64(1)
 
     @property
     def auc(self) -> float | None:
@@ -144,32 +149,9 @@ class Ranking:
 
         At a level above 0 the error is at most the fraction of pairs with equal keys, divided by two.
         """
-        pairs = int(self.positive.sum()) * int(self.negative.sum())
-        below = np.cumsum(self.negative) - self.negative
-        return float(self.positive @ (below + 0.5 * self.negative)) / pairs if pairs else None
-
-
-def _ordered(scores: Float) -> Keys:
-    """Encode finite numbers as integers with the same order; −0 becomes 0."""
-    bits = (scores + 0.0).view(np.uint64)
-    sign = np.uint64(1 << 63)
-    return np.where(bits & sign, ~bits, bits | sign)
-
-
-def _thinned(level: int, keys: Keys, negative: Int, positive: Int) -> Ranking:
-    """Merge equal keys, and then neighbouring keys until at most ``LIMIT`` keys remain."""
-    order = np.argsort(keys, kind="stable")
-    keys, negative, positive = keys[order], negative[order], positive[order]
-    while True:
-        first = np.ones(len(keys), dtype=bool)
-        np.not_equal(keys[1:], keys[:-1], out=first[1:])
-        starts = np.flatnonzero(first)
-        if len(starts):
-            keys = keys[starts]
-            negative, positive = np.add.reduceat(negative, starts), np.add.reduceat(positive, starts)
-        if len(keys) <= LIMIT:
-            return Ranking(level, keys, negative, positive)
-        level, keys = level + 1, keys >> np.uint64(1)
+        negative, positive = self.counts.T
+        pairs, below = int(negative.sum()) * int(positive.sum()), np.cumsum(negative) - negative
+        return float(positive @ (below + 0.5 * negative)) / pairs if pairs else None
 
 
 @dataclass(frozen=True)
@@ -178,9 +160,9 @@ class ClassScores(FieldSums):
 
     ``nll`` is −Σ log p_t in nats, with the probability p_t of the true class. ``wrong`` counts rows whose most probable
     class (the first of equal classes) is not the true class. ``squares`` is the sum of Σ_k (p_k − [t = k])², or for two
-    classes of (p_1 − t)² (Brier 1950). Rows are assigned to ``N_BINS`` bins by their largest probability, and
-    ``excess`` (``N_BINS``,) is the number of correct rows of each bin minus the sum of these probabilities. ``ranking``
-    is None except for two classes. ``diagnosed`` are the counts of the diagnostics.
+    classes of (p_1 − t)² (Brier 1950). ``excess`` is the number of correct rows minus the sum of the largest
+    probabilities, in each of ``N_BINS`` bins of these. ``ranking`` is None except for two classes. ``diagnosed`` are
+    the counts of the diagnostics.
     """
 
     n: int
@@ -210,7 +192,7 @@ class ClassScores(FieldSums):
         bins = np.searchsorted(np.arange(1, N_BINS) / N_BINS, confidence, side="left")  # closed above
         return cls(
             n=len(classes),
-            nll=float(-np.log(np.clip(own, EPSILON, 1.0)).sum()),
+            nll=float(-np.log(np.maximum(own, np.finfo(np.float64).eps)).sum()),  # clipped as in scikit-learn
             wrong=int((~correct).sum()),
             squares=float(squares) / (2.0 if k == 2 else 1.0),
             excess=np.bincount(bins, correct - confidence, minlength=N_BINS).astype(np.float64),

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, lapack
 
-from partirvm.core.posterior import AnyPosterior, any_posterior, factorise
+from partirvm.core.posterior import Posterior, factorise, posterior
 from partirvm.core.statistics import EPS, GramStatistics
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 
@@ -190,7 +190,7 @@ def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -
 
 def updates(
     statistics: GramStatistics, tied: Tied, count: int, target_variance: float | Float, fixed: float | Float | None
-) -> tuple[Tied, AnyPosterior]:
+) -> tuple[Tied, Posterior]:
     """Apply ``count`` updates of α and β on these statistics, and return α, β and the posterior.
 
     ``target_variance`` defines the noise floor, and ``fixed`` is a given β; for several targets both are (T,). One
@@ -208,7 +208,7 @@ def updates(
         return beta if isinstance(target_variance, np.ndarray) else float(beta[0])
 
     tied = _updated(statistics, tied, count, 1, precision)
-    return tied, any_posterior(statistics, tied.alphas(statistics.labels), tied.beta)
+    return tied, posterior(statistics, tied.alphas(statistics.labels), tied.beta)
 
 
 def indicator_updates(statistics: GramStatistics, tied: Tied, count: int) -> tuple[Tied, Indicators]:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
-from partirvm.core.posterior import AnyPosterior, JointPosterior, any_posterior, sparsity_quality, weakly_correlated
+from partirvm.core.posterior import Posterior, posterior, sparsity_quality, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, fails, joint_gain
 from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
@@ -88,12 +88,12 @@ class HyperState:
     calibration: Calibration | None = None
     left_out: NumberDiagnostics | None = field(default=None, repr=False)
     least_noise: float = 0.0
-    found: AnyPosterior | None = field(default=None, repr=False)
+    found: Posterior | None = field(default=None, repr=False)
 
     @property
-    def posterior(self) -> AnyPosterior:
-        """At these α and β, computed if necessary. Raises ``NumericalError`` as ``posterior.factorise`` does."""
-        return any_posterior(self.statistics, self.alpha, self.beta) if self.found is None else self.found
+    def posterior(self) -> Posterior:
+        """At these α and β, computed if necessary. Raises ``NumericalError`` as ``core.posterior`` does."""
+        return posterior(self.statistics, self.alpha, self.beta) if self.found is None else self.found
 
     @property
     def n_vectors(self) -> int:
@@ -170,13 +170,9 @@ class HyperState:
         ``cross`` (M, P), ``diagonal`` (P,) and ``projection`` (P, T) are their statistics for the offset of the fit.
         """
         old, offset = self.posterior, self.statistics.offset
-        pairs = [
-            sparsity_quality(one, beta, offset[:, k], cross, diagonal, projection[:, k])
-            for k, (one, beta) in enumerate(zip(old.each, np.atleast_1d(self.beta).tolist(), strict=True))
-        ]
-        if not isinstance(old, JointPosterior):
-            return pairs[0]
-        return np.column_stack([s for s, _ in pairs]), np.column_stack([q for _, q in pairs])
+        if not old.targets:
+            offset, projection = offset[:, 0], projection[:, 0]
+        return sparsity_quality(old, self.beta, offset, cross, diagonal, projection)
 
 
 @dataclass(frozen=True)
@@ -194,7 +190,7 @@ class StepInfo:
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
-    if isinstance(old, JointPosterior):
+    if old.targets:
         gamma = old.determinedness.max(axis=1, initial=0.0)  # what is said of γ must hold for all targets
         sums = (each.sum(axis=1) for each in (old.determinedness, old.mean**2, old.variance))
         alpha = prior.alpha_update(*sums)
@@ -207,7 +203,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     statistics = _columns(state, kept)
     floor = ALPHA_FLOOR * np.max(beta) * np.diagonal(statistics.gram)
     alpha = prior.fix(statistics.labels, np.maximum(alpha[kept], floor))
-    new = any_posterior(statistics, alpha, beta)
+    new = posterior(statistics, alpha, beta)
     state = state.restarted(statistics, alpha, beta, found=new, iteration=state.iteration + 1, floored=floored)
     evidence, noise, pruned = state.log_evidence, float(np.mean(1.0 / beta)), len(gone) - len(kept)
     return state, StepInfo(state.iteration, state.n_vectors, pruned, evidence, evidence - before, noise)
@@ -266,7 +262,7 @@ def thin(state: HyperState) -> HyperState:
         return state
     kept = np.setdiff1d(np.arange(state.n_columns), weakly_correlated(state.posterior.each, failing))
     statistics, alpha = _columns(state, kept), state.alpha[kept]
-    return replace(state, statistics=statistics, alpha=alpha, found=any_posterior(statistics, alpha, state.beta))
+    return replace(state, statistics=statistics, alpha=alpha, found=posterior(statistics, alpha, state.beta))
 
 
 def _columns(state: HyperState, kept: NDArray[np.int64]) -> GramStatistics:

@@ -34,16 +34,19 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None, *, least: int = 2) 
         raise DataError(f"X has no features: its shape is {_shape(X)}.")
     check_row_count(n_rows, least if t is not None else 1)
     check_dtype("X", X.dtype)
-    if t is not None:
-        if len(t.shape) not in (1, 2) or 0 in t.shape[1:]:
-            raise DataError(f"y must have shape (rows,) or (rows, targets), found {_shape(t)}.")
-        check_dtype("y", t.dtype)
-        _check_length("y", t, n_rows)
-    if weights is not None:
-        if len(weights.shape) != 1:
-            raise DataError(f"the weights must have shape (rows,), found {_shape(weights)}.")
-        check_dtype("the weights", weights.dtype)
-        _check_length("the weights", weights, n_rows)
+    for name, values, most in (("y", t, 2), ("the weights", weights, 1)):
+        if values is not None:
+            check_dtype(name, values.dtype)
+            check_beside(name, values, n_rows, most=most)
+
+
+def check_beside(name: str, values: Any, n_rows: int, *, most: int) -> None:
+    """Raise ``DataError`` unless values beside X have ``n_rows`` rows, and at most ``most`` dimensions."""
+    if len(values.shape) not in range(1, most + 1) or 0 in values.shape[1:]:
+        found = "(rows,) or (rows, targets)" if most == 2 else "(rows,)"
+        raise DataError(f"{name} must have shape {found}, found {_shape(values)}.")
+    if values.shape[0] != n_rows:
+        raise DataError(f"X has {n_rows:,} rows, but {name} has {values.shape[0]:,}: the lengths must be equal.")
 
 
 def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
@@ -179,11 +182,6 @@ def _text(name: str, found: Any) -> DataError:
         f"{name} holds text or objects ({found}), but numbers are needed: convert the values to numbers, or ingest the "
         "table with its text columns named as categorical (`--categorical`)."
     )
-
-
-def _check_length(name: str, values: Any, n_rows: int) -> None:
-    if values.shape[0] != n_rows:
-        raise DataError(f"X has {n_rows:,} rows, but {name} has {values.shape[0]:,}: the lengths must be equal.")
 
 
 def _shape(values: Any) -> str:

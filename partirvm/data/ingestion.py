@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from partirvm.core.moments import LARGEST
 from partirvm.data.checks import check_row_count
-from partirvm.data.convert import open_reader
+from partirvm.data.convert import open_table
 from partirvm.data.encode import Encoder, Roles, assign_roles
 from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.layout import DataAttributes, open_data, publication, storing
@@ -39,7 +40,7 @@ ALLOWANCE = 28 << 20
 """Bytes that the formula does not contain: libraries loaded at first use, uncollected Python objects, fragmentation."""
 
 BATCHES = 6
-"""Number of copies of a batch: raw, as records, records ordered by spill file, masks, and buffers of the reader."""
+"""Number of copies of a batch: raw, as records, records ordered by spill file, masks, and buffers of the table."""
 
 LEAST_BATCH = 1 << 20
 LEAST_ROWS = 64
@@ -168,23 +169,23 @@ def ingest(
     columns: dict[str, Any] = {"target": target, "features": features, "categorical": categorical}
     columns |= {"weights": weights, "noise": noise, "classes": classes}
     report = progress or (lambda phase, done, total: None)
-    reader = open_reader(source, None if memory_limit is None else memory_limit - resident() - ALLOWANCE)
+    table = open_table(source, None if memory_limit is None else memory_limit - resident() - ALLOWANCE)
     with publication(url, overwrite=overwrite, append=append) as place:
         old = place.before
         known = _known_columns(like) if old is None else old.columns
-        roles = assign_roles(reader, **columns, like=known)
+        roles = assign_roles(table, **columns, like=known)
         if old is not None:
             _require_same_roles(old, roles, url)
             shuffle = None if old.seed is None else shuffle or 0
             tile_rows = old.tile_rows
-        encoder, width = Encoder(roles, reader, known), 2 + len(roles.wanted)
+        encoder, width = Encoder(roles, table, known), 2 + len(roles.wanted)
         tile_width = len(roles.features) + max(len(roles.targets) - 1, 0)
-        tile = tile_rows or tile_rows_for(reader.n_rows or UNKNOWN_ROWS, tile_width)
+        tile = tile_rows or tile_rows_for(table.n_rows or UNKNOWN_ROWS, tile_width)
         budget = Budget.of(memory_limit, resident)
-        batch_bytes = budget.batch_bytes(reader, width, tile, held=reader.held(roles.wanted))
+        batch_bytes = budget.batch_bytes(table, width, tile, held=table.held(roles.wanted))
         with ExternalSorter(place.spill, width, high=None if shuffle is None else 1.0) as rows:
-            _read(reader, encoder, rows, shuffle, batch_bytes, resident, report)
-            check_row_count(encoder.n_rows, 2 if roles.targets and old is None else 1, reader.name)
+            _read(table, encoder, rows, shuffle, batch_bytes, budget, report)
+            check_row_count(encoder.n_rows, 2 if roles.targets and old is None else 1, table.name)
             encoder.check()
             if old is None:
                 tile_rows = tile_rows or tile_rows_for(encoder.n_rows, tile_width)
@@ -198,9 +199,15 @@ def ingest(
                 f"{which + 1} of {len(old.batches)}): to append them once more, pass again=True (`--again`)"
             )
         place.commit(made)
-    if not append:
-        for message in _remarks(made):
-            warnings.warn(f"{data}: {message}", DataWarning, stacklevel=2)
+    inputs = made.moments.inputs
+    large = [name for name, most in zip(roles.features, inputs.largest, strict=True) if most >= LARGEST]
+    if table.untyped and large:
+        warnings.warn(
+            f"{data}: columns with numbers of 2⁵³ or more, which are rounded to double precision: {listed(large)}. If "
+            "they are identifiers, leave them out, or ingest them as categorical (`--categorical`).",
+            DataWarning,
+            stacklevel=2,
+        )
     return ZarrSource(data)
 
 
@@ -261,19 +268,22 @@ def _last_rows(url: str, old: DataAttributes) -> Float:
 
 
 def _read(
-    reader: Reader,
+    table: Reader,
     encoder: Encoder,
     rows: ExternalSorter,
     seed: int | None,
     batch_bytes: int,
-    resident: Callable[[], int],
+    budget: Budget,
     report: Progress,
 ) -> None:
-    """Stream the source into records: shuffle key, row number, features, targets, weights."""
+    """Stream the source into records: shuffle key, row number, features, targets, weights.
+
+    Raises ``MemoryLimitError`` if a batch took more memory than its source states, such as huge pages of Parquet.
+    """
     rng = None if seed is None else np.random.default_rng(seed)
     roles = encoder.roles
     space = np.empty((0, 2 + len(roles.wanted)))
-    for batch in reader.batches(roles.wanted, roles.levels, batch_bytes):
+    for batch in table.batches(roles.wanted, roles.levels, batch_bytes):
         start, n = encoder.n_rows, len(batch[roles.features[0]])
         space = space if len(space) >= n else np.empty((n, space.shape[1]))
         records = space[:n]
@@ -284,33 +294,11 @@ def _read(
             with storing("the spill files beside the data"):
                 rows.add(records)
         del batch  # free the memory before the next batch is read
-        resident()  # pages of many sizes leave gaps of about half their total size
-        report("read", encoder.n_rows, reader.n_rows)
-
-
-def _remarks(attributes: DataAttributes) -> Iterator[str]:
-    """Yield warnings about the ingested data: constant columns."""
-    if not attributes.labelled:
-        return
-    inputs, columns = attributes.moments.inputs, attributes.columns
-    constant = [name for name, same in zip(columns.features, inputs.constant, strict=True) if same]
-    if constant:
-        yield f"{len(constant)} constant feature(s), which have no effect: {listed(constant)}."
-    targets, names = attributes.moments.targets, columns.target_names(attributes.n_targets)
-    for name, value, same in zip(names, targets.minimum, targets.constant, strict=True):
-        if not same:
-            continue
-        if columns.targets:
-            refused = "a fit of several targets does not accept a constant target; omit this target"
-            yield f"the target {quoted(name)} is constant ({value:g}): {refused}."
-        elif columns.classes is None:
-            yield f"the target {quoted(name)} is constant ({value:g}): every prediction will be this value."
-        else:
-            label = columns.classes[int(value)]
-            yield (
-                f"all rows with positive weight have the class {quoted(label)}: these data can be used to evaluate a "
-                "model, but not to fit one."
+        if budget.resident() > budget.limit:  # frees memory, too: pages of many sizes leave gaps
+            raise MemoryLimitError(
+                f"{table.name}: reading took more memory than memory_limit: raise the limit{table.advice}."
             )
+        report("read", encoder.n_rows, table.n_rows)
 
 
 @dataclass(frozen=True)
@@ -335,7 +323,7 @@ class Budget:
         base = resident()
         return cls(max(USUAL_LIMIT, base + USUAL_ROOM) if limit is None else limit, base, resident)
 
-    def batch_bytes(self, reader: Reader, width: int, tile_rows: int, held: int) -> int:
+    def batch_bytes(self, table: Reader, width: int, tile_rows: int, held: int) -> int:
         """Return the bytes of float64 per batch for records of ``width`` values; ``most_batch`` if memory suffices.
 
         Raises ``MemoryLimitError`` if the limit is too small for reading or writing.
@@ -347,10 +335,10 @@ class Budget:
         if need > self.limit:
             needs, base, limit = (f"{-(-number >> 20):,} MiB" for number in (need, self.base, self.limit))
             raise MemoryLimitError(
-                f"{reader.name}: ingesting {width - 2} columns needs {needs} ({base} of it are used by the process "
-                f"already), but the memory limit is {limit}: raise memory_limit{reader.memory_advice}."
+                f"{table.name}: ingesting {width - 2} columns needs {needs} ({base} of it are used by the process "
+                f"already), but the memory limit is {limit}: raise memory_limit{table.advice}."
             )
-        return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(reader.most_batch, least))
+        return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(table.most_batch, least))
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:
         """Return the number of bytes of records to sort at a time; call this method after all rows are read."""

@@ -3,7 +3,7 @@
 ===============================  =======================================================================================
 ``versions/000002.json``         the name of the newest group
 ``rows-TOKEN/attributes``        ``DataAttributes``, stored by ``storage.codec``
-``rows-TOKEN/X``                 (n, d) float64, a Zarr array with one chunk per tile
+``rows-TOKEN/X``                 (n, d) float64, a Zarr (version 3) array with one chunk per tile
 ``rows-TOKEN/y``                 (n,) float64, or (n, T) for T targets; class codes 0 … K−1 for a class target; absent
                                  in data for prediction
 ``rows-TOKEN/weights``           (n,) float64, optional: precision weights
@@ -189,16 +189,16 @@ class Publication:
         import zarr
         from zarr.codecs import BloscCodec, Crc32cCodec
 
-        group = zarr.open_group(self.folder.place(self.name), mode="a", zarr_format=3)
         return {
-            name: group.create_array(
-                name,
+            name: zarr.create_array(
+                self.folder.place(f"{self.name}/{name}"),
                 shape=(n_rows, *chunk[1:]),
                 dtype=dtype_of(name),
                 chunks=chunk,
                 compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
                 fill_value=-1 if name == "row" else np.nan,
                 config={"write_empty_chunks": True},
+                zarr_format=3,
             )
             for name, chunk in chunks.items()
         }

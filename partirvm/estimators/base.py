@@ -135,7 +135,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
     tol: float = parameter(1e-7, "float")
     kernel_store: KernelStore = parameter(
         "auto",
-        '{"auto", "memory", "zarr", "none"}',
+        '{"auto", "memory", "none"}',
         'With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.',
     )
     random_state: Any = parameter(

@@ -177,7 +177,6 @@ def run_attempt(
             checkpoint=checkpoint,
             usable=checkpoint is not None and store.has_model(),
             elapsed=before + timer.seconds,
-            beside=None if store.folder.path is None else store.folder.path / "kernel",
         )
         return _end(store, state.attempt, journal, outcome, spec.plan)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.link import LogisticBlock
-from partirvm.core.posterior import JointPosterior, Posterior
+from partirvm.core.posterior import Posterior
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramStatistics
@@ -49,7 +49,7 @@ class Checkpoint:
 
 KIND, FORMAT = "partirvm-checkpoint", 13
 
-FITS = (GramStatistics, HyperState, JointPosterior, LaplaceState, LogisticBlock, Posterior, Scores, Start)
+FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock, Posterior, Scores, Start)
 STATES = (Checkpoint, Part, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
@@ -133,7 +133,7 @@ def _require_match(design: Design, problem: Problem, fit: Any) -> None:
     _require_below(design.active, 0 if empty.functions is None else empty.functions.size)
 
     def check(value: Any, lengths: set[int]) -> None:
-        if isinstance(value, np.ndarray) and not set(value.shape) <= lengths:
+        if isinstance(value, np.ndarray) and value.size and not set(value.shape) <= lengths:
             raise ValueError(f"an array has the shape {value.shape}, its lengths can be {sorted(lengths)}")
         if isinstance(value, Posterior):  # one-vs-rest: an output has some of the columns
             lengths = {len(value.mean), *outputs}

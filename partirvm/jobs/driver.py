@@ -25,8 +25,8 @@ from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.model import AnyModel
+from partirvm.strategies import AnyStrategy
 from partirvm.strategies.problem import (
-    AnyStrategy,
     Gather,
     Gathered,
     Instruction,
@@ -274,7 +274,7 @@ class Driver:
         self._last = record
         entry = line(record, spent, self._began, self._epoch, saved=saved)
         if self.blocks is not None:
-            fetched, self.blocks.fetched = self.blocks.fetched, Fetched(failures=self.blocks.fetched.failures)
+            fetched, self.blocks.fetched = self.blocks.fetched, Fetched()
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched.evaluated, fetched.kept
         entry |= self.readable(entry)
         self._journal.record(entry)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.posterior import any_posterior
+from partirvm.core.posterior import posterior
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import Tied, indicator_updates, updates
 from partirvm.core.updates import HyperState, StepInfo
@@ -216,7 +216,7 @@ def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design) -> Eviden
     """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``."""
     sample.drop_blocks()
     statistics = _statistics(sample, design, len(design.scaling.t_shift))
-    found = any_posterior(statistics, fit.alpha, fit.beta)
+    found = posterior(statistics, fit.alpha, fit.beta)
     (slope,) = sample.run(SlopePass(design, found.means, found.covariances, fit.beta))
     return EvidencePoint(found.log_evidence, slope, statistics.n)
 

@@ -111,11 +111,7 @@ def eligible(panel: Panel, exclude: Int) -> NDArray[np.bool_]:
 
 
 def between(sorted_rows: Rows, first: int, last: int) -> Int:
-    """Return the elements of ``sorted_rows`` between ``first`` and ``last``, both included.
-
-    >>> between(range(3, 9), 0, 5).tolist(), between(np.array([1, 4, 7]), 2, 7).tolist()
-    ([3, 4, 5], [4, 7])
-    """
+    """Return the elements of ``sorted_rows`` between ``first`` and ``last``, both included."""
     if isinstance(sorted_rows, range):
         return np.arange(max(first, sorted_rows.start), min(last + 1, sorted_rows.stop), dtype=np.int64)
     return sorted_rows[np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")]
@@ -271,7 +267,6 @@ class Likelihood(Protocol[F]):
     words: tuple[str, ...]
     """Option values that select this likelihood: of ``multi_class`` in classification, else of ``noise_variance``."""
     classifies: bool = False
-    """True for classification."""
     binary: bool = False
     """True for two classes with one linear predictor; otherwise a classification has one per class."""
     measured_by: Likelihood[Any] | None = None

@@ -182,12 +182,6 @@ class Peak:
     Steps follow the rising side until the function falls. The last point is the vertex of the parabola through the best
     point and its neighbours. ``values`` maps the multiples of ``step`` to the function. ``at`` is the point to evaluate
     next, in units of ``step``. With ``last`` it is the vertex, the result.
-
-    >>> peak = Peak(step=1.0)
-    >>> while not peak.last:
-    ...     peak = peak.after(-((peak.x - 1.6) ** 2))
-    >>> round(peak.x, 12)
-    1.6
     """
 
     step: float

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import left_out_of, sampled_rows
-from partirvm.core.posterior import any_posterior
+from partirvm.core.posterior import posterior
 from partirvm.core.priors import joint_entry
 from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatistics
@@ -44,10 +44,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 PRECISE = 1e-6
-"""Maximum bound of the relative rounding error of a residual from statistics that no pass has to compute again.
-
-With a bound of 5e-8 the pass changed the residual by 1e-9 of it, and the mean by 1e-8 standard deviations of the noise.
-"""
+"""Maximum bound of the relative rounding error of a residual from statistics that no pass has to compute again."""
 
 FIRST_NOISE = 0.1
 """Initial σ² as a fraction of the target variance (Tipping's choice)."""
@@ -55,9 +52,7 @@ FIRST_NOISE = 0.1
 LEAST_NOISE = 0.1
 """Least σ² as a fraction of the mean squared error of rows left out of kernel learning (``left_out_square``).
 
-Without it the evidence of few rows can be largest where every row is a vector and nothing is left for noise. On 200
-rows of eight sets, 4 draws each: no fit with more than half of the rows as vectors instead of 4, errors and log
-densities even; with 0.3 the mean RMSE rose by 1 %.
+Without it the evidence of few rows can be largest where every row is a vector and nothing is left for noise.
 """
 
 
@@ -166,11 +161,11 @@ class GaussianLikelihood(Likelihood[HyperState]):
             if isinstance(found, ResidualStatistics):
                 moved, sums = fit.posterior.means, found.sum_squares
                 target = replace(fit.statistics, offset=moved, projection=found.projection, sum_squares=sums)
-                fit = replace(fit, statistics=target, found=any_posterior(target, fit.alpha, fit.beta))
+                fit = replace(fit, statistics=target, found=posterior(target, fit.alpha, fit.beta))
         if not last or fit.fixed_noise:
             return fit
         beta, floored = noise_precision(fit)
-        return replace(fit, beta=beta, floored=floored, found=any_posterior(fit.statistics, fit.alpha, beta))
+        return replace(fit, beta=beta, floored=floored, found=posterior(fit.statistics, fit.alpha, beta))
 
     def errors(
         self, design: Design, fit: HyperState, count: int, used: Int, rows: Int | None, draw: Draw = None

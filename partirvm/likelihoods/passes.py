@@ -24,7 +24,7 @@ from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import LEVELS, NORMAL, ClassScores, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
-from partirvm.likelihoods.base import Draw, Panel, Pass, Rows, TileRows, eligible
+from partirvm.likelihoods.base import Draw, Panel, Pass, Rows, eligible
 from partirvm.model import Model
 
 Float = NDArray[np.float64]
@@ -96,10 +96,7 @@ class ResidualPass(Pass):
 
 @dataclass(frozen=True)
 class LeaveOneOutPass(Pass):
-    """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
-
-    ``least_square`` is a known lower bound of the mean squared error of new rows.
-    """
+    """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``."""
 
     name: ClassVar[str] = "residual"
     design: Design
@@ -197,8 +194,8 @@ class SlopePass(Pass):
 class InputGradientPass(Pass):
     """Pass for Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d), with f = Φμ, in the kernel's coordinates; summed over the columns of μ.
 
-    Divided by N, this is the mean outer product of the gradient (Trivedi et al. 2014, "A consistent estimator of the
-    expected gradient outer product"): its eigenvectors are the directions in which f changes most and least.
+    Its eigenvectors are the directions in which f changes most and least (Trivedi et al. 2014, "A consistent estimator
+    of the expected gradient outer product").
     """
 
     name: ClassVar[str] = "input gradient"
@@ -289,21 +286,16 @@ class LogisticScorePass(Pass):
     moderate: bool
     codes: tuple[int, ...] | None = None
 
-    def statistic(self, tile: TileRows) -> ClassScores:
-        """Return scores of the tile's rows."""
-        f = np.empty((len(tile.X), self.mean.shape[1]))
-        for panel, block in tile.panels(None, self.design):
-            rows = slice(panel.rows[0] - tile.start, panel.rows[-1] - tile.start + 1)
-            f[rows] = block @ self.mean
-            if self.moderate:
-                variance = np.column_stack([quadratic_forms(block, root) for root in self.roots])
-                f[rows] = moderated(f[rows], variance, LINKS[self.likelihood].moderation)
-        codes = tile.t[:, 0].astype(np.int64)
+    def of_panel(self, panel: Panel, block: Float) -> ClassScores:
+        f = block @ self.mean
+        if self.moderate:
+            variance = np.column_stack([quadratic_forms(block, root) for root in self.roots])
+            f = moderated(f, variance, LINKS[self.likelihood].moderation)
+        codes = panel.t[:, 0].astype(np.int64)
         if self.codes is not None:
             codes = np.array(self.codes)[codes]
-        # rank the whole tile at once: merging sorted panels would take longer than evaluating their design
         ranked = f[:, 0] if f.shape[1] == 1 else None
-        return ClassScores.of(codes, probabilities(self.likelihood, f), ranked, tile.start)
+        return ClassScores.of(codes, probabilities(self.likelihood, f), ranked, int(panel.rows[0]))
 
 
 @dataclass(frozen=True)

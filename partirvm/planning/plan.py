@@ -30,17 +30,8 @@ LEAST_PARTITION = 50
 WORTH = 0.5
 """Blocks are kept if fetching an element takes less than this fraction of the time to evaluate the element."""
 
-ENOUGH = 0.25
-"""Fraction of all blocks that must fit in memory; with less memory, the disk is an alternative."""
-
 STORE_FRACTION = 0.25
 """Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and ``kernel_store`` are "auto"."""
-
-DISK = 0.5
-"""Maximum fraction of the free bytes on disk that blocks may take."""
-
-DISK_SECONDS = 5e-9
-"""Assumed seconds to fetch an element from disk, its share of the writing included: about 2 GB/s."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +71,7 @@ class Sparseness:
 
 @dataclass(frozen=True)
 class KernelStore:
-    """The chosen place of kernel blocks ("memory", "zarr" or "none"), the bytes per process, and the reason."""
+    """The chosen place of kernel blocks ("memory" or "none"), the bytes per process, and the reason."""
 
     where: str
     bytes: int
@@ -360,26 +351,21 @@ def _refusal(
 
 
 def choose(
-    asked: str, rates: Rates, rows: int, columns: int, workers: int, spare: int, free: int, *, repeats: bool
+    asked: str, rates: Rates, rows: int, columns: int, workers: int, spare: int, *, repeats: bool
 ) -> KernelStore:
-    """Choose where the blocks of ``rows`` × ``columns`` elements are kept; ``asked`` is the option ``kernel_store``.
+    """Choose whether the blocks of ``rows`` × ``columns`` elements are kept; ``asked`` is the option ``kernel_store``.
 
-    ``spare`` is the number of free bytes in each process, and ``free`` that of the disk. ``repeats`` is True if passes
-    repeat their columns.
+    ``spare`` is the number of free bytes in each process. ``repeats`` is True if passes repeat their columns.
     """
-    wanted, disk = FLOAT * rows * columns // workers, int(DISK * free / workers)
-    spare = min(max(spare, 0), wanted)
+    spare = min(max(spare, 0), FLOAT * rows * columns // workers)
     if asked == "auto" and not repeats:
         return KernelStore("none", 0, "each pass of a regression has new columns")
     if asked == "memory":
         return KernelStore("memory", spare, "as requested" if spare else "as requested, but the fit leaves no memory")
     if asked != "auto":
-        return KernelStore(asked, min(wanted, disk) if asked == "zarr" else 0, "as requested")
+        return KernelStore(asked, 0, "as requested")
     costs = f"an element takes {1e9 * rates.element:.2g} ns to evaluate, {1e9 * rates.copy:.2g} ns to copy"
-    worth = rates.copy < WORTH * rates.element and spare > 0
-    if WORTH * rates.element > DISK_SECONDS and disk >= wanted and not (worth and spare >= ENOUGH * wanted):
-        return KernelStore("zarr", wanted, f"{costs}, {1e9 * DISK_SECONDS:.2g} ns from disk")
-    if worth:
+    if rates.copy < WORTH * rates.element and spare > 0:
         return KernelStore("memory", spare, costs)
     return KernelStore("none", 0, costs if spare else costs + ", and the fit leaves no memory")
 

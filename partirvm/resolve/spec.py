@@ -6,8 +6,6 @@ spec (``jobs.checkpoint``) and changes only the limits that the user may change 
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -112,7 +110,7 @@ def memory_limits(plan: Plan) -> dict[str, Any]:
 
 
 def _kernel_store(plan: Plan, rates: Rates, request: Request) -> KernelStore:
-    """Choose where kernel blocks are kept: in memory, in Zarr or nowhere."""
+    """Choose where kernel blocks are kept: in memory or nowhere."""
     if not plan.shape.n_kernels:
         return KernelStore("none", 0, "there is no kernel")
     spare = plan.room(plan.columns)
@@ -125,6 +123,5 @@ def _kernel_store(plan: Plan, rates: Rates, request: Request) -> KernelStore:
         plan.columns,
         plan.machine.workers,
         spare,
-        shutil.disk_usage(tempfile.gettempdir()).free,
         repeats=plan.shape.classes,
     )

@@ -14,7 +14,6 @@ ingest, neighbouring rows (of a class) are a random sample, and reading them tak
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,21 +42,15 @@ GROWING = "growing"
 ROWS_PER_COLUMN = 100
 """Minimum rows per column of a growing sample; its default first size is this number × the partition size P."""
 
-MOST = 0.7
-"""Maximum fraction of all rows in a growing sample: with more, few products are saved."""
-
 LEAST = 10
 """Minimum number of rows of each class in a sample; a class with fewer rows is used whole."""
 
-SPREAD = 20
-"""``error`` searches for the largest errors among about this × P random rows, where P is the partition size.
+SPREAD, POOL = 20, 4
+"""``error`` searches for the largest errors among SPREAD · P random rows, ``gain`` ranks a pool of POOL · P rows.
 
 Among all rows of a large data set, the largest errors belong to outliers or to neighbouring rows. If the rows were not
 shuffled at ingest, a few tiles are no random sample: the search then uses all rows.
 """
-
-POOL = 4
-"""``gain`` ranks a random pool of this × P rows, where P is the partition size."""
 
 SPAN = 1 << 16
 """Number of rows that ``ranked`` processes at a time."""
@@ -101,11 +94,10 @@ def automatic(
 ) -> str:
     """Return the meaning of ``fit_rows="auto"``: ``full`` if all rows are affordable, otherwise a sample.
 
-    The working set uses ``growing`` if the data are ``shuffled`` and have more than
-    four times the rows of the first sample. In split-and-merge and incremental fits every row gives K = ``n_kernels``
-    candidates, and the intermediate passes over all rows take about 2·K·N²·P flops, where P is the partition size. If
-    ``new_rows`` is not 0, only this number of rows still has to join, and the flops fall in proportion. The rule counts
-    flops and measures no time, so that the result is the same on every machine.
+    The working set uses ``growing`` if the data are ``shuffled`` and have more than four times the rows of the first
+    sample. In split-and-merge and incremental fits every row gives K = ``n_kernels`` candidates, and the intermediate
+    passes over all rows take about 2·K·N²·P flops (P: partition size); or 2·K·N·n·P if only n = ``new_rows`` have to
+    join. The rule measures no time, so that the result is the same on every machine.
 
     >>> in_order, chosen = Schedule("incremental", whole_partitions=True), Schedule("working-set", selects=True)
     >>> automatic(in_order, 6144, 134), automatic(in_order, 1_000_000, 500)
@@ -125,15 +117,13 @@ def intermediate_rows(problem: Problem, options: Options) -> str:
 
 
 def enlarged(rows: int, columns: int, n_rows: int) -> int:
-    """Return the size of a growing sample of ``rows`` rows for this number of columns.
-
-    It has at least ``ROWS_PER_COLUMN`` rows per column. If these are most of the ``n_rows`` rows, it has all of them.
+    """Return the size of a growing sample of ``rows`` rows for this number of columns: of most rows, it has all.
 
     >>> enlarged(50_000, 200, 10**6), enlarged(50_000, 1200, 10**6), enlarged(50_000, 1200, 150_000)
     (50000, 120000, 150000)
     """
     rows = max(rows, ROWS_PER_COLUMN * columns)
-    return n_rows if rows > MOST * n_rows else rows
+    return n_rows if rows > 0.7 * n_rows else rows
 
 
 def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:
@@ -152,15 +142,10 @@ def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | N
 
 
 def fresh_rows(problem: Problem, before: Options, now: Options) -> Rows | None:
-    """Return the rows of the growing sample of ``now`` outside that of ``before``, in increasing order.
-
-    The result is None if the sample becomes all rows of data that are not shuffled: these would be most row numbers.
-    """
-    old, new = (posterior_rows(problem, options, GROWING) for options in (before, now))
-    assert old is not None
+    """Return the rows of the growing sample of ``now`` outside that of ``before``; None unless they are neighbours."""
     if problem.codes is None and problem.shuffled:
-        return range(len(old), problem.n_rows if new is None else len(new))
-    return None if new is None else np.setdiff1d(new, old, assume_unique=True)
+        return range(before.sample_rows, min(now.sample_rows, problem.n_rows))
+    return None
 
 
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
@@ -235,24 +220,6 @@ def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, 
     return np.sort(np.concatenate(parts))
 
 
-def drawn_rows(
-    problem: Problem,
-    used: Int,
-    count: int,
-    *,
-    seed: int,
-    draw: int,
-    even: float,
-    least: int = 1,
-    purpose: Purpose = Purpose.CANDIDATES,
-) -> Int:
-    """Return random rows outside ``used``; in classification from all classes (``stratified_rows``)."""
-    how: dict[str, Any] = {"seed": seed, "draw": draw, "shuffled": problem.shuffled, "purpose": purpose}
-    if problem.codes is None:
-        return random_rows(problem.n_rows, used, count, **how)
-    return stratified_rows(problem.codes, problem.n_classes, used, count, even=even, least=least, **how)
-
-
 def random_rows(
     n_rows: int, used: Int, count: int, *, seed: int, draw: int, shuffled: bool, purpose: Purpose = Purpose.CANDIDATES
 ) -> Int:
@@ -270,30 +237,30 @@ def random_rows(
     return np.sort(unused[:count])
 
 
-def stratified_rows(
-    codes: Codes,
-    n_classes: int,
+def drawn_rows(
+    problem: Problem,
     used: Int,
     count: int,
     *,
     seed: int,
     draw: int,
-    shuffled: bool,
     even: float,
     least: int = 1,
     purpose: Purpose = Purpose.CANDIDATES,
 ) -> Int:
-    """Return ``count`` rows outside ``used`` (sorted), or all remaining rows, in increasing order, from all classes.
+    """Return random rows as ``random_rows`` does, in classification from all classes.
 
-    ``codes`` (N,) are the class codes of all rows. The fraction ``even`` of the rows is divided equally among the
-    classes, the rest in proportion to the class sizes. Each class gives at least ``least`` rows if it has enough. If
-    ``count`` is smaller than the number of classes, the classes take turns from draw to draw. Of shuffled data each
-    class gives consecutive rows of this class; ``draw`` determines the first one.
+    The fraction ``even`` of the rows is divided equally among the classes, the rest in proportion to the class sizes.
+    Each class gives at least ``least`` rows if it has enough. If ``count`` is smaller than the number of classes, the
+    classes take turns from draw to draw. Of shuffled data each class gives consecutive rows of this class.
     """
+    codes, shuffled = problem.codes, problem.shuffled
+    if codes is None:
+        return random_rows(problem.n_rows, used, count, seed=seed, draw=draw, shuffled=shuffled, purpose=purpose)
     free = np.ones(len(codes), dtype=bool)
     free[used] = False
-    sizes = np.array([np.count_nonzero((codes == k) & free) for k in range(n_classes)], dtype=np.int64)
-    turn = draw * count % n_classes
+    sizes = np.array([np.count_nonzero((codes == k) & free) for k in range(problem.n_classes)], dtype=np.int64)
+    turn = draw * count % problem.n_classes
     shares = np.roll(quotas(np.roll(sizes, -turn), count, even, least), turn)
     chosen = []
     for k, (size, share) in enumerate(zip(sizes.tolist(), shares.tolist(), strict=True)):
@@ -308,7 +275,7 @@ def stratified_rows(
 def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
     """Return the number of rows (K,) that each of K classes gives, ``count`` rows in all or every row.
 
-    ``sizes`` (K,) are the class sizes; ``even`` and ``least`` have the meaning of ``stratified_rows``.
+    ``sizes`` (K,) are the class sizes; ``even`` and ``least`` have the meaning of ``drawn_rows``.
 
     >>> quotas(np.array([900, 90, 10]), 100, 0.0, 5).tolist(), quotas(np.array([900, 90, 10]), 60, 0.5, 1).tolist()
     ([86, 9, 5], [37, 13, 10])

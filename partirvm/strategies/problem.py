@@ -2,17 +2,9 @@
 
 A strategy runs in steps. ``step(state)`` is a generator: it yields instructions, is sent their answers, and returns the
 next state. A strategy has no access to data, clock, disk or cluster: the driver performs the instructions that are
-yielded together, side by side if possible, and sends one answer for each of them, in the same order:
-
-=====================================  ========================
-instruction                            answer
-=====================================  ========================
-a pass (``likelihoods.base``)          the statistic of the pass
-a fit (``likelihoods.base``)           ``Solved``
-``Gather``                             ``Gathered``
-``LearnKernel``                        ``KernelLearned``
-``Save``, ``Log``                      None
-=====================================  ========================
+yielded together, side by side if possible, and sends one answer for each of them, in the same order: for a pass
+(``likelihoods.base``) its statistic, for a fit ``Solved``, for ``Gather`` ``Gathered``, for ``LearnKernel``
+``KernelLearned``, for ``Save`` and ``Log`` None.
 
 If the time limit is reached or the job is aborted, ``Stopped`` is raised where the step waits for its answers. A state
 is all that a step depends on, so that the state after a stored line of history is the checkpoint.
@@ -22,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +27,6 @@ from partirvm.kernels.design import Design
 from partirvm.kernels.functions import label_of
 from partirvm.likelihoods import GAUSSIAN, AnyLikelihood
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
-from partirvm.planning.cost import Schedule
 from partirvm.types import BIAS
 
 Float = NDArray[np.float64]
@@ -63,12 +54,9 @@ class Problem:
     ``empty`` is the design without columns (kernel, functions, scaling). ``target_variance`` is 0 for a constant
     target. ``noise_variance`` is σ², or None if it is estimated. ``target_scale`` is the factor from the scaled target
     to the user's unit. ``shuffled`` is true if neighbouring rows are a random sample. ``prior`` has the priors of α and
-    β, the update rule and the fixed α.
-
-    Several targets share vectors and α. ``target_variances`` (T,) and ``noise_variance`` (T,) then have one element per
-    target, ``target_variance`` is the mean variance, and ``target_scale`` is the root mean square of the scales. In
-    classification, ``codes`` (N,) are the class codes of all rows (one or two bytes each), and ``n_classes`` is the
-    number of classes; in regression ``n_classes`` is 0.
+    β, the update rule and the fixed α. Several targets share vectors and α: ``target_variances`` and ``noise_variance``
+    are then (T,), and ``target_variance`` and the square of ``target_scale`` are means. In classification ``codes``
+    (N,) are the class codes of all rows; in regression ``n_classes`` is 0.
 
     ``batches`` are the original rows and each append, in order; without an append there are none. ``left_out_square``
     is the mean squared error of rows left out while the kernel was learned from few rows; 0 if unknown. Errors of rows
@@ -137,18 +125,14 @@ class Options:
 
     ``fit_rows`` determines the rows of an intermediate fit, and ``last_rows`` those of the last fit: all ("full"), one
     random sample of ``sample_rows`` rows ("sample"), or a sample that grows ("growing"). ``stop_fraction`` is a
-    fraction of the fit's candidates.
-
-    ``max_columns`` is the number of columns, including the candidates, for which there is memory. ``batch`` limits fits
-    that run side by side: the sum of their squared numbers of columns. ``tol`` is the convergence tolerance in nats per
-    row. Regression ends after ``max_iterations`` iterations, classification after ``max_passes`` passes. ``moderate``
-    selects moderated class probabilities.
+    fraction of the fit's candidates. ``max_columns`` is the number of columns, including the candidates, for which
+    there is memory. ``batch`` limits fits that run side by side: the sum of their squared numbers of columns. ``tol``
+    is in nats per row. Regression ends after ``max_iterations`` iterations, classification after ``max_passes`` passes.
 
     ``centres`` is the number of centres from which the kernel was learned, or 0 if the kernel must stay unchanged;
-    ``gamma_prior`` is the prior of this learning. With at most ``learning_columns`` columns there is enough memory to
-    learn the kernel again. ``solver`` is the solver of dense fits (``core.solvers``). ``noise`` determines whether the
-    noise variance of the last fit may depend on the inputs (``strategies.stages``). ``effort`` determines when the
-    rounds of the working set end (``strategies.working_set``).
+    ``gamma_prior`` is the prior of this learning, and ``learning_columns`` the number of columns for which there is
+    memory to learn it again. ``noise`` determines whether the noise variance of the last fit may depend on the inputs
+    (``stages``), ``effort`` when the rounds of the working set end.
     """
 
     partition_size: int
@@ -228,34 +212,29 @@ class Solved:
 class Record:
     """One line of history, which describes one fit. Errors and evidence are in the units of the target.
 
-    ``kind`` is "round" (an intermediate fit whose model is saved), "part" (a fit of split-and-merge, whose ``level`` is
-    0 for a partition and higher for merges; saved only if its evidence per row is the highest so far), "heuristic" (the
-    fit that measures the partition size), "kernel" (a result of kernel learning), "early" (the small fit of a run
-    whose time limit ended it before there was a model, or the last fit with constant noise of a run that ended during
-    the fit with local noise), or "final" (the last fit).
+    ``kind`` is "round" (an intermediate fit whose model is saved), "part" (a fit of split-and-merge, of ``level`` 0 for
+    a partition; saved only if its evidence per row is the highest so far), "heuristic" (the fit that measures the
+    partition size), "kernel" (a result of kernel learning), "early" (the small fit of a run whose time limit ended it
+    before there was a model, or the last fit with constant noise of a run that ended during the fit with local noise),
+    or "final".
 
     ``rows`` is the number of rows of the posterior and of the log evidence (see ``fit_rows``); the training error is
     over the rows from which σ² was estimated. ``duplicates`` and ``dropped`` count, so far, rows left out because they
-    equal another row, and vectors deleted because of a limit. ``floored`` is true if the noise variance is at its
-    floor. ``termination`` is the reason of the end of the dense fit.
-
-    A classification has no noise variance. Its errors are the mean log loss (nats) and the fraction of wrongly
-    classified rows, both over the rows of the posterior. Its ``iterations`` are passes.
+    equal another row, and vectors deleted because of a limit. Of a classification, errors are the mean log loss (nats)
+    and the fraction of wrongly classified rows, ``iterations`` are passes, and there is no noise variance.
 
     After kernel learning, ``kernel`` is the spec of the learned kernel, ``iterations`` the number of evaluations of the
     evidence, and ``gain`` the increase of the tied evidence (``core.tied``) over the first kernel, in nats. If the
     kernel was learned again between rounds, ``rows`` and ``candidates`` are those of the search, ``gain`` is the
     increase over all rows, ``taken`` is true if the new kernel replaced the old one, and all other fields describe the
     fit that the run continues with. ``choice`` is the result of ``gamma="auto"`` (``learning.folds``,
-    ``learning.process_search``): the chosen ``form``, the number of ``rows`` that decided, and their ``errors`` (log
-    losses), or the nats of ``families`` and the mean ``gain`` in log density by directions with its standard ``error``.
+    ``learning.process_search``).
 
-    ``noise_sd`` is the square root of the noise variance, which is None if a double cannot represent it. Of several
-    targets the evidence is the joint one, the noise variance and the negative log density are means, and errors are
-    roots of mean squares. ``diagnostics`` (``core.diagnostics``, one dict for each of the first targets) are those of
-    held-out rows, or of rows left out of a last fit of one numeric target. ``overconfidence`` is the mean squared
-    leave-one-out error divided by the variance that the evidence predicts (``core.left_out``). ``noise_vectors`` is the
-    number of centres of a noise that depends on the inputs, whose mean is ``noise_variance``.
+    Of several targets the evidence is the joint one, the noise variance and the negative log density are means, and
+    errors are roots of mean squares. ``noise_variance`` is None if a double cannot represent it. ``diagnostics``
+    (``core.diagnostics``, one dict for each of the first targets) are those of held-out rows, or of rows left out of a
+    last fit of one numeric target. ``overconfidence`` is the mean squared leave-one-out error divided by the variance
+    that the evidence predicts. ``noise_vectors`` is the number of centres of a noise that depends on the inputs.
     """
 
     kind: str
@@ -320,18 +299,3 @@ class Stopped(Exception):
     def __init__(self, reason: Termination) -> None:
         super().__init__(reason.value)
         self.reason = reason
-
-
-class AnyStrategy(Protocol):
-    """The steps of a strategy; the field ``end`` of a state is the reason of the end, or None before."""
-
-    name: ClassVar[str]
-    schedule: ClassVar[Schedule]
-
-    def start(self, problem: Problem, options: Options) -> Any:
-        """Return the state before the first step."""
-        ...
-
-    def step(self, state: Any) -> Steps[Any]:
-        """Go on to the next line of history, or until no line follows from the next candidates."""
-        ...

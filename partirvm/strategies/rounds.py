@@ -70,6 +70,7 @@ STEPS = 50
 class Rounds:
     """Rounds until there is a reason to end; the schedule says whether candidates join in order or are selected."""
 
+    name: ClassVar[str]
     schedule: ClassVar[Schedule]
 
     def start(self, problem: Problem, options: Options) -> RoundsState:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -20,25 +21,23 @@ from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Begin, Start, labels_of, survivors
+from partirvm.likelihoods.base import Start, labels_of
 from partirvm.planning.cost import Schedule
-from partirvm.strategies.fit_rows import count_duplicates, fresh, partition, partition_count, posterior_rows
+from partirvm.strategies.fit_rows import count_duplicates, fresh, partition, partition_count
 from partirvm.strategies.problem import Gather, Instruction, Log, Options, Problem, Save, Steps
 from partirvm.strategies.rounds import BasicRound
 from partirvm.strategies.stages import (
     RoundsState,
     final_rule,
+    first_state,
     intermediate_rule,
+    line_of,
     measured,
-    performed,
-    record,
     saved,
     scored,
     settled,
     solved,
 )
-
-Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Part:
     """Result of one fit: vectors, the evidence that each one contributes (``gain``, nats), and α and β (``warm``)."""
 
     design: Design
-    gain: Float
+    gain: NDArray[np.float64]
     warm: Start
 
 
@@ -150,13 +149,18 @@ def _last(state: SplitMergeState) -> Steps[RoundsState]:
     design, start, joined = state.below[0].design, state.below[0].warm, state
     if len(state.below) > 1:
         design, start, joined = _joined(state)
-    last = replace(BasicRound().start(state.problem, state.options), round=1, selection="order")
-    last = replace(last, candidates=len(design.labels), duplicates=joined.duplicates, dropped=joined.dropped)
+    last = _unfitted(joined, BasicRound().start(state.problem, state.options), 1, design)
     last = yield from measured(last, design, last.options.last_rows, start)
     last = yield from solved(last, final_rule(last.options), warm=start)
     last = yield from settled(last)
     last = yield from scored(last)
     return (yield from saved(last, "final", Termination.CONVERGED))
+
+
+def _unfitted(state: SplitMergeState, first: RoundsState, number: int, design: Design) -> RoundsState:
+    """Return the state before a fit of a design."""
+    first = replace(first, round=number, selection="order", candidates=len(design.labels))
+    return replace(first, duplicates=state.duplicates, dropped=state.dropped)
 
 
 def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
@@ -180,52 +184,41 @@ def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
 
 def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Any]) -> Steps[SplitMergeState]:
     """Fit these columns side by side; save the model of the highest evidence per row so far."""
-    problem, options, likelihood = state.problem, state.options, state.problem.likelihood
-    rows, nothing = posterior_rows(problem, options, options.fit_rows), likelihood.start(problem)
-    passes = [each for design in designs for each in likelihood.measure(nothing, problem.empty, design, rows)]
-    # no name refers to the statistics, which are freed before the fits
-    solved = yield _begun(state, designs, starts, *(yield from performed(passes)))
-    fitted = [survivors(design, each.fit) for design, each in zip(designs, solved, strict=True)]
-    scores: Sequence[Any] = [None] * len(fitted)
-    if problem.held_out:
-        scores = yield tuple(
-            likelihood.score(design, each.fit, options.moderate) for design, each in zip(fitted, solved, strict=True)
-        )
-    lines, parts = list[Instruction](), list(state.parts)
-    for k, (design, each) in enumerate(zip(fitted, solved, strict=True)):
-        line = record(
-            problem,
-            each.fit,
-            scores[k],
-            kind="part",
-            number=len(parts) + 1,
-            candidates=len(designs[k].labels),
-            termination=each.reason,
-            selection="order",
-            fit_rows=options.fit_rows,
-            level=state.level,
-            duplicates=state.duplicates,
-            dropped=state.dropped,
-        )
-        evidence = each.fit.log_evidence / max(each.fit.n, 1)
-        lines.append(Save(design, each.fit, line, options.moderate) if evidence > state.best else Log(line))
+    problem, options, parts = state.problem, state.options, list(state.parts)
+    fits = [_fit(state, k, *of) for k, of in enumerate(zip(designs, starts, strict=True), len(parts) + 1)]
+    lines = list[Instruction]()
+    for done in (yield from side_by_side(fits)):
+        design, fit = done.design, done.fit
+        line = line_of(done, kind="part", level=state.level, fit_rows=options.fit_rows)
+        evidence = fit.log_evidence / max(fit.n, 1)
+        lines.append(Save(design, fit, line, options.moderate) if evidence > state.best else Log(line))
         state = replace(state, best=max(evidence, state.best))
-        parts.append(Part(design, each.fit.losses()[each.fit.labels >= 0], likelihood.warm(each.fit)))
+        parts.append(Part(design, fit.losses()[fit.labels >= 0], problem.likelihood.warm(fit)))
     yield tuple(lines)
     return replace(state, parts=tuple(parts))
 
 
-def _begun(
-    state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Any], *statistics: Any
-) -> tuple[Instruction, ...]:
-    """Return the fits; intermediate fits need no residual pass for full precision."""
-    problem, options, likelihood = state.problem, state.options, state.problem.likelihood
-    each, fits = len(statistics) // len(designs), list[Instruction]()
-    rows = posterior_rows(problem, options, options.fit_rows)
-    for k, (design, start) in enumerate(zip(designs, starts, strict=True)):
-        blocks = statistics[each * k : each * (k + 1)]
-        fit = likelihood.join(problem, likelihood.start(problem), problem.empty, design, *blocks, warm=start)
-        count = len(design.labels)
-        begin = Begin(replace(intermediate_rule(options, count), guard=False), count, rows, start)
-        fits.append(likelihood.fit(problem, options, design, fit, begin))
-    return tuple(fits)
+def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Steps[RoundsState]:
+    """Fit these columns and score the fit; an intermediate fit needs no residual pass for full precision."""
+    fit = _unfitted(state, first_state(state.problem, state.options), number, design)
+    fit = yield from measured(fit, design, state.options.fit_rows, start)
+    rule = replace(intermediate_rule(state.options, fit.candidates), guard=False)
+    fit = yield from solved(fit, rule, warm=start)
+    return (yield from scored(fit))
+
+
+def side_by_side(parts: Sequence[Steps[RoundsState]]) -> Steps[list[RoundsState]]:
+    """Run parts of steps together: the instructions that they yield at a time must be of one kind."""
+    results = dict[int, RoundsState]()
+    answers: dict[int, Any] = dict.fromkeys(range(len(parts)))
+    while answers:
+        asked = dict[int, tuple[Instruction, ...]]()
+        for k in list(answers):
+            try:
+                asked[k] = parts[k].send(answers.pop(k))
+            except StopIteration as end:
+                results[k] = end.value
+        # no name refers to answers that were sent: statistics are freed before the fits
+        found = list((yield tuple(chain(*asked.values())))) if asked else []
+        answers = {k: tuple(found.pop(0) for _ in own) for k, own in asked.items()}
+    return [results[k] for k in range(len(parts))]

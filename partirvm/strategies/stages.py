@@ -3,11 +3,8 @@
 A *round* measures the statistics of new columns (``measured``), fits (``solved``), scores (``scored``) and saves the
 model (``saved``). The last fit converges, uses all rows and gets its noise variance from a residual pass. Its noise may
 then depend on the inputs (``settled``): a log variance is fitted to errors of rows left out. If that is better than
-constant noise, the columns are fitted again to weighted rows. No candidate joins, since the noise hardly changes which
-columns are needed. A run that is stopped meanwhile keeps the model with constant noise. A run to which rows are
-appended keeps its noise factors, as it keeps its kernel.
-
-Every stage is a function of the state and of the answers to its instructions alone.
+constant noise, the columns are fitted again to weighted rows. A run that is stopped meanwhile keeps the model with
+constant noise. A run to which rows are appended keeps its noise factors, as it keeps its kernel.
 """
 
 from __future__ import annotations
@@ -201,10 +198,9 @@ def noise_of_sample(state: RoundsState) -> Steps[FittedNoise | None]:
 
 
 def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | None]:
-    """Fit a noise that depends on the inputs to rows left out of a settled fit; None if these say nothing of it.
+    """Fit a noise that depends on the inputs to rows left out of a settled fit.
 
-    Errors of a fit at its noise floor are rounding errors; those of an overconfident fit are those of a kernel that is
-    too narrow.
+    None at the noise floor (errors are rounding errors) and for an overconfident fit (its kernel is too narrow).
     """
     sample = noise_sample(left_out, len(state.design.scaling.x_shift))
     assert isinstance(state.fit, HyperState)

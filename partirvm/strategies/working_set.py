@@ -4,12 +4,10 @@ The run ends when the evidence was flat in two consecutive rounds, the second of
 ends when every row has been a candidate, or at a limit. If the held-out error stops falling, the run ends with the
 model of the best round.
 
-Later rounds have more columns, cost more and gain less, and the evidence rises by ever smaller steps for a long time.
-The gain is therefore compared with the work: a round is *slow* if, at its rate, twice the work would raise the evidence
-by less than ``LEAST_GAIN`` nats per row. A gain of g nats per row of a regression lowers the error by about a fraction
-g. Gains of a classification are fractions of the loss so far, −log evidence per row. The work is the number of
-multiplications of kernel learning and of all rounds, by the formulas of ``planning.cost``, and not the time, so that
-results can be repeated.
+Later rounds cost more and gain less. A round is *slow* if, at its rate, twice the work would raise the evidence by
+less than ``LEAST_GAIN`` nats per row; a gain of g nats per row of a regression lowers the error by about a fraction g.
+Gains of a classification are fractions of the loss so far, −log evidence per row. The work is the number of
+multiplications of kernel learning and of all rounds, and not the time, so that results can be repeated.
 """
 
 from __future__ import annotations
@@ -43,16 +41,12 @@ LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
 EVALUATIONS, ITERATIONS = 100, 16
-"""Typical numbers of evaluations of the evidence in kernel learning, and of dense iterations of all columns in a round.
-
-They are part of the rule, and therefore not those of the plan, which follow measured seconds.
-"""
+"""Typical numbers of evaluations of the evidence in kernel learning, and of dense iterations in a round."""
 
 LEAST_WORK = 1e11
 """Multiplications of a second or two, which count as done before the first round: less is not worth saving.
 
-Without them, the first rounds double the work again and again: a fit of 3,000 rows of etopo20 with P = 40 ended after
-.1 s, with an error 7 % above that of a fit of .6 s.
+Without them, the first rounds double the work again and again, and small fits end too early.
 """
 
 

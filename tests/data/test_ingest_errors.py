@@ -104,7 +104,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("duplicate name", csv("a,a,y\n1,2,3\n4,5,6\n"), {"target": "y"}, DataError, "'a' occurs twice"),
     ("unknown target", csv(GOOD), {"target": "yy"}, DataError, "no column 'yy' .target.; did you mean 'y'.*a, b, y"),
     ("no target", csv(GOOD), {}, UsageError, "no target is named.*a, b, y"),
-    ("feature is target", csv(GOOD), {"target": "y", "features": ["a", "y"]}, UsageError, "both a feature"),
+    ("feature is target", csv(GOOD), {"target": "y", "features": ["a", "y"]}, UsageError, "be a target and a feature"),
     ("only a target", csv("y\n1\n2\n"), {"target": "y"}, DataError, "there is no feature column"),
     ("no rows", csv("a,b,y\n"), {"target": "y"}, DataError, "there are no rows"),
     ("one row", csv("a,b,y\n1,2,3\n"), {"target": "y"}, DataError, "only one row"),

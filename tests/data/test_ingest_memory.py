@@ -18,10 +18,9 @@ from by_default import some
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm.data import ZarrSource
+from partirvm.data import ZarrSource, ingest
 from partirvm.data.ingestion import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Budget, tile_bytes
 from partirvm.errors import MemoryLimitError
-from partirvm.resolve.ingest import ingest
 
 MiB = 1 << 20
 BLOCK = 100_000
@@ -104,14 +103,11 @@ def test_a_limit_below_what_it_takes_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_a_huge_row_group_is_refused_unread(tmp_path: Path) -> None:
-    """A column of 72 MiB in a row group may be one page: the error states the bytes of the row group and the advice."""
-    table = pa.table({"a": np.zeros(9 << 20), "y": np.arange(9 << 20) % 7})
-    pq.write_table(table, tmp_path / "t.parquet", row_group_size=9 << 20, use_dictionary=False, compression="snappy")
-    group = pq.read_metadata(tmp_path / "t.parquet").row_group(0)
-    with pytest.raises(MemoryLimitError, match="smaller row groups") as caught:
-        ingest(str(tmp_path / "t.parquet"), tmp_path / "d.zarr", target="y", memory_limit=256 * MiB)
-    assert f"the largest has {group.total_byte_size:,} bytes" in str(caught.value)
+def test_a_batch_that_takes_more_than_the_limit_ends_the_ingest(tmp_path: Path) -> None:
+    """As that of a Parquet file whose pages are huge, which its metadata do not state."""
+    used = [0, 0, 513 * MiB]
+    with pytest.raises(MemoryLimitError, match="took more memory than memory_limit"):
+        ingest((np.eye(5), np.ones(5)), tmp_path / "d.zarr", memory_limit=512 * MiB, resident=lambda: used.pop(0))
     assert not (tmp_path / "d.zarr").exists()
 
 
@@ -122,7 +118,7 @@ def test_a_huge_row_group_is_refused_unread(tmp_path: Path) -> None:
 def test_what_is_not_refused_fits(limit: int, base: int, held: int, width: int, tile_rows: int, most: int) -> None:
     """Reading and writing keep within the limit as the formulas have them, or are refused where the least would not."""
     budget = Budget.of(limit * MiB, lambda: base * MiB)
-    reader = SimpleNamespace(name="t", most_batch=most, memory_advice="")
+    reader = SimpleNamespace(name="t", most_batch=most, advice="")
     least = max(LEAST_BATCH, 64 * 8 * width)
     room = (limit - base) * MiB - ALLOWANCE
     fits = room >= held * MiB + BATCHES * least and room >= tile_bytes(width, tile_rows) + 2 * LEAST_SORT
@@ -139,13 +135,13 @@ def test_what_is_not_refused_fits(limit: int, base: int, held: int, width: int, 
 
 @pytest.mark.parametrize("rows", some([5, 200], [5]))
 def test_long_labels_are_refused_within_the_limit(rows: int, tmp_path: Path) -> None:
-    """Up to 200 labels of 1 MiB: the column, the row and the limit are named, and memory stays below the limit."""
+    """Up to 200 labels of 1 MiB: the column and the limit are named, and memory stays below the limit."""
     with (tmp_path / "t.csv").open("w") as file:
         file.write("c,x,y\n")
         for row in range(rows):
             file.write(f"{row:03}{'a' * (MiB if row > 2 else 10)},{row},{row % 7}\n")
     status, peak, _, said = ingested(tmp_path / "t.csv", tmp_path / "d.zarr", 512, "--categorical", "c")
     assert status == 2, said
-    assert "column 'c' has a label of 1,048,579 characters in row 3" in said
+    assert "column 'c' has a label of 1,048,579 characters" in said
     assert "at most 1,000" in said
     assert peak <= 512

@@ -63,7 +63,6 @@ def test_arrays_come_back_without_a_target(tmp_path):
 
 
 def test_one_row_is_enough(train, tmp_path):
-    """And nothing is said of its constant columns, nor of rows that occur twice: that matters to a fit alone."""
     rows = table(1, target=False)
     data = ingest(csv(tmp_path, rows), tmp_path / "one.zarr", like=train)
     assert (data.n_rows, data.tile(0).X.tolist()) == (1, [[rows["a"][0], 0]])

@@ -19,8 +19,8 @@ sys.path.insert(0, str(DOCS / "_extensions"))
 
 import messages  # noqa: E402
 
-INDIRECT = {("data/ingestion.py", "f'{data}: {message}'"), ("jobs/run.py", "advice"), ("jobs/run.py", "remark")}
-"""Warnings whose text is made elsewhere: by ``_remarks`` of the ingest, ``Termination``, and ``jobs.reference``."""
+INDIRECT = {("jobs/run.py", "advice"), ("jobs/run.py", "remark")}
+"""Warnings whose text is made elsewhere: by ``Termination``, and ``jobs.reference``."""
 
 
 def plain(text):

@@ -1,11 +1,10 @@
-"""Kernel blocks that are kept: never another bit than evaluating them again, wherever they are kept and whatever fails.
+"""Kernel blocks that are kept: never another bit than evaluating them again, whatever is kept.
 
 Expected blocks are those of ``Design.block``, whose columns are compared with themselves among other columns first.
 """
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 
 import numpy as np
@@ -26,25 +25,14 @@ from partirvm.types import BIAS, PANEL_ROWS
 pytestmark = pytest.mark.bits
 
 MANY = replace(design(np.arange(0, N, 90), bias=True), origin=np.array([0.2, 0.1, -0.3]))
-FOLDER = {"memory": lambda folder: None, "zarr": str}
-"""The folder of the blocks of each store."""
-
-STORES = list(FOLDER)
 
 
 @pytest.fixture
-def keep(tmp_path):
-    """Makes ``Blocks`` of a store; what was kept is dropped in the end."""
-    made = []
-
-    def blocks(where, budget=1 << 30):
-        token = f"test-{tmp_path}-{len(made)}"
-        made.append(Blocks(Keeping(token, budget, folder=FOLDER[where](tmp_path)), lambda columns: budget))
-        return made[-1]
-
-    yield blocks
-    for each in made:
-        forget(each.keeping.token)
+def blocks(tmp_path):
+    """A store with much room; what was kept is dropped in the end."""
+    made = Blocks(Keeping(f"test-{tmp_path}", 1 << 30), lambda columns: 1 << 30)
+    yield made
+    forget(made.keeping.token)
 
 
 def pinned(pass_):
@@ -84,14 +72,13 @@ REQUESTS = st.lists(
 )
 
 
-@pytest.mark.parametrize("where", STORES)
 @settings(max_examples=40, deadline=None)
 @given(requests=REQUESTS, room=st.sampled_from([0, 300_000, 1 << 30]))
-def test_any_sequence_of_requests_has_the_bits_of_the_design(where, requests, room):
+def test_any_sequence_of_requests_has_the_bits_of_the_design(requests, room):
     """Subsets, supersets, new columns, other orders, several tiles and runs; all of it kept, some of it, nothing."""
     X, run = rows()[0], 0
-    with tempfile.TemporaryDirectory() as folder, one_blas_thread():
-        keeping = Keeping(folder, room, folder=FOLDER[where](folder))
+    with one_blas_thread():
+        keeping = Keeping("any sequence", room)
         try:
             for tile, turn, columns, bias, sample in requests:
                 run += turn
@@ -108,18 +95,16 @@ def test_any_sequence_of_requests_has_the_bits_of_the_design(where, requests, ro
             forget(keeping.token)
 
 
-@pytest.mark.parametrize("where", STORES)
 @pytest.mark.parametrize("kind", ["data", pytest.param("memory", marks=pytest.mark.slow)])
-def test_every_executor_and_store_gives_the_same_bits(executor, data, memory, keep, where, kind):
+def test_every_executor_gives_the_same_bits(executor, data, memory, blocks, kind):
     """Threads and workers, rows on disk and here, each pass three times: then all but the first come from the store."""
-    single, blocks, source = LocalExecutor(1), keep(where), data if kind == "data" else memory
+    single, source = LocalExecutor(1), data if kind == "data" else memory
     passes = [pass_ if isinstance(pass_, MomentsPass) else pinned(pass_) for pass_ in PASSES.values()]
     for _ in range(3):
         blocks.begin(0)
         found = executor.run(passes, source, None, blocks)
         assert bits(tuple(found)) == bits(tuple(single.run(passes, data)))
     assert blocks.fetched.kept > blocks.fetched.evaluated / 2
-    assert not blocks.fetched.failures
     executor.forget(blocks.keeping.token)
     single.close()
 
@@ -133,10 +118,9 @@ def counts(executor, data, blocks, pass_):
     return found, fetched
 
 
-@pytest.mark.parametrize("where", STORES)
-def test_columns_are_evaluated_once_while_they_are_wanted(data, keep, where):
+def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
     """A gram pass of kept and new columns, the survivors, then a superset: evaluated are the new ones alone."""
-    executor, blocks = LocalExecutor(2), keep(where)
+    executor = LocalExecutor(2)
     kept, new = MANY.take(np.arange(60)), MANY.take(np.arange(60, 100), leading=NONE)
     _, fetched = counts(executor, data, blocks, GramPass(kept, new, np.zeros((61, 1))))
     assert (fetched.evaluated, fetched.kept) == (100 * N, 0)
@@ -146,45 +130,4 @@ def test_columns_are_evaluated_once_while_they_are_wanted(data, keep, where):
     fresh = MANY.take(np.arange(150, 170), leading=NONE)
     _, fetched = counts(executor, data, blocks, GramPass(survivors, fresh, np.zeros((35, 1))))
     assert (fetched.evaluated, fetched.kept) == (20 * N, 34 * N)
-    executor.close()
-
-
-@pytest.mark.parametrize("how", ["cut", "changed", "gone", "exchanged"])
-def test_a_damaged_block_is_evaluated_again(data, keep, tmp_path, how):
-    """Chunks cut short, with other bytes, gone, or those of another block: found by checksum, and counted."""
-    executor, blocks = LocalExecutor(2), keep("zarr")
-    pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)), select=10)
-    whole, _ = counts(executor, data, blocks, pass_)
-    chunks = [path for path in tmp_path.glob("block-*/c/*/*") if path.is_file()]
-    assert len(chunks) == 15
-    for path in chunks[::3]:
-        content = bytearray(path.read_bytes())
-        if how == "gone":
-            path.unlink()
-        elif how == "exchanged":
-            path.write_bytes(chunks[1].read_bytes())
-        elif how == "cut":
-            path.write_bytes(content[: len(content) // 2])
-        else:
-            content[1000] ^= 1
-            path.write_bytes(content)
-    found, fetched = counts(executor, data, blocks, pass_)
-    assert bits(found) == bits(whole)
-    assert fetched.failures == len(chunks[::3])
-    assert fetched.kept > 0
-    again, fetched = counts(executor, data, blocks, pass_)
-    assert bits(again) == bits(whole)
-    assert (fetched.failures, fetched.evaluated) == (0, 0)
-    executor.close()
-
-
-def test_a_disk_that_cannot_be_written_costs_time_alone(data, keep, tmp_path):
-    """A folder that is not there: nothing is kept, the statistic is the same, and the failure is counted."""
-    executor, blocks = LocalExecutor(1), keep("zarr")
-    blocks.keeping = replace(blocks.keeping, folder=str(tmp_path / "nowhere"))
-    pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)))
-    found, fetched = counts(executor, data, blocks, pass_)
-    assert bits(found) == bits(executor.run([pass_], data)[0])
-    assert (fetched.kept, fetched.failures) == (0, 1)
-    assert not (tmp_path / "nowhere").exists()
     executor.close()

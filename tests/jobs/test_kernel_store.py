@@ -1,4 +1,4 @@
-"""``kernel_store``: the plan's choice, the same model from every store, folders that go again, and the memory limit."""
+"""``kernel_store``: the plan's choice, the same model with it, and the memory limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from partirvm.types import Columns
 pytestmark = pytest.mark.bits
 
 RATES = Rates(read=1e-7, element=1e-8, product=1e10, copy=1e-9)
-DEAR = replace(RATES, element=2e-8)
 ASKED = Request(gamma=0.5, partition_size=40, max_rounds=3)
 
 
@@ -38,27 +37,21 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("asked", "rates", "spare", "disk", "repeats", "where"),
+    ("asked", "rates", "spare", "repeats", "where"),
     [
-        ("auto", RATES, 1 << 30, 0, True, "memory"),
-        ("auto", replace(RATES, copy=9e-9), 1 << 30, 1 << 40, True, "none"),
-        ("auto", DEAR, 0, 1 << 40, True, "zarr"),
-        ("auto", RATES, 0, 1 << 40, True, "none"),
-        ("auto", DEAR, 0, 1000, True, "none"),
-        ("auto", RATES, 100_000, 1 << 40, True, "memory"),
-        ("auto", DEAR, 100_000, 1 << 40, True, "zarr"),
-        ("memory", RATES, 0, 0, True, "memory"),
-        ("zarr", RATES, 1 << 30, 1 << 40, True, "zarr"),
-        ("none", DEAR, 1 << 30, 1 << 40, True, "none"),
-        ("auto", RATES, 1 << 40, 1 << 40, False, "none"),
-        ("memory", RATES, 1 << 40, 1 << 40, False, "memory"),
-        ("zarr", RATES, 1 << 40, 1 << 40, False, "zarr"),
+        ("auto", RATES, 1 << 30, True, "memory"),
+        ("auto", replace(RATES, copy=9e-9), 1 << 30, True, "none"),
+        ("auto", RATES, 0, True, "none"),
+        ("auto", RATES, 100_000, True, "memory"),
+        ("memory", RATES, 0, True, "memory"),
+        ("none", RATES, 1 << 30, True, "none"),
+        ("auto", RATES, 1 << 40, False, "none"),
+        ("memory", RATES, 1 << 40, False, "memory"),
     ],
 )
-def test_the_choice_is_arithmetic(asked, rates, spare, disk, repeats, where):
-    """Where fetching takes less than half of evaluating; memory first, as far as a quarter of the blocks fits. Passes
-    that bring new columns keep none unless asked to."""
-    found = choose(asked, rates, 10_000, 100, 1, spare, disk, repeats=repeats)
+def test_the_choice_is_arithmetic(asked, rates, spare, repeats, where):
+    """Kept where fetching takes less than half of evaluating. Passes that bring new columns keep none unless asked."""
+    found = choose(asked, rates, 10_000, 100, 1, spare, repeats=repeats)
     assert found.where == where
     assert found.bytes <= 8 * 10_000 * 100
     if where == "memory":
@@ -95,16 +88,13 @@ def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch
     assert given.peak <= limit
 
 
-def test_a_job_keeps_blocks_beside_it_only_while_it_runs(data, tmp_path):
-    """Zarr goes to JOB/kernel; what a killed process left there is removed by the next one, which ends alike."""
+def test_a_resumed_job_with_kept_blocks_has_the_same_model(data, tmp_path):
+    """What is kept is used, and changes nothing."""
     whole = jobs.fit(data, str(tmp_path / "whole"), replace(ASKED, kernel_store="none"))
     job = tmp_path / "job"
-    jobs.fit(data, str(job), replace(ASKED, max_rounds=2, kernel_store="zarr"))
-    assert not (job / "kernel").exists()
-    (job / "kernel" / "blocks-left").mkdir(parents=True)
+    jobs.fit(data, str(job), replace(ASKED, max_rounds=2, kernel_store="memory"))
     handle = jobs.open_job(str(job)).resume(max_rounds=3)
     assert handle.wait(60) is Status.DONE
-    assert not (job / "kernel").exists()
     assert handle.model().digest() == whole.model.digest()
     assert sum(entry.get("kernel_kept", 0) for entry in handle.state().history) > 0
-    assert handle.state().plan["kernel_store"] == "zarr"
+    assert handle.state().plan["kernel_store"] == "memory"

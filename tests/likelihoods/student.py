@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from partirvm.core.posterior import any_posterior
+from partirvm.core.posterior import posterior
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, maximise
@@ -108,7 +108,7 @@ class StudentFit(PassFit):
         basis = self.design.basis
         statistics = GramStatistics.empty(basis, 1).extend(labels, block, basis)
         fit = replace(before, statistics=statistics, alpha=alpha, found=None, entered=None, iteration=0)
-        fit = replace(fit, found=any_posterior(statistics, fit.alpha, fit.beta))
+        fit = replace(fit, found=posterior(statistics, fit.alpha, fit.beta))
         passes, settled, change = self.passes + 1, self.settled, np.inf
         if settled:
             change = np.abs(fit.posterior.mean - mean).max() / max(np.abs(mean).max(), 1e-300)

@@ -21,8 +21,8 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Pass
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, LogisticScorePass, ResidualPass, ScorePass
-from partirvm.strategies import STRATEGIES
-from partirvm.strategies.problem import AnyStrategy, Gather, Gathered, Log, Options, Problem, Save, Solved, Stopped
+from partirvm.strategies import STRATEGIES, AnyStrategy
+from partirvm.strategies.problem import Gather, Gathered, Log, Options, Problem, Save, Solved, Stopped
 from partirvm.types import Scaling
 
 MOST = 2000

@@ -173,19 +173,23 @@ def test_bits_do_not_depend_on_threads_nor_on_interruptions():
     assert kinds == {"round", "kernel"}
 
 
+def scores_of(error):
+    """Scores of ten rows with this sum of squared errors."""
+    return Scores(10, np.array([error]), np.full((1, 8), error), np.ones(1))
+
+
 def test_the_best_round_comes_back_with_its_kernel():
     """Where a later kernel was taken, and the held-out error rose."""
     X, y = rows()
     problem = problem_of(X, y, held_out=True)
     state = WorkingSetRounds().start(problem, OPTIONS)
     design = state.design
-    best = replace(state, round=1, seen="full", scores=Scores(10, 0.1, 0.1, 0.1, 0.1, 0.1, (9, 9, 9, 9, 9)))
+    best = replace(state, round=1, seen="full", scores=scores_of(0.1))
     other = problem.with_kernel(Gaussian((2.0, 2.0, 2.0)))
-    scores = Scores(10, np.array([9.0]), np.full((1, 8), 9.0), np.ones(1))
     later = replace(state, problem=other, design=replace(design, kernel=other.empty.kernel), best=best, round=3)
     steps = WorkingSetRounds().ended(later, Termination.VALIDATION)
     next(steps)
-    settling = steps.send((scores,))
+    settling = steps.send((scores_of(9.0),))
     assert {pass_.design.kernel for pass_ in settling} == {LOST}
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm.strategies.fit_rows import (
     SPAN,
+    drawn_rows,
     partition_count,
     quotas,
     ranked,
     stratified_partition,
-    stratified_rows,
 )
 
 EVENS = st.sampled_from([0.0, 0.5, 1.0])
+
+
+def drawn(codes, n_classes, used, count, *, shuffled, **options):
+    """Rows drawn in a problem of these classes."""
+    problem = SimpleNamespace(codes=codes, n_classes=n_classes, shuffled=shuffled)
+    return drawn_rows(problem, used, count, **options)
 
 
 @st.composite
@@ -56,7 +64,7 @@ def test_stratified_rows(problem, count, seed, draw, shuffled, even, data):
     codes, K = problem
     used = np.array(sorted(data.draw(st.sets(st.integers(0, len(codes) - 1)))), dtype=np.int64)
     options = {"seed": seed, "draw": draw, "shuffled": shuffled, "even": even}
-    rows = stratified_rows(codes, K, used, count, **options)
+    rows = drawn(codes, K, used, count, **options)
     left = np.setdiff1d(np.arange(len(codes)), used)
     assert len(rows) == min(count, len(left))
     assert (np.diff(rows) > 0).all()
@@ -66,7 +74,7 @@ def test_stratified_rows(problem, count, seed, draw, shuffled, even, data):
         assert set(codes[rows].tolist()) == there
     else:
         assert len(set(codes[rows].tolist())) == count
-    np.testing.assert_array_equal(rows, stratified_rows(codes, K, used, count, **options))
+    np.testing.assert_array_equal(rows, drawn(codes, K, used, count, **options))
 
 
 @given(st.integers(2, 9), st.integers(1, 8), st.booleans())
@@ -74,7 +82,7 @@ def test_classes_take_turns_where_they_are_more_than_rows(K, count, shuffled):
     """Draws of fewer rows than classes reach each class within ⌈K/count⌉ of them."""
     codes, used = np.repeat(np.arange(K), 20), np.zeros(0, np.int64)
     for draw in range(-(-K // count)):
-        rows = stratified_rows(codes, K, used, count, seed=0, draw=draw, shuffled=shuffled, even=0.5)
+        rows = drawn(codes, K, used, count, seed=0, draw=draw, shuffled=shuffled, even=0.5)
         used = np.union1d(used, rows)
     assert set(codes[used].tolist()) == set(range(K))
 
@@ -101,9 +109,9 @@ def test_partitions_of_shuffled_rows_are_neighbours_among_their_class():
         for k in range(2):
             ranks = np.searchsorted(np.flatnonzero(codes == k), part[codes[part] == k])
             assert (np.diff(ranks) == 1).all()
-    drawn = [stratified_partition(codes, 2, 4, 1, seed=seed, shuffled=False) for seed in (0, 1)]
-    assert set(drawn[0].tolist()) != set(drawn[1].tolist())
-    assert all(np.ptp(part) > 900 for part in drawn)
+    parts = [stratified_partition(codes, 2, 4, 1, seed=seed, shuffled=False) for seed in (0, 1)]
+    assert set(parts[0].tolist()) != set(parts[1].tolist())
+    assert all(np.ptp(part) > 900 for part in parts)
 
 
 @given(st.integers(1, 3), st.integers(0, 50), st.data())
