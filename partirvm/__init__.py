@@ -16,83 +16,40 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "DiagnosticsDisplay": "partirvm.report.display",
-    "FitCallback": "partirvm.estimators.callbacks",
-    "RVMClassifier": "partirvm.estimators",
-    "RVMRegressor": "partirvm.estimators",
-    "allow_protocols": "partirvm.storage.address",
-    "ingest": "partirvm.resolve.ingest",
-    "load_model": "partirvm.estimators",
-    "open_job": "partirvm.jobs",
-    "plan": "partirvm.estimators",
-    "save_model": "partirvm.estimators",
-    "submit": "partirvm.estimators",
+    "estimators": ["RVMClassifier", "RVMRegressor", "load_model", "plan", "save_model", "submit"],
+    "estimators.callbacks": ["FitCallback"],
+    "jobs": ["open_job"],
+    "kernels": ["Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial", "Sigmoid"],
+    "options.values": ["AlphaPrior", "Incremental", "Noise", "Radial", "SplitMerge", "WorkingSet"],
+    "report.display": ["DiagnosticsDisplay"],
+    "resolve.ingest": ["ingest"],
+    "storage.address": ["allow_protocols"],
 }
+"""The public names of each module."""
 
-_VALUES = (
-    "AlphaPrior",
-    "Incremental",
-    "Noise",
-    "Radial",
-    "SplitMerge",
-    "WorkingSet",
-)
-"""Options as values, which estimators are given."""
+_MODULES = {name: f"partirvm.{module}" for module, names in _HOMES.items() for name in names}
 
-_FAMILIES = ("Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial", "Sigmoid")
-
-_HOMES.update(dict.fromkeys(_VALUES, "partirvm.options.values"))
-_HOMES.update(dict.fromkeys(_FAMILIES, "partirvm.kernels"))
-
-__all__ = [
-    "DiagnosticsDisplay",
-    "FitCallback",
-    "RVMClassifier",
-    "RVMRegressor",
-    "__version__",
-    "allow_protocols",
-    "ingest",
-]
-__all__ += ["load_model", "open_job", "plan", "save_model", "submit"]
-__all__ += [
-    "AlphaPrior",
-    "Categorical",
-    "Gaussian",
-    "Incremental",
-    "Laplacian",
-    "Matern32",
-    "Matern52",
-    "Noise",
-    "Polynomial",
-    "Radial",
-    "Sigmoid",
-    "SplitMerge",
-    "WorkingSet",
-]
+__all__ = ["AlphaPrior", "Categorical", "DiagnosticsDisplay", "FitCallback", "Gaussian", "Incremental", "Laplacian"]
+__all__ += ["Matern32", "Matern52", "Noise", "Polynomial", "RVMClassifier", "RVMRegressor", "Radial", "Sigmoid"]
+__all__ += ["SplitMerge", "WorkingSet", "__version__", "allow_protocols", "ingest", "load_model", "open_job", "plan"]
+__all__ += ["save_model", "submit"]
 
 if TYPE_CHECKING:
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
     from partirvm.estimators.callbacks import FitCallback
     from partirvm.jobs import open_job
     from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid
-    from partirvm.options.values import (
-        AlphaPrior,
-        Incremental,
-        Noise,
-        Radial,
-        SplitMerge,
-        WorkingSet,
-    )
+    from partirvm.options.values import AlphaPrior, Incremental, Noise, Radial, SplitMerge, WorkingSet
     from partirvm.report.display import DiagnosticsDisplay
     from partirvm.resolve.ingest import ingest
     from partirvm.storage.address import allow_protocols
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_MODULES})

@@ -1,15 +1,16 @@
 """Limit BLAS to one thread, since the last bits of products and factorisations depend on the number of threads.
 
-A pass uses one thread per tile, and a dense fit gains little from several BLAS threads. Waiting BLAS threads use
-processor time. So on a busy machine a factorisation with two threads can take ten times as long as with one thread.
+A pass uses one thread per tile, and a dense fit gains little from several BLAS threads, which wait actively: on a busy
+machine a factorisation with two threads can take ten times as long as with one.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import repeat
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -32,10 +33,11 @@ def kernels() -> str:
     return ", ".join(sorted(names))
 
 
-def _set_threads(library: Any, number: int) -> None:
-    # threadpoolctl >= 3.7 accepts limits only from the first Python thread that set a limit, and silently ignores other
-    # threads. A fit in any thread needs one BLAS thread, and the lock in this module prevents conflicts.
-    getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
+def _set_threads(numbers: Iterable[int]) -> None:
+    for library, number in zip(_libraries(), numbers, strict=False):
+        # threadpoolctl >= 3.7 accepts limits only from the first Python thread that set a limit, and silently ignores
+        # other threads. A fit in any thread needs one BLAS thread, and the lock in this module prevents conflicts.
+        getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
 
 
 @contextmanager
@@ -48,8 +50,7 @@ def one_blas_thread() -> Iterator[None]:
     with _lock:
         if _inside == 0:
             _before[:] = [library.num_threads for library in _libraries()]
-            for library in _libraries():
-                _set_threads(library, 1)
+            _set_threads(repeat(1))
         _inside += 1
     try:
         yield
@@ -57,5 +58,4 @@ def one_blas_thread() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if _inside == 0:
-                for library, number in zip(_libraries(), _before, strict=True):
-                    _set_threads(library, number)
+                _set_threads(_before)

@@ -1,4 +1,4 @@
-"""Small frozen values used by all parts."""
+"""Small frozen values used by all parts, and data frames of other libraries as those of pandas."""
 
 from __future__ import annotations
 
@@ -9,37 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.errors import DataError
+
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-
-LEARNING_ROWS = 8000
-"""Maximum number of rows that a kernel is learned from: more rows hardly change it."""
-
-LEARNING_FEATURES = 50
-"""With more features than this, a kernel is learned again from so many fewer rows that their numbers are no more."""
-
-LEFT_OUT_ROWS = 50_000
-"""Maximum number of rows that are left out of a fit, to estimate its uncertainty; of more rows a sample."""
-
-NOISE_CENTRES = 64
-"""Maximum number of centres of a noise variance that depends on the inputs; there are at least four rows for each."""
-
-PANEL_ROWS = 2048
-"""Rows whose design block is held at once. Part of the arithmetic of a pass: another number changes the rounding."""
+LEARNING_ROWS = 8000  # at most so many rows teach a kernel: more hardly change it
+LEARNING_FEATURES = 50  # with more features, a kernel is learned again from so many fewer rows that their product stays
+LEFT_OUT_ROWS = 50_000  # rows that are left out of a fit at most, to estimate its uncertainty
+NOISE_CENTRES = 64  # centres at most of a noise variance that depends on the inputs; at least four rows for each
+PANEL_ROWS = 2048  # rows whose design block is held at once; another number changes the rounding of a pass
+EXTRA_COLUMNS = 120  # test rows whose extra basis functions are evaluated together, a multiple of 24
+OFF = 1e-3  # relevance, as a fraction of the largest, below which a feature counts as switched off
 
 BIAS = -1
 """Label of the bias column. Labels below zero mark *leading* columns: not offered by rows, candidates in every fit."""
-
-EXTRA_COLUMNS = 120
-"""Test rows whose extra basis functions are evaluated together, a multiple of 24 (``core.predictive``)."""
-
-OFF = 1e-3
-"""Relevance, as a fraction of the largest, below which a feature counts as switched off."""
-
-
-SQUARABLE = 256
-"""Binary exponents up to which squares, and sums of squares, are well inside the range of float64."""
 
 
 def power_of_two(size: Any) -> Float:
@@ -53,7 +37,7 @@ def power_of_two(size: Any) -> Float:
     given = np.asarray(size, dtype=np.float64)
     with np.errstate(invalid="ignore"):
         _, exponent = np.frexp(np.abs(given))
-    beyond = np.isfinite(given) & (given != 0) & (np.abs(exponent) > SQUARABLE)
+    beyond = np.isfinite(given) & (given != 0) & (np.abs(exponent) > 256)  # sums of smaller squares are in the range
     return np.ldexp(1.0, np.where(beyond, exponent - 1, 0))
 
 
@@ -68,8 +52,7 @@ GRAIN = 2.0**-32
 """Resolution of a scaled target, in standard deviations.
 
 The last bits of c·y depend on c, and where a fit of many similar columns ends depends on the last bits. Differences of
-1e-16 vanish in multiples of 2e-10, so that c·y has the vectors of y. The noise is at least 1e-4 standard deviations
-(``core.updates.NOISE_FLOOR``), 400,000 times as much.
+1e-16 vanish in multiples of 2e-10, so that c·y has the vectors of y. The noise is at least 400,000 times as much.
 """
 
 
@@ -107,12 +90,11 @@ class Scaling:
     @property
     def t_variance(self) -> Float:
         """``t_scale``² in the square of ``t_unit``, (T,)."""
-        found: Float = (self.t_scale / self.t_unit) ** 2
-        return found
+        return np.square(self.t_scale / self.t_unit)
 
 
 def label_bytes(label: Any) -> int:
-    """Return the bytes of a name or label in the attributes of DATA, with those of its object when they are read."""
+    """Return the bytes of a name or label in the attributes of DATA, and in memory."""
     return 100 + (len(label.encode(errors="replace")) if isinstance(label, str) else 0)
 
 
@@ -133,7 +115,7 @@ class Columns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the names, categories and classes in memory, about: each takes ``label_bytes``."""
+        """Bytes of the names, categories and classes in memory, about."""
         levels = itertools.chain(self.classes or (), *self.categories.values())
         return sum(map(label_bytes, itertools.chain(self.features, self.targets, levels)))
 
@@ -146,3 +128,49 @@ class Columns:
         if n_targets == 1:
             return (self.target,)
         return self.targets or tuple(f"{self.target}{k}" for k in range(n_targets))
+
+
+def module_of(value: Any) -> str:
+    """Return the top-level package of the class of a value.
+
+    >>> module_of([])
+    'builtins'
+    """
+    return type(value).__module__.partition(".")[0]
+
+
+def is_frame(value: Any) -> bool:
+    """Return True for a pandas or Dask data frame. Neither library is imported."""
+    return module_of(value) in ("pandas", "dask", "dask_expr") and hasattr(value, "columns")
+
+
+def pandas_frame(X: Any, name: str = "X") -> Any:
+    """A data frame of polars, Arrow or another library with Arrow's PyCapsule protocol as one of pandas; else X itself.
+
+    Raises ``DataError`` for a single column, and for a lazy frame.
+    """
+    module, arrow = module_of(X), hasattr(X, "__arrow_c_stream__")
+    if hasattr(X, "to_frame") and getattr(X, "ndim", 1) == 1:
+        raise DataError(
+            f"{name} is one column, a {type(X).__name__} of {module}, but must have two dimensions: its to_frame() has "
+            "one feature"
+        )
+    if hasattr(X, "collect_schema") and not arrow:
+        raise DataError(f"{name} is a {type(X).__name__} of {module}, not computed yet: pass its collect()")
+    if not arrow or module in ("pandas", "dask", "dask_expr", "distributed", "numpy", "zarr", "partirvm"):
+        return X
+    import pyarrow as pa
+
+    try:
+        return pa.table(X).to_pandas(date_as_object=False)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"{name}, a {type(X).__name__} of {module}, cannot be read as a table: {error}") from error
+
+
+def pandas_column(y: Any) -> Any:
+    """A polars series or data frame converted to pandas; anything else unchanged."""
+    if module_of(y) != "polars":
+        return y
+    if not hasattr(y, "to_frame"):
+        return pandas_frame(y, "y")
+    return pandas_frame(y.to_frame(), "y").iloc[:, 0]

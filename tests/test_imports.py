@@ -13,17 +13,16 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "options", "quoting", "frames", "blas_threads"}
-"""Small frozen value types, how messages quote, what makes pandas of other data frames, and the
+VALUES = {"errors", "types", "options", "quoting", "blas_threads"}
+"""Small frozen value types, how messages quote, and the
 limit of BLAS threads: importable by all."""
 
 ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
-    "types": set(),
+    "types": {"errors"},
     "blas_threads": set(),
     "options": {"errors", "planning.units"},
-    "frames": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,
     "core": VALUES,
@@ -54,7 +53,9 @@ ARROWS = {
     "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
-    "cli": VALUES | {"storage.address", "resolve", "jobs", "predict", "report", "planning.units", "execution.process"},
+    "cli": VALUES
+    | {"storage.address", "resolve", "jobs", "predict", "report", "planning.units", "execution.process"}
+    | {"model.relevance"},
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""
@@ -74,10 +75,9 @@ EXCEPTIONS = {
 THIRD_PARTIES = {
     "quoting": set(),
     "errors": set(),
-    "types": {"numpy"},
+    "types": {"numpy", "pyarrow"},
     "blas_threads": {"scipy", "threadpoolctl"},
     "options": set(),
-    "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "storage.records": {"numpy", "numcodecs", "google_crc32c"},
     "storage.codec": {"numpy"},
@@ -92,7 +92,6 @@ THIRD_PARTIES = {
     "execution": {"numpy"},
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
-    "execution.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},
     "jobs.run": {"sklearn", "scipy"},
     "report": {"numpy", "rich", "matplotlib"},
@@ -103,7 +102,6 @@ THIRD_PARTIES = {
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "sklearn"},
-    "resolve.basis": {"sklearn"},
     "cli.demo": {"numpy", "zarr", "matplotlib"},
     "cli": {"click", "distributed"},
     "__main__": set(),

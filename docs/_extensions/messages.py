@@ -57,19 +57,17 @@ def warned() -> Iterator[tuple[str, str, ast.expr]]:
 
 
 def noted() -> Iterator[str]:
-    """Yield the notes of plans: texts in tuples named ``notes`` or ``held``, and what is appended to ``remarks``."""
+    """Yield the notes of plans: texts in tuples named ``notes`` or ``held``."""
     for module, tree in trees():
         if not module.startswith(("resolve/", "planning/")):
             continue
         for node in ast.walk(tree):
             match node:
-                case ast.AugAssign(target=ast.Name(id="notes"), value=ast.Tuple(elts=texts)):
+                case ast.AugAssign(target=ast.Name("notes") | ast.Attribute(attr="notes"), value=ast.Tuple(elts=texts)):
                     pass
                 case ast.Assign(targets=[ast.Name(id="notes" | "held")], value=ast.Tuple(elts=texts)):
                     pass
                 case ast.keyword(arg="notes", value=ast.Tuple(elts=texts)):
-                    pass
-                case ast.Call(func=ast.Attribute(value=ast.Name(id="remarks"), attr="append"), args=texts):
                     pass
                 case _:
                     continue

@@ -100,8 +100,8 @@ plt.show()
 
 X = rng.uniform(-1, 1, (200, 4))
 y = 2 * X[:, 0] - 3 * X[:, 1] * X[:, 2] + X[:, 3] ** 3 + 0.1 * rng.standard_normal(200)
-monomials = PolynomialFeatures(degree=3, include_bias=False)
-polynomial = RVMRegressor(kernel=None, basis=monomials, standardize=False).fit(X, y)
+monomials = PolynomialFeatures(degree=3, include_bias=False).set_output(transform="pandas")
+polynomial = RVMRegressor(kernel=None, basis="linear", standardize=False).fit(monomials.fit_transform(X), y)
 
 kept = np.flatnonzero(polynomial.basis_relevance_ > 0)
 kept = kept[np.argsort(polynomial.basis_relevance_[kept])]

@@ -217,9 +217,9 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     message states the reason.
     """
     from partirvm import jobs
+    from partirvm.model.relevance import basis_functions_json, targets_json
     from partirvm.report.progress import progress_for
     from partirvm.report.text import job_facts, summary
-    from partirvm.resolve.relevance import basis_functions_json, targets_json
 
     with progress_for(quiet=quiet, spell=as_flags) as progress:
         begun = resumed

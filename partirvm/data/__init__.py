@@ -2,7 +2,6 @@
 
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.checks import class_codes, require_target
-from partirvm.data.chunked import ChunkedSource
 from partirvm.data.convert import as_source
 from partirvm.data.ingestion import ingest
 from partirvm.data.source import (
@@ -18,7 +17,6 @@ from partirvm.data.zarr_source import ZarrSource
 
 __all__ = [
     "ArraySource",
-    "ChunkedSource",
     "Columns",
     "Fingerprint",
     "Source",

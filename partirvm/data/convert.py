@@ -12,15 +12,21 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import refuse_masked, require_exact_frame
-from partirvm.data.arrays import ArraySource, shuffled_rows
+from partirvm.data.arrays import (
+    ArraySource,
+    client_of,
+    computed,
+    refuse_missing_chunks,
+    shuffled_rows,
+    with_known_sizes,
+)
 from partirvm.data.checks import check_beside, check_dtype, check_shapes, numeric_array
-from partirvm.data.chunked import ChunkedSource, client_of, computed, refuse_missing_chunks, with_known_sizes
 from partirvm.data.source import Columns, Source, default_names
 from partirvm.data.tables import Batch, Reader, csv_table, find_files, opened, parquet_table, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
-from partirvm.frames import is_frame, module_of, pandas_column, pandas_frame
 from partirvm.quoting import listed, quoted
+from partirvm.types import is_frame, module_of, pandas_column, pandas_frame
 
 
 def as_source(
@@ -31,7 +37,6 @@ def as_source(
     seed: int | None = None,
     columns: Columns | None = None,
     tile_rows: int | None = None,
-    allow_missing_chunks: bool = False,
 ) -> Source:
     """Convert data of any supported kind to a source of row tiles. Large data are neither read nor copied.
 
@@ -50,9 +55,6 @@ def as_source(
         Names of the columns; default: the names in the data frame, or ``x0``, ``x1``, …
     tile_rows : int, optional
         Number of rows per tile; default: computed from the shape of the data.
-    allow_missing_chunks : bool
-        For Zarr arrays: if True, chunks that were never written are read as the fill value; if False, they are an
-        error.
 
     Raises
     ------
@@ -60,7 +62,7 @@ def as_source(
         X or y contains text or complex numbers, has a wrong shape or length, has no rows, or has a single row with a
         target.
     MissingDataError, FormatError
-        DATA or chunks are missing or cannot be read.
+        DATA or chunks of Zarr arrays are missing or cannot be read.
     UsageError
         y or weights are given together with DATA or a source.
 
@@ -78,11 +80,9 @@ def as_source(
     if is_frame(X):
         columns = columns or Columns(tuple(str(name) for name in X.columns), target=_name(y))
     X, y, weights = _numbers("X", X), _numbers("y", y), _numbers("the weights", weights)
-    if {"dask", "zarr"} & {module_of(X), module_of(y)}:
-        return ChunkedSource(
-            X, y, weights, columns=columns, tile_rows=tile_rows, allow_missing_chunks=allow_missing_chunks
-        )
-    order = None if seed is None or X.ndim != 2 else shuffled_rows(len(X), seed)
+    loaded = not any(hasattr(values, "chunks") for values in (X, y, weights))
+    order = shuffled_rows(len(X), seed) if loaded and seed is not None and X.ndim == 2 else None
+    seed = seed if loaded else None
     return ArraySource(X, y, weights, permutation=order, tile_rows=tile_rows, columns=columns, seed=seed)
 
 

@@ -5,6 +5,7 @@ Numeric values are unchanged; categories and classes become codes.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import LARGEST, require_exact
-from partirvm.data.checks import unknown_column
 from partirvm.data.labels import plain_label, weights_of_noise
 from partirvm.data.source import Columns, Float
 from partirvm.data.tables import Batch, Reader, numbers, text_column
@@ -135,8 +135,12 @@ def _check_roles(roles: Roles, table: Reader) -> None:
     for role, names in given.items():
         for name in names:
             if name not in table.columns:
-                error = unknown_column(name, role, table.columns, where)
-                raise DataError(f"{error} {UNLABELLED}") if role == "target" else error
+                near = difflib.get_close_matches(name, table.columns, n=1)
+                guess = f"; did you mean {quoted(near[0])}?" if near else "."
+                raise DataError(
+                    f"{where} has no column {quoted(name)} ({role}){guess} Its columns: {listed(table.columns)}."
+                    + f" {UNLABELLED}" * (role == "target")
+                )
             if len(name) > LONGEST_LABEL:
                 raise DataError(
                     f"{where}: a column name has {len(name):,} characters, but names have at most "
@@ -152,7 +156,7 @@ def _check_roles(roles: Roles, table: Reader) -> None:
         if name in roles.targets:
             raise UsageError(f"{where}: the target {quoted(name)} cannot be categorical: pass --classes for classes.")
         if name not in roles.features:
-            raise unknown_column(name, "categorical", roles.features, f"{where} (features)")
+            raise DataError(f"{where} has no feature {quoted(name)} (categorical): {listed(roles.features)}.")
 
 
 class Levels:

@@ -26,6 +26,7 @@ from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
 from partirvm.model import FAR, bases_of, plain_labels
+from partirvm.model.relevance import relevances
 from partirvm.options import Request
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
 from partirvm.options.table import TABLE
@@ -34,11 +35,9 @@ from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
 from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import progress_for
-from partirvm.resolve.measuring import timer_of
-from partirvm.resolve.parameters import check_parameters, portable
-from partirvm.resolve.relevance import relevances
-from partirvm.resolve.resolve import grow, resolve
-from partirvm.resolve.spec import FitSpec
+from partirvm.resolve.measuring import Timer
+from partirvm.resolve.resolve import continued, resolve
+from partirvm.resolve.spec import FitSpec, check_parameters, portable
 from partirvm.types import OFF
 
 Float = NDArray[np.float64]
@@ -95,11 +94,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
     )
     basis: Any = parameter(
         None,
-        'None, "linear", str, callable, transformer or list of these',
-        "Any callable works if the fit runs in this process, as does a transformer of scikit-learn; an unfitted one is "
-        "cloned and fitted on the training rows (on 20,000 random ones at most). Functions get the same inputs as the "
-        "kernel. For a design matrix X of your own (NumPy, Zarr, Dask), "
-        '``kernel=None, basis="linear", standardize=False`` gives each of its columns an α.',
+        'None, "linear", str, callable or list of these',
+        "Any callable works if the fit runs in this process. Functions get the same inputs as the kernel. For a design "
+        'matrix X of your own (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of '
+        "its columns an α; a transformer of scikit-learn makes such a matrix.",
     )
     strategy: StrategyName | Strategy = parameter(
         "auto",
@@ -226,7 +224,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         if self.client is not None:
             portable(parameters)
         with closing(executor_for(self.client)) as executor, progress_for(quiet=not self.verbose) as display:
-            timer, watching = timer_of(parameters), Watching(getattr(self, "_callbacks", ()), display)
+            timer, watching = Timer(parameters.time_limit), Watching(getattr(self, "_callbacks", ()), display)
 
             def interrupted() -> Termination | None:
                 # an update ends after its first round at the earliest: before that there is no model
@@ -237,7 +235,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
             if before is None:
                 spec = resolve(source, parameters, executor, held_out, timer)
             else:
-                spec = grow(before[0], source, parameters, executor)
+                spec = continued(before[0], source, parameters, executor)
                 checkpoint = with_new_rows(before[1], spec)
             watching.on_plan(spec.plan)
             outcome = run(

@@ -19,9 +19,8 @@ from partirvm.data.checks import numeric_array
 from partirvm.data.labels import coded, label_values, plain_labels
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
-from partirvm.frames import module_of, pandas_column, pandas_frame
 from partirvm.model.input_rows import Levels, check_names, coded_frame, levels_of
-from partirvm.types import Columns
+from partirvm.types import Columns, module_of, pandas_column, pandas_frame
 
 Float = NDArray[np.float64]
 Labels = NDArray[Any]

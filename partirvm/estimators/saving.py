@@ -20,7 +20,7 @@ from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, FittedModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
-from partirvm.resolve.parameters import check_parameters, portable
+from partirvm.resolve.spec import check_parameters, portable
 from partirvm.storage.records import require
 
 VALUE_OF = {"class": str, "parameters": {"kernel": Any, "basis": Any}, "requests": dict[str, dict[str, Any]]}
@@ -35,8 +35,8 @@ def save_model(model: Saved, location: str | os.PathLike[str]) -> None:
     """Write a fitted estimator, or a model, to a folder or fsspec URL that must not exist yet.
 
     Everything of an estimator is saved except ``client``, ``plan_`` and the training rows that ``partial_fit`` needs.
-    Three things cannot be saved: a ``kernel`` or ``basis`` that only this process has, such as a lambda or a
-    transformer; a ``random_state`` that is not an integer; a subclass of the two estimators. Nothing is pickled.
+    Three things cannot be saved: a ``kernel`` or ``basis`` that only this process has, such as a lambda; a
+    ``random_state`` that is not an integer; a subclass of the two estimators. Nothing is pickled.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""A Dask cluster as reported by its client: the workers, whether the scheduler responds, and what has failed."""
+"""A Dask cluster as reported by its client: the workers, whether the scheduler responds, and what has failed.
+
+Also functions that run there without the submitting process: the driver of a job, and calls on a worker.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import inspect
 import math
 import threading
 import time
+import uuid
 import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
@@ -19,6 +23,7 @@ from partirvm.blas_threads import kernels
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmError, PartirvmWarning
 from partirvm.execution import tasks
 from partirvm.execution.local import POLL
+from partirvm.storage.address import allow_protocols, allowed_protocols
 
 R = TypeVar("R")
 
@@ -37,12 +42,14 @@ ANSWER = 60.0
 WORKER_TIMEOUT = 30.0
 """Seconds to wait for a worker before an error."""
 
+FAREWELL = 3.0
+"""Seconds that a worker which is stopped waits until its driver has recorded the end; Dask kills it after 4 s."""
+
 ATTEMPTS = 5
 """Maximum number of attempts if workers are lost repeatedly."""
 
-
 STOPPED: ContextVar[threading.Event | None] = ContextVar("STOPPED", default=None)
-"""For a driver on a worker: set when the worker begins to stop (``execution.detached``)."""
+"""For a driver on a worker: set when the worker begins to stop."""
 
 
 def connect(address: str) -> Any:
@@ -78,13 +85,15 @@ def address_of(client: Any) -> str:
 
 
 class Cluster:
-    """A ``distributed.Client`` and the seconds to wait for a worker before an error (``patience``)."""
+    """A ``distributed.Client`` and the seconds to wait for a worker before an error (``patience``).
+
+    ``n_threads`` and ``least_threads`` are the threads of all workers and of the smallest one, at the last poll.
+    """
 
     def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
         self.client, self.patience = client, patience
         self.address = address_of(client)
-        self.n_threads = 1  # of all workers, at the last poll
-        self.least_threads = 1  # of a worker, at the last poll
+        self.n_threads = self.least_threads = 1
         self._stopped = STOPPED.get()
         self._last_poll = time.monotonic()
         self._silent_since: float | None = None
@@ -246,3 +255,82 @@ class Cluster:
                 PartirvmWarning,
                 stacklevel=3,
             )
+
+
+def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
+    """Call ``function(*args)`` on any worker, which can read the same files as the tasks.
+
+    Raises ``NoWorkersError`` for a cluster without workers. Raises ``ClusterError`` if packages differ or there is no
+    response in ``ANSWER`` seconds. A ``PartirvmError`` raised by the function is raised again.
+    """
+    cluster = Cluster(client)
+    cluster.workers()
+    cluster.check_packages()
+    with cluster.reaching():
+        future = client.submit(_call, allowed_protocols(), function, *args, pure=False)
+    try:
+        return future.result(timeout=ANSWER)
+    except PartirvmError:
+        raise
+    except TimeoutError as error:
+        future.cancel()
+        raise ClusterError(
+            f"no worker of the cluster responded within {ANSWER:.0f} s: all are busy; try again, or add workers"
+        ) from error
+    except Exception as error:
+        raise cluster.failure(error) from error
+
+
+def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
+    """Run ``function(*args, **options, client=…)`` on a worker, to its end even if this process exits.
+
+    The task does not occupy a thread slot of the worker, so that one worker with one thread can run the driver and the
+    tasks of the driver. If the worker dies, the scheduler restarts the task on another worker. So the function must
+    resume from its stored state. Raises ``ClusterError`` if the scheduler has not accepted the task in ``ANSWER`` s.
+    """
+    from distributed import fire_and_forget  # type: ignore[attr-defined,unused-ignore]
+
+    def kept(dask_scheduler: Any) -> bool:
+        """Return True if the scheduler has the task and the request to keep it after this process exits."""
+        # pickled by value, since this package may be missing on the scheduler's machine
+        task = dask_scheduler.tasks.get(key)
+        return task is not None and any(one.client_key == "fire-and-forget" for one in task.who_wants)
+
+    end, cluster = time.monotonic() + ANSWER, Cluster(client)
+    with cluster.reaching():
+        future = client.submit(_call, allowed_protocols(), _drive, function, args, options, key=key, pure=False)
+        fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]
+        while not cluster.call(client.run_on_scheduler(kept, asynchronous=True)):
+            if time.monotonic() > end:
+                raise ClusterError(
+                    f"the scheduler of the cluster did not accept the fit within {ANSWER:.0f} s: try again"
+                )
+            time.sleep(0.02)
+
+
+def _call(protocols: tuple[str, ...], function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function in a process of the cluster, which may open what the submitting process may open."""
+    allow_protocols(*protocols)
+    return function(*args)
+
+
+def _drive(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    from distributed import WorkerPlugin, get_client, get_worker, secede  # type: ignore[attr-defined,unused-ignore]
+
+    stopped, ended = threading.Event(), threading.Event()
+
+    class ClusterDriver(WorkerPlugin):
+        async def teardown(self, worker: Any) -> None:
+            """Let the driver record its end before the worker closes its client."""
+            stopped.set()
+            await asyncio.to_thread(ended.wait, FAREWELL)
+
+    client, worker, name = get_client(), get_worker(), f"partirvm-{uuid.uuid4().hex}"  # type: ignore[no-untyped-call,unused-ignore]
+    secede()  # type: ignore[no-untyped-call,unused-ignore]
+    client.sync(worker.plugin_add, ClusterDriver(), name=name, callback_timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
+    STOPPED.set(stopped)
+    try:
+        function(*args, **options, client=client)
+    finally:
+        worker.plugins.pop(name, None)
+        ended.set()

@@ -30,10 +30,10 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.resolve.measuring import Interrupted, Timer, check_aborted, timer_of
-from partirvm.resolve.parameters import check_parameters
-from partirvm.resolve.resolve import grow, resolve, resume_spec
-from partirvm.resolve.spec import LIMITS, FitSpec
+from partirvm.resolve.measuring import Timer
+from partirvm.resolve.new_problem import Interrupted, check_aborted
+from partirvm.resolve.resolve import continued, resolve
+from partirvm.resolve.spec import LIMITS, FitSpec, check_parameters
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 
@@ -147,7 +147,7 @@ def run_attempt(
             spec, executor, timer = planned
         else:
             request = check_parameters(requests.parameters_of(state))
-            executor, timer = closed.enter_context(closing(executor_for(client))), timer_of(request)
+            executor, timer = closed.enter_context(closing(executor_for(client))), Timer(request.time_limit)
             try:
                 spec = _spec(restored, request, source, executor, held_out, timer.after(poll))
             except Stopped:
@@ -209,15 +209,12 @@ def _spec(restored: Checkpoint | None, request: Request, source: Source, *how: A
     DATA and the interruption (``resolve.resolve``).
     """
     check_aborted(how[2])
-    spec = None if restored is None else restored.spec
-    changed = spec is None or any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS)
-    if spec is None or (changed and restored is not None and restored.state is None):
+    if restored is None:
         return resolve(source, request, *how)
-    return (
-        grow(spec, source, request, *how)
-        if spec.problem.n_rows < source.n_rows
-        else resume_spec(spec, request, source, how[0])
-    )
+    spec = restored.spec
+    if restored.state is None and any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS):
+        return resolve(source, request, *how)
+    return continued(spec, source, request, *how)
 
 
 @contextmanager

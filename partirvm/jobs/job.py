@@ -33,13 +33,13 @@ from partirvm.jobs.request import (
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
+from partirvm.model.relevance import basis_functions_json, directions_json, relevances
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.quoting import html_table
-from partirvm.resolve.measuring import timer_of
-from partirvm.resolve.parameters import check_parameters, portable
-from partirvm.resolve.relevance import basis_functions_json, directions_json, relevances
+from partirvm.resolve.measuring import Timer
 from partirvm.resolve.resolve import resolve
+from partirvm.resolve.spec import check_parameters, portable
 from partirvm.storage import open_folder
 from partirvm.storage.records import MOST, TIME, require
 from partirvm.strategies.problem import Record, Stopped
@@ -113,7 +113,7 @@ def fit(
     """
     parameters = check_parameters(parameters)
     portable(parameters)
-    timer = timer_of(parameters)
+    timer = Timer(parameters.time_limit)
     source, held_out = open_sources(data, validation)
     JobStore(job).require_creatable(overwrite)
     if verify:
@@ -166,7 +166,7 @@ def _called(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function here, or on a worker of the cluster, which cannot read the memory of this process."""
     if client is None:
         return function(*arguments)
-    from partirvm.execution.detached import ask
+    from partirvm.execution.cluster import ask
 
     for place in arguments:
         if isinstance(place, str) and place.startswith("memory:"):
@@ -378,7 +378,7 @@ class Job:
         """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
         place, attempt = absolute(self.location), state.attempt
         if client is not None:
-            from partirvm.execution.detached import start
+            from partirvm.execution.cluster import start
 
             key = f"partirvm-{place}-{attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
             start(client, key, run_job, place, attempt=attempt, allowed=allowed)
@@ -409,7 +409,7 @@ class Job:
             raise
 
     def facts(self) -> dict[str, Any]:
-        """Return facts about the model for reports, as plain JSON; empty without a model (``resolve.relevance``).
+        """Return facts about the model for reports, as plain JSON; empty without a model (``model.relevance``).
 
         ``outputs`` are the names of the targets or the labels of the classes, ``relevance`` is that of each feature by
         name (``feature_relevance_``), or None if the kernel has no per-feature widths, ``directions`` are those of the

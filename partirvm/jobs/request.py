@@ -23,9 +23,8 @@ from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
 from partirvm.quoting import listed
-from partirvm.resolve.parameters import check_noise_form, check_parameters, check_sources, portable
-from partirvm.resolve.resolve import in_order
-from partirvm.resolve.spec import LIMITS, OPTION_LIMITS
+from partirvm.resolve.new_problem import check_request
+from partirvm.resolve.spec import LIMITS, check_parameters, portable
 from partirvm.storage.address import require_address, store_of
 from partirvm.strategies.rounds import IncrementalRounds
 from partirvm.strategies.stages import RoundsState
@@ -168,9 +167,8 @@ def create(
     ``cluster`` is the address of the scheduler that runs the job, or "" without a cluster.
     """
     source, held_out = open_sources(data, validation)
-    check_sources(source, held_out)
     parameters = check_parameters(parameters)
-    check_noise_form(source, parameters)
+    check_request(source, parameters, held_out)
     spec = {
         "data": absolute(source.url),
         "validation": None if held_out is None else absolute(held_out.url),
@@ -229,7 +227,7 @@ def _resumed(location: str, state: JobState, changed: dict[str, Any]) -> dict[st
         text = f"{location} is done; it reached {option} = {was}: resume with a larger {option}"
         if option == "effort":
             was, is_now = -LEAST_GAIN[was], -LEAST_GAIN[is_now]
-        if option in OPTION_LIMITS and is_now <= was:
+        if option not in ("time_limit", "memory_limit") and is_now <= was:
             raise DoneError(text)
     open_unchanged(state.request["data"], state.request["fingerprint"])
     return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
@@ -257,7 +255,7 @@ def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str
     else:  # as many rounds as the last update, or as the fit
         rounds = changed.get("max_rounds", state.request.get("rounds", state.request["parameters"].get("max_rounds")))
         changes: dict[str, Any] = {"max_rounds": None if rounds is None else last.state.round + rounds}
-        if in_order(last.spec):
+        if last.spec.in_order:
             changes["strategy"] = IncrementalRounds.name
         check_parameters(parameters_of(state, **changes))
         fingerprint = asdict(source.fingerprint())

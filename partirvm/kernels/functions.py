@@ -82,8 +82,7 @@ class PreparedFunction(PreparedKernel):
 class BasisPart:
     """The ``size`` basis functions of one Python function, which maps points (n, d) to an array (n, size).
 
-    ``function`` is a path, a callable, or "linear" for the features themselves. ``given`` holds the names of the
-    functions, or nothing if they have none.
+    ``function`` is a path, a callable, or "linear" for the features themselves.
 
     Examples
     --------
@@ -93,7 +92,6 @@ class BasisPart:
 
     function: str | Function
     size: int
-    given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not callable(self.function) and self.function != LINEAR:
@@ -113,12 +111,12 @@ class BasisPart:
         return found
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Return a name for each function: the given one, or the function's with a position, ``f`` if it has none."""
+        """Return a name for each function: the function's with a position, ``f`` if it has none."""
         if self.function == LINEAR:
             return tuple(features)
         path = self.function if isinstance(self.function, str) else str(getattr(self.function, "__name__", "f"))
         own = path.rpartition(":")[2].rpartition(".")[2]
-        return self.given or tuple(f"{own if own.isidentifier() else 'f'}[{b}]" for b in range(self.size))
+        return tuple(f"{own if own.isidentifier() else 'f'}[{b}]" for b in range(self.size))
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,6 @@ def evaluated(function: Function, what: str, points: Float, centres: Float | Non
     shapes = f"points {points.shape}" + ("" if centres is None else f" and centres {centres.shape}")
     try:
         values = function(points) if centres is None else function(points, centres)
-        values = values.toarray() if hasattr(values, "toarray") else values  # some transformers return sparse matrices
         found = np.asarray(values, dtype=np.float64)
     except Exception as error:
         raise UsageError(f"{what} failed for {shapes}: {type(error).__name__}: {error}") from error
@@ -222,27 +219,22 @@ def require_path(path: Any, what: str, such_as: str) -> None:
 
 
 def title_of(function: Any) -> str:
-    """Return the name of a function for messages; of a transformer's method that of its class."""
-    owner = getattr(function, "__self__", None)
-    if owner is not None and hasattr(owner, "transform"):
-        return type(owner).__name__
+    """Return the name of a function for messages."""
     return function if isinstance(function, str) else str(getattr(function, "__qualname__", repr(function)))
 
 
 def name_of(function: Any, what: str, local: bool = False) -> str:
     """Return the path of a function, or with ``local`` the name and address of a callable of this process.
 
-    Raises ``UsageError`` without ``local`` for a callable or a transformer, because it cannot be stored.
+    Raises ``UsageError`` without ``local`` for a callable, because it cannot be stored.
     """
     if isinstance(function, str):
         return function
     if local:
         return f"{title_of(function)} at {id(function)}"
-    transformer = hasattr(getattr(function, "__self__", function), "transform")
-    kind, how = ("transformer", "write a function that computes the same") if transformer else ("function", "put it")
     raise UsageError(
-        f"the {what} is the {kind} {title_of(function)!r} of this process, which a job, a cluster or a model "
-        f"file cannot store: {how} into a module that can be imported everywhere, and name it as 'module:function'"
+        f"the {what} is the function {title_of(function)!r} of this process, which a job, a cluster or a model "
+        "file cannot store: put it into a module that can be imported everywhere, and name it as 'module:function'"
     )
 
 

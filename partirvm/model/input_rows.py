@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import require_exact, require_exact_frame
 from partirvm.errors import DataError
-from partirvm.frames import pandas_frame
 from partirvm.quoting import listed_values, quoted
-from partirvm.types import Columns
+from partirvm.types import Columns, pandas_frame
 
 Float = NDArray[np.float64]
 

@@ -34,8 +34,8 @@ class Request:
 
     ``kernel`` is a name, a function's ``module:function``, a kernel or its spec, or a callable, which no job can hold;
     or a list of such, which centres have side by side; None and "none" stand for no kernel. ``basis`` is "linear", a
-    function's ``module:function``, a callable or a transformer, which no job can hold, or a list of such. ``gamma`` is
-    a rule's name, a number or one number per feature. Words are plain texts here; ``constraints`` has their types.
+    function's ``module:function``, a callable, which no job can hold, or a list of such. ``gamma`` is a rule's name, a
+    number or one number per feature. Words are plain texts here; ``constraints`` has their types.
     """
 
     kernel: Any = everyday(

@@ -34,7 +34,7 @@ from partirvm.likelihoods.passes import GramPass
 from partirvm.model import FAR, AnyModel, Model
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
 from partirvm.planning.units import format_bytes, parse_bytes
-from partirvm.resolve.parameters import checked_moments
+from partirvm.resolve.new_problem import checked_moments
 from partirvm.types import EXTRA_COLUMNS
 
 Float = NDArray[np.float64]

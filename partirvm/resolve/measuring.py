@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from timeit import repeat
+from typing import Any
 
 import numpy as np
 
@@ -24,15 +24,12 @@ from partirvm.learning.search import learning_options, within_work
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
-from partirvm.planning.plan import Machine, Plan, Sparseness, affordable, partition_size, probe_rows
-from partirvm.planning.units import parse_duration
-from partirvm.resolve.kernel import chooses, chooses_family, metric_of
+from partirvm.planning.plan import Machine, Sparseness, affordable, partition_size, probe_rows
+from partirvm.resolve.kernel import chooses
+from partirvm.resolve.new_problem import Interrupted
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options, Problem, Record, Stopped
 from partirvm.types import LEARNING_ROWS
-
-Interrupted: TypeAlias = Callable[[], Termination | None]
-"""Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
 
 AUTO_PARTITION = (32, 1000)
 """Minimum and maximum of the partition size that ``partition_size="auto"`` chooses."""
@@ -40,32 +37,17 @@ AUTO_PARTITION = (32, 1000)
 HEURISTIC_ROWS = 2000
 """Maximum number of rows of the basic RVM from which ``partition_size="auto"`` derives P."""
 
-CALIBRATION_ROWS = 256
-"""Number of rows, and of centres, of the kernel block that is timed."""
 
-
-def check_aborted(interrupted: Interrupted) -> None:
-    """Raise ``Stopped`` if an abort was requested; the caller decides which files to keep."""
-    if interrupted() is Termination.ABORTED:
-        raise Stopped(Termination.ABORTED)
-
-
-@dataclass
 class Timer:
-    """A timer that starts on creation. ``limit`` is in seconds; ``since`` is the start in seconds since 1970."""
+    """A timer that starts on creation. ``limit`` is in seconds."""
 
-    limit: float | None = None
-    clock: Callable[[], float] = time.monotonic
-    since: float = field(default_factory=time.time)
-    _began: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._began = self.clock()
+    def __init__(self, limit: Any = None) -> None:
+        self.limit, self._began = limit, time.monotonic()
 
     @property
     def seconds(self) -> float:
         """Seconds since the start."""
-        return self.clock() - self._began
+        return time.monotonic() - self._began
 
     def __call__(self) -> Termination | None:
         """Return ``TIME`` if the time limit is over, otherwise None."""
@@ -76,212 +58,162 @@ class Timer:
         return lambda: other() or self()
 
 
-def timer_of(parameters: Request) -> Timer:
-    """Start the timer of a fit, which includes planning. Raises ``UsageError`` for an invalid time limit."""
-    limit = parameters.time_limit
-    return Timer(None if limit is None else parse_duration(limit, "time_limit"))
-
-
-@dataclass(frozen=True)
-class Learned:
-    """The result of kernel learning: the kernel, the final number of centres, history entries and a text for the plan.
-
-    If the time limit ended learning early, the kernel is the best so far and ``centres`` is 0. ``notes`` list the
-    limits that reduced the number of centres. ``left_out_square`` is that of ``Problem``.
-    """
-
-    kernel: Kernel
-    centres: int
-    lines: tuple[Entry, ...]
-    text: str
-    notes: tuple[str, ...] = ()
-    left_out_square: float = 0.0
-
-
-@dataclass(frozen=True)
-class PartitionSize:
-    """The partition size and the measurements that it is based on.
-
-    With ``left_open`` the plan may lower the partition size if memory is short. ``lines`` are the history entries of
-    the heuristic's fit. ``notes`` list the bounds that changed the partition size.
-    """
-
-    size: int
-    left_open: bool = False
-    sparseness: Sparseness | None = None
-    lines: tuple[Entry, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def lines_with(self, plan: Plan) -> tuple[Entry, ...]:
-        """Return the history entries; add the partition size of the plan and the plan's notes to the last entry."""
-        if self.sparseness is None:
-            return self.lines
-        chosen = {"partition_size": plan.partition_size, "heuristic_size": self.sparseness.partition_size}
-        return (*self.lines[:-1], {**self.lines[-1], **chosen, "notes": list(plan.notes)})
-
-
-@dataclass(frozen=True)
+@dataclass
 class Measuring:
-    """Small fits to samples of a source within the memory limit; an abort raises ``Stopped``.
+    """Small fits to samples of a source within the memory limit, and what they found; an abort raises ``Stopped``.
 
-    The executor gathers each sample once. The small fits then run in this process.
+    The executor gathers each sample once. The small fits then run in this process. ``entries`` are their history
+    entries, ``notes`` the limits that reduced them, ``learned`` a text on the learned kernel, and ``centres`` the
+    number of its centres, or 0 if the time limit ended learning early.
     """
 
     source: Source
     shape: DataShape
     machine: Machine
-    parameters: Request
+    request: Request
     executor: Executor
     interrupted: Interrupted
-    began: float = field(default_factory=time.perf_counter)
+    entries: list[Entry] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    learned: str | None = None
+    centres: int = 0
+    sparseness: Sparseness | None = None
+    _best: Kernel | None = None
+    _spent: Spent = field(default_factory=Spent)
+    _began: float = field(default_factory=time.perf_counter)
+    _epoch: float = field(default_factory=time.time)
+    _since: float = 0.0
 
-    def partition_size(self, problem: Problem, centres: int) -> PartitionSize:
-        """Choose the partition size by the heuristic's fit; after kernel learning at least ``centres``.
+    def learn(self, problem: Problem, *, all_rows: bool) -> Problem:
+        """Return the problem with a learned kernel; ``all_rows`` is True if all rows are candidates of a single fit.
 
-        The size is the minimum for a constant target, and after a timeout.
+        Work, memory and many features bound rows, centres and evaluations. After the time limit, the kernel is the best
+        so far.
         """
-        n_rows, d = self.source.n_rows, self.source.n_features
-        problem = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
-        wanted = probe_rows(n_rows, d)
-        most, least = min(wanted, HEURISTIC_ROWS), min(AUTO_PARTITION[0], self.shape.n_candidates)
-        if not problem.target_variance:
-            return PartitionSize(least, left_open=True)
-        rows = max(self._affordable(most * problem.n_kernels, most)[0] // problem.n_kernels, 1)
-        cap = "the time it takes" if rows == most else "the memory limit"
-        notes = (f"ρ measured on {rows:,} rows instead of {wanted:,} because of {cap}",) if rows < wanted else ()
-        lines = _Lines(self, problem.empty.kernel)
-        try:
-            with self._sample(problem, rows, lines) as sample:
-                record = sparseness(sample, problem, self.parameters.tol)
-        except Stopped as stopped:
-            if stopped.reason is not Termination.TIME:
-                raise
-            return PartitionSize(least, left_open=True, notes=notes)
-        lines.add(record)
-        found, size, bounds = resolve_partition_size(n_rows, d, record, centres)
-        return PartitionSize(size, True, found, tuple(lines.entries), notes + bounds)
-
-    def kernel(self, problem: Problem, *, all_rows: bool) -> Learned:
-        """Learn a kernel from an initial kernel; ``all_rows`` is True if all rows are candidates of a single fit.
-
-        Work, memory and many features bound rows, centres and evaluations; ``notes`` say so.
-        """
-        parameters, n_rows, d = self.parameters, self.source.n_rows, self.shape.n_features
-        chosen = chooses(parameters)
-        problem = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
+        request, n_rows, d, chosen = self.request, self.source.n_rows, self.shape.n_features, chooses(self.request)
+        metric = "widths" if request.metric == "auto" and not chosen else request.metric
         kinds = {"classes": problem.classifies, "several": problem.n_classes > 2}
-        learning = learning_options(n_rows, **kinds, prior=parameters.gamma_prior, metric=metric_of(parameters))
+        learning = learning_options(n_rows, **kinds, prior=request.gamma_prior, metric=metric)
         wanted = learning.max_centres
         rows, worth, evaluations = within_work(min(n_rows, LEARNING_ROWS), wanted, d)
         columns, room = self._affordable(max(2 * worth, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
         most = min(max(columns // 2, 1), worth)  # the slopes of a block take as much memory as the block itself
-        notes: tuple[str, ...] = ()
         if most < worth:
-            notes += (f"kernel learned with at most {most:,} centres because of the memory limit",)
+            self.notes += (f"kernel learned with at most {most:,} centres because of the memory limit",)
         if worth < wanted:
-            notes += (
+            self.notes += (
                 f"kernel learned from {rows:,} rows and at most {worth:,} centres, in searches of at most "
                 f"{evaluations:,} evaluations, because of {d:,} features",
             )
         learning = replace(learning, centres=min(learning.centres, most), max_centres=most, evaluations=evaluations)
-        every = chosen and all_rows and worth == wanted and self._memory_allows_all_candidates()
-        start, lines = per_feature(problem) if chosen else problem, _Lines(self, problem.empty.kernel)
+        # memory for a basic RVM of all rows for each compared kernel at the same time
+        together = math.ceil(math.sqrt(len(WIDTHS) + 1) * n_rows)
+        every = chosen and all_rows and worth == wanted and self._affordable(together, n_rows)[0] >= together
+        measured = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
+        start, self._best = per_feature(measured) if chosen else measured, problem.empty.kernel
         try:
-            with self._sample(problem, LEARNING_ROWS if worth == wanted else rows, lines, room) as sample:
-                if searchable(problem):
-                    family = chooses_family(parameters)
-                    learn_regression(sample, start, learning, parameters.seed, family=family, columns=columns)
+            with self._sample(measured, LEARNING_ROWS if worth == wanted else rows, room) as sample:
+                if searchable(measured):
+                    family = request.kernel == "auto"
+                    learn_regression(sample, start, learning, request.seed, family=family, columns=columns)
                 elif problem.classifies and chosen:
-                    options = Options(learning.max_centres, "random", seed=parameters.seed)
-                    choose(sample, problem, learning, options, all_candidates=every)
+                    options = Options(learning.max_centres, "random", seed=request.seed)
+                    choose(sample, measured, learning, options, all_candidates=every)
                 else:
-                    learn(sample, start, learning, parameters.seed)
+                    learn(sample, start, learning, request.seed)
         except Stopped as stopped:
             if stopped.reason is not Termination.TIME:
                 raise
-            return Learned(lines.best, 0, tuple(lines.entries), "not finished because of time_limit", notes)
-        last = lines.entries[-1]
-        centres = min(last["candidates"], learning.max_centres)
+            self.learned = "not finished because of time_limit"
+            return problem.with_kernel(self._best)
+        last = self.entries[-1]
+        self.learned, self.centres = last["text"], min(last["candidates"], learning.max_centres)
         square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
-        kernel = kernel_from_spec(last["kernel"])
-        return Learned(kernel, centres, tuple(lines.entries), last["text"], notes, square)
+        return replace(problem.with_kernel(kernel_from_spec(last["kernel"])), left_out_square=square)
 
-    def _sample(self, problem: Problem, rows: int, lines: _Lines, room: int = 0) -> AbstractContextManager[SampledRows]:
-        """Gather up to ``rows`` random rows; the time of passes over them is recorded in ``lines``."""
-        options = Options(rows, "random", sample_rows=rows, seed=self.parameters.seed)
-        numbers = posterior_rows(problem, options, "sample")
-        hooks = {"room": room, "log": lines.add, "best": lines.is_best}
-        return gathered(self.source, numbers, self.executor, self._check_interrupted, lines.spent, **hooks)
+    def partition_size(self, problem: Problem) -> int:
+        """Choose the partition size by the heuristic's fit; after kernel learning at least the number of ``centres``.
+
+        The size is the minimum for a constant target, and after the time limit.
+        """
+        n_rows, d, least = self.source.n_rows, self.source.n_features, min(AUTO_PARTITION[0], self.shape.n_candidates)
+        if not problem.target_variance:
+            return least
+        wanted = probe_rows(n_rows, d)
+        most = min(wanted, HEURISTIC_ROWS)
+        rows = max(self._affordable(most * problem.n_kernels, most)[0] // problem.n_kernels, 1)
+        if rows < wanted:
+            cap = "the time it takes" if rows == most else "the memory limit"
+            self.notes += (f"ρ measured on {rows:,} rows instead of {wanted:,} because of {cap}",)
+        problem = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
+        try:
+            with self._sample(problem, rows) as sample:
+                record = sparseness(sample, problem, self.request.tol)
+        except Stopped as stopped:
+            if stopped.reason is not Termination.TIME:
+                raise
+            return least
+        self._log(record)
+        self.sparseness, size, notes = resolve_partition_size(n_rows, d, record, self.centres)
+        self.notes += notes
+        return size
+
+    def _sample(self, problem: Problem, rows: int, room: int = 0) -> AbstractContextManager[SampledRows]:
+        """Gather up to ``rows`` random rows; ``room`` is the number of bytes for kernel blocks."""
+        self._since = time.perf_counter()
+        options = Options(rows, "random", sample_rows=rows, seed=self.request.seed)
+        numbers, hooks = posterior_rows(problem, options, "sample"), {"log": self._log, "best": self._keep}
+        return gathered(self.source, numbers, self.executor, self._check_interrupted, self._spent, room=room, **hooks)
 
     def _check_interrupted(self, *passes: Any) -> None:
         reason = self.interrupted()
         if reason is not None:
             raise Stopped(reason)
 
-    def _memory_allows_all_candidates(self) -> bool:
-        """True if memory allows a basic RVM of all rows for each compared kernel at the same time."""
-        columns = math.ceil(math.sqrt(len(WIDTHS) + 1) * self.source.n_rows)
-        return self._affordable(columns, self.source.n_rows)[0] >= columns
+    def _keep(self, kernel: Kernel) -> None:
+        self._best = kernel
+
+    def _log(self, record: Record) -> None:
+        """Add an entry; time since the previous entry outside passes and dense fits is counted as ``deciding``."""
+        spent, now = self._spent, time.perf_counter()
+        dense = sum(ended - began for began, ended in spent.dense)
+        spent.deciding = max(now - self._since - spent.passing - dense, 0.0)
+        entry = line(record, spent.share(), self._began, self._epoch, saved=False)
+        self.entries.append(entry | kernel_texts(self.source.columns.features)(entry))
+        self._since = now
 
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
         """Return the number of columns that fit in memory with a sample, and the bytes left for kernel blocks.
 
         The executor then uses as many threads as these columns allow.
         """
-        held = sample_bytes(self.shape, rows)
-        machine = replace(self.machine, base=self.machine.base + held)
+        machine = replace(self.machine, base=self.machine.base + sample_bytes(self.shape, rows))
         threads, most = affordable(self.shape, machine, columns, shrink_threads=self.executor.elastic)
         self.executor.use(threads)
         return most, kept_bytes(self.shape, most, threads, machine.budget)
 
 
-class _Lines:
-    """History entries of small fits with their run times, and the best kernel so far."""
-
-    def __init__(self, measuring: Measuring, kernel: Kernel) -> None:
-        self.best, self.spent = kernel, Spent()
-        self.entries: list[Entry] = []
-        self._measuring, self._epoch, self._since = measuring, time.time(), time.perf_counter()
-
-    def is_best(self, kernel: Kernel) -> None:
-        """Store the best kernel so far."""
-        self.best = kernel
-
-    def add(self, record: Record) -> None:
-        """Add an entry; time since the previous entry outside passes and dense fits is counted as ``deciding``."""
-        spent, now = self.spent, time.perf_counter()
-        dense = sum(ended - began for began, ended in spent.dense)
-        spent.deciding = max(now - self._since - spent.passing - dense, 0.0)
-        entry = line(record, spent.share(), self._measuring.began, self._epoch, saved=False)
-        self.entries.append(entry | kernel_texts(self._measuring.source.columns.features)(entry))
-        self._since = now
-
-
 def resolve_partition_size(
     n_rows: int, d: int, measured: Record, centres: int = 0
 ) -> tuple[Sparseness, int, tuple[str, ...]]:
-    """Resolve ``partition_size="auto"`` from the fit of the heuristic.
+    """Return the sparseness, ``partition_size="auto"`` within its bounds, and notes about these bounds.
 
-    Returns the measured sparseness, the partition size within its bounds, and notes about these bounds. After kernel
-    learning the partition size is at least the number of ``centres``. Learned kernels are wide, so the heuristic finds
-    few vectors; rounds of so few candidates would end the fit too early.
+    After kernel learning the partition size is at least the number of ``centres``. Learned kernels are wide, so the
+    heuristic finds few vectors; rounds of so few candidates would end the fit too early.
     """
     heuristic = partition_size(n_rows, d, measured.vectors / measured.rows)
-    sparseness = Sparseness(measured.rows, measured.vectors, heuristic)
-    least, most = AUTO_PARTITION
-    size = min(max(heuristic, least), most, n_rows)
+    found, (least, most) = Sparseness(measured.rows, measured.vectors, heuristic), AUTO_PARTITION
     notes: tuple[str, ...] = ()
-    if size < min(centres, most, n_rows):
-        size = min(centres, most, n_rows)
-        notes += (f"partition size raised from {heuristic:,} to {size:,}, the number of centres in kernel learning",)
-    elif size > heuristic:
-        notes += (f"partition size raised from {heuristic:,} to {size:,}, the minimum of 'auto'",)
+    size = min(max(heuristic, least, centres), most, n_rows)
+    if size > heuristic:
+        why = "the minimum of 'auto'" if centres < size else "the number of centres in kernel learning"
+        notes += (f"partition size raised from {heuristic:,} to {size:,}, {why}",)
     if size < heuristic:
         why = "the maximum of 'auto'" if size == most else "the number of rows"
         notes += (f"partition size lowered to {size:,}, {why}",)
-    if sparseness.rho > DENSE:
+    if found.rho > DENSE:
         notes += ("nearly every row became a vector: the kernel is probably too narrow (lower gamma)",)
-    return sparseness, size, notes
+    return found, size, notes
 
 
 def calibrate(source: Source, problem: Problem) -> Rates:
@@ -290,24 +222,17 @@ def calibrate(source: Source, problem: Problem) -> Rates:
         began = time.perf_counter()
         tile = source.tile(0)
         read = (time.perf_counter() - began) / len(tile.X)
-        X = tile.X[:CALIBRATION_ROWS]
-        centres = X[:256]
-        design = problem.empty.with_centres(centres, np.arange(len(centres)))
+        X = tile.X[:256]
+        design = problem.empty.with_centres(X, np.arange(len(X)))
         design = design if problem.n_kernels else design.led_by(problem.leading)
-        block = design.block(X)
-        element = _least_seconds(lambda: design.block(X, block)) / block.size
+        block, square = design.block(X), np.ones((512, 512))
         kept, places = block.T.copy(), np.arange(block.shape[1])
-        copy = _least_seconds(lambda: np.take(kept, places, axis=0, out=block.T, mode="clip")) / block.size
-        square = np.ones((512, 512))
-        product = 2 * 512**3 / _least_seconds(lambda: square @ square)
-    return Rates(read, element, product, copy)
-
-
-def _least_seconds(work: Callable[[], Any], times: int = 3) -> float:
-    """Run the function several times; return the shortest time, which other processes slowed down least."""
-    spans = []
-    for _ in range(times):
-        began = time.perf_counter()
-        work()
-        spans.append(time.perf_counter() - began)
-    return min(spans)
+        element, copy, product = (
+            min(repeat(work, number=1, repeat=3))  # other processes slow down the shortest time least
+            for work in (
+                lambda: design.block(X, block),
+                lambda: np.take(kept, places, axis=0, out=block.T, mode="clip"),
+                lambda: square @ square,
+            )
+        )
+    return Rates(read, element / block.size, 2 * 512**3 / product, copy / block.size)

@@ -165,8 +165,10 @@ def joined(before: Problem, options: Options, now: Problem, partition_size: int)
 
 def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
     """Return the original rows and each append as batches; without an append, one batch of all rows."""
+    if problem.batches:
+        return problem.batches
     count = partition_count(problem.n_rows, problem.rows_of(options.partition_size))
-    return problem.batches or (AppendedBatch(problem.n_rows, count, problem.shuffled),)
+    return (AppendedBatch(problem.n_rows, count, problem.shuffled),)
 
 
 def partition_count(n_rows: int, partition_size: int) -> int:

@@ -85,7 +85,7 @@ def test_scores_and_held_out_rows():
     density = 0.5 * (np.log(2 * np.pi * std**2) + squares / std**2)
     assert model.history_[-1]["held_out_nlpd"] == pytest.approx(density.mean(), rel=1e-9)
     np.testing.assert_allclose(np.sqrt(model.noise_variance_), SD, rtol=0.15)
-    with pytest.raises(DataError, match="1 targets, the training data 3"):
+    with pytest.raises(DataError, match="targets of the validation data are 1, those of the training data 3"):
         RVMRegressor(**OPTIONS).fit(X, y, validation=(other, truth[:, 0]))
 
 
@@ -97,7 +97,7 @@ def test_each_target_alone():
         each = MultiOutputRegressor(RVMRegressor(**OPTIONS)).fit(X, y)
     np.testing.assert_array_equal(each.predict(X)[:, 2], RVMRegressor(**OPTIONS).fit(X, y[:, 2]).predict(X))
     np.testing.assert_allclose(each.predict(X)[:, 1], 3.0)
-    with pytest.raises(DataError, match=r"target 1 of 3 is constant.*MultiOutputRegressor"):
+    with pytest.raises(DataError, match=r"is constant.*MultiOutputRegressor"):
         RVMRegressor(**OPTIONS).fit(X, y)
 
 

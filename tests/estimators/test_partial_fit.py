@@ -95,7 +95,7 @@ def test_steps_and_refusals():
     with pytest.raises(UsageError, match=r"gamma is 7\.0, and was 0\.5 at the first rows: partial_fit keeps it"):
         first.set_params(gamma=7.0).partial_fit(*more[:2])
     assert first.model_.digest() == digest
-    with pytest.raises(UsageError, match=r"Radial\.gamma is 7\.0, and was 0\.5 at the first rows"):
+    with pytest.raises(UsageError, match=r"gamma is 7\.0, and was 0\.5 at the first rows"):
         first.set_params(gamma="auto", kernel=Radial(gamma=7.0)).partial_fit(*more[:2])
     assert first.model_.digest() == digest
     first.set_params(kernel=Radial(gamma=OPTIONS["gamma"]), max_rounds=2).partial_fit(*more[:2])

@@ -24,9 +24,8 @@ from partirvm.data import ZarrSource
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmWarning
 from partirvm.execution import cluster as cluster_module
 from partirvm.execution import tasks
-from partirvm.execution.cluster import connect
+from partirvm.execution.cluster import connect, start
 from partirvm.execution.dask import DaskExecutor
-from partirvm.execution.detached import start
 
 
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])

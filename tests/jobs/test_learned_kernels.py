@@ -104,7 +104,8 @@ def test_little_memory_holds_the_centres(data):
     shape = DataShape(source.n_rows, source.n_features, 1, source.tile_rows, 1)
     machine = Machine(1, 0, 34 << 20)
     spec = resolve(source, replace(ASKED, gamma="scale"), executor)
-    learned = Measuring(source, shape, machine, ASKED, executor, lambda: None).kernel(spec.problem, all_rows=False)
+    learned = Measuring(source, shape, machine, ASKED, executor, lambda: None)
+    learned.learn(spec.problem, all_rows=False)
     executor.close()
     assert learned.centres < 240
     assert learned.notes == (f"kernel learned with at most {learned.centres:,} centres because of the memory limit",)

@@ -22,13 +22,13 @@ from partirvm.core.scores import ClassScores
 from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning
 from partirvm.kernels import Categorical, Directions, Gaussian, Matern52, OnColumns, Product
+from partirvm.model.relevance import directions_json
 from partirvm.options import Request
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.report.history import stages
 from partirvm.report.page import BARS, FEATURES, Report
 from partirvm.report.plots import history_charts, relevance_chart
 from partirvm.report.quantities import CLASSIFICATION, format_error, format_evidence, format_share, kind_of
-from partirvm.resolve.relevance import directions_json
 
 FITS = [("basic", False), ("split-merge", False), ("incremental", True), ("working-set", True)]
 HOSTILE = "</style><script>alert('1')</script>\"'&<img src=x onerror=alert(2)>"
