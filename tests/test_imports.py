@@ -90,6 +90,7 @@ THIRD_PARTIES = {
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "model": {"numpy", "zarr"},
     "execution": {"numpy"},
+    "execution.kernel_store": {"numpy", "zarr"},
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
     "jobs": {"numpy", "zarr"},

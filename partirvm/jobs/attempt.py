@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from partirvm.core.termination import Termination
@@ -177,6 +178,7 @@ def run_attempt(
             checkpoint=checkpoint,
             usable=checkpoint is not None and store.has_model(),
             elapsed=before + timer.seconds,
+            beside=None if "://" in store.location else Path(store.location, "kernel"),
         )
         return _end(store, state.attempt, journal, outcome, spec.plan)
 

@@ -217,7 +217,7 @@ class Driver:
     def _passes(self, passes: Sequence[Pass]) -> list[Any]:
         source = self.held_out if passes[0].held_out else self.source
         assert source is not None
-        rows = sum(one.count(source.n_rows) for one in passes)
+        rows = sum(source.n_rows if one.rows is None else len(one.rows) for one in passes)
         tell, began, blocks = self._telling(self.watcher.on_tiles, passes[0].name), time.perf_counter(), self.blocks
         if blocks is not None and source is self.source:
             blocks.begin(max(sum(design.n_columns for design in one.designs) for one in passes))
@@ -274,7 +274,7 @@ class Driver:
         self._last = record
         entry = line(record, spent, self._began, self._epoch, saved=saved)
         if self.blocks is not None:
-            fetched, self.blocks.fetched = self.blocks.fetched, Fetched()
+            fetched, self.blocks.fetched = self.blocks.fetched, Fetched(failures=self.blocks.fetched.failures)
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched.evaluated, fetched.kept
         entry |= self.readable(entry)
         self._journal.record(entry)

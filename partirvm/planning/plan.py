@@ -71,7 +71,7 @@ class Sparseness:
 
 @dataclass(frozen=True)
 class KernelStore:
-    """The chosen place of kernel blocks ("memory" or "none"), the bytes per process, and the reason."""
+    """The chosen place of kernel blocks ("memory", "zarr" or "none"), the bytes per process, and the reason."""
 
     where: str
     bytes: int
@@ -357,13 +357,14 @@ def choose(
 
     ``spare`` is the number of free bytes in each process. ``repeats`` is True if passes repeat their columns.
     """
-    spare = min(max(spare, 0), FLOAT * rows * columns // workers)
+    wanted = FLOAT * rows * columns // workers
+    spare = min(max(spare, 0), wanted)
     if asked == "auto" and not repeats:
         return KernelStore("none", 0, "each pass of a regression has new columns")
     if asked == "memory":
         return KernelStore("memory", spare, "as requested" if spare else "as requested, but the fit leaves no memory")
     if asked != "auto":
-        return KernelStore(asked, 0, "as requested")
+        return KernelStore(asked, wanted if asked == "zarr" else 0, "as requested")
     costs = f"an element takes {1e9 * rates.element:.2g} ns to evaluate, {1e9 * rates.copy:.2g} ns to copy"
     if rates.copy < WORTH * rates.element and spare > 0:
         return KernelStore("memory", spare, costs)
