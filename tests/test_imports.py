@@ -22,6 +22,7 @@ ARROWS = {
     "errors": {"quoting"},
     "types": {"errors"},
     "blas_threads": set(),
+    "process_memory": set(),
     "options": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,
@@ -93,7 +94,7 @@ THIRD_PARTIES = {
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
     "jobs": {"numpy", "zarr"},
-    "jobs.reference": {"sklearn", "scipy"},
+    "jobs.run": {"sklearn", "scipy"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},
     "resolve": {"numpy"},

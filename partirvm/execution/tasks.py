@@ -29,8 +29,13 @@ from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
 from partirvm.execution.kernel_store import Fetched, Keeping, fill_block
 from partirvm.kernels.design import Design
+<<<<<<< HEAD
 from partirvm.likelihoods.base import DenseFit, Fit, Panel, Pass, Rows, TileRows, between
 from partirvm.process_memory import return_freed_memory
+from partirvm.process_memory import return_freed_memory
+=======
+from partirvm.likelihoods.base import DenseFit, Fit, Panel, Pass, Rows, between
+>>>>>>> main
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
@@ -47,7 +52,7 @@ class MomentsPass(Pass):
 
     name: ClassVar[str] = "moments"
 
-    def statistic(self, tile: TileRows) -> Moments:
+    def statistic(self, tile: Tile) -> Moments:
         """Return the moments of the tile's rows."""
         return Moments.of(tile.X, tile.t, tile.weights, tile.start)
 
