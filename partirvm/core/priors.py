@@ -1,30 +1,22 @@
 """Gamma priors of α and β, the updates with these priors, and what a column gains: for one or several targets.
 
 Each α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, with shape a and rate b (Tipping 2001, eq. 5 and appendix
-A). The priors are used as densities of log α and log β. Up to constants, these densities add to log p(t | α, β)
+A), used as densities of log α and log β. The default, all zeros, is flat. Up to constants, the densities add to
+log p(t | α, β) the sum Σ_i (a log α_i − b α_i) + c log β − d β. The maximum a log(a/b) − a is subtracted from each
+term, so that a term is 0 at the mode of the prior: the terms do not depend on units. A prior with a shape but no rate
+is improper: its term is not shifted. **MacKay's updates** (appendix A, eqs. 48–50), with γ_i = 1 − α_iΣ_ii, are
 
-    Σ_i (a log α_i − b α_i) + c log β − d β.
-
-Here the maximum a log(a/b) − a is subtracted from each term, so that a term is 0 at the mode of the prior and below 0
-elsewhere. So the prior alone never favours a column, sums over different columns can be compared, and the terms do not
-depend on units. The default, all zeros, is flat in log α and log β. A prior with a shape but no rate is improper: its
-term has no maximum, is not shifted, and does not count in the gain of a column.
-
-**MacKay's updates** (appendix A, eqs. 48–50), with γ_i = 1 − α_iΣ_ii:
-
-    α_i ← (γ_i + 2a) / (μ_i² + 2b)              β ← (N − Σγ + 2c) / (‖t − Φμ‖² + 2d)
+    α_i ← (γ_i + 2a) / (μ_i² + 2b)              β ← (N − Σγ + 2c) / (‖t − Φμ‖² + 2d).
 
 **One column** with sparsity s and quality q changes the log evidence at precision α by (Tipping & Faul 2003, eq. 18)
 
-    ℓ(α) = ½ [ log α − log(α + s) + q²/(α + s) ] + a log α − b α − const.
+    ℓ(α) = ½ [ log α − log(α + s) + q²/(α + s) ].
 
-With a flat prior the optimum is α = s²/(q² − s) if q² > s; otherwise there is none. With b > 0 α stays finite: ℓ has
-one or two peaks. The column raises the evidence if ℓ is above 0, the value without the column.
+The optimum is α = s²/(q² − s) if q² > s; otherwise there is none. The prior, which is never above 0, does not count.
 
-**Several targets** share α_i: ℓ(α) is the sum of their terms, and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) its
-slope is dℓ/dα = ½ [ Σγ_τ/α − Σμ_τ² ], so that MacKay's fixed point is α = Σγ_τ / Σμ_τ², and a step towards this point
-always increases ℓ. As α → ∞, ℓ(α) → ½ Σ(q_τ² − s_τ)/α: with Σq² > Σs the optimal α is finite. The converse holds for
-one target only. With several ℓ can have a peak above zero although Σq² ≤ Σs: one target needs the column, and another
+**Several targets** share α_i: ℓ(α) is the sum of their terms, and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) a step
+towards MacKay's fixed point α = Σγ_τ / Σμ_τ² always increases ℓ. With Σq² > Σs the optimal α is finite. The converse
+holds for one target only: ℓ can have a peak above zero although Σq² ≤ Σs, if one target needs the column, and another
 target with large s does not. So a column *fails* only if Σq² ≤ Σs and ℓ(α) ≤ 0 at the current α.
 """
 
@@ -45,9 +37,8 @@ STEPS = 48
 JOINING = 1e-3
 """Columns that join together start at this fraction of their individually optimal α.
 
-Columns are similar, and several share what one of them explains alone: started at their own optimal α they eliminate
-each other before the noise estimate has decreased. With many candidates at once the difference is hundreds of nats
-(Friedman#1, all of 3,000 rows: evidence −5,653 against −4,831).
+Similar columns share what one of them explains alone: started at their own optimal α they eliminate each other before
+the noise estimate has decreased, which costs hundreds of nats (Friedman#1, all of 3,000 rows: −5,653 against −4,831).
 """
 
 ABSENT = 1e-200
@@ -70,11 +61,6 @@ class GammaDensity:
     shape: float = 0.0
     rate: float = 0.0
 
-    @property
-    def flat(self) -> bool:
-        """True if the density is flat."""
-        return not (self.shape or self.rate)
-
     def log_density(self, precision: Float) -> Float:
         """Return the log density of the logarithm of each finite precision, minus the maximum, nats; 0 if flat."""
         found = -self.rate * precision
@@ -85,42 +71,8 @@ class GammaDensity:
         return found
 
     def worthless(self, s: Float, square: Float) -> Bool:
-        """Return True for columns that do not raise the evidence at any α: q² ≤ s without a rate (Tipping & Faul)."""
-        return ~np.isfinite(self.optimum(s, square)[0]) if self.rate else square <= s
-
-    def optimum(self, s: Float, square: Float) -> tuple[Float, Float]:
-        """Return the optimal precision of columns with these s and q², and the gain of evidence there, nats.
-
-        Without a rate these are s²/(q² − s) and ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eqs. 20 and 27). A column
-        that has no gain has the precision ∞ and the gain 0.
-        """
-        if self.rate:
-            return self._search(s, square)
-        excess = square - s
-        alpha = np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), np.inf)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.maximum(np.where(s > 0, square / s, 1.0), 1.0)
-        return alpha, 0.5 * (ratio - 1.0 - np.log(ratio))
-
-    @np.errstate(all="ignore")
-    def _search(self, s: Float, square: Float) -> tuple[Float, Float]:
-        """Find the highest peak on a grid of log α/s, then the zero of the slope between the neighbours by bisection.
-
-        At the first grid point the slope is positive, at the last it is negative.
-        """
-        ratio, bound = square / s, self.rate * s
-        grid = np.linspace(-np.log(1.0 + ratio + 8.0 * bound), np.log((self.shape + 0.5) / bound), STEPS)
-        values = log_contribution(np.exp(grid) * s, s, np.sqrt(square)) + self.log_density(np.exp(grid) * s)
-        best = values.argmax(axis=0)[None]
-        low, high = (np.take_along_axis(grid, np.clip(best + move, 0, STEPS - 1), axis=0)[0] for move in (-1, 1))
-        for _ in range(STEPS):
-            middle = 0.5 * (low + high)
-            x = np.exp(middle)
-            rises = 1.0 + x - ratio * x + 2.0 * (self.shape - bound * x) * (1.0 + x) ** 2 > 0
-            low, high = np.where(rises, middle, low), np.where(rises, high, middle)
-        gain = log_contribution(x * s, s, np.sqrt(square)) + self.log_density(x * s)
-        found = (s > 0) & (gain > 0)
-        return np.where(found, x * s, np.inf), np.where(found, gain, 0.0)
+        """Return True for columns that do not raise the evidence at any α: q² ≤ s (Tipping & Faul 2003, eq. 20)."""
+        return square <= s
 
 
 @dataclass(frozen=True)
@@ -167,13 +119,9 @@ class Prior:
 
     def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
         """Return the contribution of the priors to the log evidence, nats; infinite α and β = None contribute zero."""
-        found = 0.0
-        if not self.alpha.flat:
-            free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
-            found += float(self.alpha.log_density(alpha[free]).sum())
-        if beta is not None and not self.noise.flat:
-            found += float(self.noise.log_density(np.array(beta)))
-        return found
+        free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
+        found = float(self.alpha.log_density(alpha[free]).sum())
+        return found if beta is None else found + float(np.sum(self.noise.log_density(np.array(beta))))
 
 
 FLAT = Prior()
@@ -219,34 +167,30 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
     return alpha, best
 
 
-def evidence_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """Gain of log evidence when a column with these s and q joins at its best α, or 0. Nats, any shape."""
-    return prior.optimum(s, q**2)[1]
+def optimum(s: Float, q: Float, *, joint: bool = False) -> tuple[Float, Float]:
+    """Return the optimal precision of columns with these s and q, and the gain of evidence there, nats. Any shape.
+
+    These are s²/(q² − s) and ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eqs. 20 and 27); ∞ and 0 without a gain. If
+    ``joint``, s and q (P, T) are those of several targets that share α, and the results are (P,).
+    """
+    if joint and s.ndim == 2:
+        return joint_optimum(s, q)
+    square, excess = q**2, q**2 - s
+    alpha = np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.maximum(np.where(s > 0, square / s, 1.0), 1.0)
+    return alpha, 0.5 * (ratio - 1.0 - np.log(ratio))
 
 
-def joint_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """The same for each column (P,), if several targets share its α, from s and q (P, T)."""
-    return joint_optimum(s, q)[1] if s.ndim == 2 else evidence_gain(s, q, prior)
-
-
-def entry_precision(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """Initial α of new columns: ``JOINING`` × the individual optimum, or × s if there is none. Any shape.
+def entry_precision(s: Float, q: Float, precision: Float, *, joint: bool = False) -> Float:
+    """Initial α of new columns: ``JOINING`` × the optimum, or × s if there is none. Shapes as of ``optimum``.
 
     A column without gain alone may gain together with others: a small α makes its prior weak at first. ``precision`` is
     βφᵀφ: the s of a near-copy of present columns is a rounding error, and is raised to a fraction of it.
     """
     s = np.maximum(s, DEPENDENT * precision)
-    return _entry(prior.optimum(s, q**2)[0], s, precision)
-
-
-def joint_entry(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """The same for each column (P,), if several targets share its α, from s, q and precision (P, T)."""
-    if s.ndim == 1:
-        return entry_precision(s, q, precision, prior)
-    s = np.maximum(s, DEPENDENT * precision)
-    return _entry(joint_optimum(s, q)[0], s.mean(axis=1), precision.max(axis=1))
-
-
-def _entry(best: Float, s: Float, precision: Float) -> Float:
+    best = optimum(s, q, joint=joint)[0]
+    if best.ndim < s.ndim:
+        s, precision = s.mean(axis=1), precision.max(axis=1)
     # a centre far from every row has a column of zeros: any α is valid, the first step prunes it
     return np.where(precision > ABSENT, JOINING * np.where(np.isfinite(best), best, s), 1.0)

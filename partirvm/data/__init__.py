@@ -9,7 +9,6 @@ from partirvm.data.source import (
     Fingerprint,
     Source,
     Tile,
-    check_fingerprint,
     hash_tile,
     tile_rows_for,
 )
@@ -23,7 +22,6 @@ __all__ = [
     "Tile",
     "ZarrSource",
     "as_source",
-    "check_fingerprint",
     "class_codes",
     "hash_tile",
     "ingest",

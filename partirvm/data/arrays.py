@@ -30,16 +30,13 @@ def shuffled_rows(n_rows: int, seed: int) -> Int:
     """Return the order of rows after shuffling, (n_rows,) int64: row i of the shuffled data is row ``order[i]``.
 
     Every row gets a random number in [0, 1) from ``numpy.random.default_rng(seed)``, in the order of rows. The rows are
-    then sorted by these numbers. ``ingest`` produces the same order by sorting on disk.
-
-    >>> sorted(shuffled_rows(4, seed=0).tolist())
-    [0, 1, 2, 3]
+    then sorted by these numbers, by ``ingest`` on disk.
     """
     return np.argsort(np.random.default_rng(seed).random(n_rows), kind="stable").astype(np.int64)
 
 
 class ArraySource(Source):
-    """A source of tiles from arrays. Numeric types other than float64 are converted tile by tile.
+    """A source of tiles from arrays of NumPy, Zarr or Dask. Types other than float64 are converted tile by tile.
 
     Only the chunks of a tile are read of Zarr and Dask arrays. If chunks are larger than two tiles, the last two are
     cached, so that each chunk is read once per pass and not once per tile. Dask arrays are computed in the calling
@@ -47,32 +44,11 @@ class ArraySource(Source):
     fetched through the client of the cluster. A part of the source holds its rows of NumPy arrays and of persisted
     arrays in memory, and the graph of its rows of other Dask arrays.
 
-    Parameters
-    ----------
-    X : (N, d) array of real numbers
-        An array of NumPy, Zarr or Dask.
-    t : (N,) or (N, T) array, optional
-        Targets; without targets the ``t`` of each tile has shape (rows, 0).
-    weights : (N,) array, optional
-        Precision weights, zero or positive.
-    permutation : (N,) int64 array, optional
-        Row i of the source is row ``permutation[i]`` of the arrays, which are in memory. The source counts as shuffled.
-    tile_rows : int, optional
-        Number of rows per tile; default: ``tile_rows_for(N, d)``.
-    columns : Columns, optional
-        Names of the columns; default: ``x0``, ``x1``, …
-    seed : int, optional
-        Seed of the permutation; only recorded.
+    X is (N, d), ``t`` (N,) or (N, T), and ``weights``, zero or positive, (N,). Without targets the ``t`` of each tile
+    has shape (rows, 0). With ``permutation`` (N,) row i of the source is row ``permutation[i]`` of the arrays in
+    memory, and the source counts as shuffled; ``seed`` is only recorded. Raises ``DataError`` for wrong shapes and
+    dtypes and for integers that float64 cannot represent, and ``MissingDataError`` for missing chunks of Zarr arrays.
 
-    Raises
-    ------
-    DataError
-        The shape, length or dtype is wrong, or float64 cannot represent an integer exactly.
-    MissingDataError
-        A chunk of a Zarr array is missing. ``tile`` also raises this error if a chunk cannot be decoded.
-
-    Examples
-    --------
     >>> source = ArraySource(np.arange(6.0).reshape(3, 2), np.arange(3), tile_rows=2)
     >>> source.n_tiles, source.tile(1).X.tolist(), source.tile(1).t.tolist()
     (2, [[4.0, 5.0]], [[2.0]])
@@ -125,10 +101,7 @@ class ArraySource(Source):
         return slice(rows.start - first, rows.stop - first) if isinstance(rows, slice) else rows - first
 
     def _reader(self, name: str) -> Rows:
-        """Return the function that reads rows of a Zarr or Dask array.
-
-        Two large chunks are cached, so that two threads can read on both sides of a chunk boundary.
-        """
+        """Return the function that reads rows of a Zarr or Dask array, two cached chunks for a tile on their border."""
         array, first, lock = self._arrays[name], self._first[name], threading.Lock()
         if hasattr(array, "dask"):
             edges = np.cumsum([first, *array.chunks[0]])
@@ -164,9 +137,7 @@ class ArraySource(Source):
         return client_of(*self._arrays.values())
 
     def tile(self, number: int) -> Tile:
-        """Read one tile. Raises ``DataError`` for a tile that is not in this part, and ``MissingDataError`` for a chunk
-        that cannot be read.
-        """
+        """Read one tile."""
         X = self._inputs(number)
         t = self._read("y", number).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
         return Tile(number, number * self.tile_rows, X, t, self._weights_in(number) if self.weighted else None)
@@ -186,11 +157,8 @@ class ArraySource(Source):
         return gathered
 
     def part(self, tiles: Sequence[int]) -> ArraySource:
-        """Return a source with the rows from the first to the last of the given tiles.
-
-        Zarr arrays are opened again in another process.
-        """
-        start, stop = self._rows_of(tiles)
+        """Return a source with the rows from the first to the last of the given tiles."""
+        start, stop = self._span(min(tiles))[0], self._span(max(tiles))[1]
         rows, lazy = dict[str, Any](), dict[str, Any]()
         for name, array in self._arrays.items():
             if isinstance(array, np.ndarray):
@@ -228,14 +196,12 @@ def _checked(permutation: NDArray[Any], n_rows: int) -> Int:
 
 
 class GatheredRows(Source):
-    """Selected rows of a source in memory. The tiles are those of the source that contain selected rows, numbered from
-    0.
+    """Selected rows of a source in memory, ``rows`` (n,) in increasing order. The tiles are those of the source that
+    contain selected rows, numbered from 0.
 
-    A pass over some rows of a source sums the statistics of the tiles that contain these rows, in a fixed tree.
-    Gathered rows keep their tiles, order and panels, so a pass over gathered rows gives the same bits. Tiles differ in
-    length, and row numbers within a tile count only the held rows. ``gather`` and ``weights_of`` take row numbers of
-    the source. ``rows`` (n,) are the increasing row numbers of the held rows. ``pieces`` are the inputs, targets and
-    weights of these rows in order, a few tiles at a time.
+    Gathered rows keep their tiles, order and panels, so a pass over them gives the bits of a pass over some rows of the
+    source. Tiles differ in length, and row numbers within a tile count only the held rows. ``gather`` and
+    ``weights_of`` take row numbers of the source. ``pieces`` are the inputs, targets and weights of the rows in order.
     """
 
     def __init__(self, source: Source, rows: Int, pieces: Iterable[tuple[Float, Float, Float | None]]) -> None:
@@ -258,9 +224,7 @@ class GatheredRows(Source):
         return Tile(number, held.start, self._X[held], self._t[held], weights)
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Return the inputs of rows by their numbers in the source, (len(rows), d). Raises ``IndexError`` for a missing
-        row.
-        """
+        """Return the inputs of rows by their numbers in the source, (len(rows), d)."""
         return self._X[self._places(rows)]
 
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
@@ -292,9 +256,8 @@ def rows_of_tile(rows: Int, source: Source, number: int) -> tuple[Float, Float, 
 class ClassWeighted(Source):
     """A source whose row weights are multiplied by ``weights[code]``, (K,), the weight of the class of the row.
 
-    The codes are the first column of the targets. Only the row weights change, so class weights have exactly the effect
-    of equal sample weights. The rows of a class of weight zero count as absent. ``moments`` is None until a pass
-    computes the moments, because the moments of ``source`` ignore the class weights.
+    The codes are the first column of the targets. ``moments`` is None until a pass computes the moments, because those
+    of ``source`` ignore the class weights.
 
     >>> source = ArraySource(np.zeros((3, 1)), np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 4.0]))
     >>> ClassWeighted(source, np.array([3.0, 0.5])).tile(0).weights.tolist()
@@ -331,9 +294,7 @@ def client_of(*collections: Any) -> Any:
 
     Raises ``DataError`` if this client cannot be reached.
     """
-    if "distributed" not in sys.modules:
-        return None
-    for collection in collections:
+    for collection in collections if "distributed" in sys.modules else ():
         for value in collection.__dask_graph__().values() if hasattr(collection, "__dask_graph__") else ():
             if type(value).__module__.startswith("distributed.") and hasattr(value, "client"):
                 return _running(value.client)
@@ -366,10 +327,7 @@ def with_known_sizes(array: Any) -> Any:
 
 
 def in_process(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """Return the values of an array, list or series as a NumPy array; arrays of Zarr and Dask are read whole.
-
-    Raises ``MissingDataError`` for missing chunks.
-    """
+    """Return the values of an array, list or series as a NumPy array; arrays of Zarr and Dask are read whole."""
     refuse_missing_chunks(name, values)
     if hasattr(values, "__dask_graph__"):
         (values,) = computed(values, client=client_of(values))

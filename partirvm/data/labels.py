@@ -22,28 +22,23 @@ Labels = NDArray[Any]
 
 
 def find_classes(y: Any) -> Labels:
-    """Return the distinct labels of y in sorted order, (K,), with the dtype of y. y is a NumPy, Zarr or Dask array
-    (N,).
+    """Return the distinct labels of y (N,) in sorted order, (K,), with the dtype of y, an array of NumPy, Zarr or Dask.
 
-    Raises ``DataError`` for missing labels, non-integer numbers and labels of several types, and if y has fewer than
-    two classes.
+    Raises ``DataError`` for labels that cannot be classes, and for fewer than two classes.
     """
     labels = in_process("y", y)
     _check(labels)
     classes = np.unique(labels)
-    if not len(classes):
-        raise DataError("y has no labels: there are no rows.")
-    if len(classes) == 1:
-        raise DataError(f"y has only one class, {quoted(classes.tolist()[0])}: classification needs at least two.")
+    if len(classes) < 2:
+        found = f"only one class, {quoted(classes.tolist()[0])}" if len(classes) else "no labels"
+        raise DataError(f"y has {found}: classification needs at least two classes.")
     return classes
 
 
 def label_values(y: Any) -> Labels:
-    """Return labels in memory as an array; numbers and booleans of dtype object are converted to a numeric or boolean
-    dtype.
+    """Return labels in memory as an array; numbers and booleans of dtype object get a numeric or boolean dtype.
 
-    Raises ``DataError`` for labels of several types, missing labels, and objects that are neither numbers, booleans nor
-    text.
+    Raises ``DataError`` for labels that cannot be classes.
 
     >>> label_values([1, 2]).dtype.kind, label_values(np.array([True, False], dtype=object)).dtype.kind
     ('i', 'b')
@@ -152,12 +147,9 @@ def weights_of_noise(noise: NDArray[Any], first: int, name: str) -> Float:
 def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | None = None) -> Float:
     """Return the weight of each of the K classes, shape (K,).
 
-    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) is the number of rows of each class or the sum
-    of their weights, and n is the sum of ``counts``. A mapping gives the weight of a label, or of a label written as
-    text. Classes without an entry in the mapping have the weight 1.
-
-    Raises ``UsageError`` for unknown labels, negative weights and other types, and if fewer than two classes have a
-    positive weight. Raises ``DataError`` for "balanced" if a class has no rows.
+    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) is the sum of the weights of the rows of each
+    class, and n is the sum of ``counts``. A mapping gives the weight of a label, which may be written as text; other
+    classes have the weight 1. Raises ``UsageError`` or ``DataError`` for weights that cannot be.
 
     >>> class_weights({"yes": 3}, ("no", "yes")).tolist()
     [1.0, 3.0]

@@ -8,7 +8,7 @@ from typing import Any
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
-from partirvm.planning.cost import CandidateSearch, Rates, RoundCost, RowsUsed, Schedule, Work, n_partitions
+from partirvm.planning.cost import Rates, RoundCost, RowsRead, Schedule, Work, n_partitions
 from partirvm.planning.memory import (
     ALLOWANCE,
     FLOAT,
@@ -20,8 +20,7 @@ from partirvm.planning.memory import (
     sample_bytes,
     step_bytes,
 )
-from partirvm.planning.units import counted, format_bytes, format_duration
-from partirvm.quoting import html_table
+from partirvm.quoting import counted, format_bytes, format_duration, html_table
 from partirvm.types import LEARNING_ROWS
 
 LEAST_PARTITION = 50
@@ -71,22 +70,17 @@ class Sparseness:
 
 @dataclass(frozen=True)
 class KernelStore:
-    """The chosen place of kernel blocks ("memory", "zarr" or "none"), the bytes per process, and the reason."""
+    """Whether kernel blocks are kept ("memory" or "none"), the bytes per process, and the reason."""
 
     where: str
     bytes: int
     reason: str
 
-    @property
-    def resident(self) -> int:
-        """Bytes of the store that are resident memory."""
-        return self.bytes if self.where == "memory" else 0
-
     def __str__(self) -> str:
-        if self.where == "none":
-            return f"evaluated in every pass ({self.reason})"
-        place = "in memory" if self.where == "memory" else "in Zarr"
-        return f"kept {place}, about {format_bytes(self.bytes)} ({self.reason})"
+        kept = (
+            f"kept in memory, about {format_bytes(self.bytes)}" if self.where == "memory" else "evaluated in every pass"
+        )
+        return f"{kept} ({self.reason})"
 
 
 @dataclass(frozen=True)
@@ -146,7 +140,7 @@ class Plan:
     @property
     def peak(self) -> int:
         """Expected peak of the resident bytes of a process, including its memory before the fit."""
-        kept = 0 if self.kernel_store is None else self.kernel_store.resident
+        kept = 0 if self.kernel_store is None else self.kernel_store.bytes
         return self.machine.base + ALLOWANCE + self.bytes.peak + kept
 
     def room(self, columns: int) -> int:
@@ -207,11 +201,18 @@ class Plan:
         learning = f", kernel learning {format_duration(self.learning_seconds)}" if self.learned else ""
         used = {"process": machine.base, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
         parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items())
+        candidates = f"none: there is no kernel, {shape.n_leading:,} columns at once"
+        if shape.n_kernels:
+            candidates = self.schedule.text(self.to_json())
+        if shape.n_kernels > 1:
+            candidates += f"; a row has {shape.n_kernels} candidates, one for each kernel"
+        if shape.n_kernels and self.schedule.selects and self.max_rounds is None:
+            candidates += f"; the estimates assume {counted(len(self.rounds), 'round')}"
         lines = {
             "data": f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
             f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
             "strategy": f"{self.strategy}, likelihood {self.fit_rows}{rows}{selection}",
-            "candidates": self._candidates(),
+            "candidates": candidates,
             "heuristic": self.sparseness,
             "columns": f"at most {self.max_columns:,} fit in memory{vectors}",
             "work": f"{self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, "
@@ -224,17 +225,6 @@ class Plan:
         found = [(name, str(text)) for name, text in lines.items() if text is not None]
         return found + [("note", note) for note in self.notes]
 
-    def _candidates(self) -> str:
-        kernels = self.shape.n_kernels
-        if not kernels:
-            return f"none: there is no kernel, {self.shape.n_leading:,} columns at once"
-        text = self.schedule.text(self.to_json())
-        if kernels > 1:
-            text += f"; a row has {kernels} candidates, one for each kernel"
-        if self.schedule.open_ended(self.max_rounds):
-            text += f"; the estimates assume {counted(len(self.rounds), 'round')}"
-        return text
-
 
 def make_plan(
     shape: DataShape,
@@ -242,8 +232,7 @@ def make_plan(
     rates: Rates,
     request: Request,
     schedule: Schedule,
-    rows_used: RowsUsed,
-    candidate_search: CandidateSearch,
+    read: RowsRead,
     *,
     held_out: bool = False,
     shrink_threads: bool = True,
@@ -252,13 +241,12 @@ def make_plan(
 ) -> Plan:
     """Compute threads and the maximum number of columns from memory; estimate passes, seconds and peak memory.
 
-    ``request`` is resolved. ``rows_used`` are the rows of intermediate fits, ``candidate_search`` the selection of
-    candidates. ``joining`` is the number of rows that are split into partitions, by default all rows.
+    ``request`` is resolved. ``joining`` is the number of rows that are split into partitions, by default all rows.
     ``shrink_threads`` and ``shrink_partition`` permit fewer threads and candidates if memory is short. The schedule
     bounds the candidates by ``max_vectors``. Raises ``MemoryLimitError`` if one round needs more than the limit.
     """
-    whole = not schedule.has_rounds or rows_used.sampled or shape.classes
-    how: dict[str, Any] = {"pool": candidate_search.pool, "held_out": held_out, "whole": whole}
+    whole = not schedule.has_rounds or read.sampled or shape.classes
+    how: dict[str, Any] = {"pool": read.pool, "held_out": held_out, "whole": whole}
     least_threads, asked = 1 if shrink_threads else machine.threads, int(request.partition_size)
     candidates = schedule.candidates(asked, request.max_vectors, shape.n_candidates)
     held: tuple[str, ...] = ()
@@ -278,7 +266,7 @@ def make_plan(
     if threads < machine.threads:
         notes += (f"{threads} of {machine.threads} threads are used because of the memory limit",)
     rows, stop = joining or shape.n_rows, request.stop_fraction
-    work = Work(shape, rows_used, candidate_search, rates, threads * machine.workers)
+    work = Work(shape, read, rates, threads * machine.workers)
     costs = schedule.costs(work, candidates, stop, request.max_rounds, rows)
     columns = schedule.columns(costs, stop, most)
     step, elements = step_bytes(shape, columns - candidates, candidates, threads, **how), 0
@@ -301,9 +289,9 @@ def make_plan(
         threads=threads,
         bytes=step,
         rounds=tuple(costs),
-        sample_rows=int(request.sample_rows) if rows_used.sampled else None,
+        sample_rows=int(request.sample_rows) if read.sampled else None,
         batch_elements=elements,
-        pool=candidate_search.pool,
+        pool=read.pool,
         held_out=held_out,
         notes=notes,
         joining=joining,

@@ -7,8 +7,8 @@
 ``growing``
     A random sample that grows with the number of columns (``strategies.rounds``). Larger samples contain smaller ones.
 
-In classification, samples, partitions and random candidates have rows of all classes. If the data were shuffled at
-ingest, neighbouring rows (of a class) are a random sample, and reading them takes few tiles.
+In classification, samples, partitions and candidates have rows of all classes. Of shuffled data, neighbouring rows (of
+a class) are a random sample, and reading them takes few tiles.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from partirvm.kernels import Several
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Rows
 from partirvm.options import Request
-from partirvm.planning.cost import CandidateSearch, RowsUsed, Schedule
+from partirvm.planning.cost import RowsRead, Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.strategies.problem import AppendedBatch, Codes, Options, Problem
 
@@ -48,29 +48,23 @@ LEAST = 10
 SPREAD, POOL = 20, 4
 """``error`` searches for the largest errors among SPREAD · P random rows, ``gain`` ranks a pool of POOL · P rows.
 
-Among all rows of a large data set, the largest errors belong to outliers or to neighbouring rows. If the rows were not
-shuffled at ingest, a few tiles are no random sample: the search then uses all rows.
+Among all rows of a large data set, the largest errors belong to outliers or to neighbouring rows.
 """
 
 SPAN = 1 << 16
 """Number of rows that ``ranked`` processes at a time."""
 
 
-def candidate_search(request: Request, shape: DataShape, *, shuffled: bool) -> CandidateSearch:
-    """Return the number of rows or columns that a selection evaluates, for planning."""
-    selection, P = request.selection, int(request.partition_size)
+def rows_read(request: Request, shape: DataShape, *, shuffled: bool) -> RowsRead:
+    """Return what intermediate fits read, and the selection of candidates, for planning."""
+    selection, P, n_rows = request.selection, int(request.partition_size), shape.n_rows
+    searched = n_rows if selection in ("error", "largest-error") else 0
     if selection == "error" and shuffled:
-        return CandidateSearch(rows=min(SPREAD * P, shape.n_rows))
-    if selection in ("error", "largest-error"):
-        return CandidateSearch(rows=shape.n_rows)
-    return CandidateSearch(pool=min(POOL * P, shape.n_candidates) if selection == "gain" else 0)
-
-
-def rows_used(request: Request, n_rows: int) -> RowsUsed:
-    """Return the numbers of rows that an intermediate fit uses, for planning."""
+        searched = min(SPREAD * P, n_rows)
+    pool = min(POOL * P, shape.n_candidates) if selection == "gain" else 0
     if request.fit_rows == "full":
-        return RowsUsed(n_rows)
-    return RowsUsed(int(request.sample_rows), sampled=True, per_column=ROWS_PER_COLUMN * grows(request.fit_rows))
+        return RowsRead(n_rows, searched=searched, pool=pool)
+    return RowsRead(int(request.sample_rows), True, ROWS_PER_COLUMN * grows(request.fit_rows), searched, pool)
 
 
 def first_sample(fit_rows: str, partition_size: int) -> int:
@@ -297,8 +291,8 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
 def ranked(members: Mask, ranks: Int, free: Mask | None = None) -> Int:
     """Return the positions of the free members with these ranks (k,), in increasing order.
 
-    ``members`` and ``free`` (N,) are masks. The rank of a free member is its index among all free members. The search
-    never holds all positions at once: positions take 8 bytes per row, the masks one byte.
+    ``members`` and ``free`` (N,) are masks. The rank of a free member is its index among all free members. Positions
+    take 8 bytes per row, and are never held all at once.
 
     >>> ranked(np.array([True, False, True, True]), np.array([0, 2])).tolist()
     [0, 3]

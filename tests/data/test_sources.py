@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import zarr
 
-from partirvm.data import ArraySource, Source, check_fingerprint, ingest
+from partirvm.data import ArraySource, Source, ingest
 from partirvm.data.arrays import ClassWeighted
 from partirvm.errors import ChangedDataError, DataError
 
@@ -220,7 +220,7 @@ def test_the_fingerprint_is_the_same_wherever_the_rows_are(case: Case) -> None:
         case.source.check(twin(case, X).fingerprint())
     fewer = ArraySource(X[1:], tile_rows=TILE)
     with pytest.raises(ChangedDataError, match="106 rows × 3"):
-        check_fingerprint(fewer.fingerprint(), case.source.fingerprint(), "the data")
+        fewer.check(case.source.fingerprint())
 
 
 def test_large_chunks_are_computed_once_per_pass() -> None:
