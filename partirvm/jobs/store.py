@@ -3,7 +3,7 @@
     JOB/spec.json                     the request: parameters, fingerprint of the DATA, versions of packages
     JOB/events/000001.json            one numbered object per event, created exclusively and never changed
     JOB/models/000002-000007/         a model, named by the epoch of its writer and a number: the newest complete one
-                                      is the current model (storage.snapshots)
+                                      is the current model (storage.lease)
     JOB/checkpoints/…                 checkpoints of the fit, as above (jobs.checkpoint)
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
@@ -44,6 +44,7 @@ from partirvm.storage.lease import (
     Lease,
     Marks,
     Process,
+    Snapshots,
     acquire,
     claims,
     epochs,
@@ -52,7 +53,6 @@ from partirvm.storage.lease import (
     valid,
 )
 from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
-from partirvm.storage.snapshots import Snapshots
 
 Found = TypeVar("Found")
 
@@ -369,10 +369,9 @@ class JobStore:
     def _newest_model(self, allow_code: bool) -> AnyModel:
         events = self.events()
         named = next((str(event["model"]) for event in reversed(events) if "model" in event), "")
-        newest = next((each for each in self._snapshots("models").newest() if each.about is not None), None)
-        if newest is not None and newest.name >= named:
-            place = self._folder.place(newest.name)
-            return load_model(place, allow_code=allow_code)
+        newest = next((name for name, whole in self._snapshots("models").newest() if whole), "")
+        if newest and newest >= named:
+            return load_model(self._folder.place(newest), allow_code=allow_code)
         if named and fold(events).status is not Status.CANCELLED:
             raise MissingDataError(
                 f"{self.location}/{named}, the last model, is missing or damaged: restore this folder, or run the job "
@@ -391,9 +390,9 @@ class JobStore:
         Raises ``MissingDataError`` if all are damaged.
         """
         damaged: list[str] = []
-        for snapshot in self._snapshots("checkpoints").newest():
-            place = self._folder.place(snapshot.name)
-            if snapshot.about is None:
+        for name, whole in self._snapshots("checkpoints").newest():
+            place = self._folder.place(name)
+            if not whole:
                 damaged.append(f"{place}: damaged, or another checkpoint")
                 continue
             try:
