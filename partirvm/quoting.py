@@ -1,4 +1,4 @@
-"""Quote foreign values in messages: cells, labels, names of columns and files.
+"""Values in messages: foreign ones (cells, labels, names of columns and files), and numbers with their units.
 
 Such values may be very long, and may contain control characters that a terminal executes. Errors and warnings of
 partirvm pass their whole text through ``printable``; a value that comes from data is inserted into a message by
@@ -77,3 +77,37 @@ def html_table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(printable(str(value)))}</td></tr>' for name, value in rows
     )
     return f"<table><caption>{escape(title)}</caption><tbody>{''.join(cells)}</tbody></table>"
+
+
+def counted(number: int, noun: str) -> str:
+    """Format a number with its noun in the singular or plural.
+
+    >>> counted(1, "tile"), counted(1200, "row")
+    ('1 tile', '1,200 rows')
+    """
+    return f"{number:,} {noun}" + "s" * (number != 1)
+
+
+def format_bytes(number: float) -> str:
+    """Format bytes in binary units.
+
+    >>> format_bytes(536870912), format_bytes(1500)
+    ('512 MiB', '1.46 KiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(number) < 1024:
+            return f"{number:.3g} {unit}" if number < 100 else f"{number:.0f} {unit}"
+        number /= 1024
+    return f"{number:.3g} TiB"
+
+
+def format_duration(seconds: float) -> str:
+    """Format seconds as text.
+
+    >>> format_duration(0.25), format_duration(75), format_duration(7300)
+    ('0.2 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

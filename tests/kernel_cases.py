@@ -204,7 +204,6 @@ IMPOSSIBLE = {
         {"kernel": {"name": "gaussian", "gamma": [1.0]}},
         {"kernel": {"name": "linear"}, "axes": [[1.0]]},
         {"kernel": {"name": "gaussian", "gamma": [1.0, 2.0, 3.0]}, "axes": [[1.0, 0.0], [0.0, 1.0]]},
-        {"kernel": {"name": "gaussian", "gamma": [1.0]}, "axes": [[1.0]], "free": 1},
         *(
             {"kernel": {"name": "gaussian", "gamma": [1.0]}, "axes": axes}
             for axes in ([], [[]], [1.0], [[np.nan]], [[1.0], [1.0, 2.0]], "1", None)

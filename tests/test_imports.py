@@ -22,7 +22,7 @@ ARROWS = {
     "errors": {"quoting"},
     "types": {"errors"},
     "blas_threads": set(),
-    "options": {"errors", "planning.units"},
+    "options": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,
     "core": VALUES,
@@ -48,13 +48,13 @@ ARROWS = {
     | {"resolve"}
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
-    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "execution.process", "storage.folder"},
+    "report": VALUES | {"core", "strategies", "jobs", "execution.process", "storage.folder"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
     "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
     "cli": VALUES
-    | {"storage.address", "resolve", "jobs", "predict", "report", "planning.units", "execution.process"}
+    | {"storage.address", "resolve", "jobs", "predict", "report", "execution.process"}
     | {"model.relevance"},
     "__main__": {"cli"},
 }
@@ -90,6 +90,7 @@ THIRD_PARTIES = {
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "model": {"numpy", "zarr"},
     "execution": {"numpy"},
+    "execution.kernel_store": {"numpy", "zarr"},
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
     "jobs": {"numpy", "zarr"},

@@ -160,7 +160,7 @@ def ingest(
       partirvm ingest 'logs/*.csv' logs.zarr --target seconds --categorical host,method
       partirvm ingest mails.csv mails.zarr --target kind --classes
     """
-    from partirvm.planning.units import counted
+    from partirvm.quoting import counted
     from partirvm.report.progress import progress_for
     from partirvm.resolve import ingest
 

@@ -17,8 +17,7 @@ import click
 
 from partirvm.errors import UsageError
 from partirvm.options import TABLE, Request
-from partirvm.options.constraints import Option
-from partirvm.planning.units import parse_bytes, parse_duration
+from partirvm.options.constraints import Option, parse_bytes, parse_duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

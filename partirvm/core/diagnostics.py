@@ -1,8 +1,7 @@
 """Sums over rows that show whether stated uncertainty is right: of numbers, and of class probabilities.
 
-The statistics are additive, so that a pass sums tiles in its tree, and their size does not depend on the number of
-rows. Counts are of all rows. Points are a random sample: the rows of smallest key, where the key of a row depends only
-on its number (``core.sampling``). ``report.plots`` makes pictures of these values.
+Counts are of all rows. Points are a random sample, whose rows depend only on their numbers. The size of the statistics
+does not depend on the number of rows. ``report.plots`` makes pictures of these values.
 """
 
 from __future__ import annotations

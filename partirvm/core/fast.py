@@ -1,25 +1,18 @@
 """Fast marginal likelihood maximisation: one column at a time (Tipping & Faul 2003), on sufficient statistics.
 
-The fit holds some of K candidate columns. As a function of one α_i alone the log evidence is a constant and ℓ(α_i)
-(``core.priors``), maximal at α_i = s_i²/(q_i² − s_i) if q_i² > s_i and otherwise at ∞, which deletes the column (their
-eqs. 18–20). So each candidate has an *action*, to **add** or **delete** it or to **estimate** its α again, with a gain
-in nats. The action of largest gain is applied until no gain exceeds ``tol``·N. No action lowers the evidence.
+The fit holds M *active* ones of K candidate columns. As a function of one α_i alone the log evidence is a constant and
+ℓ(α_i) (``core.priors``). So each candidate has an *action*, to **add** or **delete** it or to **estimate** its α again,
+with a gain in nats. The action of largest gain is applied until no gain exceeds ``tol``·N; none lowers the evidence.
 
-**Rank one.** G = ΦᵀΦ and b = Φᵀt of all K candidates are known. M of them are *active*; Σ and μ refer to these. All
-have
-
-    S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k,      Q_k = βφ_kᵀ(t − Φμ)      (Tipping & Faul 2003, eqs. 24 and 25).
-
-A change of one α changes Σ by a matrix of rank one, from which the changes of μ, S and Q follow (appendix of the paper)
-in O(KM + M²) flops, limited by the memory bandwidth for M rows of G and Σ. No row of the data is read. An inactive
-candidate has s = S and q = Q, an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii: eq. 23 of the paper, which uses S and Q,
-is less accurate for these if the data are much more informative than the prior.
+**Rank one.** All candidates have S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k and Q_k = βφ_kᵀ(t − Φμ) (eqs. 24 and 25). A change of
+one α changes Σ by a matrix of rank one, from which the changes of μ, S and Q follow (appendix of the paper) in
+O(KM + M²) flops, without reading a row of the data. An inactive candidate has s = S and q = Q, an active one
+s = 1/Σ_ii − α_i and q = μ_i/Σ_ii: eq. 23, which uses S and Q, is less accurate if the data say more than the prior.
 
 **Noise and refresh.** A change of σ² changes all s and q; computing them again is a refresh: one Cholesky factorisation
-and KM² flops. It takes as long as about M/16 actions. With ``FEWEST`` + M/``PART`` actions between two refreshes, these
-take at most a third of the time, and σ² converges quickly while the model is small. Each refresh estimates σ² from the
-current residual and γ (Tipping 2001, eq. 18), as the fixed-point steps do, and counts as an *iteration*. It also bounds
-rounding errors: ``ActiveColumns.drift`` measures them, and beyond ``DRIFT`` a refresh follows at once.
+and KM² flops, as long as about M/16 actions. Each refresh estimates σ² from the current residual and γ (Tipping 2001,
+eq. 18), as the fixed-point steps do, and counts as an *iteration*. It also bounds rounding errors, which
+``ActiveColumns.drift`` measures.
 
 **Copies.** A candidate whose s is below ``DEPENDENT`` × βφᵀφ is not added: its s is a rounding error. There is no bound
 on the angle between columns: the small difference of two similar columns may be what the target needs. (Other programs
@@ -36,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from partirvm.core.posterior import Posterior, posterior, sparsity_quality
-from partirvm.core.priors import DEPENDENT, log_contribution
+from partirvm.core.priors import DEPENDENT, FLAT, log_contribution
 from partirvm.core.statistics import EPS, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, noise_precision
@@ -48,20 +41,8 @@ ROOM = 64
 """Number of columns that can join before arrays are enlarged."""
 
 FEWEST, PART = 16, 8
-"""Actions between two refreshes: ``FEWEST`` + M // ``PART``."""
-
-TIE = 1e-6
-"""Fraction of an addition's gain that is given up if an active column can have the rest: a copy gains as much as its
-original."""
-
-EQUAL = 1e-9
-"""Gains that differ by less than this fraction count as equal: ties are common for rows on a grid."""
-
-DRIFT, LOOKS = 1e-6, 4
-"""Error of an active column's Q, in units of √S, that triggers a refresh; checked every so many actions."""
-
-ACTION_COST, LEAST_COST = 20, 2_500_000
-"""Cost of an action in multiplications of a factorisation: per number it reads, and the minimum."""
+"""Actions between two refreshes: ``FEWEST`` + M // ``PART``. So refreshes take at most a third of the time, and σ²
+converges quickly while the model is small."""
 
 
 class ActiveColumns:
@@ -164,12 +145,6 @@ class ActiveColumns:
             self.place[self.columns[i]] = i
         self.place[column] = -1
 
-    def sparsity_and_quality(self) -> tuple[Float, Float]:
-        """Return s and q of all candidates (K,), each computed as if the candidate were not active."""
-        s, q = np.maximum(self.S, 0.0), self.Q.copy()
-        s[self.columns], q[self.columns] = self.own_factors()
-        return s, q
-
     def own_factors(self) -> tuple[Float, Float]:
         """Return s and q of the active candidates (M,)."""
         precision = 1.0 / self.variance
@@ -224,13 +199,6 @@ class Action:
     log_evidence: float
 
 
-def best_alpha(s: Float, q: Float, floor: Float) -> Float:
-    """The α of maximal ℓ, at least ``floor``; ∞ where q² ≤ s."""
-    excess = q**2 - s
-    found: Float = np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0)
-    return np.maximum(found, floor, out=found)
-
-
 class Greedy:
     """A fit in progress. It starts with those columns of ``state`` that have not just ``entered``, at their α."""
 
@@ -253,38 +221,35 @@ class Greedy:
         active = self.active
         precision = active.beta * active.diagonal
         s, q = active.own_factors()
-        alpha = best_alpha(s, q, ALPHA_FLOOR * precision[active.columns])
+        alpha = np.maximum(FLAT.alpha.optimum(s, q**2)[0], ALPHA_FLOOR * precision[active.columns])
         gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
-        found, addition = self._largest(active.columns, alpha, gain), self._addition(precision)
-        if found is None or (addition and found.gain < (1.0 - TIE) * addition.gain):
+        found = self._largest(active.columns, alpha, gain)
+        wanted = np.flatnonzero((active.Q**2 > active.S) & (active.place < 0))
+        s, q, precision = active.S[wanted], active.Q[wanted], precision[wanted]
+        new = np.maximum(FLAT.alpha.optimum(s, q**2)[0], ALPHA_FLOOR * precision)
+        new[s < DEPENDENT * precision] = np.inf
+        addition = self._largest(wanted, new, log_contribution(new, s, q))
+        # a copy gains as much as its original: an active column is preferred
+        if found is None or (addition and found.gain < (1.0 - 1e-6) * addition.gain):
             found = addition
         if thin and found and found.gain <= least:
             gain[np.isfinite(alpha)] = 0.0
             found, least = self._largest(active.columns, alpha, gain), 0.0
         return found if found and found.gain > least else None
 
-    def _addition(self, precision: Float) -> Action | None:
-        """The best addition of a column."""
-        active = self.active
-        wanted = np.flatnonzero((active.Q**2 > active.S) & (active.place < 0))
-        s, q, precision = active.S[wanted], active.Q[wanted], precision[wanted]
-        alpha = best_alpha(s, q, ALPHA_FLOOR * precision)
-        alpha[s < DEPENDENT * precision] = np.inf
-        return self._largest(wanted, alpha, log_contribution(alpha, s, q))
-
     def _largest(self, columns: Int, alpha: Float, gain: Float) -> Action | None:
-        """The first action within rounding of the largest gain; None without columns."""
+        """The first action within rounding of the largest gain: ties are common for rows on a grid."""
         if not len(gain):
             return None
         most = float(gain.max())
-        i = int(np.argmax(gain >= most - EQUAL * abs(most)))
+        i = int(np.argmax(gain >= most - 1e-9 * abs(most)))
         kind = "add" if self.active.place[columns[i]] < 0 else "estimate" if np.isfinite(alpha[i]) else "delete"
         return Action(kind, int(columns[i]), float(alpha[i]), float(gain[i]), self.log_evidence + float(gain[i]))
 
     def do(self, action: Action) -> None:
-        """Apply an action."""
+        """Apply an action. Its cost in multiplications of a factorisation is that of reading numbers."""
         active = self.active
-        self.cost += LEAST_COST + ACTION_COST * active.M * (len(active.place) + 2 * active.M)
+        self.cost += 2_500_000 + 20 * active.M * (len(active.place) + 2 * active.M)
         if action.kind == "add":
             active.add(action.column, action.alpha)
         elif action.kind == "delete":
@@ -295,10 +260,8 @@ class Greedy:
         self.since += 1
 
     def due(self) -> bool:
-        """True if a refresh is due."""
-        if self.since >= FEWEST + self.active.M // PART:
-            return True
-        return self.since % LOOKS == LOOKS - 1 and self.active.drift() > DRIFT
+        """True if a refresh is due; rounding errors are looked at after every fourth action."""
+        return self.since >= FEWEST + self.active.M // PART or (self.since % 4 == 3 and self.active.drift() > 1e-6)
 
     def is_settled(self, info: StepInfo, done: int, least: float) -> bool:
         """True if the refresh after ``done`` actions changed the evidence by at most ``least``."""

@@ -131,13 +131,6 @@ class LaplaceState:
         return float(0.5 * np.sum(slope * (self.mean - self.weights)))
 
     @property
-    def displacements(self) -> Float:
-        """Distance ½δᵀGδ, nats, of the mode of the quadratic from ``weights``, for each output (C,)."""
-        pull = self.block.gradient - self.precision * self.mean  # Gδ at the mode
-        found: Float = 0.5 * ((self.mean - self.weights) * pull).sum(axis=0)
-        return found
-
-    @property
     def evidences(self) -> Float:
         """Part of each output (C,) in the log evidence, nats."""
         density = self.own_prior.log_density

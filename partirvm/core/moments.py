@@ -168,10 +168,19 @@ def require_exact(
     """
     refuse_masked(values, name)
     place = first_rounded(values)
-    if place is not None:
-        row, number = start + place[0], place[1] if len(place) > 1 else 0
-        column = columns[number] if columns is not None else f"x{number}" if len(place) > 1 else name
-        raise rounded(name, column, rows.format(row), values[place], ingested=ingested)
+    if place is None:
+        return
+    number, value = place[1] if len(place) > 1 else 0, int(values[place])
+    column = columns[number] if columns is not None else f"x{number}" if len(place) > 1 else name
+    labels = "make the column of a data frame categorical with astype('category')"
+    if ingested:
+        labels = f"ingest them as categorical (`--categorical {named(column)}`, of a target `--classes`)"
+    nearest = f"{float(value):.0f}" if abs(value) <= np.finfo(float).max else "infinity"
+    raise DataError(
+        f"{name}: the column {quoted(column)} holds the whole number {value} in {rows.format(start + place[0])}, which "
+        f"float64 would round to {nearest}. Leave identifiers out, or {labels}; if rounding is acceptable, convert the "
+        "column to float64."
+    )
 
 
 def require_exact_frame(frame: Any, rows: str = "row {:,} (counted from 0)") -> None:
@@ -205,22 +214,6 @@ def whole_numbers(values: Any) -> Any:
     return values
 
 
-def rounded(where: str, column: Any, place: str, value: Any, *, ingested: bool = False) -> DataError:
-    """Return the error for an integer that float64 cannot represent."""
-    labels = "make the column of a data frame categorical with astype('category')"
-    if ingested:
-        labels = f"ingest them as categorical (`--categorical {named(column)}`, of a target `--classes`)"
-    try:
-        nearest: Any = int(float(int(value)))
-    except OverflowError:
-        nearest = "infinity"
-    return DataError(
-        f"{where}: the column {quoted(column)} holds the whole number {int(value)} in {place}, which float64 would "
-        f"round to {nearest}. Leave identifiers out, or {labels}; if rounding is acceptable, "
-        "convert the column to float64."
-    )
-
-
 def first_rounded(values: NDArray[Any]) -> tuple[int, ...] | None:
     """Return the index of the first number that ``require_exact`` refuses, or None if all numbers are accepted.
 
@@ -238,9 +231,8 @@ def first_rounded(values: NDArray[Any]) -> tuple[int, ...] | None:
 def _is_rounded(value: Any) -> bool:
     try:
         value = int(value) if isinstance(value, str | bytes | np.integer) else value
-        if not isinstance(value, int | Decimal):
-            return False
-        return abs(float(value)) >= LARGEST and float(value) != value
+        whole = isinstance(value, int | Decimal)
+        return whole and abs(float(value)) >= LARGEST and float(value) != value
     except ValueError:  # text that is no integer
         return False
     except OverflowError:

@@ -168,7 +168,9 @@ def _propose(
         change = np.abs(_grouped(moved, moved.evidences) - _grouped(moved, before.evidences))
         same = moved.present.sum(axis=0) == before.present.sum(axis=0)
         level = (change < FINE * rule.tol * state.n / len(change)) & same
-        going = going & ~(level | (_grouped(moved, moved.displacements) > TRUST))
+        pull = moved.block.gradient - moved.precision * moved.mean  # Gδ at the mode, δ = μ − w
+        distance = _grouped(moved, 0.5 * ((moved.mean - moved.weights) * pull).sum(axis=0))
+        going = going & ~(level | (distance > TRUST))
         if not going.any():
             break
     kept = np.isin(state.labels, moved.labels)

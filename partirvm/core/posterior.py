@@ -6,13 +6,12 @@ written with M × M matrices and H = Σ⁻¹, is
     ½ [ Σᵢ log αᵢ − log|H| + N log β − N log 2π − β‖t − Φμ‖² − μᵀAμ ].
 
 H is factorised after scaling to unit diagonal, S H S with S = diag(H)^(−½), so that precisions from 1e-6 to 1e12 in one
-model cause no loss of accuracy. The scaled matrix may still not be numerically positive definite (near-duplicate
-columns with a very weak prior). Then the smallest sufficient power of ten, the ``jitter``, is added to the diagonal.
+model cause no loss of accuracy. If the scaled matrix is not numerically positive definite (near-duplicate columns with
+a very weak prior), the smallest sufficient power of ten, the ``jitter``, is added to its diagonal. With statistics of
+a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m.
 
-With statistics of a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m.
-
-**Several targets** share the columns and α, while each target has separate weights and noise. Given α and β_τ the
-targets are independent: each has a posterior with H_τ = β_τΦᵀΦ + A, and the log evidence is the sum over targets.
+**Several targets** share the columns and α. Given α and β_τ they are independent: each has a posterior with H_τ =
+β_τΦᵀΦ + A, and the log evidence is the sum over targets.
 """
 
 from __future__ import annotations
@@ -105,8 +104,8 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
     H is overwritten by L. Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
     """
     diagonal = np.diagonal(H)
-    if not (np.isfinite(diagonal) & (diagonal > 0)).all():
-        wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
+    wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
+    if wrong.any():
         raise NumericalError(
             f"{int(wrong.sum()):,} of {len(H):,} basis functions, the first at position {int(np.argmax(wrong))}, have "
             "a sum of squares or a precision that is not finite and positive: standardize the inputs, "
@@ -162,8 +161,7 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> 
         log_evidence = float(sum(one.log_evidence for one in each))
         return Posterior(**joined, log_evidence=log_evidence, factor=none, scale=none, jitter=0.0, targets=each)
     m, projection = statistics.offset[:, 0], statistics.projection[:, 0]
-    H = np.empty_like(statistics.gram)
-    tiled.each(lambda rows: np.multiply(beta, statistics.gram[rows], out=H[rows]), tiled.blocks(len(H)))
+    H = beta * statistics.gram
     H.flat[:: len(H) + 1] += alpha
     factor, scale, jitter = factorise(H)
     delta, variance = solve(factor, scale, beta * projection - alpha * m)

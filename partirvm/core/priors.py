@@ -1,14 +1,11 @@
 """Gamma priors of α and β, the updates with these priors, and what a column gains: for one or several targets.
 
 Each α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, with shape a and rate b (Tipping 2001, eq. 5 and appendix
-A). The priors are used as densities of log α and log β. Up to constants, these densities add to log p(t | α, β)
-
-    Σ_i (a log α_i − b α_i) + c log β − d β.
-
-Here the maximum a log(a/b) − a is subtracted from each term, so that a term is 0 at the mode of the prior and below 0
-elsewhere. So the prior alone never favours a column, sums over different columns can be compared, and the terms do not
-depend on units. The default, all zeros, is flat in log α and log β. A prior with a shape but no rate is improper: its
-term has no maximum, is not shifted, and does not count in the gain of a column.
+A), used as densities of log α and log β. The default, all zeros, is flat. Up to constants, the densities add to
+log p(t | α, β) the sum Σ_i (a log α_i − b α_i) + c log β − d β. The maximum a log(a/b) − a is subtracted from each
+term, so that a term is 0 at the mode of the prior: the prior alone never favours a column, sums over different columns
+can be compared, and the terms do not depend on units. A prior with a shape but no rate is improper: its term has no
+maximum, is not shifted, and does not count in the gain of a column.
 
 **MacKay's updates** (appendix A, eqs. 48–50), with γ_i = 1 − α_iΣ_ii:
 
@@ -21,10 +18,9 @@ term has no maximum, is not shifted, and does not count in the gain of a column.
 With a flat prior the optimum is α = s²/(q² − s) if q² > s; otherwise there is none. With b > 0 α stays finite: ℓ has
 one or two peaks. The column raises the evidence if ℓ is above 0, the value without the column.
 
-**Several targets** share α_i: ℓ(α) is the sum of their terms, and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) its
-slope is dℓ/dα = ½ [ Σγ_τ/α − Σμ_τ² ], so that MacKay's fixed point is α = Σγ_τ / Σμ_τ², and a step towards this point
-always increases ℓ. As α → ∞, ℓ(α) → ½ Σ(q_τ² − s_τ)/α: with Σq² > Σs the optimal α is finite. The converse holds for
-one target only. With several ℓ can have a peak above zero although Σq² ≤ Σs: one target needs the column, and another
+**Several targets** share α_i: ℓ(α) is the sum of their terms, and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) a step
+towards MacKay's fixed point α = Σγ_τ / Σμ_τ² always increases ℓ. With Σq² > Σs the optimal α is finite. The converse
+holds for one target only: ℓ can have a peak above zero although Σq² ≤ Σs, if one target needs the column, and another
 target with large s does not. So a column *fails* only if Σq² ≤ Σs and ℓ(α) ≤ 0 at the current α.
 """
 
@@ -45,9 +41,8 @@ STEPS = 48
 JOINING = 1e-3
 """Columns that join together start at this fraction of their individually optimal α.
 
-Columns are similar, and several share what one of them explains alone: started at their own optimal α they eliminate
-each other before the noise estimate has decreased. With many candidates at once the difference is hundreds of nats
-(Friedman#1, all of 3,000 rows: evidence −5,653 against −4,831).
+Similar columns share what one of them explains alone: started at their own optimal α they eliminate each other before
+the noise estimate has decreased, which costs hundreds of nats (Friedman#1, all of 3,000 rows: −5,653 against −4,831).
 """
 
 ABSENT = 1e-200
@@ -69,11 +64,6 @@ class GammaDensity:
 
     shape: float = 0.0
     rate: float = 0.0
-
-    @property
-    def flat(self) -> bool:
-        """True if the density is flat."""
-        return not (self.shape or self.rate)
 
     def log_density(self, precision: Float) -> Float:
         """Return the log density of the logarithm of each finite precision, minus the maximum, nats; 0 if flat."""
@@ -109,16 +99,19 @@ class GammaDensity:
         At the first grid point the slope is positive, at the last it is negative.
         """
         ratio, bound = square / s, self.rate * s
+
+        def total(x: Float) -> Float:
+            return log_contribution(x * s, s, np.sqrt(square)) + self.log_density(x * s)
+
         grid = np.linspace(-np.log(1.0 + ratio + 8.0 * bound), np.log((self.shape + 0.5) / bound), STEPS)
-        values = log_contribution(np.exp(grid) * s, s, np.sqrt(square)) + self.log_density(np.exp(grid) * s)
-        best = values.argmax(axis=0)[None]
+        best = total(np.exp(grid)).argmax(axis=0)[None]
         low, high = (np.take_along_axis(grid, np.clip(best + move, 0, STEPS - 1), axis=0)[0] for move in (-1, 1))
         for _ in range(STEPS):
             middle = 0.5 * (low + high)
             x = np.exp(middle)
             rises = 1.0 + x - ratio * x + 2.0 * (self.shape - bound * x) * (1.0 + x) ** 2 > 0
             low, high = np.where(rises, middle, low), np.where(rises, high, middle)
-        gain = log_contribution(x * s, s, np.sqrt(square)) + self.log_density(x * s)
+        gain = total(x)
         found = (s > 0) & (gain > 0)
         return np.where(found, x * s, np.inf), np.where(found, gain, 0.0)
 
@@ -167,13 +160,9 @@ class Prior:
 
     def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
         """Return the contribution of the priors to the log evidence, nats; infinite α and β = None contribute zero."""
-        found = 0.0
-        if not self.alpha.flat:
-            free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
-            found += float(self.alpha.log_density(alpha[free]).sum())
-        if beta is not None and not self.noise.flat:
-            found += float(self.noise.log_density(np.array(beta)))
-        return found
+        free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
+        found = float(self.alpha.log_density(alpha[free]).sum())
+        return found if beta is None else found + float(np.sum(self.noise.log_density(np.array(beta))))
 
 
 FLAT = Prior()
@@ -219,34 +208,29 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
     return alpha, best
 
 
-def evidence_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """Gain of log evidence when a column with these s and q joins at its best α, or 0. Nats, any shape."""
-    return prior.optimum(s, q**2)[1]
+def evidence_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha, *, joint: bool = False) -> Float:
+    """Gain of log evidence when a column with these s and q joins at its best α, or 0. Nats, any shape.
+
+    If ``joint``, s and q (P, T) are those of several targets that share α, and the gain is (P,).
+    """
+    return _optimum(s, q, prior, joint)[1]
 
 
-def joint_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """The same for each column (P,), if several targets share its α, from s and q (P, T)."""
-    return joint_optimum(s, q)[1] if s.ndim == 2 else evidence_gain(s, q, prior)
-
-
-def entry_precision(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """Initial α of new columns: ``JOINING`` × the individual optimum, or × s if there is none. Any shape.
+def entry_precision(
+    s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha, *, joint: bool = False
+) -> Float:
+    """Initial α of new columns: ``JOINING`` × the optimum, or × s if there is none. Shapes as of ``evidence_gain``.
 
     A column without gain alone may gain together with others: a small α makes its prior weak at first. ``precision`` is
     βφᵀφ: the s of a near-copy of present columns is a rounding error, and is raised to a fraction of it.
     """
     s = np.maximum(s, DEPENDENT * precision)
-    return _entry(prior.optimum(s, q**2)[0], s, precision)
-
-
-def joint_entry(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """The same for each column (P,), if several targets share its α, from s, q and precision (P, T)."""
-    if s.ndim == 1:
-        return entry_precision(s, q, precision, prior)
-    s = np.maximum(s, DEPENDENT * precision)
-    return _entry(joint_optimum(s, q)[0], s.mean(axis=1), precision.max(axis=1))
-
-
-def _entry(best: Float, s: Float, precision: Float) -> Float:
+    best = _optimum(s, q, prior, joint)[0]
+    if best.ndim < s.ndim:
+        s, precision = s.mean(axis=1), precision.max(axis=1)
     # a centre far from every row has a column of zeros: any α is valid, the first step prunes it
     return np.where(precision > ABSENT, JOINING * np.where(np.isfinite(best), best, s), 1.0)
+
+
+def _optimum(s: Float, q: Float, prior: GammaDensity, joint: bool) -> tuple[Float, Float]:
+    return joint_optimum(s, q) if joint and s.ndim == 2 else prior.optimum(s, q**2)

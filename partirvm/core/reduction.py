@@ -2,10 +2,9 @@
 
 Floating-point addition is not associative, so a sum in order of completion would depend on the number of workers. Here
 the order of additions depends only on the tile numbers. Node ``(level, index)`` is the sum over the tiles
-``[index * 2**level, (index + 1) * 2**level)`` of ``n_tiles``. The value of a node is the left child plus the right
-child, or only the left child if the right child lies beyond the last tile. The root is the sum over all tiles. A task
-that takes an aligned run of ``2**level`` tiles returns one node, and any partition of the tiles into such runs gives
-the same bits. Rounding errors grow only with the logarithm of the number of tiles, since the tree sums pairwise.
+``[index * 2**level, (index + 1) * 2**level)`` of ``n_tiles``: the left child plus the right child, or only the left
+child if the right child lies beyond the last tile. A task that takes an aligned run of ``2**level`` tiles returns one
+node, and any partition of the tiles into such runs gives the same bits.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 Each log parameter has a separate step size, and moves in the direction of its derivative. The step grows while the sign
 of the derivative stays the same. When the sign changes, the step is halved, and the parameter stays unchanged for one
-round (Igel & Hüsken 2003, "Empirical evaluation of the improved Rprop learning algorithm"). The size of the derivative
-is not used, so a feature that seems unimportant is not lost faster than others. Two features that matter only together
-can both survive. The value may decrease from round to round; the result is the best point.
+round (Igel & Hüsken 2003). The size of the derivative is not used, so a feature that seems unimportant is not lost
+faster than others: two features that matter only together can both survive. The result is the best point.
 """
 
 from __future__ import annotations
@@ -34,13 +33,6 @@ MOST_ROUNDS = 150
 
 OFF = 1e-3
 """A feature is off when its gamma is below this fraction of the largest."""
-
-REVIVED, RAISED = 1 / 3, 1 / 10
-"""Fractions of the start to which gammas are raised: all of them by a revival (from lower ones a search returns to the
-old optimum), and those that were off when the number of centres increases."""
-
-AWAKE = 1e-2
-"""Fraction of the largest gamma. Before a kernel is learned again, gammas that are off are raised to it."""
 
 LEAST = 0.01
 """Inverse length scale, as a fraction of √Σγ, at which a half-normal prior is at its bound; the feature is then off."""
@@ -121,13 +113,16 @@ def off(logs: Float, features: Sequence[Int]) -> Int:
 
 
 def revived(search: RpropSearch, features: Sequence[Int]) -> Float:
-    """Return the best point with every per-feature gamma raised to at least ``REVIVED`` × its start."""
-    return _raised(search, np.concatenate(features), REVIVED)
+    """Return the best point with every per-feature gamma at least a third of its start.
+
+    From lower ones a search would return to the old optimum.
+    """
+    return _raised(search, np.concatenate(features), 1 / 3)
 
 
 def raised(search: RpropSearch, features: Sequence[Int]) -> Float:
-    """Return the best point with each gamma that is off raised to ``RAISED`` × its start."""
-    return _raised(search, off(search.best, features), RAISED)
+    """Return the best point with each gamma that is off raised to a tenth of its start."""
+    return _raised(search, off(search.best, features), 1 / 10)
 
 
 def _raised(search: RpropSearch, positions: Int, share: float) -> Float:
@@ -137,10 +132,10 @@ def _raised(search: RpropSearch, positions: Int, share: float) -> Float:
 
 
 def awakened(logs: Float, features: Sequence[Int]) -> Float:
-    """Return ``logs`` (p,) with each gamma that is off raised to ``AWAKE`` × the largest gamma."""
+    """Return ``logs`` (p,) with each gamma that is off raised to a hundredth of the largest gamma."""
     found = logs.copy()
     for group in features:
-        found[off(logs, [group])] = logs[group].max() + np.log(AWAKE)
+        found[off(logs, [group])] = logs[group].max() + np.log(1e-2)
     return found
 
 

@@ -1,10 +1,9 @@
 """Which rows: random streams, random draws of rows tile by tile, a random order of all rows, rows of largest error.
 
-A stream is keyed by the seed, its purpose and numbers such as the round: draws of two purposes are independent.
-
-In a draw tile by tile the key of a row depends only on its number and the key of the draw. The keys sample without
-replacement with probability proportional to w (Efraimidis & Spirakis 2006): the rows with the largest log(u)/w, u
-uniform in (0, 1), form the sample. A sum over tiles that keeps the largest keys finds it.
+A stream is keyed by the seed, its purpose and numbers such as the round: draws of two purposes are independent. In a
+draw tile by tile the key of a row depends only on its number and the key of the draw. The rows with the largest keys
+log(u)/w, u uniform in (0, 1), form the sample: one without replacement, with probability proportional to w (Efraimidis
+& Spirakis 2006).
 """
 
 from __future__ import annotations
@@ -56,10 +55,7 @@ def draw_key(seed: int, purpose: Purpose, *numbers: int) -> tuple[int, int]:
 
 
 def drawn(chances: Float, rows: Int, draw: tuple[int, int]) -> Float:
-    """Return negative keys (n,) of rows with weights ``chances`` ≥ 0 (n,) and row numbers (n,).
-
-    The rows with the largest keys form the sample. Rows with weight zero have the lowest keys, which may be −∞.
-    """
+    """Return negative keys (n,) of rows with weights ``chances`` (n,) and row numbers (n,); −∞ for a weight of zero."""
     with np.errstate(over="ignore"):
         keys: Float = np.log(uniform(rows, draw)) / np.maximum(chances, np.finfo(np.float64).tiny)
     return keys
@@ -118,9 +114,8 @@ MOST_ROWS = 10
 class LargestErrors:
     """At most ``limit`` rows by decreasing error; of equal errors the row of smaller number comes first.
 
-    ``rows`` (k,) are row numbers, ``errors`` (k,) the errors by which they are ordered, ``values`` (k, c) what else is
-    known of these rows, such as their inputs. Sums of parts have the rows of the whole, whatever the order of the
-    parts.
+    ``rows`` (k,) are row numbers, ``values`` (k, c) what else is known of these rows, such as their inputs. Sums of
+    parts have the rows of the whole, whatever the order of the parts.
     """
 
     rows: Int

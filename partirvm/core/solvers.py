@@ -1,34 +1,25 @@
 """Ways to maximise the evidence of a regression's columns: ``SOLVERS[name](state, rule, on_step)``.
 
-``"fixed-point"``
-    MacKay's updates of all columns together (``core.updates``): few but expensive steps; begins with all candidates.
-``"fast"``
-    Tipping & Faul's actions (``core.fast``): many cheap ones; begins without the columns that have just entered.
-``"auto"``
-    The fixed point for a fit that ends early, of several targets or with a prior other than the flat one, which actions
-    do not support; for any other fit several ways, of which the best is taken.
+"fixed-point" are MacKay's updates of all columns together (``core.updates``): few but expensive steps, which begin with
+all candidates. "fast" are Tipping & Faul's actions (``core.fast``): many cheap ones, which begin without the columns
+that have just entered. "auto" is the fixed point for a fit that ends early, of several targets or with a prior, which
+actions do not support; for any other fit several ways, of which the best is taken.
 
 **Auto.** The two end in different optima. With a wide kernel actions end far lower: they take columns that the next
-ones make superfluous, and end where no single change gains. The fixed point prunes together what should partly be kept,
-and never takes a column back. So from where the fixed point ends
+ones make superfluous. The fixed point prunes together what should partly be kept, and never takes a column back. So
+from where the fixed point ends
 
 1. columns come back together (``revive``): half as many as there are, those of largest q²/s, at the small α of columns
    that join, and the fixed point prunes again, while the evidence rises. They need not gain alone;
 2. actions over all candidates and the fixed point of the active columns alternate (``improve``), until no absent column
    gains.
 
-Each continues until a turn gains less than ``WORTH``·N nats, or explains less: its σ² is more than ``PAR`` times the
-old one. Of optima that differ by a few nats per hundred rows those with fewer columns predict worse.
-
 **Starts.** The α at which a fixed point starts decides where it ends. With a wide kernel, columns started at their
 individually optimal α prune what explains the target only together; with a narrow kernel a far smaller α is worse. So a
-fit of at most ``STARTED`` columns, all of which have just entered, also starts at several common α, and continues from
-the end of largest evidence. For sinc, 100 rows, one start ends 63 nats lower than another.
-
-A fit all of whose columns have just entered is then also grown from nothing by actions alone: if few columns are
-enough, that optimum is sometimes better, and found quickly. It is given up beyond ``COST`` times the fixed point's cost
-(counted multiplications) unless the fit is small. A fit that continues an earlier one is not grown again: with learned
-widths, that gave 16 nats more on 721 rows of concrete, and a tenth more squared error on new rows.
+fit of at most ``STARTED`` columns, all of which have just entered, also starts at several common α. For sinc, 100 rows,
+one start ends 63 nats lower than another. Such a fit is then also grown from nothing by actions alone: if few columns
+are enough, that optimum is sometimes better, and found quickly. A fit that continues an earlier one is not grown again:
+with learned widths, that gave 16 nats more on 721 rows of concrete, and a tenth more squared error on new rows.
 """
 
 from __future__ import annotations
@@ -44,24 +35,8 @@ from partirvm.core.priors import ABSENT, DEPENDENT, FLAT, entry_precision
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise
 
-WORTH = 1e-3
-"""Nats per row that a turn has to gain for another to follow."""
-
 LOOSE = 1e-5
 """Tolerance of turns, where that of the rule is not larger; their end converges to the rule's."""
-
-REFRESHES = 4
-"""Refreshes of a turn: some 32 + M/2 actions, after which all α together do better."""
-
-PAR = 1.01
-"""Multiple of σ² up to which another fit explains as much."""
-
-COST = 0.03
-"""Multiples of the fixed point's cost that growth from nothing may take."""
-
-FREE, FEW = 8e9, 100
-"""Multiplications, less than a second, that growth to so many columns may take in any case: small fits are worth both.
-"""
 
 STARTED = 500
 """Columns up to which a fit begins from several α: a fixed point is then less than a second."""
@@ -83,7 +58,8 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
         on_step(info)
 
     def enough(spent: float, columns: int) -> bool:
-        return spent > COST * cost and (spent > FREE or columns > FEW)
+        """True if growth takes more than 3 % of the fixed point's cost, unless it is a second's for few columns."""
+        return spent > 0.03 * cost and (spent > 8e9 or columns > 100)
 
     found, reason = maximise(state, replace(rule, tol=max(rule.tol, LOOSE)), counted)
     fresh = state.entered is not None and bool(state.entered.all())
@@ -111,8 +87,7 @@ def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Wa
     """Return the fit, or the fixed point of ``whole`` from a common α of all columns if its evidence is larger.
 
     The α are 1/M² (Tipping's SparseBayes), 1e-6 and 1, in units of the largest mean square of a column over the target
-    variance. Of the best fit only α and β are kept meanwhile: two fits of nearly all columns would not fit in the
-    planned memory.
+    variance. Meanwhile only α and β of the best fit are kept: two whole fits would not fit in the planned memory.
     """
     best, evidence, last = (fit.labels, fit.alpha, fit.beta, fit.floored), fit.log_evidence, fit.iteration
     del fit
@@ -154,7 +129,8 @@ def improve(
     loose = _loose(rule, fit.iteration)
 
     def act(fit: HyperState, whole: HyperState) -> HyperState:
-        few = replace(loose, max_iterations=fit.iteration + REFRESHES)
+        # four refreshes are some 32 + M/2 actions, after which all α together do better
+        few = replace(loose, max_iterations=fit.iteration + 4)
         return grow(_among(whole, fit), few, on_step)[0]
 
     fit = _turns(fit, whole, rule, on_step, act)
@@ -170,12 +146,15 @@ def _turns(
     on_step: Watch,
     start: Callable[[HyperState, HyperState], HyperState],
 ) -> HyperState:
-    """Repeat the fixed point from ``start(fit, whole)`` while the evidence rises and as much is explained."""
+    """Repeat the fixed point from ``start(fit, whole)`` while it gains 1e-3 nats per row, and explains as much.
+
+    Of optima that differ by a few nats per hundred rows those with fewer columns predict worse.
+    """
     loose, gain = _loose(rule, fit.iteration), np.inf
-    while gain > WORTH * whole.n and fit.iteration < loose.max_iterations:
+    while gain > 1e-3 * whole.n and fit.iteration < loose.max_iterations:
         found, _ = maximise(start(fit, whole), loose, on_step)
         gain = found.log_evidence - fit.log_evidence
-        if gain <= 0 or float(fit.beta) > PAR * float(found.beta):
+        if gain <= 0 or float(fit.beta) > 1.01 * float(found.beta):
             return replace(fit, iteration=found.iteration)
         fit = found
     return fit
@@ -184,7 +163,8 @@ def _turns(
 def _rejoined(fit: HyperState, whole: HyperState) -> HyperState:
     """The columns of ``fit``, and of the others of ``whole`` those that come back, at α as of columns that join."""
     active = Greedy(_among(whole, fit)).active
-    s, q = active.sparsity_and_quality()
+    s, q = np.maximum(active.S, 0.0), active.Q.copy()
+    s[active.columns], q[active.columns] = active.own_factors()
     precision = active.beta * active.diagonal
     alpha = entry_precision(s, q, precision)
     rank = q**2 / np.maximum(s, np.maximum(DEPENDENT * precision, ABSENT))

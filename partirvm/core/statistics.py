@@ -6,12 +6,11 @@ the columns follow from the triple without reading a row again. A pass gives a `
 
 **Residual target.** If the noise is tiny, the terms of tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancel. Statistics may therefore refer to
 the *residual* target r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass. All further
-computations use δ = μ − m, which is small, so that no terms cancel. The offset is zero unless a posterior reports
-cancellation.
+computations use δ = μ − m, which is small, so that no terms cancel.
 
-**Identity.** Columns are identified by labels and by the ``basis``, a hash of kernel parameters and scaling. ``extend``
-refuses statistics of another basis. A label ≥ 0 is the row number of the centre. A label below zero is a *leading*
-column, which is not centred at a row; leading columns come first, and the bias has the label ``BIAS``.
+**Identity.** Columns are identified by labels and by the ``basis``, a hash of kernel parameters and scaling. A label
+≥ 0 is the row number of the centre. A label below zero is a *leading* column, which is not centred at a row; leading
+columns come first, and the bias has the label ``BIAS``.
 """
 
 from __future__ import annotations

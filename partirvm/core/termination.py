@@ -1,7 +1,4 @@
-"""The reasons for the end of a fit, as an enumeration with advice.
-
-Rules that end a dense fit.
-"""
+"""The reasons for the end of a fit, as an enumeration with advice, and the rule that ends a dense fit."""
 
 from __future__ import annotations
 
@@ -10,43 +7,33 @@ from enum import Enum
 
 
 class Termination(Enum):
-    """Reason for the end of a dense fit or of a whole run. ``advice`` is a sentence for the user."""
+    """Reason for the end of a dense fit or of a whole run. ``advice`` is a sentence for the user.
 
-    CONVERGED = "converged"
-    HALVED = "halved"
-    ITERATIONS = "iterations"
-    CANCELLED = "cancelled"
-    EFFORT = "effort"
-    EXHAUSTED = "exhausted"
-    VALIDATION = "validation"
-    ROUNDS = "rounds"
-    VECTORS = "vectors"
-    TIME = "time"
-    MEMORY = "memory"
-    ABORTED = "aborted"
-    CONSTANT = "constant"
+    It states the meaning of the reason and the recommended action.
+    """
 
-    @property
-    def advice(self) -> str:
-        """Sentence that states the meaning of the reason and the recommended action."""
-        return _ADVICE[self]
+    _value_: str
+    advice: str
 
+    def __new__(cls, value: str, advice: str = "") -> Termination:
+        """Return a member with this value."""
+        member = object.__new__(cls)
+        member._value_, member.advice = value, advice
+        return member
 
-_ADVICE = {
-    Termination.CONVERGED: "The evidence no longer rises, not even with random candidates: nothing to do.",
-    Termination.HALVED: "The vectors fell to the stop fraction of the candidates, as an intermediate fit should.",
-    Termination.ITERATIONS: "The fit had not converged at its last iteration: raise tol, or check the kernel width.",
-    Termination.CANCELLED: "The residual lost its digits to cancellation: a pass computes it again.",
-    Termination.EFFORT: "Twice the work would lower the error by little: for less error, raise effort.",
-    Termination.EXHAUSTED: "Every row has been a candidate: this kernel allows no better model.",
-    Termination.VALIDATION: "The held-out error (or log loss) stopped falling: the model of the best round was kept.",
-    Termination.ROUNDS: "max_rounds was reached: more rounds may lower the error.",
-    Termination.VECTORS: "max_vectors was reached: more vectors may lower the error.",
-    Termination.TIME: "time_limit was reached: resume, or raise it, for a lower error.",
-    Termination.MEMORY: "No further round fits under memory_limit: raise it, or lower partition_size or max_vectors.",
-    Termination.ABORTED: "Aborted: the model so far is usable.",
-    Termination.CONSTANT: "The target is constant: the model is its mean.",
-}
+    CONVERGED = "converged", "The evidence no longer rises, not even with random candidates: nothing to do."
+    HALVED = "halved", "The vectors fell to the stop fraction of the candidates, as an intermediate fit should."
+    ITERATIONS = "iterations", "The fit had not converged at its last iteration: raise tol, or check the kernel width."
+    CANCELLED = "cancelled", "The residual lost its digits to cancellation: a pass computes it again."
+    EFFORT = "effort", "Twice the work would lower the error by little: for less error, raise effort."
+    EXHAUSTED = "exhausted", "Every row has been a candidate: this kernel allows no better model."
+    VALIDATION = "validation", "The held-out error (or log loss) stopped falling: the model of the best round was kept."
+    ROUNDS = "rounds", "max_rounds was reached: more rounds may lower the error."
+    VECTORS = "vectors", "max_vectors was reached: more vectors may lower the error."
+    TIME = "time", "time_limit was reached: resume, or raise it, for a lower error."
+    MEMORY = "memory", "No further round fits under memory_limit: raise it, or lower partition_size or max_vectors."
+    ABORTED = "aborted", "Aborted: the model so far is usable."
+    CONSTANT = "constant", "The target is constant: the model is its mean."
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 Without pruning, the evidence is a smooth function of the kernel's parameters. Kernel learning maximises this function.
 α and β follow MacKay's fixed point with sums over the tied columns in place of single columns (Tipping 2001, eqs.
-16–18): γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖². Kernel learning does not use the priors and the fixed
-α of ``core.priors``. If the noise variance is given, kernel learning uses it.
+16–18): γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖². Priors and fixed α are not used.
 
 **Slopes.** The evidence of Tipping's eq. 15, with W the weights of rows, is
 
@@ -11,7 +10,7 @@ Without pruning, the evidence is a smooth function of the kernel's parameters. K
 
 μ maximises the last two terms, so their derivative in μ is zero; d log|H| = 2β tr(Σ ΦᵀW dΦ) remains. Hence dL = Σ_nm
 D_nm dΦ_nm with D = β W [ (t − Φμ)μᵀ − ΦΣ ], and ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ: a sum over rows, which a pass
-computes. For several targets D is the sum over targets, each with separate t, μ, Σ and β.
+computes, and over targets.
 
 **Sums.** The updates need only tr Σ, ‖μ‖² and ‖t − Φμ‖². Let k be the K kernel columns and l the J leading columns,
 with α and b. One reduction G_kk = QTQᵀ to a tridiagonal T (LAPACK's ``dsytrd``, 4/3 K³ flops) serves all α and β: with
@@ -22,11 +21,10 @@ B = QᵀG_kl, c = Qᵀp_k and the tridiagonal matrix R = βT + αI,
 
 which takes O(K (J + T)²) flops with T targets. tr R⁻¹ follows from the eigenvalues of T. A posterior takes ⅔ K³ flops.
 
-**Class indicators**: least squares in place of the softmax, to learn kernels for several classes. The K targets of a
-row are 1 for its class and 0 otherwise. They share α and β, and so Σ: one factorisation serves them all. With T (N, K)
-and M = βΣΦᵀT the evidence is that of eq. 15 summed over targets, its slopes are D = βW[(T − ΦM)Mᵀ − KΦΣ], and the
-updates are α ← KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). The widths that suit the indicators suit the
-softmax, and the evidence of the indicators has no approximation.
+**Class indicators**: least squares in place of the softmax. The K targets of a row are 1 for its class and 0 otherwise.
+They share α and β, and so Σ: one factorisation serves them all. With T (N, K) and M = βΣΦᵀT the slopes are
+D = βW[(T − ΦM)Mᵀ − KΦΣ], and the updates α ← KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). The widths
+that suit the indicators suit the softmax, and their evidence has no approximation.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Priors of α and β, and fixed α are in ``core.priors``; the evidence includes 
 **Pruning.** For an active column the evidence as a function of α_i alone peaks at infinity if q_i² ≤ s_i (Tipping &
 Faul 2003, eq. 20). Deleting all such columns at once loses evidence, since each near-duplicate satisfies the condition
 while the others are present; so a column is deleted only if, in addition, the data hardly determine it (γ_i <
-``FADED``): then deletions no longer interact. A prior can keep α finite, so that γ stays above this; once such a
-fit hardly changes, ``thin`` deletes these columns.
+``FADED``). A prior can keep α finite, so that γ stays above this; once such a fit hardly changes, ``thin`` deletes
+these columns.
 
 **Several targets** share α: the fixed point is α_i ← Σ_τγ_iτ / Σ_τμ_iτ², each target has its own β_τ, and a column's
 gain is the sum over targets (``core.priors``). Then β and ``target_variance`` are (T,), μ and γ (M, T).
@@ -29,21 +29,18 @@ from numpy.typing import NDArray
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
 from partirvm.core.posterior import Posterior, posterior, sparsity_quality, weakly_correlated
-from partirvm.core.priors import FLAT, Prior, fails, joint_gain
+from partirvm.core.priors import FLAT, Prior, evidence_gain, fails
 from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 
 Float = NDArray[np.float64]
 
-FADED = 1e-3
-"""A column that fails q² > s is pruned once its determinedness γ is below this.
+FADED, LOST = 1e-3, 1e-12
+"""A column that fails q² > s is pruned once its determinedness γ is below the first, any column once below the second.
 
-k near-copies share one degree of freedom, γ ≈ 1/k each, and all fail q² > s: this must be well below 1/k, or all of
-them would be deleted at once, with a loss of evidence.
+k near-copies share one degree of freedom, γ ≈ 1/k each, and all fail q² > s: the first must be well below 1/k, or all
+of them would be deleted at once. Below the second γ and s = αγ/(1 − γ) are rounding errors.
 """
-
-LOST = 1e-12
-"""A column whose determinedness γ is below this is pruned: γ and s = αγ/(1 − γ) are then rounding errors."""
 
 NOISE_FLOOR = 1e-8
 """Minimum noise variance, as a fraction of the target's mean square about its mean."""
@@ -51,15 +48,13 @@ NOISE_FLOOR = 1e-8
 ALPHA_FLOOR = 1e-12
 """Minimum α_i, as a fraction of the column's data precision βG_ii, which bounds the condition number of the scaled H.
 
-Smooth targets with a wide kernel lead to weights of ±1e7 that cancel each other, and with them the digits of the
-residual; with this floor they fit as well and nothing cancels.
+Otherwise weights of ±1e7 cancel each other for smooth targets with a wide kernel, and with them digits of the residual.
 """
 
 OVERCONFIDENT = 4.0
 """Threshold of ``Calibration.overconfidence`` above which a fit is reported as overconfident.
 
-At 4, standard deviations by the evidence are half of what they should be. Fits with a suitable kernel have 0.8 to 2,
-interpolating fits 7 and more, up to 10⁸.
+Fits with a suitable kernel have 0.8 to 2, interpolating fits 7 and more, up to 10⁸.
 """
 
 
@@ -67,13 +62,11 @@ interpolating fits 7 and more, up to 10⁸.
 class HyperState:
     """A dense fit in progress: statistics of the active columns, their α (M,), β, and their posterior.
 
-    ``found`` stores the posterior: code that changes the statistics, α or β must set it to the new one, or to None if
-    it is not needed, as for the full set of candidates at the start of a fit by actions.
-    ``target_variance``, the target's mean square, defines the noise floor, and σ² is at least ``least_noise``, too, if
-    something is known about it; ``fixed_noise`` keeps β unchanged. ``prior`` has the priors of α and β and the fixed α.
-    ``entered`` (M,) marks columns that have joined since the last step, so that no step has updated their
-    α; None if there are none. ``calibration`` is the uncertainty of predictions by rows left out, once computed,
-    and ``left_out`` are the diagnostics of these rows, which no checkpoint stores.
+    ``found`` stores the posterior: code that changes the statistics, α or β sets it to the new one, or to None if it is
+    not needed. ``target_variance``, the target's mean square, defines the noise floor; σ² is at least ``least_noise``,
+    too. ``fixed_noise`` keeps β unchanged. ``entered`` (M,) marks columns that have joined since the last step; None if
+    there are none. ``calibration`` is the uncertainty of predictions by rows left out, once computed, and ``left_out``
+    are the diagnostics of these rows, which no checkpoint stores.
     """
 
     statistics: GramStatistics
@@ -128,17 +121,11 @@ class HyperState:
 
     @property
     def noise_variance(self) -> float | Float:
-        """σ² of predictions, in the model's units: 1/β, or if rows were left out, the estimate from these.
-
-        (T,) for several targets.
-        """
+        """σ² of predictions, in the model's units: 1/β, or if rows were left out, the estimate from these; or (T,)."""
         return 1 / self.beta if self.calibration is None else self.calibration.noise_variance
 
     def restarted(self, statistics: GramStatistics, alpha: Float, beta: float | Float, **others: Any) -> HyperState:
-        """A fit of these statistics from these α, except for those that the prior fixes, and β; of the same target.
-
-        ``others`` are further fields; what was known of the old fit is forgotten.
-        """
+        """A fit of the same target with these statistics, α (except for fixed ones), β and ``others`` of its fields."""
         fresh = {
             "iteration": 0,
             "floored": False,
@@ -156,13 +143,13 @@ class HyperState:
 
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
-        return joint_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha)
+        return evidence_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha, joint=True)
 
     def gains(self, statistic: CrossBlock) -> Float:
         """Gain of evidence (Q,) of adding each column of a pool alone, nats; those of a sample are scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
-        s, q = self.factors(scale * statistic.cross, scale * statistic.diagonal, scale * statistic.projection)
-        return joint_gain(s, q, self.prior.alpha)
+        sums = (scale * each for each in (statistic.cross, statistic.diagonal, statistic.projection))
+        return evidence_gain(*self.factors(*sums), self.prior.alpha, joint=True)
 
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
         """s and q (Tipping & Faul 2003, eqs. 19 and 22) of P other columns, (P,), or (P, T) for several targets.
@@ -216,10 +203,7 @@ def _worthless(state: HyperState) -> NDArray[np.bool_]:
 
 
 def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
-    """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and True if the noise floor limited (any of) it.
-
-    The limit by ``least_noise`` does not count as the noise floor.
-    """
+    """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and True if ``NOISE_FLOOR`` limits any of it."""
     n, residual = state.statistics.n, np.atleast_1d(state.posterior.residual)
     determined = np.atleast_1d(state.posterior.determinedness.sum(axis=0))
     freedom, residual = state.prior.noise_update(n, determined, residual, np.atleast_1d(state.beta))
@@ -253,9 +237,8 @@ def maximise(
 def thin(state: HyperState) -> HyperState:
     """Delete columns that fail q² > s (or its generalisation for a prior), but of near-copies only one at a time.
 
-    Near-copies share what they explain, and each of them fails while the others are present; columns whose weights are
-    nearly uncorrelated in the posterior (``weakly_correlated``) can be deleted together. Returns the state itself
-    if no column fails. The deletion of a single failing column never lowers the evidence (Tipping & Faul 2003, eq. 20).
+    Each near-copy fails while the others are present; ``weakly_correlated`` columns can be deleted together. The
+    deletion of a single failing column never lowers the evidence. Returns the state itself if no column fails.
     """
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):

@@ -2,7 +2,6 @@
 
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.checks import class_codes, require_target
-from partirvm.data.chunked import ChunkedSource
 from partirvm.data.convert import as_source
 from partirvm.data.ingestion import ingest
 from partirvm.data.source import (
@@ -10,7 +9,6 @@ from partirvm.data.source import (
     Fingerprint,
     Source,
     Tile,
-    check_fingerprint,
     hash_tile,
     tile_rows_for,
 )
@@ -18,14 +16,12 @@ from partirvm.data.zarr_source import ZarrSource
 
 __all__ = [
     "ArraySource",
-    "ChunkedSource",
     "Columns",
     "Fingerprint",
     "Source",
     "Tile",
     "ZarrSource",
     "as_source",
-    "check_fingerprint",
     "class_codes",
     "hash_tile",
     "ingest",

@@ -1,12 +1,16 @@
-"""Sources of rows in memory: NumPy arrays, in their order or permuted, and rows gathered from another source; and the
-source that multiplies row weights by class weights. Arrays are not copied.
+"""Sources of rows of the user's arrays, NumPy, Zarr or Dask; rows gathered from another source; and the source that
+multiplies row weights by class weights. Arrays are not copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,47 +19,36 @@ from numpy.typing import NDArray
 from partirvm.core.moments import require_exact
 from partirvm.data.checks import check_shapes, check_weights, numeric_array
 from partirvm.data.source import Columns, Float, Int, Source, Tile, as_rows, default_names, tile_rows_for
-from partirvm.errors import DataError
+from partirvm.errors import DataError, MissingDataError
+from partirvm.storage import reading
+
+Rows = Callable[[int, int], NDArray[Any]]
+"""A function that reads rows by the numbers of the first row and of the row after the last."""
 
 
 def shuffled_rows(n_rows: int, seed: int) -> Int:
     """Return the order of rows after shuffling, (n_rows,) int64: row i of the shuffled data is row ``order[i]``.
 
     Every row gets a random number in [0, 1) from ``numpy.random.default_rng(seed)``, in the order of rows. The rows are
-    then sorted by these numbers. ``ingest`` produces the same order by sorting on disk.
-
-    >>> sorted(shuffled_rows(4, seed=0).tolist())
-    [0, 1, 2, 3]
+    then sorted by these numbers, by ``ingest`` on disk.
     """
     return np.argsort(np.random.default_rng(seed).random(n_rows), kind="stable").astype(np.int64)
 
 
 class ArraySource(Source):
-    """A source of tiles from NumPy arrays. Numeric types other than float64 are converted tile by tile.
+    """A source of tiles from arrays of NumPy, Zarr or Dask. Types other than float64 are converted tile by tile.
 
-    Parameters
-    ----------
-    X : (N, d) array of real numbers
-    t : (N,) or (N, T) array, optional
-        Targets; without targets the ``t`` of each tile has shape (rows, 0).
-    weights : (N,) array, optional
-        Precision weights, zero or positive.
-    permutation : (N,) int64 array, optional
-        Row i of the source is row ``permutation[i]`` of the arrays. The source then counts as shuffled.
-    tile_rows : int, optional
-        Number of rows per tile; default: ``tile_rows_for(N, d)``.
-    columns : Columns, optional
-        Names of the columns; default: ``x0``, ``x1``, …
-    seed : int, optional
-        Seed of the permutation; only recorded.
+    Only the chunks of a tile are read of Zarr and Dask arrays. If chunks are larger than two tiles, the last two are
+    cached, so that each chunk is read once per pass and not once per tile. Dask arrays are computed in the calling
+    thread, by every pass again, so ingest the result of an expensive graph first. Rows persisted on a cluster are
+    fetched through the client of the cluster. A part of the source holds its rows of NumPy arrays and of persisted
+    arrays in memory, and the graph of its rows of other Dask arrays.
 
-    Raises
-    ------
-    DataError
-        The shape, length or dtype is wrong, or float64 cannot represent an integer exactly.
+    X is (N, d), ``t`` (N,) or (N, T), and ``weights``, zero or positive, (N,). Without targets the ``t`` of each tile
+    has shape (rows, 0). With ``permutation`` (N,) row i of the source is row ``permutation[i]`` of the arrays in
+    memory, and the source counts as shuffled; ``seed`` is only recorded. Raises ``DataError`` for wrong shapes and
+    dtypes and for integers that float64 cannot represent, and ``MissingDataError`` for missing chunks of Zarr arrays.
 
-    Examples
-    --------
     >>> source = ArraySource(np.arange(6.0).reshape(3, 2), np.arange(3), tile_rows=2)
     >>> source.n_tiles, source.tile(1).X.tolist(), source.tile(1).t.tolist()
     (2, [[4.0, 5.0]], [[2.0]])
@@ -72,76 +65,143 @@ class ArraySource(Source):
         columns: Columns | None = None,
         seed: int | None = None,
     ) -> None:
-        self._X = numeric_array("X", X)
-        self._t = None if t is None else numeric_array("y", t)
-        self._weights = None if weights is None else numeric_array("the weights", weights)
-        check_shapes(self._X, self._t, self._weights)
-        if self._weights is not None:
-            check_weights(self._weights)
-        self.weighted = self._weights is not None
-        self.n_rows, self.n_features = self._X.shape
-        if self._t is not None and self._t.ndim == 1:
-            self._t = self._t[:, None]
-        self.n_targets = 0 if self._t is None else self._t.shape[1]
+        given = {"X": X, "y": t, "the weights": weights}
+        self._arrays = {name: _sliceable(name, array) for name, array in given.items() if array is not None}
+        check_shapes(*map(self._arrays.get, given))
+        self.n_rows, self.n_features = (int(n) for n in self._arrays["X"].shape)
+        self.n_targets = 0 if t is None else math.prod(self._arrays["y"].shape[1:])
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
         self.columns = columns or Columns(default_names(self.n_features))
-        require_exact(self._X, "X", columns=self.columns.features)
-        if self._t is not None:
-            require_exact(self._t, "y", columns=self.columns.target_names(self.n_targets))
+        self.weighted, self.seed, self.shuffled = weights is not None, seed, permutation is not None
+        self._names = {"X": self.columns.features, "y": self.columns.target_names(self.n_targets)}
+        for name, array in self._arrays.items():
+            refuse_missing_chunks(name, array)
+            if isinstance(array, np.ndarray) and name in self._names:
+                require_exact(array, name, columns=self._names[name])
+        if isinstance(self._arrays.get("the weights"), np.ndarray):
+            check_weights(self._arrays["the weights"])
         self._permutation = None if permutation is None else _checked(permutation, self.n_rows)
-        self.shuffled, self.seed = permutation is not None, seed
+        self._first = dict.fromkeys(self._arrays, 0)  # number of the first row of each array
+        self._readers: dict[str, Rows] = {}
+
+    def _read(self, name: str, number: int) -> Float:
+        """Return the rows of an array in one tile: a view of a float64 array that is not permuted, otherwise a copy."""
+        (start, stop), array, names = self._span(number), self._arrays[name], self._names.get(name)
+        if isinstance(array, np.ndarray):
+            return as_rows(array[self._places(name, slice(start, stop))])
+        if name not in self._readers:
+            self._readers[name] = self._reader(name)
+        return as_rows(self._readers[name](start, stop), "the rows" if names is None else name, start, names)
+
+    def _places(self, name: str, rows: Any) -> Any:
+        """Return the places of rows, numbers or a slice of them, in a NumPy array."""
+        if self._permutation is not None:
+            return self._permutation[rows]
+        first = self._first[name]
+        return slice(rows.start - first, rows.stop - first) if isinstance(rows, slice) else rows - first
+
+    def _reader(self, name: str) -> Rows:
+        """Return the function that reads rows of a Zarr or Dask array, two cached chunks for a tile on their border."""
+        array, first, lock = self._arrays[name], self._first[name], threading.Lock()
+        if hasattr(array, "dask"):
+            edges = np.cumsum([first, *array.chunks[0]])
+        else:
+            step = (getattr(array, "shards", None) or array.chunks)[0]
+            edges = np.array([*range(0, array.shape[0], step), array.shape[0]])
+
+        def load(start: int, stop: int) -> NDArray[Any]:
+            rows = slice(start - first, stop - first)
+            if hasattr(array, "dask"):
+                return np.asarray(computed(array[rows], client=self._client)[0])
+            place = f"rows {start:,} to {stop - 1:,} of the Zarr array {name}"
+            with reading(place, "restore the file or write the array again", MissingDataError):
+                return np.asarray(array[rows])
+
+        if int(np.diff(edges).max(initial=0)) <= 2 * self.tile_rows:
+            return load
+        cached = lru_cache(maxsize=2)(load)
+
+        def read(start: int, stop: int) -> NDArray[Any]:
+            pieces = []
+            with lock:
+                for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+                    if low < stop and high > start:
+                        pieces.append(cached(low, high)[max(start - low, 0) : stop - low])
+            return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+        return read
+
+    @cached_property
+    def _client(self) -> Any:
+        # searched when rows are read, since a pickled source passes through processes without a client
+        return client_of(*self._arrays.values())
 
     def tile(self, number: int) -> Tile:
-        """Return one tile: a view if the arrays are float64 and not permuted, otherwise a copy of its rows."""
-        start, stop = self._span(number)
-        first, rows = 0 if self._held is None else self._held[0], slice(start, stop)
-        places = slice(start - first, stop - first) if self._permutation is None else self._permutation[rows]
-        t = np.empty((stop - start, 0)) if self._t is None else self._t[places]
-        weights = None if self._weights is None else as_rows(self._weights[places])
-        return Tile(number, start, as_rows(self._X[places]), as_rows(t), weights)
+        """Read one tile."""
+        X = self._inputs(number)
+        t = self._read("y", number).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
+        return Tile(number, number * self.tile_rows, X, t, self._weights_in(number) if self.weighted else None)
+
+    def _inputs(self, number: int) -> Float:
+        return self._read("X", number)
+
+    def _weights_in(self, number: int) -> Float:
+        return self._read("the weights", number)
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
         """Return the inputs of the rows with the given numbers, shape (len(rows), d)."""
-        return self._X[self._places(rows)].astype(np.float64, copy=False)
-
-    def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        """Return the precision weights of the given rows, shape (len(rows),); None for unweighted data."""
-        places = self._places(rows)
-        return None if self._weights is None else self._weights[places].astype(np.float64, copy=False)
-
-    def _places(self, rows: Sequence[int] | Int) -> Int:
-        wanted = self._row_numbers(rows)
-        first = 0 if self._held is None else self._held[0]
-        return wanted - first if self._permutation is None else self._permutation[wanted]
+        X = self._arrays["X"]
+        if not isinstance(X, np.ndarray):
+            return super().gather(rows)
+        gathered: Float = X[self._places("X", self._row_numbers(rows))].astype(np.float64, copy=False)
+        return gathered
 
     def part(self, tiles: Sequence[int]) -> ArraySource:
-        """Return a source that holds only the rows from the first to the last of the given tiles."""
-        start, stop = self._rows_of(tiles)
-        places, part = self._places(range(start, stop)), copy(self)
-        part._fingerprint, part._held, part._permutation = self.fingerprint(), (start, stop), None
-        part._X = self._X[places]
-        part._t, part._weights = (None if array is None else array[places] for array in (self._t, self._weights))
+        """Return a source with the rows from the first to the last of the given tiles."""
+        start, stop = self._span(min(tiles))[0], self._span(max(tiles))[1]
+        rows, lazy = dict[str, Any](), dict[str, Any]()
+        for name, array in self._arrays.items():
+            if isinstance(array, np.ndarray):
+                rows[name] = array[self._places(name, slice(start, stop))]
+            elif hasattr(array, "dask"):
+                lazy[name] = array[start - self._first[name] : stop - self._first[name]]
+        if lazy and self._client is not None:
+            rows |= zip(lazy, computed(*lazy.values(), client=self._client), strict=True)
+        elif lazy:
+            from dask.base import optimize
+
+            rows |= zip(lazy, optimize(*lazy.values()), strict=True)  # type: ignore[no-untyped-call,unused-ignore]
+        if not rows:
+            return self
+        fingerprint, part = self.fingerprint(), copy(self)
+        part._fingerprint, part._held, part._permutation = fingerprint, (start, stop), None
+        part._arrays = {**self._arrays, **rows}
+        part._first = {**self._first, **dict.fromkeys(rows, start)}
         return part
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**{name: value for name, value in self.__dict__.items() if name != "_client"}, "_readers": {}}
+
+
+def _sliceable(name: str, values: Any) -> Any:
+    """Return an array of Zarr or Dask with known sizes of its chunks, and other values as a NumPy array."""
+    return with_known_sizes(values) if hasattr(values, "chunks") else numeric_array(name, values)
 
 
 def _checked(permutation: NDArray[Any], n_rows: int) -> Int:
     order = np.asarray(permutation)
-    if order.shape != (n_rows,) or order.dtype.kind not in "iu":
-        raise DataError(f"the permutation must be {n_rows} row numbers, found {order.dtype} of shape {order.shape}.")
-    if not np.array_equal(np.sort(order), np.arange(n_rows)):
+    if order.shape != (n_rows,) or not np.array_equal(np.sort(order), np.arange(n_rows)):
         raise DataError(f"the permutation must contain each of the {n_rows} row numbers exactly once.")
     return order.astype(np.int64, copy=False)
 
 
 class GatheredRows(Source):
-    """Selected rows of a source in memory. The tiles are those of the source that contain selected rows, numbered from
-    0.
+    """Selected rows of a source in memory, ``rows`` (n,) in increasing order. The tiles are those of the source that
+    contain selected rows, numbered from 0.
 
-    A pass over some rows of a source sums the statistics of the tiles that contain these rows, in a fixed tree.
-    Gathered rows keep their tiles, order and panels, so a pass over gathered rows gives the same bits. Tiles differ in
-    length, and row numbers within a tile count only the held rows. ``gather`` and ``weights_of`` take row numbers of
-    the source. ``rows`` (n,) are the increasing row numbers of the held rows. ``pieces`` are the inputs, targets and
-    weights of these rows in order, a few tiles at a time.
+    Gathered rows keep their tiles, order and panels, so a pass over them gives the bits of a pass over some rows of the
+    source. Tiles differ in length, and row numbers within a tile count only the held rows. ``gather`` and
+    ``weights_of`` take row numbers of the source. ``pieces`` are the inputs, targets and weights of the rows in order.
     """
 
     def __init__(self, source: Source, rows: Int, pieces: Iterable[tuple[Float, Float, Float | None]]) -> None:
@@ -164,9 +224,7 @@ class GatheredRows(Source):
         return Tile(number, held.start, self._X[held], self._t[held], weights)
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Return the inputs of rows by their numbers in the source, (len(rows), d). Raises ``IndexError`` for a missing
-        row.
-        """
+        """Return the inputs of rows by their numbers in the source, (len(rows), d)."""
         return self._X[self._places(rows)]
 
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
@@ -198,9 +256,8 @@ def rows_of_tile(rows: Int, source: Source, number: int) -> tuple[Float, Float, 
 class ClassWeighted(Source):
     """A source whose row weights are multiplied by ``weights[code]``, (K,), the weight of the class of the row.
 
-    The codes are the first column of the targets. Only the row weights change, so class weights have exactly the effect
-    of equal sample weights. The rows of a class of weight zero count as absent. ``moments`` is None until a pass
-    computes the moments, because the moments of ``source`` ignore the class weights.
+    The codes are the first column of the targets. ``moments`` is None until a pass computes the moments, because those
+    of ``source`` ignore the class weights.
 
     >>> source = ArraySource(np.zeros((3, 1)), np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 4.0]))
     >>> ClassWeighted(source, np.array([3.0, 0.5])).tile(0).weights.tolist()
@@ -230,3 +287,65 @@ class ClassWeighted(Source):
 
     def __str__(self) -> str:
         return str(self._source)
+
+
+def client_of(*collections: Any) -> Any:
+    """Return the client of the cluster on which the collections were persisted, or None if they were not persisted.
+
+    Raises ``DataError`` if this client cannot be reached.
+    """
+    for collection in collections if "distributed" in sys.modules else ():
+        for value in collection.__dask_graph__().values() if hasattr(collection, "__dask_graph__") else ():
+            if type(value).__module__.startswith("distributed.") and hasattr(value, "client"):
+                return _running(value.client)
+    return None
+
+
+def _running(client: Any) -> Any:
+    if getattr(client, "status", None) != "running":
+        raise DataError(
+            "the data were persisted on a Dask cluster whose client is closed or cannot be reached: pass the array or "
+            "data frame from before persist(), or ingest it while the client is open."
+        )
+    return client
+
+
+def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
+    """Compute the values of Dask collections through the client, or in the calling thread if ``client`` is None."""
+    import dask
+
+    scheduler = "synchronous" if client is None else _running(client)
+    values: tuple[Any, ...] = dask.compute(*collections, scheduler=scheduler)  # type: ignore[attr-defined,no-untyped-call,unused-ignore]
+    return values
+
+
+def with_known_sizes(array: Any) -> Any:
+    """Compute unknown chunk sizes of a Dask array. All other values are returned unchanged."""
+    if hasattr(array, "compute_chunk_sizes") and any(np.isnan(n) for n in array.shape):
+        return array.compute_chunk_sizes()
+    return array
+
+
+def in_process(name: str, values: Any) -> np.ndarray[Any, Any]:
+    """Return the values of an array, list or series as a NumPy array; arrays of Zarr and Dask are read whole."""
+    refuse_missing_chunks(name, values)
+    if hasattr(values, "__dask_graph__"):
+        (values,) = computed(values, client=client_of(values))
+    return np.asarray(values)
+
+
+def refuse_missing_chunks(name: str, array: Any) -> None:
+    """Raise ``MissingDataError`` if chunks of a Zarr array are missing, because reads would return the fill value."""
+    if not hasattr(array, "nchunks_initialized"):
+        return
+    stored, there = array.nchunks, array.nchunks_initialized
+    if getattr(array, "shards", None):  # stored objects are shards; zarr before 3.1 counts shards as chunks
+        stored = math.prod(-(-n // step) for n, step in zip(array.shape, array.shards, strict=True))
+        there = getattr(array, "_nshards_initialized", there)
+    missing = stored - there
+    if missing > 0:
+        raise MissingDataError(
+            f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {stored} chunks, which would be read "
+            f"as {array.fill_value}: write them. By default Zarr omits chunks that hold only the fill value: if this "
+            "value is meant, write the rows again into an array made with config={'write_empty_chunks': True}."
+        )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,20 +11,16 @@ import numpy as np
 from partirvm.core.moments import Moments, require_exact
 from partirvm.data.source import Columns, Source
 from partirvm.errors import DataError
-from partirvm.quoting import listed, listed_values, quoted
+from partirvm.quoting import listed_values, quoted
 
-FARTHEST = 1e60
-"""The largest standard deviation accepted. Above this bound or below its inverse, powers leave the range of float64."""
-
-HEAVIEST = 1e100
-"""The largest mean weight of the rows accepted; the smallest is its inverse."""
+FARTHEST, HEAVIEST = 1e60, 1e100
+"""The largest standard deviation and mean weight accepted; beyond, or below their inverses, powers leave float64."""
 
 
 def check_shapes(X: Any, t: Any = None, weights: Any = None, *, least: int = 2) -> None:
-    """Check the shapes and dtypes of array-likes: X (N, d), t (N,) or (N, T), weights (N,).
+    """Raise ``DataError`` for wrong shapes and dtypes of array-likes: X (N, d), t (N,) or (N, T), weights (N,).
 
-    ``least`` is the minimum number of rows if there is a target; without a target one row is enough. Raises
-    ``DataError``, which states the argument, the value found and what to do.
+    ``least`` is the minimum number of rows if there is a target; without a target one row is enough.
     """
     if len(X.shape) != 2:
         hint = "X.reshape(-1, 1) gives one feature, X.reshape(1, -1) one row" if len(X.shape) == 1 else "reshape X"
@@ -76,16 +72,16 @@ def check_dtype(name: str, dtype: Any) -> None:
             f"{name} holds complex numbers ({dtype}). Complex data not supported: take real and imaginary part as two "
             "columns."
         )
-    if kind in "mM":
-        raise DataError(f"{name} holds dates or times ({dtype}): convert dates and times to numbers first.")
-    raise _text(name, dtype)
+    raise DataError(
+        f"{name} holds text, dates or objects ({dtype}), but numbers are needed: convert the values to numbers, or "
+        "ingest the table with its text columns named as categorical (`--categorical`)."
+    )
 
 
 def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | None:
     """Return the model's code of each class of a source, or None if all codes are equal to the source's codes.
 
-    ``classes`` are the classes of the model. Raises ``DataError`` if the target of the source is not a class, or if the
-    model lacks a class of the source.
+    Raises ``DataError`` if the target of the source is not a class, or not among the ``classes`` of the model.
     """
     found = source.columns.classes
     if found is None:
@@ -108,8 +104,7 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
 def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
     """Raise ``DataError`` for weights or columns whose values are too large or too small for float64 arithmetic.
 
-    If ``scaled`` is true, columns are standardised and may have large values, provided that their sums do not overflow.
-    Class codes are near 1.
+    Columns that are standardised, ``scaled``, may have large values, provided that their sums do not overflow.
     """
     weight = moments.inputs.total / moments.inputs.n
     if not 1 / HEAVIEST <= weight <= HEAVIEST:
@@ -118,9 +113,10 @@ def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
             "(relative noise likewise), so that most are near 1"
         )
     inputs, targets = moments.inputs, moments.targets
-    values = zip(columns.features, inputs.largest, inputs.deviation, strict=True)
-    names = columns.target_names(len(targets.mean))
-    for name, largest, deviation in [*values, *zip(names, targets.largest, targets.deviation, strict=True)]:
+    names = (*columns.features, *columns.target_names(len(targets.mean)))
+    for name, largest, deviation in zip(
+        names, (*inputs.largest, *targets.largest), (*inputs.deviation, *targets.deviation), strict=True
+    ):
         if largest > np.finfo(np.float64).max / 2:
             raise DataError(
                 f"the column {quoted(name)} has values up to {largest:.3g}, too large to subtract: divide the "
@@ -134,9 +130,7 @@ def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
 
 
 def check_weights(weights: Any) -> None:
-    """Raise ``DataError`` for negative weights, or if all weights are zero. The moments pass, not this check, detects
-    NaN.
-    """
+    """Raise ``DataError`` for negative weights, or if all weights are zero."""
     negative = int((weights < 0).sum())
     if negative:
         raise DataError(f"the weights hold {negative} negative values: precision weights are zero or positive.")
@@ -144,22 +138,9 @@ def check_weights(weights: Any) -> None:
         raise DataError("the weights are all zero: at least one row needs a positive weight.")
 
 
-def unknown_column(name: str, role: str, columns: Iterable[str], where: str) -> DataError:
-    """Return the error for a missing column, which lists the existing columns and suggests the most similar name.
-
-    >>> print(unknown_column("fair", "target", ["fare", "tip"], "trips.csv"))
-    trips.csv has no column 'fair' (target); did you mean 'fare'? Its columns: fare, tip.
-    """
-    names = [str(column) for column in columns]
-    near = difflib.get_close_matches(str(name), names, n=1)
-    guess = f"; did you mean {quoted(near[0])}?" if near else "."
-    return DataError(f"{where} has no column {quoted(name)} ({role}){guess} Its columns: {listed(names)}.")
-
-
 def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """Convert ``values`` to a NumPy array of real numbers; arrays of objects are converted too. Raises ``DataError``.
-
-    Integer arrays keep their dtype. Integers in arrays of objects must be exact in float64.
+    """Convert ``values`` to a NumPy array of real numbers of their dtype, or of float64 for objects. Raises
+    ``DataError``.
     """
     if hasattr(values, "toarray"):
         raise DataError(f"{name} is a sparse matrix, but dense rows are needed: pass {name}.toarray().")
@@ -169,19 +150,10 @@ def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
         raise DataError(f"{name} is not a regular array: {error}.") from error
     if array.dtype.kind == "O" or np.ma.is_masked(values):
         require_exact(np.asanyarray(values), name)
-        try:
+        with suppress(TypeError, ValueError):
             array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise _text(name, error) from error
     check_dtype(name, array.dtype)
     return array
-
-
-def _text(name: str, found: Any) -> DataError:
-    return DataError(
-        f"{name} holds text or objects ({found}), but numbers are needed: convert the values to numbers, or ingest the "
-        "table with its text columns named as categorical (`--categorical`)."
-    )
 
 
 def _shape(values: Any) -> str:

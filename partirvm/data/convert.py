@@ -6,15 +6,21 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from partirvm.core.moments import refuse_masked, require_exact_frame
-from partirvm.data.arrays import ArraySource, shuffled_rows
+from partirvm.data.arrays import (
+    ArraySource,
+    client_of,
+    computed,
+    refuse_missing_chunks,
+    shuffled_rows,
+    with_known_sizes,
+)
 from partirvm.data.checks import check_beside, check_dtype, check_shapes, numeric_array
-from partirvm.data.chunked import ChunkedSource, client_of, computed, refuse_missing_chunks, with_known_sizes
 from partirvm.data.source import Columns, Source, default_names
 from partirvm.data.tables import Batch, Reader, csv_table, find_files, opened, parquet_table, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
@@ -31,7 +37,6 @@ def as_source(
     seed: int | None = None,
     columns: Columns | None = None,
     tile_rows: int | None = None,
-    allow_missing_chunks: bool = False,
 ) -> Source:
     """Convert data of any supported kind to a source of row tiles. Large data are neither read nor copied.
 
@@ -44,25 +49,15 @@ def as_source(
     y, weights : array, optional
         Targets (N,) or (N, T) and precision weights (N,), of the same kind as X or as NumPy arrays.
     seed : int, optional
-        Seed for shuffling the rows of data in memory (NumPy, pandas), as in ``ingest``. The rows of all other data keep
-        their order.
+        Seed for shuffling the rows of data in memory, as in ``ingest``. The rows of all other data keep their order.
     columns : Columns, optional
         Names of the columns; default: the names in the data frame, or ``x0``, ``x1``, …
     tile_rows : int, optional
         Number of rows per tile; default: computed from the shape of the data.
-    allow_missing_chunks : bool
-        For Zarr arrays: if True, chunks that were never written are read as the fill value; if False, they are an
-        error.
 
-    Raises
-    ------
-    DataError
-        X or y contains text or complex numbers, has a wrong shape or length, has no rows, or has a single row with a
-        target.
-    MissingDataError, FormatError
-        DATA or chunks are missing or cannot be read.
-    UsageError
-        y or weights are given together with DATA or a source.
+    Raises ``DataError`` for values that are no numbers, wrong shapes, no rows, or a single row with a target,
+    ``MissingDataError`` or ``FormatError`` for DATA or chunks that are missing or cannot be read, and ``UsageError`` if
+    y or weights are given together with DATA or a source.
 
     Examples
     --------
@@ -76,20 +71,13 @@ def as_source(
         return X if isinstance(X, Source) else ZarrSource(X)
     X, y = pandas_frame(X), pandas_column(y)
     if is_frame(X):
-        columns = columns or Columns(tuple(str(name) for name in X.columns), target=_name(y))
+        names = () if y is None else _target_names(y, named=True)
+        columns = columns or Columns(tuple(map(str, X.columns)), target=names[0] if len(names) == 1 else "y")
     X, y, weights = _numbers("X", X), _numbers("y", y), _numbers("the weights", weights)
-    if {"dask", "zarr"} & {module_of(X), module_of(y)}:
-        return ChunkedSource(
-            X, y, weights, columns=columns, tile_rows=tile_rows, allow_missing_chunks=allow_missing_chunks
-        )
-    order = None if seed is None or X.ndim != 2 else shuffled_rows(len(X), seed)
+    loaded = not any(hasattr(values, "chunks") for values in (X, y, weights))
+    order = shuffled_rows(len(X), seed) if loaded and seed is not None and X.ndim == 2 else None
+    seed = seed if loaded else None
     return ArraySource(X, y, weights, permutation=order, tile_rows=tile_rows, columns=columns, seed=seed)
-
-
-def _name(y: Any) -> str:
-    names: Sequence[Any] = getattr(y, "columns", [])
-    name = names[0] if len(names) == 1 else getattr(y, "name", None)
-    return str(name) if isinstance(name, (str, int)) and module_of(y) in ("pandas", "dask", "dask_expr") else "y"
 
 
 def _numbers(name: str, values: Any) -> Any:
@@ -105,18 +93,17 @@ def _numbers(name: str, values: Any) -> Any:
     for column, dtype in zip(names, dtypes, strict=True):
         check_dtype(f"the column {quoted(str(column))} of the data frame" if name == "X" else name, dtype)
     if hasattr(values, "npartitions"):
-        floats = values.map_partitions(_floats, meta=values._meta.astype(np.float64))
-        return floats.to_dask_array(lengths=_lengths(values))
+        return values.map_partitions(_floats, meta=values._meta.astype(np.float64)).to_dask_array(_lengths(values))
     if len(set(dtypes)) == 1 and isinstance(dtypes[0], np.dtype):
         return values.to_numpy()
     require_exact_frame(values if values.ndim == 2 else values.to_frame(name))
     return values.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _floats(frame: Any) -> Any:
+def _floats(part: Any) -> Any:
     """Convert a partition, a pandas frame or series, to float64."""
-    require_exact_frame(frame if frame.ndim == 2 else frame.to_frame(), "row {:,} of its partition")
-    return frame.astype(np.float64)
+    require_exact_frame(part if part.ndim == 2 else part.to_frame(), "row {:,} of its partition")
+    return part.astype(np.float64)
 
 
 def open_table(source: Any, room: int | None = None) -> Reader:
@@ -151,14 +138,11 @@ def arrays_table(
     *,
     name: str = "",
     names: Sequence[str] | None = None,
-    others: Mapping[str, Any] | None = None,
 ) -> Reader:
     """Return the table of a data frame or array X, with targets and weights beside X. Rows are matched by position.
 
-    X is a pandas or Dask frame, or a NumPy, Zarr or Dask array; ``y`` and ``weights`` are arrays, series, frames or
-    lists, or None. The columns of an array X are called ``names``, default ``x0``, ``x1``, …; those of an array y (N,
-    T) are called ``y0``, ``y1``, …. ``others`` are more columns (N,). Dask frames are computed partition by partition.
-    Columns of pandas' categorical type are categories by default.
+    The columns of an array X are called ``names``, default ``x0``, ``x1``, …; those of an array y (N, T) are called
+    ``y0``, ``y1``, …. Columns of pandas' categorical type are categories by default.
     """
     frame = is_frame(X)
     name = name or ("the data frame" if frame else "the array X" if y is None else "the arrays (X, y)")
@@ -171,25 +155,16 @@ def arrays_table(
         if len(own) != X.shape[1]:
             raise DataError(f"{name}: X has {X.shape[1]} columns, but `columns` has {len(own)} names.")
     targets = () if y is None else _target_names(y, named=frame)
-    beside = [] if y is None else [("y", targets, _positional(y))]
-    beside += [] if weights is None else [("the weights", ("weights",), _positional(weights))]
-    beside += [(other, (other,), values) for other, values in (others or {}).items()]
-    columns = (*own, *(column for _, each, _ in beside for column in each))
-    twice = next((column for place, column in enumerate(columns) if frame and column in columns[:place]), None)
-    if twice in columns[len(own) :]:
-        raise DataError(
-            f"a column of y or the weights and a column of X have the same name {quoted(twice)}: rename one."
-        )
+    of_weights = () if weights is None else ("weights",)
+    of_arrays, arrays = [own, targets, of_weights], [X, *(_positional(values) for values in (y, weights))]
+    columns = (*own, *targets, *of_weights)
     lazy = frame and hasattr(X, "npartitions")
-    n_rows = (sum(_lengths(X)) if beside else None) if lazy else int(X.shape[0])
-    for role, _, values in [("X", own, X), *beside]:
+    n_rows = None if lazy and y is None and weights is None else sum(_lengths(X)) if lazy else int(X.shape[0])
+    for role, values in zip(("X", "y", "the weights"), arrays, strict=True):
         refuse_missing_chunks(role, values)
-        if values is not X:
+        if values is not X and values is not None:
             check_beside(role, values, n_rows or 0, most=1 if role == "the weights" else 2)
-    arrays = [X, *(values for _, _, values in beside)]
-    of_arrays = [own, *(each for _, each, _ in beside)]
     places = {column: (k, place) for k, each in enumerate(of_arrays) for place, column in enumerate(each)}
-
     dtypes = list(X.dtypes) if frame else []
     coded = tuple(own[place] for place, dtype in enumerate(dtypes) if hasattr(dtype, "categories"))
 
@@ -207,13 +182,13 @@ def arrays_table(
         n_rows,
         features=None if frame else own,
         targets=targets,
-        weights=None if weights is None else "weights",
+        weights="weights" if of_weights else None,
         categorical=coded,
     )
 
 
 def _rows(values: Any, start: int, stop: int) -> Any:
-    return (values.iloc if hasattr(values, "iloc") else values)[start:stop]
+    return values if values is None else (values.iloc if hasattr(values, "iloc") else values)[start:stop]
 
 
 def _blocks(arrays: Sequence[Any], n_rows: int, step: int) -> Iterator[list[Any]]:
@@ -265,10 +240,7 @@ def _target_names(y: Any, *, named: bool) -> tuple[str, ...]:
     (('y',), ('y0', 'y1'))
     """
     if named and is_frame(y):
-        names = tuple(str(name or "y") for name in y.columns)
-        if len(set(names)) < len(names) or not names:
-            raise DataError(f"ingest: the columns of y need distinct names, found {listed(y.columns)}.")
-        return names
+        return tuple(str(name or "y") for name in y.columns)
     if named and hasattr(y, "to_frame"):
         return (str(y.name or "y"),)
     shape = y.shape if hasattr(y, "shape") else np.shape(y)
@@ -276,7 +248,9 @@ def _target_names(y: Any, *, named: bool) -> tuple[str, ...]:
 
 
 def _positional(values: Any) -> Any:
-    """Convert numbers or labels to values that are sliced by position."""
+    """Convert numbers or labels to values that are sliced by position; None is unchanged."""
+    if values is None:
+        return None
     if hasattr(values, "to_dask_array"):
         return values.to_dask_array(lengths=_lengths(values))
     refuse_masked(values, "y")
@@ -287,9 +261,7 @@ def _positional(values: Any) -> Any:
 
 def _npz_table(filesystem: Any, path: str, room: int | None) -> Reader:
     """Return the table of an archive with ``X`` (N, d), and optionally ``y`` (N,) or (N, T), ``weights`` (N,) and the
-    feature names ``columns`` (d,). Other arrays (N,) are columns too, and may be named as target or weights.
-
-    The arrays are read whole. Raises ``MemoryLimitError`` if they have more than ``room`` bytes.
+    feature names ``columns`` (d,), which are read whole. Raises ``MemoryLimitError`` for more than ``room`` bytes.
     """
     advice = "or write the rows as Parquet, which is read in batches"
     with opened(filesystem, path) as file:
@@ -309,9 +281,7 @@ def _npz_table(filesystem: Any, path: str, room: int | None) -> Reader:
             ) from error
     if "X" not in arrays:
         raise DataError(f"{path}: there is no array X in the archive. Its arrays: {listed(sorted(arrays))}.")
-    X, y, weights, names = (arrays.pop(name, None) for name in ("X", "y", "weights", "columns"))
-    others = {name: array for name, array in arrays.items() if array.shape == X.shape[:1]}
-    columns = None if names is None else [str(name) for name in names.reshape(-1)]
-    table = arrays_table(X, y, weights, name=path, names=columns, others=others)
+    names = list(map(str, arrays["columns"].reshape(-1))) if "columns" in arrays else None
+    table = arrays_table(arrays["X"], arrays.get("y"), arrays.get("weights"), name=path, names=names)
     table.advice = f", {advice}"
     return table

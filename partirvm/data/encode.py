@@ -5,6 +5,7 @@ Numeric values are unchanged; categories and classes become codes.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import LARGEST, require_exact
-from partirvm.data.checks import unknown_column
 from partirvm.data.labels import plain_label, weights_of_noise
 from partirvm.data.source import Columns, Float
 from partirvm.data.tables import Batch, Reader, numbers, text_column
@@ -24,11 +24,8 @@ from partirvm.types import label_bytes
 
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
-LONGEST_LABEL = 1000
-"""Maximum number of characters of a label or of the name of a column."""
-
-LABELS = 16 << 20
-"""Maximum number of bytes of all labels, because every process that opens DATA reads all labels."""
+LONGEST_LABEL, LABELS = 1000, 16 << 20
+"""Maximum number of characters of a label or name, and of bytes of all labels: every process reads all labels."""
 
 MOST_CLASSES = np.iinfo(np.int16).max
 """Maximum number of classes of a target. Codes are stored in two bytes."""
@@ -40,8 +37,8 @@ NUMBER = re.compile(r"-?(0|[1-9]\d{0,300})(\.\d{1,300})?")
 class Roles:
     """The role of every column.
 
-    Rows for prediction have no ``targets``. ``classes`` is true for one class target, and false for no target or
-    several targets. If ``noisy`` is true, the weights column contains relative noise r, and the weights are 1/r².
+    Rows for prediction have no ``targets``. ``classes`` is true for one class target. If ``noisy`` is true, the weights
+    column contains relative noise r, and the weights are 1/r².
     """
 
     features: tuple[str, ...]
@@ -90,14 +87,11 @@ def assign_roles(
     if noise is not None and (weights is not None or classes):
         beside = "the target is a class" if weights is None else f"the weights {quoted(weights)} are given"
         raise UsageError(
-            f"{where}: the column {quoted(noise)} cannot be the noise (`--noise`), because {beside}: noise "
-            "applies to regression and gives the weights 1/noise²; combine noise and weights in one column of weights."
+            f"{where}: the column {quoted(noise)} cannot be the noise (`--noise`), because {beside}: noise applies to "
+            "regression and gives the weights 1/noise²."
         )
     if classes and len(targets) > 1:
-        raise UsageError(
-            f"{where}: a classification has one target, but {listed(targets)} are {len(targets)}: ingest each "
-            "target separately, and leave the others out with --features."
-        )
+        raise UsageError(f"{where}: a classification has one target, but {listed(targets)} are {len(targets)}.")
     if not targets and like is None:
         raise UsageError(
             f"{where}: no target is named: pass y or target=… (`--target`). "
@@ -115,10 +109,7 @@ def assign_roles(
 
 
 def _named(target: Any, table: Reader) -> tuple[str, ...]:
-    """Return the names of the targets. A string that is not a column name may list several names, separated by commas.
-
-    Data frames whose column names are integers also accept integers.
-    """
+    """Return the names of the targets; a string that is no column name may list several names, separated by commas."""
     if isinstance(target, str) and target:
         return (target,) if target in table.columns else tuple(name.strip() for name in target.split(","))
     return tuple(map(str, target or ())) if np.iterable(target) or target is None else (str(target),)
@@ -132,16 +123,19 @@ def _check_roles(roles: Roles, table: Reader) -> None:
         raise DataError(f"{where}: the column name {quoted(twice)} occurs twice: rename one column.")
     own = [roles.weights] if roles.weights else []
     given = {"target": roles.targets, "noise" if roles.noisy else "weights": own, "feature": roles.features}
-    for role, names in given.items():
-        for name in names:
-            if name not in table.columns:
-                error = unknown_column(name, role, table.columns, where)
-                raise DataError(f"{error} {UNLABELLED}") if role == "target" else error
-            if len(name) > LONGEST_LABEL:
-                raise DataError(
-                    f"{where}: a column name has {len(name):,} characters, but names have at most "
-                    f"{LONGEST_LABEL:,}: rename the column {quoted(name)}."
-                )
+    for role, name in [(role, name) for role, names in given.items() for name in names]:
+        if name not in table.columns:
+            near = difflib.get_close_matches(name, table.columns, n=1)
+            guess = f"; did you mean {quoted(near[0])}?" if near else "."
+            raise DataError(
+                f"{where} has no column {quoted(name)} ({role}){guess} Its columns: {listed(table.columns)}."
+                + f" {UNLABELLED}" * (role == "target")
+            )
+        if len(name) > LONGEST_LABEL:
+            raise DataError(
+                f"{where}: a column name has {len(name):,} characters, at most {LONGEST_LABEL:,} are possible: rename "
+                f"the column {quoted(name)}."
+            )
     if not roles.features:
         raise DataError(f"{where}: there is no feature column besides {listed(roles.wanted)}.")
     several = next((name for name, count in Counter(roles.wanted).items() if count > 1), None)
@@ -152,7 +146,7 @@ def _check_roles(roles: Roles, table: Reader) -> None:
         if name in roles.targets:
             raise UsageError(f"{where}: the target {quoted(name)} cannot be categorical: pass --classes for classes.")
         if name not in roles.features:
-            raise unknown_column(name, "categorical", roles.features, f"{where} (features)")
+            raise DataError(f"{where} has no feature {quoted(name)} (categorical): {listed(roles.features)}.")
 
 
 class Levels:
@@ -171,7 +165,7 @@ class Levels:
 
     def __init__(self, where: str, known: Sequence[Any] | None = None, *, untyped: bool = False) -> None:
         self._where, self._untyped = where, untyped
-        self._codes: dict[Any, int] = {level: code for code, level in enumerate(known or ())}
+        self.found: dict[Any, int] = {level: code for code, level in enumerate(known or ())}
         self._known = None if known is None else len(known)
         self._numeric = known is not None and not any(isinstance(level, str) for level in known)
         self.unseen: list[Any] = []
@@ -201,26 +195,23 @@ class Levels:
         if label is None or label != label:
             return np.nan
         if self._known is None:
-            if label not in self._codes:
+            if label not in self.found:
                 self.nbytes += label_bytes(label)
                 if isinstance(label, str) and len(label) > LONGEST_LABEL:
                     raise DataError(
-                        f"{self._where} has a label of {len(label):,} characters, but labels have at most "
-                        f"{LONGEST_LABEL:,}: omit the column, or replace its texts by short codes."
+                        f"{self._where} has a label of {len(label):,} characters, at most {LONGEST_LABEL:,} are "
+                        "possible: omit the column, or replace its texts by short codes."
                     )
-            return self._codes.setdefault(label, len(self._codes))
-        if label not in self._codes and self._numeric and isinstance(label, str):
+            return self.found.setdefault(label, len(self.found))
+        if label not in self.found and self._numeric and isinstance(label, str):
             label = _number(label)
-        if label not in self._codes and len(self.unseen) < 10 and label not in self.unseen:
+        if label not in self.found and len(self.unseen) < 10 and label not in self.unseen:
             self.unseen.append(label)
-        return self._codes.get(label, self._known)
-
-    def __len__(self) -> int:
-        return len(self._codes)
+        return self.found.get(label, self._known)
 
     def final(self) -> tuple[tuple[Any, ...], Float]:
         """Return the labels in sorted order, and the final code of every provisional code and of unknown labels."""
-        labels = list(self._codes)
+        labels = list(self.found)
         if self._known is not None:
             return tuple(labels), np.arange(len(labels) + 1.0)
         if self._untyped and all(map(NUMBER.fullmatch, labels)):
@@ -297,10 +288,10 @@ class Encoder:
         codes = levels.codes(batch[column])
         if sum(each.nbytes for each in self.levels.values()) > LABELS:
             raise DataError(
-                f"{self._column(column)} has {len(levels):,} labels so far; the labels of all columns take more than "
-                f"{LABELS >> 20} MiB: omit the column, or replace its texts by short codes or numbers."
+                f"{self._column(column)} has {len(levels.found):,} labels so far; the labels of all columns take more "
+                f"than {LABELS >> 20} MiB: omit the column, or replace its texts by short codes or numbers."
             )
-        if levels is self._classes and len(levels) > MOST_CLASSES:
+        if levels is self._classes and len(levels.found) > MOST_CLASSES:
             raise DataError(
                 f"{self._column(column)} has more than {MOST_CLASSES:,} classes: if the target is numeric, ingest the "
                 "data without --classes."
@@ -317,15 +308,10 @@ class Encoder:
             return np.full(len(values), np.nan)
         if kind.is_temporal(values.type):
             raise DataError(f"{where} holds dates or times: convert dates and times to numbers first.")
-        if kind.is_nested(values.type):
-            raise DataError(
-                f"{where} holds values of the type {named(values.type)}, not numbers: make a column of each part, or "
-                "omit the column with `--features`."
-            )
         whole = kind.is_integer(values.type)
         if not (whole or kind.is_floating(values.type) or kind.is_boolean(values.type) or kind.is_decimal(values.type)):
             first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)
-            raise text_column(self._name, column, quoted(first))
+            raise text_column(self._name, column, f"{quoted(first)} of the type {named(values.type)}")
         floats = numbers(values if kind.is_float64(values.type) else values.cast(pa.float64(), safe=False))
         if whole:
             require_exact(numbers(values.fill_null(0)), self._name, self.n_rows, columns=[column], ingested=True)
@@ -336,9 +322,7 @@ class Encoder:
         return floats
 
     def check(self) -> None:
-        """Raise ``DataError`` for missing or non-finite values, with their number and the position of the first, for
-        weights that are all zero, and for classes that a fit does not accept. Call this after all rows are read.
-        """
+        """Raise ``DataError`` for missing values, weights that are all zero, and classes that a fit does not accept."""
         if self._first is not None:
             row, column = self._first
             raise DataError(

@@ -21,21 +21,11 @@ READ_BYTES = 2 << 20
 class ExternalSorter:
     """A context manager that sorts records of ``width`` float64 values by the first value, the key, in bounded memory.
 
-    Each record is appended to one of ``BUCKETS`` files by its key range, and each file is sorted. A file that is larger
-    than memory is scattered again. Therefore the keys should be nearly uniform, and few may be equal, as random keys or
-    row numbers. The sort is stable: the order depends only on the keys and on the order in which records were added.
+    Each record is appended to one of ``BUCKETS`` files by its key range in ``folder``, which is created and removed
+    here. Each file is sorted; one that is larger than memory is scattered again. Therefore the keys, all in
+    [low, high), should be nearly uniform, and few may be equal. The sort is stable. Without ``high``, records keep
+    their order of arrival.
 
-    Parameters
-    ----------
-    folder : path
-        Spill folder, created here and removed at the end. The folder needs 8·width bytes per record.
-    width : int
-        Number of values per record, including the key.
-    low, high : float
-        The interval [low, high) contains all keys. Without ``high``, records keep their order of arrival.
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, ExternalSorter(Path(folder, "spill"), width=2, high=3) as sorter:
     ...     sorter.add(np.array([[2.0, 20.0], [0.0, 0.0]]))
@@ -67,7 +57,7 @@ class ExternalSorter:
                 self._append(bucket, records[rows])
 
     def blocks(self, memory: int = 64 << 20) -> Iterator[Float]:
-        """Yield all records in order of their keys, as blocks (rows, width). The method may be called once.
+        """Yield all records in order of their keys, as blocks (rows, width); call this once.
 
         ``memory`` is the maximum number of bytes that are sorted at once. The peak memory is twice this number.
         """

@@ -31,27 +31,16 @@ from partirvm.data.tables import Reader
 from partirvm.data.writer import Progress, moments_of, write_tiles
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, DataWarning, MemoryLimitError, UsageError
-from partirvm.quoting import listed, quoted
-
-UNKNOWN_ROWS = 1 << 40
-"""The number of rows assumed for the tile size if the number is unknown before reading."""
+from partirvm.quoting import listed
 
 ALLOWANCE = 28 << 20
 """Bytes that the formula does not contain: libraries loaded at first use, uncollected Python objects, fragmentation."""
 
 BATCHES = 6
-"""Number of copies of a batch: raw, as records, records ordered by spill file, masks, and buffers of the table."""
+"""Number of copies of a batch: raw, as records, records ordered by spill file, masks, and buffers of the reader."""
 
-LEAST_BATCH = 1 << 20
-LEAST_ROWS = 64
-LEAST_SORT = 4 << 20
-
-TILES = 20
-"""Number of copies of a tile: 4 being filled or queued, 3 for hashing rows, and 6 in each of two writer threads."""
-
-USUAL_LIMIT = 512 << 20
-USUAL_ROOM = 256 << 20
-"""The default limit is the larger of 512 MiB and the current memory of the process plus 256 MiB."""
+LEAST_BATCH, LEAST_SORT = 1 << 20, 4 << 20
+"""Minimum number of bytes of a batch, and of the records that are sorted at once."""
 
 GIVEN = ("features", "categorical", "classes", "like", "tile_rows", "overwrite")
 """Options that cannot be given when rows are appended, because the existing DATA define them."""
@@ -96,15 +85,12 @@ def ingest(
     features : sequence of str, optional
         Feature columns, in this order; default: all columns except targets and weights.
     categorical : sequence of str
-        Features whose values are labels. Values are stored as integer codes, and the labels are stored in the
-        attributes.
-    weights : str, optional
-        Column of precision weights, zero or positive.
-    noise : str, optional
-        Column of positive relative noise, instead of weights. The noise variance of a row is σ²·noise², and its weight
-        is 1/noise².
+        Features whose values are labels. Values are stored as integer codes, the labels in the attributes.
+    weights, noise : str, optional
+        Column of precision weights, zero or positive; or instead of positive relative noise r. The noise variance of a
+        row is then σ²·r², and its weight is 1/r².
     classes : bool
-        True if the target is a class. Classes are stored as codes 0 … K−1, and the labels are stored in the attributes.
+        True if the target is a class. Classes are stored as codes 0 … K−1, the labels in the attributes.
     shuffle : int or None
         Seed of the shuffle; None keeps the order of the source. Appended rows keep their order if those of DATA did.
     like : DATA, path or Columns, optional
@@ -117,23 +103,14 @@ def ingest(
         process plus 256 MiB.
     tile_rows : int, optional
         Number of rows per tile; default: computed from the shape of the data.
-    overwrite : bool
-        If True, existing DATA are replaced.
-    append : bool
-        If True, the rows are added after those of existing DATA, which define features, categories, classes and tiles.
-        A fit that opens DATA again after an append stops with ``ChangedDataError``.
-    again : bool
-        If True, rows are appended even if the same rows were ingested or appended already.
+    overwrite, append, again : bool
+        Replace existing DATA. Or add the rows after those of existing DATA, which define features, categories, classes
+        and tiles; ``again`` permits rows that were ingested or appended already.
     progress : callable, optional
         A function that is called with (phase, rows done, total rows or None); phases are "read" and "write".
     resident : callable, optional
         A function that releases freed memory and returns the resident bytes of this process. By default the limit
         applies to the memory of the ingest alone.
-
-    Returns
-    -------
-    ZarrSource
-        The opened data.
 
     Raises
     ------
@@ -142,10 +119,9 @@ def ingest(
         or cannot be read; or appended rows have other columns than DATA, or are there already.
     UsageError
         Options contradict each other, or a table has no target and ``like`` is None.
-    MemoryLimitError
-        The ingest needs more memory than the limit.
-    ExistsError, StorageError, LeaseError
-        The output path exists; the store is full or read-only; or another process writes the DATA.
+    MemoryLimitError, ExistsError, StorageError, LeaseError
+        The ingest needs more memory than the limit; the output path exists; the store is full or read-only; or another
+        process writes the DATA.
 
     Examples
     --------
@@ -180,7 +156,7 @@ def ingest(
             tile_rows = old.tile_rows
         encoder, width = Encoder(roles, table, known), 2 + len(roles.wanted)
         tile_width = len(roles.features) + max(len(roles.targets) - 1, 0)
-        tile = tile_rows or tile_rows_for(table.n_rows or UNKNOWN_ROWS, tile_width)
+        tile = tile_rows or tile_rows_for(table.n_rows or 1 << 40, tile_width)
         budget = Budget.of(memory_limit, resident)
         batch_bytes = budget.batch_bytes(table, width, tile, held=table.held(roles.wanted))
         with ExternalSorter(place.spill, width, high=None if shuffle is None else 1.0) as rows:
@@ -222,19 +198,16 @@ def _known_columns(like: Any) -> Columns | None:
 
 
 def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:
-    """Raise ``DataError`` if DATA and the new rows differ in having a target or weights, or in their targets."""
-    for name, before, now in (
-        ("the target", old.labelled, bool(new.targets)),
-        ("weights", old.weighted, new.weights is not None),
-    ):
-        if before != now:
-            has, lacks = ("DATA have", "the new rows do not") if before else ("the new rows have", "DATA do not")
-            raise DataError(f"{place}: {has} {name}, but {lacks}: append only rows with the same columns")
-    if old.labelled and (old.columns.targets or (old.columns.target,)) != new.targets:
+    """Raise ``DataError`` if DATA and the new rows differ in having weights, or in their targets."""
+    targets = (old.columns.targets or (old.columns.target,)) if old.labelled else ()
+    weighted = new.weights is not None
+    if old.weighted != weighted:
+        has, lacks = ("the new rows have", "DATA do not") if weighted else ("DATA have", "the new rows do not")
+        raise DataError(f"{place}: {has} weights, but {lacks}: append only rows with the same columns")
+    if targets != new.targets:
         raise DataError(
-            f"{place}: the target of DATA is {quoted(old.columns.target)}, but the target of the new rows is "
-            f"{quoted(', '.join(new.targets))}: append only rows with the same columns, and several targets in the "
-            "same order"
+            f"{place}: the targets of DATA are [{listed(targets)}], those of the new rows [{listed(new.targets)}]: "
+            "append only rows with the same columns, and several targets in the same order"
         )
 
 
@@ -276,10 +249,7 @@ def _read(
     budget: Budget,
     report: Progress,
 ) -> None:
-    """Stream the source into records: shuffle key, row number, features, targets, weights.
-
-    Raises ``MemoryLimitError`` if a batch took more memory than its source states, such as huge pages of Parquet.
-    """
+    """Stream the source into records: shuffle key, row number, features, targets, weights."""
     rng = None if seed is None else np.random.default_rng(seed)
     roles = encoder.roles
     space = np.empty((0, 2 + len(roles.wanted)))
@@ -303,8 +273,8 @@ def _read(
 
 @dataclass(frozen=True)
 class Budget:
-    """The memory limit of a process, the bytes that the process already uses (``base``), and a function that returns
-    the current number of resident bytes.
+    """The memory limit of a process, the bytes ``base`` that it uses already, and a function that returns the current
+    number of resident bytes.
     """
 
     limit: int
@@ -321,22 +291,20 @@ class Budget:
         import zarr.codecs  # noqa: F401
 
         base = resident()
-        return cls(max(USUAL_LIMIT, base + USUAL_ROOM) if limit is None else limit, base, resident)
+        return cls(max(512 << 20, base + (256 << 20)) if limit is None else limit, base, resident)
 
     def batch_bytes(self, table: Reader, width: int, tile_rows: int, held: int) -> int:
         """Return the bytes of float64 per batch for records of ``width`` values; ``most_batch`` if memory suffices.
 
         Raises ``MemoryLimitError`` if the limit is too small for reading or writing.
         """
-        least = max(LEAST_BATCH, LEAST_ROWS * 8 * width)
-        reading = ALLOWANCE + held + BATCHES * least
-        writing = ALLOWANCE + tile_bytes(width, tile_rows) + 2 * LEAST_SORT
-        need = self.base + max(reading, writing)
-        if need > self.limit:
-            needs, base, limit = (f"{-(-number >> 20):,} MiB" for number in (need, self.base, self.limit))
+        least = max(LEAST_BATCH, 64 * 8 * width)
+        needs = ALLOWANCE + max(held + BATCHES * least, tile_bytes(width, tile_rows) + 2 * LEAST_SORT)
+        if self.base + needs > self.limit:
             raise MemoryLimitError(
-                f"{table.name}: ingesting {width - 2} columns needs {needs} ({base} of it are used by the process "
-                f"already), but the memory limit is {limit}: raise memory_limit{table.advice}."
+                f"{table.name}: ingesting {width - 2} columns needs {-(-(self.base + needs) >> 20):,} MiB "
+                f"({self.base >> 20:,} MiB of it are used by the process already), but the memory limit is "
+                f"{self.limit >> 20:,} MiB: raise memory_limit{table.advice}."
             )
         return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(table.most_batch, least))
 
@@ -346,5 +314,8 @@ class Budget:
 
 
 def tile_bytes(width: int, tile_rows: int) -> int:
-    """Return the bytes of the tiles being written, for records of ``width`` values."""
-    return TILES * 8 * tile_rows * width
+    """Return the bytes of the tiles being written, for records of ``width`` values.
+
+    20 copies of a tile: 4 being filled or queued, 3 for hashing rows, and 6 in each of two writer threads.
+    """
+    return 20 * 8 * tile_rows * width

@@ -13,55 +13,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.data.checks import numeric_array
-from partirvm.data.chunked import in_process
+from partirvm.data.arrays import in_process
 from partirvm.data.source import Float
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, listed_values, quoted
 
 Labels = NDArray[Any]
 
-MEANT = (
-    "if the fill value is a label, write y again into an array made with config={'write_empty_chunks': True}: "
-    "by default Zarr omits chunks that hold only the fill value"
-)
-"""Advice in the error for missing chunks of labels."""
-
 
 def find_classes(y: Any) -> Labels:
-    """Return the distinct labels of y in sorted order, (K,), with the dtype of y. y is a NumPy, Zarr or Dask array
-    (N,).
+    """Return the distinct labels of y (N,) in sorted order, (K,), with the dtype of y, an array of NumPy, Zarr or Dask.
 
-    Raises ``DataError`` for missing labels, non-integer numbers and labels that cannot be sorted, and if y has fewer
-    than two classes.
+    Raises ``DataError`` for labels that cannot be classes, and for fewer than two classes.
     """
-    labels = in_process("y", y, MEANT)
+    labels = in_process("y", y)
     _check(labels)
-    try:
-        classes = np.unique(labels)
-    except TypeError as error:
-        raise DataError(f"the labels in y have several types and cannot be sorted: {error}") from error
-    if not len(classes):
-        raise DataError("y has no labels: there are no rows.")
-    if len(classes) == 1:
-        raise DataError(f"y has only one class, {quoted(classes.tolist()[0])}: classification needs at least two.")
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        found = f"only one class, {quoted(classes.tolist()[0])}" if len(classes) else "no labels"
+        raise DataError(f"y has {found}: classification needs at least two classes.")
     return classes
 
 
 def label_values(y: Any) -> Labels:
-    """Return labels in memory as an array; numbers and booleans of dtype object are converted to a numeric or boolean
-    dtype.
+    """Return labels in memory as an array; numbers and booleans of dtype object get a numeric or boolean dtype.
 
-    Raises ``DataError`` for labels of several types, missing labels, and objects that are neither numbers, booleans nor
-    text.
+    Raises ``DataError`` for labels that cannot be classes.
 
     >>> label_values([1, 2]).dtype.kind, label_values(np.array([True, False], dtype=object)).dtype.kind
     ('i', 'b')
     """
     if isinstance(y, list | tuple) and not any(np.ndim(label) for label in y):
-        objects = np.empty(len(y), dtype=object)
-        objects[:] = y
-        labels = objects
+        labels = np.empty(len(y), dtype=object)
+        labels[:] = y
     else:
         labels = np.asarray(y)
     _check(labels)
@@ -75,18 +59,15 @@ def coded(y: Any, classes: Labels) -> Float:
 
     Raises ``DataError`` for a label that is not among the classes.
     """
-    labels = in_process("y", y, MEANT)
+    labels, known = in_process("y", y), listed_values(classes.tolist())
     try:
         places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     except TypeError as error:
-        raise DataError(
-            f"the labels in y have a different type from the classes {listed_values(classes.tolist())}"
-        ) from error
+        raise DataError(f"the labels in y have a different type from the classes {known}") from error
     unknown = classes[places] != labels
     if unknown.any():
-        found = labels[unknown].tolist()[0]
-        known = listed_values(classes.tolist())
-        raise DataError(f"the label {quoted(found)} in y is not among the classes of the training data: {known}")
+        found = quoted(labels[unknown].tolist()[0])
+        raise DataError(f"the label {found} in y is not among the classes of the training data: {known}")
     return places.astype(np.float64)
 
 
@@ -101,83 +82,56 @@ def plain_label(label: Any) -> Any:
     if isinstance(label, bytes):
         return label.decode(errors="backslashreplace")
     if isinstance(label, float) and label.is_integer():
-        return int(label)
-    return label if label is None or isinstance(label, (str, bool, int, float)) else str(label)
+        label = int(label)
+    if isinstance(label, int) and abs(label) >= 1 << 63:  # beyond the integers that are stored
+        return str(label)
+    return label if label is None or isinstance(label, str | bool | int | float) else str(label)
 
 
 def plain_labels(classes: Labels) -> tuple[Any, ...]:
     """Convert labels to the values of ``Columns.classes``. Raises ``DataError`` if two labels have the same text."""
-    plain = tuple(plain_label(label) for label in classes.tolist())
+    plain = tuple(map(plain_label, classes.tolist()))
     if len(set(map(str, plain))) < len(plain):
         raise DataError(f"several labels in y have the same text: {listed(plain)}: rename these labels.")
     return plain
 
 
-def _check(block: Labels) -> None:
+def _check(labels: Labels) -> None:
     """Raise ``DataError`` for labels that cannot be classes."""
-    if block.dtype.kind == "f":
-        missing = np.isnan(block)
-        whole = np.isfinite(block) & (block == np.floor(block))
-        if not (whole | missing).all():
-            number = block[~(whole | missing)].flat[0]
+    missing = np.zeros(labels.shape, dtype=bool)
+    if labels.dtype.kind == "f":
+        missing = np.isnan(labels)
+        broken = ~(missing | (np.isfinite(labels) & (labels == np.floor(labels))))
+        if broken.any():
             raise DataError(
-                f"y holds continuous values such as {number:g}, but labels must be classes: fit numeric targets with "
-                "RVMRegressor, or bin the values."
+                f"y holds continuous values such as {labels[broken].flat[0]:g}, but labels must be classes: fit "
+                "numeric targets with RVMRegressor, or bin the values."
             )
-    else:
-        missing = np.array([_missing(label) for label in block.flat] if block.dtype.kind == "O" else [], dtype=bool)
+    elif labels.dtype.kind == "O":
+        missing = np.array([_kind(label) == "missing" for label in labels.flat], dtype=bool)
     if missing.any():
-        row = int(np.argmax(missing))
         raise DataError(
-            f"y has {int(missing.sum()):,} missing labels, the first in row {row:,}: remove these rows, or "
-            "give missing labels a separate class."
+            f"y has {int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,}: remove these "
+            "rows, or give missing labels a separate class."
         )
-    examples = {_kind(label): label for label in reversed(block.ravel().tolist())} if block.dtype.kind == "O" else {}
+    examples = {_kind(label): label for label in reversed(labels.ravel().tolist())} if labels.dtype.kind == "O" else {}
     if len(examples) > 1:
         mixed = " and ".join(f"{kind} ({quoted(label)})" for kind, label in sorted(examples.items()))
         raise DataError(f"the labels in y mix {mixed}: convert all labels to one type, such as text.")
 
 
-def _missing(label: Any) -> bool:
-    """Return True for None, NaN, and NA and NaT of pandas."""
-    try:
-        return label is None or bool(label != label)
-    except TypeError:
-        return True
-
-
 def _kind(label: Any) -> str:
-    """Return the kind of a label, for messages."""
+    """Return the kind of a label; None, NaN, and NA and NaT of pandas are missing."""
+    if label is None or type(label).__name__ in ("NAType", "NaTType") or label != label:
+        return "missing"
     for kind, types in (("booleans", (bool, np.bool_)), ("text", str), ("numbers", (int, float, np.number))):
         if isinstance(label, types):
             return kind
     return f"objects of type {type(label).__name__}"
 
 
-def noise_weights(noise: Any, weights: Any = None) -> Float:
-    """Return the precision weights (N,) of rows with relative noise ``noise`` (N,), multiplied by ``weights`` (N,) if
-    given. Arrays of Dask and Zarr are read whole.
-
-    Raises ``DataError`` for a wrong shape or dtype, and for noise that is not positive and finite.
-
-    >>> noise_weights([1.0, 2.0, 0.5], [1.0, 4.0, 0.0]).tolist()
-    [1.0, 1.0, 0.0]
-    """
-    given = {"sample_noise": noise, "sample_weight": weights}
-    noise, weights = (
-        None if values is None else numeric_array(name, in_process(name, values, f"leave {name} out"))
-        for name, values in given.items()
-    )
-    if noise.ndim != 1:
-        raise DataError(f"sample_noise must have shape (rows,), found {noise.shape}.")
-    if weights is not None and weights.shape != noise.shape:
-        raise DataError(f"sample_noise has shape {noise.shape}, the weights {weights.shape}.")
-    return weights_of_noise(noise) if weights is None else weights_of_noise(noise) * weights
-
-
-def weights_of_noise(noise: NDArray[Any], first: int = 0, name: str = "sample_noise") -> Float:
+def weights_of_noise(noise: NDArray[Any], first: int, name: str) -> Float:
     """Return 1/r² for a run of rows that begins at row ``first``. Raises ``DataError`` for the first invalid value."""
-    noise = np.asarray(noise, dtype=np.float64)
     with np.errstate(all="ignore"):
         weights: Float = 1.0 / noise**2
     wrong = ~((noise > 0) & (weights > 0) & np.isfinite(weights))
@@ -193,12 +147,9 @@ def weights_of_noise(noise: NDArray[Any], first: int = 0, name: str = "sample_no
 def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | None = None) -> Float:
     """Return the weight of each of the K classes, shape (K,).
 
-    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) is the number of rows of each class or the sum
-    of their weights, and n is the sum of ``counts``. A mapping gives the weight of a label, or of a label written as
-    text. Classes without an entry in the mapping have the weight 1.
-
-    Raises ``UsageError`` for unknown labels, negative weights and other types, and if fewer than two classes have a
-    positive weight. Raises ``DataError`` for "balanced" if a class has no rows.
+    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) is the sum of the weights of the rows of each
+    class, and n is the sum of ``counts``. A mapping gives the weight of a label, which may be written as text; other
+    classes have the weight 1. Raises ``UsageError`` or ``DataError`` for weights that cannot be.
 
     >>> class_weights({"yes": 3}, ("no", "yes")).tolist()
     [1.0, 3.0]
@@ -222,7 +173,9 @@ def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | Non
         if text_of_label(label) not in places:
             known = listed_values(classes)
             raise UsageError(f"class_weight names {quoted(label)}, but the classes of the data are {known}")
-        weights[places[text_of_label(label)]] = _weight(label, weight)
+        if not isinstance(weight, int | float | np.number) or not 0 <= weight < np.inf:
+            raise UsageError(f"class_weight of {quoted(label)} is {weight!r}: it must be a number ≥ 0")
+        weights[places[text_of_label(label)]] = weight
     if (weights > 0).sum() < 2:
         raise UsageError("class_weight leaves fewer than two classes with positive weight: two classes are needed")
     return weights
@@ -235,13 +188,3 @@ def text_of_label(label: Any) -> str:
     ('1', 'True', 'a')
     """
     return str(plain_label(label))
-
-
-def _weight(label: Any, weight: Any) -> float:
-    try:
-        value = float(weight)
-    except (TypeError, ValueError):
-        value = np.nan
-    if not (np.isfinite(value) and value >= 0):
-        raise UsageError(f"class_weight of {quoted(label)} is {weight!r}: it must be a number ≥ 0")
-    return value

@@ -1,27 +1,23 @@
 """The format of DATA, and how writers publish them: versions of the attributes, and groups of arrays.
 
-===============================  =======================================================================================
-``versions/000002.json``         the name of the newest group
-``rows-TOKEN/attributes``        ``DataAttributes``, stored by ``storage.codec``
-``rows-TOKEN/X``                 (n, d) float64, a Zarr (version 3) array with one chunk per tile
-``rows-TOKEN/y``                 (n,) float64, or (n, T) for T targets; class codes 0 … K−1 for a class target; absent
-                                 in data for prediction
-``rows-TOKEN/weights``           (n,) float64, optional: precision weights
-``rows-TOKEN/row``               (n,) int64, present if rows were shuffled: the number of the row in the original order
-===============================  =======================================================================================
+    versions/000002.json      the name of the newest group
+    rows-TOKEN/attributes     ``DataAttributes``, stored by ``storage.codec``
+    rows-TOKEN/X              (n, d) float64, a Zarr (version 3) array with one chunk per tile
+    rows-TOKEN/y              (n,) or (n, T) float64; class codes 0 … K−1; absent in data for prediction
+    rows-TOKEN/weights        (n,) float64, optional: precision weights
+    rows-TOKEN/row            (n,) int64, if rows were shuffled: the number of the row in the original order
 
-An ingest writes a group of all rows. An append writes a group that begins with the first tile that it changes: full
-tiles stay where they are, and only the last tile, if it was not full, is copied. ``segments`` states which group holds
-which tiles. Nothing that was published is written again.
+An ingest writes a group of all rows. An append writes a group that begins with the first tile that it changes: only the
+last tile, if it was not full, is copied. ``segments`` states which group holds which tiles. Nothing that was published
+is written again.
 
 A group becomes visible when the next version is created. Of two processes that create the same version exactly one
 succeeds, and the newest version counts. A writer that was killed, or silent for long, can therefore damage nothing:
-until its version exists nobody reads its group, and when another version exists it cannot publish. After publishing, a
-writer removes the older versions, and the groups that it found and that the new version does not use.
+until its version exists nobody reads its group, and when another version exists it cannot publish. Each writer also
+holds the lease in the folder ``.NAME.lease`` next to the DATA, which is removed at the end.
 
-Each writer of DATA holds the lease in the folder ``.NAME.lease`` next to the DATA, which is removed at the end. Chunks
-are compressed (Blosc, lz4 with byte shuffle) and end with a CRC-32C checksum, so that no damaged chunk reaches the
-decompressor. Readers use the attributes, which contain a checksum of each chunk, and the bytes of the chunks; the
+Chunks are compressed (Blosc, lz4 with byte shuffle) and end with a CRC-32C checksum, so that no damaged chunk reaches
+the decompressor. Readers use the attributes, which contain a checksum of each chunk, and the bytes of the chunks; the
 metadata that Zarr keeps of an array serve other programs.
 """
 
@@ -53,14 +49,10 @@ KIND, FORMAT = "partirvm-data", 8
 VERSIONS = "versions"
 GROUP = re.compile("rows-[0-9a-f]{32}")
 
-LOOKS = 5
-"""Maximum number of tries to open DATA that other processes replace."""
+ADVICE = "make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number"
 
-storing = partial(
-    storage.storing,
-    advice="make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number",
-)
-"""Converts errors of a full, read-only or forbidden store to ``StorageError``, which states the space needed."""
+storing = partial(storage.storing, advice=ADVICE)
+"""Converts errors of a full, read-only or forbidden store to ``StorageError``."""
 
 
 @dataclass(frozen=True)
@@ -108,17 +100,14 @@ class DataAttributes:
         blocks = (self.hashes[name] for name in ("X", "y", "weights") if name in self.hashes)
         hashes = tuple(map(hash_of, zip(*blocks, strict=True)))
         fixed = (asdict(self.columns), self.tile_rows, self.seed, self.weighted, self.labelled)
-        moments = [repr(np.asarray(value).tolist()) for each in self._moments for value in vars(each).values()]
-        return Fingerprint(self.n_rows, self.n_features, hashes, digest(fixed), digest(moments))
-
-    @property
-    def _moments(self) -> tuple[ColumnMoments, ColumnMoments]:
-        return self.moments.inputs, self.moments.targets
+        moments = [vars(each) for each in (self.moments.inputs, self.moments.targets)]
+        values = [repr(np.asarray(value).tolist()) for each in moments for value in each.values()]
+        return Fingerprint(self.n_rows, self.n_features, hashes, digest(fixed), digest(values))
 
     def agree(self) -> bool:
         """Return whether the attributes agree with each other, as those of a damaged file may not."""
         firsts, n_tiles = [first for first, _ in self.segments], -(-self.n_rows // max(self.tile_rows, 1))
-        widths = zip(self._moments, (self.n_features, self.n_targets), strict=True)
+        widths = ((self.moments.inputs, self.n_features), (self.moments.targets, self.n_targets))
         arrays = [(getattr(each, name), n) for each, n in widths for name in ("mean", "square", "minimum", "maximum")]
         return (
             min(self.n_rows, self.tile_rows, self.n_features) > 0
@@ -135,14 +124,13 @@ CODEC = Codec([DataAttributes, Columns, Moments, ColumnMoments])
 
 
 def open_data(url: str) -> tuple[Folder, DataAttributes]:
-    """Open DATA for reading. Returns their folder and the newest attributes.
+    """Return the folder of DATA and their newest attributes.
 
     Raises ``MissingDataError`` if there are no DATA or their attributes are damaged, ``FormatError`` for another format
-    or attributes that contradict each other, and ``ChangedDataError`` if other processes replace the DATA in each of
-    ``LOOKS`` tries to open them.
+    or attributes that contradict each other, and ``ChangedDataError`` if other processes replace the DATA in each try.
     """
     folder = open_folder(url)
-    for _ in range(LOOKS):
+    for _ in range(5):
         numbers = listed_numbers(folder, VERSIONS)
         if not numbers:
             raise MissingDataError(
@@ -229,8 +217,8 @@ class Publication:
 def publication(url: str, *, overwrite: bool = False, append: bool = False) -> Iterator[Publication]:
     """Yield a ``Publication`` for new DATA at ``url``, or for rows to append. On any error its group is removed.
 
-    Raises ``LeaseError`` if another process writes the DATA. Raises ``ExistsError`` if the path holds something other
-    than DATA, or if it holds DATA and ``overwrite`` is false. Raises ``StorageError`` if the path cannot be written.
+    Raises ``LeaseError`` if another process writes the DATA, ``ExistsError`` if the path holds something other than
+    DATA, or if it holds DATA and ``overwrite`` is false, and ``StorageError`` if the path cannot be written.
     """
     folder, name = open_folder(url), f"rows-{uuid.uuid4().hex}"
     with claimed(url) as lease, folder.scratch(folder.path and folder.path / name) as scratch:
@@ -257,10 +245,8 @@ def publication(url: str, *, overwrite: bool = False, append: bool = False) -> I
 
 @contextmanager
 def claimed(url: str) -> Iterator[Lease]:
-    """Hold the lease of the DATA at a path or URL, whether or not they exist.
-
-    Raises ``LeaseError`` if another process holds the lease, and ``LeaseLostError`` instead of an error that came after
-    another process took over.
+    """Hold the lease of a path or URL. Raises ``LeaseError`` if another process holds it, and ``LeaseLostError`` in
+    place of errors that came after another process took over.
     """
     place = open_folder(url.rstrip("/"))
     if place.path is not None:

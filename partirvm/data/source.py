@@ -98,15 +98,9 @@ class Source:
         """
         return self
 
-    def _rows_of(self, tiles: Sequence[int]) -> tuple[int, int]:
-        """Return the number of the first row of the given tiles, and the number after their last row."""
-        return self._span(min(tiles))[0], self._span(max(tiles))[1]
-
     def gather(self, rows: Sequence[int] | Int) -> Float:
         """Return the inputs of the rows with the given numbers, shape (len(rows), d), in the given order. Each tile is
-        read once.
-
-        The method holds the result and one tile in memory. Raises ``IndexError`` for a number outside [0, n_rows).
+        read once; the result and one tile are in memory. Raises ``IndexError`` for a number outside [0, n_rows).
         """
         wanted = self._row_numbers(rows)
         return self._collect(wanted, np.empty((len(wanted), self.n_features)), self._inputs)
@@ -115,7 +109,7 @@ class Source:
         """Return the precision weights of the rows with the given numbers, (len(rows),), in the given order.
 
         Returns None for unweighted data, whose rows have the weight 1. A row of weight zero counts as absent and cannot
-        be a candidate. Each tile is read once. Raises ``IndexError`` for a number outside [0, n_rows).
+        be a candidate. Raises ``IndexError`` for a number outside [0, n_rows).
         """
         wanted = self._row_numbers(rows)
         return self._collect(wanted, np.empty(len(wanted)), self._weights_in) if self.weighted else None
@@ -130,22 +124,6 @@ class Source:
                 collected[places] = read(number)[wanted[places] - number * self.tile_rows]
         return collected
 
-    def fingerprint(self) -> Fingerprint:
-        """Return the shape and the hashes of the first ``FINGERPRINT_TILES`` tiles. The fingerprint is computed once,
-        without reading all rows.
-        """
-        if self._fingerprint is None:
-            hashes = tuple(hash_tile(self.tile(number)) for number in range(min(self.n_tiles, FINGERPRINT_TILES)))
-            self._fingerprint = Fingerprint(self.n_rows, self.n_features, hashes)
-        return self._fingerprint
-
-    def check(self, expected: Fingerprint) -> None:
-        """Compare the shape and the common hashes with an earlier fingerprint.
-
-        Raises ``ChangedDataError``, which states the difference.
-        """
-        check_fingerprint(self.fingerprint(), expected, str(self))
-
     def _inputs(self, number: int) -> Float:
         return self.tile(number).X
 
@@ -154,6 +132,30 @@ class Source:
         weights = self.tile(number).weights
         assert weights is not None
         return weights
+
+    def fingerprint(self) -> Fingerprint:
+        """Return the shape and the hashes of the first ``FINGERPRINT_TILES`` tiles, computed once."""
+        if self._fingerprint is None:
+            hashes = tuple(hash_tile(self.tile(number)) for number in range(min(self.n_tiles, FINGERPRINT_TILES)))
+            self._fingerprint = Fingerprint(self.n_rows, self.n_features, hashes)
+        return self._fingerprint
+
+    def check(self, expected: Fingerprint) -> None:
+        """Raise ``ChangedDataError`` unless shape, attributes and common hashes are those of an earlier fingerprint."""
+        found, advice = self.fingerprint(), "Pass the same data again, or start a new fit."
+        if (found.n_rows, found.n_features) != (expected.n_rows, expected.n_features):
+            raise ChangedDataError(
+                f"{self}: the data have {found.n_rows:,} rows × {found.n_features} features, but had "
+                f"{expected.n_rows:,} × {expected.n_features} before. {advice}"
+            )
+        for number, (now, before) in enumerate(zip(found.hashes, expected.hashes, strict=False)):
+            if now != before:
+                raise ChangedDataError(f"{self}: the values of tile {number} have changed. {advice}")
+        pairs = ((found.about, expected.about), (found.moments, expected.moments))
+        if any(now != before for now, before in pairs if now and before):
+            raise ChangedDataError(
+                f"{self}: names, categories, classes, moments or the tile size have changed. {advice}"
+            )
 
     def _span(self, number: int) -> tuple[int, int]:
         """Return the number of the first row of a tile, and the number of the first row after the tile."""
@@ -182,9 +184,7 @@ class Source:
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:
     """Return the number of rows per tile: a power of two, with inputs of about ``TILE_BYTES`` bytes. There are at least
-    32 tiles, provided that each tile keeps 2048 rows.
-
-    The result depends only on the shape, so that the same data have the same tiles on every machine.
+    32 tiles, provided that each tile keeps 2048 rows. The result depends only on the shape.
 
     >>> tile_rows_for(36_000, 8), tile_rows_for(20_000_000, 16), tile_rows_for(583_740, 2)
     (2048, 8192, 16384)
@@ -209,24 +209,6 @@ def hash_of(checksums: Iterable[str]) -> str:
     return hashlib.blake2b("".join(checksums).encode(), digest_size=8).hexdigest()
 
 
-def check_fingerprint(found: Fingerprint, expected: Fingerprint, name: str) -> None:
-    """Raise ``ChangedDataError`` unless shape, attributes and common hashes of two fingerprints are equal."""
-    advice = "Pass the same data again, or start a new fit."
-    if (found.n_rows, found.n_features) != (expected.n_rows, expected.n_features):
-        raise ChangedDataError(
-            f"{name}: the data have {found.n_rows:,} rows × {found.n_features} features, but had "
-            f"{expected.n_rows:,} × {expected.n_features} before. {advice}"
-        )
-    for number, (now, before) in enumerate(zip(found.hashes, expected.hashes, strict=False)):
-        if now != before:
-            raise ChangedDataError(
-                f"{name}: the values of tile {number} have changed (hash {now}, was {before}). {advice}"
-            )
-    pairs = ((found.about, expected.about), (found.moments, expected.moments))
-    if any(now != before for now, before in pairs if now and before):
-        raise ChangedDataError(f"{name}: names, categories, classes, moments or the tile size have changed. {advice}")
-
-
 def as_rows(block: Any, name: str = "the rows", start: int = 0, columns: Sequence[str] | None = None) -> Float:
     """Return a read-only, C-contiguous float64 view or copy of ``block``.
 
@@ -240,9 +222,5 @@ def as_rows(block: Any, name: str = "the rows", start: int = 0, columns: Sequenc
 
 
 def default_names(n_features: int) -> tuple[str, ...]:
-    """Return the names of the features of an array, as in scikit-learn.
-
-    >>> default_names(2)
-    ('x0', 'x1')
-    """
+    """Return the names of the features of an array, as in scikit-learn: ``x0``, ``x1``, …"""
     return tuple(f"x{j}" for j in range(n_features))

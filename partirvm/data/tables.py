@@ -18,11 +18,8 @@ CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
 ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS, ".npz")
 
-LEAST_BUFFER, MOST_BUFFER = 64 << 10, 1 << 20
-"""Bytes of a Parquet file that are read at once for a column; the larger number suits remote stores."""
-
-PAGE = 2 << 20
-"""Bytes of a page of a Parquet column, decompressed, and of its dictionary; most writers limit each to 1 MiB."""
+LEAST_BUFFER, MOST_BUFFER, PAGE = 64 << 10, 1 << 20, 2 << 20
+"""Bytes of a Parquet column that are read at once, and of a page with its dictionary: writers limit each to 1 MiB."""
 
 Batch = Mapping[str, Any]
 """Arrow arrays of one length by the names of their columns."""
@@ -33,11 +30,10 @@ class Reader:
     """A table to be ingested.
 
     ``batches`` is called with the names of the wanted columns, those of them that contain labels, and the approximate
-    number of bytes of a batch. ``features`` are the default feature columns; None stands for all columns except targets
-    and weights. ``targets``, ``weights`` and ``categorical`` are the columns of these roles if the format defines the
-    roles. An ``untyped`` format does not distinguish numbers from text. ``held`` returns the bytes that reading given
-    columns needs in addition to the batches, and ``advice`` states how to read the source with less memory. Batches
-    larger than ``most_batch`` bytes are not faster.
+    number of bytes of a batch. ``features`` (None: all other columns), ``targets``, ``weights`` and ``categorical`` are
+    the columns of these roles if the source defines them. An ``untyped`` source does not distinguish numbers from text.
+    ``held`` returns the bytes that reading given columns needs in addition to the batches, and ``advice`` states how to
+    read the source with less memory. Batches larger than ``most_batch`` bytes are not faster.
     """
 
     name: str
@@ -74,8 +70,8 @@ def numbers(values: Any) -> np.ndarray[Any, Any]:
 def find_files(url: str) -> tuple[str, Any, list[str]]:
     """Return the kind ("csv", "parquet" or "npz"), the file system and the paths of a file, a folder or a glob.
 
-    The files of a folder are all files below it that ingest can read, without paths that have a part beginning with
-    ``.`` or ``_``. Raises ``MissingDataError`` if there are no files, and ``DataError`` for files of several kinds.
+    The files of a folder are all below it that ingest can read, without paths that have a part beginning with ``.`` or
+    ``_``. Raises ``MissingDataError`` if there are no files, and ``DataError`` for files of several kinds.
     """
     filesystem, path = open_filesystem(url)
     with reading(url):
@@ -102,10 +98,7 @@ def find_files(url: str) -> tuple[str, Any, list[str]]:
 
 @contextmanager
 def opened(filesystem: Any, path: str) -> Iterator[Any]:
-    """Open a file for reading. Errors of Arrow, a decompressor or a store become errors that name the file.
-
-    A local file is opened as a plain file, so that Arrow does not use fsspec.
-    """
+    """Open a file for reading, one on this machine without fsspec. Errors in it become errors that name the file."""
     local = type(filesystem).__name__ == "LocalFileSystem"
     with (
         reading(path, "check that the file is complete and that its ending states its type", DataError),
@@ -117,8 +110,7 @@ def opened(filesystem: Any, path: str) -> Iterator[Any]:
 def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     """Return a table of Parquet files with equal columns. Row groups are read one after another without read-ahead.
 
-    The metadata of a file do not state the size of pages. ``held`` assumes ``PAGE`` bytes for each column of the
-    largest row group, but no more than the column has, and one page more, as stored.
+    ``held`` assumes a page of ``PAGE`` bytes for each column of the largest row group, and one more, as stored.
     """
     import pyarrow.parquet as pq
 
@@ -155,9 +147,8 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
 def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     """Return a table of CSV files with a header and equal columns. The files are parsed block by block.
 
-    Every wanted column that is not text is parsed as float64 from the first row on, so fractional values may occur
-    anywhere in a column of integers. Empty fields, NA, NaN and null are missing values. Arrow reads 32 blocks ahead.
-    These blocks take two thirds of the memory of a batch.
+    Every column without labels is parsed as float64, so fractional values may occur anywhere in a column of integers.
+    Empty fields, NA, NaN and null are missing values. Arrow reads 32 blocks ahead, in two thirds of a batch's memory.
     """
     import pyarrow as pa
     from pyarrow import csv

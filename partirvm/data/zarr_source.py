@@ -18,36 +18,14 @@ from partirvm.storage.records import checksum, digest, read_blosc
 
 
 class ZarrSource(Source):
-    """A source for DATA on disk or at an fsspec URL. The object holds the address and the attributes. Each chunk
-    is compared with its checksum when it is read.
+    """A source for DATA on disk or at an fsspec URL ``url``. Each chunk is compared with its checksum when it is read.
+
+    ``moments`` were computed by ingest from all rows. ``n_targets`` is 0 for data without a target; the ``t`` of their
+    tiles has shape (rows, 0). ``seed`` is that of the shuffle, None if the rows kept their order.
 
     A pickled source contains the address and the expected fingerprint. A process that finds different data at the
-    address raises ``ChangedDataError``.
-
-    Parameters
-    ----------
-    url : str or path
-        Folder or fsspec URL of DATA.
-
-    Attributes
-    ----------
-    n_rows, n_features, n_targets, tile_rows, n_tiles, shuffled, columns, moments
-        The attributes of every source. ``moments`` were computed by ingest from all rows. ``n_targets`` is T, or 0 for
-        data without a target; the ``t`` of their tiles has shape (rows, 0).
-    seed : int or None
-        Seed of the shuffle; None if the rows kept their order.
-    weighted : bool
-        True if rows have precision weights.
-
-    Raises
-    ------
-    MissingDataError
-        There are no DATA at the address. Also raised by ``tile`` and ``gather`` if a chunk is missing or damaged.
-    ChangedDataError
-        Raised by ``tile`` and ``gather`` for a chunk with other values than those ingested, such as those of another
-        tile.
-    FormatError
-        The DATA have another format.
+    address raises ``ChangedDataError``, as ``tile`` and ``gather`` do for a chunk with other values than those
+    ingested. Raises ``MissingDataError`` if DATA or a chunk are missing or damaged, ``FormatError`` for another format.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
@@ -80,8 +58,10 @@ class ZarrSource(Source):
     def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)
         folder, attributes = self._open()
-        place = f"{self.url}: chunk {number} of the array {name!r}"
-        advice = "restore the file, or ingest the data again"
+        place, advice = (
+            f"{self.url}: chunk {number} of the array {name!r}",
+            "restore the file, or ingest the data again",
+        )
         shape = attributes.chunks[name]
         first, group = next(each for each in reversed(attributes.segments) if each[0] <= number)
         file = "/".join([group, name, "c", str(number - first), *("0" for _ in shape[1:])])
@@ -97,9 +77,7 @@ class ZarrSource(Source):
         return rows
 
     def tile(self, number: int) -> Tile:
-        """Read one tile. Raises ``MissingDataError`` for a missing or damaged chunk, and ``ChangedDataError`` for other
-        values than those ingested.
-        """
+        """Read one tile."""
         X = self._read("X", number)
         t = self._read("y", number).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
         weights = self._weights_in(number) if self.weighted else None

@@ -133,7 +133,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
     tol: float = parameter(1e-7, "float")
     kernel_store: KernelStore = parameter(
         "auto",
-        '{"auto", "memory", "none"}',
+        '{"auto", "memory", "zarr", "none"}',
         'With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.',
     )
     random_state: Any = parameter(

@@ -15,7 +15,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
-from partirvm.data.labels import noise_weights
 from partirvm.errors import DataError, UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
 from partirvm.estimators.inputs import (
@@ -122,9 +121,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
     )
     reference: Reference = parameter("auto", '{"auto", "none"}')
 
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None, sample_noise: Any = None
-    ) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
         """Train on X (N, d) and y (N,), or y (N, T).
 
         Parameters
@@ -136,12 +133,10 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         y : array-like (N,) or (N, T)
             Targets, of the same kind as X or a NumPy array; a single column is one target.
         sample_weight : array-like (N,), optional
-            Precision weights: a row's noise variance is σ²/weight. A row of zero weight is absent.
+            Precision weights: a row's noise variance is σ²/weight, so that known relative noise r is the weight 1/r². A
+            row of zero weight is absent.
         validation : pair (X, y) or DATA, optional
             Held-out rows: their error goes into ``history_`` and ends the fit when it stops falling.
-        sample_noise : array-like (N,), optional
-            Known relative noise of each row, positive, of the same kind as y: its noise variance is σ²·sample_noise².
-            That is a precision weight of 1/sample_noise², multiplied into ``sample_weight``.
 
         Raises
         ------
@@ -150,8 +145,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             (data of a type that cannot be used a ``TypeError``, too), and ``ArithmeticError`` where numbers overflow.
         """
         parameters = self.parameters()
-        if sample_noise is not None:
-            sample_weight = noise_weights(sample_noise, sample_weight)
         source, _ = training_source(self, X, y, sample_weight, parameters.seed)
         held_out = None if validation is None else source_of(self, validation, source.columns)
         self._fit(source, held_out, parameters)

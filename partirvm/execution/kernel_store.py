@@ -1,26 +1,32 @@
-"""Kernel blocks Φ[panel, :] that are kept in memory between passes, to be evaluated only once.
+"""Kernel blocks Φ[panel, :] that are kept between passes, in memory or as Zarr arrays, to be evaluated only once.
 
 A request lists the columns that a pass needs over a panel. Kept columns are copied. The others are evaluated, and kept
 if the budget allows. Columns that were not requested in the current or the previous run of passes over the panel are
 deleted.
 
 A column has the same bits whether it is evaluated alone or among other columns (``Design.origin``). On a machine where
-the bits differ, nothing is kept. So results do not depend on this store.
+the bits differ, nothing is kept. So results do not depend on this store. A chunk on disk ends with a checksum; the
+columns of a damaged one are evaluated again.
 """
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from partirvm.errors import PartirvmWarning
 from partirvm.kernels.design import NONE, Design
 from partirvm.planning.plan import Plan
 from partirvm.types import Float, Int
@@ -34,22 +40,27 @@ STALE = 8  # number of runs of passes after which panels that were not requested
 
 @dataclass(frozen=True)
 class Keeping:
-    """Settings of a store: the fit, the bytes per process, and the number of the run."""
+    """Settings of a store: the fit, the bytes per process, the number of the run, and the folder of Zarr arrays.
+
+    Without ``folder`` blocks are kept in memory.
+    """
 
     token: str
     budget: int
     run: int = 0
+    folder: str | None = None
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """Numbers of evaluated elements of Φ, and of kept elements that were used."""
+    """Numbers of evaluated elements of Φ, of kept elements that were used, and of failed reads and writes."""
 
     evaluated: int = 0
     kept: int = 0
+    failures: int = 0
 
     def __add__(self, other: Fetched) -> Fetched:
-        return Fetched(self.evaluated + other.evaluated, self.kept + other.kept)
+        return Fetched(self.evaluated + other.evaluated, self.kept + other.kept, self.failures + other.failures)
 
 
 @dataclass
@@ -69,37 +80,63 @@ class Blocks:
 
 
 @contextmanager
-def keeping_blocks(plan: Plan, forget: Callable[[str], None]) -> Iterator[Blocks | None]:
-    """Keep kernel blocks as planned until the end of the ``with`` statement; ``forget`` then gets their token."""
-    store = plan.kernel_store
+def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | None = None) -> Iterator[Blocks | None]:
+    """Keep kernel blocks as planned until the end of the ``with`` statement; ``forget`` then gets their token.
+
+    ``beside`` is the folder for blocks on disk, which is emptied first; None for a temporary folder. A failed read or
+    write of a block costs time but does not change the result; one warning reports all failures.
+    """
+    store, folder = plan.kernel_store, None
+    if beside is not None:
+        shutil.rmtree(beside, ignore_errors=True)  # left by a killed process
     if store is None or store.where == "none":
         yield None
         return
     most = store.bytes
-    blocks = Blocks(Keeping(uuid.uuid4().hex, 0), lambda columns: min(plan.room(columns), most))
+    if store.where == "zarr":
+        folder = str(beside or tempfile.mkdtemp(prefix="partirvm-kernel-"))
+        with suppress(OSError):  # then each block that cannot be written is counted
+            Path(folder).mkdir(exist_ok=True)
+    in_memory = folder is None
+    blocks = Blocks(
+        Keeping(uuid.uuid4().hex, 0, folder=folder),
+        lambda columns: min(plan.room(columns), most) if in_memory else most,
+    )
     try:
         yield blocks
     finally:
         forget(blocks.keeping.token)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        if blocks.fetched.failures:
+            warnings.warn(
+                f"kernel blocks could not be written or read {blocks.fetched.failures:,} times and were evaluated "
+                "again: the result is the same, but the fit was slower; check that the disk has space and that all "
+                "workers can access it",
+                PartirvmWarning,
+                stacklevel=2,
+            )
 
 
 @dataclass(eq=False)
 class _Panel:
-    """The kept columns of a panel of n rows: labels (k,) and values (k, n).
+    """The kept columns of a panel of n rows: labels (k,) and values (k, n), or the folder of their Zarr array.
 
     ``requested`` are the labels requested in the last ``run`` that used the panel.
     """
 
-    values: Float
+    values: Float | Path
     labels: Int = field(default_factory=lambda: NONE)
     requested: Int = field(default_factory=lambda: NONE)
     run: int = -1
+    nbytes: int = 0
 
 
 class BlockStore:
     """Kept blocks of one fit in this process; thread-safe. ``used`` is the number of kept bytes, within the budget."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str | None) -> None:
+        self._folder = None if folder is None else Path(folder)
         self._lock = threading.Lock()
         self._panels: dict[Key, _Panel] = {}
         self._run, self._budget, self.used = -1, 0, 0
@@ -114,8 +151,7 @@ class BlockStore:
             self._run, self._budget = keeping.run, keeping.budget
             outdated = [key for key, panel in self._panels.items() if panel.run < keeping.run - STALE]
             while self._panels and (outdated or self.used > self._budget):
-                panel = self._panels.pop(outdated.pop()) if outdated else self._panels.popitem()[1]
-                self.used -= panel.values.nbytes
+                self._delete(self._panels.pop(outdated.pop()) if outdated else self._panels.popitem()[1])
 
     def fill(self, key: Key, design: Design, X: Float, out: Float) -> Fetched:
         """Write Φ of the rows X into ``out`` (n, M), stored column by column; ``key`` identifies panel and design."""
@@ -123,31 +159,91 @@ class BlockStore:
         rows, labels = out.T[design.n_leading :], design.labels
         with self._lock:
             panel = self._panels.pop(key, None) or _Panel(np.empty((0, len(X))))
+        values = _read(panel.values)
+        failures = int(values is None)
+        if values is None:
+            panel.labels, values = NONE, np.empty((0, len(X)))
         kept, order = np.isin(labels, panel.labels), np.argsort(panel.labels)
-        rows[kept] = panel.values[order[np.searchsorted(panel.labels, labels[kept], sorter=order)]]
+        rows[kept] = values[order[np.searchsorted(panel.labels, labels[kept], sorter=order)]]
         missing = np.flatnonzero(~kept)
         new = np.empty((len(missing), len(X)))
         if missing.size:
             design.take(missing, leading=NONE).block(X, new.T)
             rows[missing] = new
-        self._keep(panel, labels, labels[missing], new)
+        failures += self._keep(panel, values, labels, labels[missing], new)
         with self._lock:
             if self._panels.setdefault(key, panel) is not panel:
-                self.used -= panel.values.nbytes  # two runs of one task overlapped
-        return Fetched(new.size, int(kept.sum()) * len(X))
+                self._delete(panel)  # two runs of one task overlapped
+        return Fetched(new.size, int(kept.sum()) * len(X), failures)
 
-    def _keep(self, panel: _Panel, requested: Int, labels: Int, values: Float) -> None:
-        """Delete the columns that are no longer requested, and keep as many of the new ones as fit."""
+    def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> int:
+        """Delete the columns that are no longer requested, and keep as many of the new ones as fit.
+
+        Returns the number of failed writes.
+        """
         alive, size = np.union1d(panel.requested, requested), 8 * values.shape[1]
         panel.requested, panel.run = (alive if panel.run == self._run else requested), self._run
         stay = np.isin(panel.labels, alive)
         with self._lock:
-            self.used -= size * int((~stay).sum())
+            self.used += size * int(stay.sum()) - panel.nbytes
             count = min(len(labels), max(self._budget - self.used, 0) // size)
             self.used += size * count
+        panel.nbytes = size * (int(stay.sum()) + count)
         if count or not stay.all():
             panel.labels = np.concatenate([panel.labels[stay], labels[:count]])
-            panel.values = np.concatenate([panel.values[stay], values[:count]])
+            return self._store(panel, np.concatenate([kept[stay], values[:count]]))
+        return 0
+
+    def _store(self, panel: _Panel, values: Float) -> int:
+        """Keep the values of a panel, and nothing if they cannot be written. Returns the number of failed writes."""
+        before, panel.values = panel.values, values
+        _remove(before)
+        if self._folder is None:
+            return 0
+        try:
+            panel.values = _written(values, self._folder)
+        except Exception:  # no error of a store or codec may end the fit
+            with self._lock:
+                self.used -= panel.nbytes
+                self._budget = 0  # the disk is full or missing
+            panel.values, panel.labels, panel.nbytes = np.empty((0, values.shape[1])), NONE, 0
+            return 1
+        return 0
+
+    def _delete(self, panel: _Panel) -> None:
+        self.used -= panel.nbytes
+        _remove(panel.values)
+
+
+def _read(values: Float | Path) -> Float | None:
+    """Return values in memory, or those of a Zarr array; None if it cannot be read."""
+    if isinstance(values, np.ndarray):
+        return values
+    import zarr
+
+    try:
+        return np.asarray(zarr.open_array(str(values), mode="r")[:])
+    except Exception:  # no error of a store or codec may end the fit
+        return None
+
+
+def _written(values: Float, folder: Path) -> Path:
+    """Write values to a Zarr array of one chunk, with a checksum, and return its place."""
+    import zarr
+    from zarr.codecs import Crc32cCodec
+
+    if not folder.is_dir():  # Zarr would create it, even after the end of the fit
+        raise FileNotFoundError(folder)
+    place, crc, size = folder / f"block-{uuid.uuid4().hex}", Crc32cCodec(), values.shape
+    config: Any = {"write_empty_chunks": True}
+    array = zarr.create_array(str(place), shape=size, chunks=size, dtype="f8", compressors=[crc], config=config)
+    array[:] = values
+    return place
+
+
+def _remove(values: Float | Path) -> None:
+    if isinstance(values, Path):
+        shutil.rmtree(values, ignore_errors=True)
 
 
 _stores: dict[str, BlockStore] = {}
@@ -160,7 +256,7 @@ def store_of(keeping: Keeping) -> BlockStore:
     with _stores_lock:
         for token in [token for token, other in _stores.items() if time.monotonic() - other.touched > IDLE]:
             forget(token)
-        store = _stores.setdefault(keeping.token, BlockStore())
+        store = _stores.setdefault(keeping.token, BlockStore(keeping.folder))
     store.begin(keeping)
     return store
 

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from partirvm.core.termination import Termination
@@ -241,6 +242,7 @@ def run_attempt(
             checkpoint=checkpoint,
             usable=checkpoint is not None and store.has_model(),
             elapsed=(history[-1]["seconds"] if history else 0.0) + timer.seconds,
+            beside=None if "://" in store.location else Path(store.location, "kernel"),
         )
         model = journal.model or _kept_model(store)
         if outcome.reason is not Termination.ABORTED:

@@ -234,7 +234,7 @@ class Driver:
             assert self.held_out is not None
             source = self.held_out
         name = passes[0].name
-        rows = sum(one.count(source.n_rows) for one in passes)
+        rows = sum(source.n_rows if one.rows is None else len(one.rows) for one in passes)
 
         def progress(done: int, total: int) -> None:
             self.watcher.on_tiles(name, done, total, rows)
@@ -312,7 +312,7 @@ class Driver:
         self._last = record
         entry = line(record, spent, self._began, self._epoch, saved=saved)
         if self.blocks is not None:
-            fetched, self.blocks.fetched = self.blocks.fetched, Fetched()
+            fetched, self.blocks.fetched = self.blocks.fetched, Fetched(failures=self.blocks.fetched.failures)
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched.evaluated, fetched.kept
         entry |= self.readable(entry)
         self._journal.record(entry)

@@ -148,7 +148,7 @@ def fit(
             fitted = run_attempt(store, allowed, planned=(spec, executor, timer), **hooks)
             cancelled = store.folded().status is Status.CANCELLED
             if fitted.model is None and not (cancelled or store.has_progress()):
-                first = spec.plan.schedule.unit
+                first = "level" if spec.plan.schedule.merges else "round"
                 raise JobFailedError(f"aborted before the first {first} was done: there is no job in {job}")
         except BaseException:
             with suppress(LeaseError, StorageError):  # unless another process has taken the lease

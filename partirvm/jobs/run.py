@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,11 +52,13 @@ def run(
     checkpoint: Any = None,
     usable: bool = False,
     elapsed: float = 0.0,
+    beside: Path | None = None,
 ) -> Outcome:
     """Run the spec of a fit and warn of problems with the data or the result.
 
     The journal receives the model and the history. ``interrupted``, ``usable`` and ``elapsed`` are passed to
-    ``Driver``. With a ``checkpoint``, a state of the strategy, the run continues from there.
+    ``Driver``. With a ``checkpoint``, a state of the strategy, the run continues from there. ``beside`` is the folder
+    for kernel blocks that are kept on disk; without ``beside`` a temporary folder is used.
     """
     executor.use(spec.plan.threads)
     texts, remarks = kernel_texts(source.columns.features), list[str]()
@@ -80,7 +83,7 @@ def run(
         journal.record(entry)
         driver.watcher.on_record(entry)
     _warn_of_data(spec, source.columns)
-    with keeping_blocks(spec.plan, executor.forget) as driver.blocks:
+    with keeping_blocks(spec.plan, executor.forget, beside) as driver.blocks:
         outcome = driver.run(
             STRATEGIES[spec.plan.strategy](),
             spec.problem,

@@ -7,7 +7,7 @@ plain JSON, so that a model file contains no code.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -72,19 +72,17 @@ class Kernel:
 
         A callable exists only in this process: with ``local`` it is given by its address, otherwise ``UsageError``.
         """
-        return {"name": self.name, **{each.name: _plain(getattr(self, each.name), local) for each in _fields(self)}}
+        options = ("prior", "multiples", "metric")  # of an estimator
+        own = {name: _plain(value, local) for name, value in vars(self).items() if name not in options}
+        return {"name": self.name, **own}
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Self:
         """Return the kernel of a spec. Raises ``UsageError`` for invalid fields or values."""
-        values = {name: value for name, value in spec.items() if name != "name"}
-        known = {each.name: each.default is MISSING or each.name == "gamma" for each in _fields(cls)}
-        for name in (*values, *(name for name, needed in known.items() if needed)):
-            if name not in values or name not in known:
-                what = "lacks" if name not in values else "has"
-                names = ", ".join(known) or "only the name"
-                raise UsageError(f"the spec of the {cls.name} kernel {what} {name!r}; its fields: {names}")
-        return cls(**values)
+        try:
+            return cls(**{name: value for name, value in spec.items() if name != "name"})
+        except TypeError as error:
+            raise UsageError(f"the spec of the {cls.name} kernel has wrong fields: {error}") from error
 
     def learnable(self) -> dict[str, float]:
         """Return the p learnable parameters, which are all ≥ 0, by name: their natural logarithms, −∞ for 0."""
@@ -132,10 +130,7 @@ class Kernel:
         return replace(cast(Any, self), **own) if own else self
 
     def relevances(self, n_features: int) -> Float | None:
-        """Return the gamma of each feature (n_features,) as its relevance, or None for a kernel without gamma.
-
-        Of several components it is the sum, by their weights; None if a component has no gamma.
-        """
+        """Return the gamma of each feature (n_features,), None without gamma; of components it is the weighted sum."""
         found = [part.relevances(n_features) for part in self.components]
         weights = getattr(self, "weights", (1.0,) * len(found))
         weighted = [weight * own for weight, own in zip(weights, found, strict=True) if own is not None]
@@ -156,19 +151,9 @@ class Kernel:
 
 @dataclass(frozen=True)
 class NoKernel(Kernel):
-    """Placeholder for fits without a kernel: there are no candidates, and the design has only its leading columns.
-
-    Examples
-    --------
-    >>> NoKernel().spec()
-    {'name': 'none'}
-    """
+    """Placeholder for fits without a kernel: there are no candidates, and the design has only its leading columns."""
 
     name = "none"
-
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        """Raise ``UsageError``, because there are no centres."""
-        raise UsageError("there is no kernel, so it cannot be evaluated at centres")
 
 
 def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
@@ -184,11 +169,6 @@ def logs_of(values: Any) -> Float:
     found = np.asarray(values, dtype=float)
     logs: Float = np.log(found, out=np.full(len(found), -np.inf), where=found > 0)
     return logs
-
-
-def _fields(kernel: Any) -> list[Field[Any]]:
-    """Return the fields of a kernel without those that are options of an estimator, other than gamma."""
-    return [each for each in fields(kernel) if each.metadata.get("option", "gamma") == "gamma"]
 
 
 def _plain(value: Any, local: bool) -> Any:

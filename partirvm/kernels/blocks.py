@@ -1,7 +1,4 @@
-"""Kernels prepared for their centres, and how blocks of kernel values are computed.
-
-Blocks are computed for a group of columns at a time, so that temporary arrays stay in the cache.
-"""
+"""Kernels prepared for their centres, and how blocks of kernel values are computed, a group of columns at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 
 GROUP = 16
-"""Number of columns that are computed together. For 2,048 rows the columns take 0.25 MiB."""
+"""Number of columns that are computed together, so that temporary arrays stay in the cache."""
 
 PIECE_ROWS = 128
 """Number of rows of one matrix product, a divisor of ``PANEL_ROWS``. Larger products are not faster."""
@@ -25,10 +22,7 @@ class PreparedKernel:
     """Base of a kernel prepared for m centres."""
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) of points (n, d) into ``out`` (n, m), which may be columns of a wider array.
-
-        The call is fastest if ``out`` is stored column by column.
-        """
+        """Write k(points, centres) of points (n, d) into ``out`` (n, m), which may be columns of a wider array."""
         raise NotImplementedError
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
@@ -39,10 +33,7 @@ class PreparedKernel:
         return np.zeros(0)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, shape (n, d), with ``values`` as in ``gradient``.
-
-        Radial and categorical kernels and their combinations have it.
-        """
+        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, (n, d), of radial and categorical kernels and combinations."""
         raise NotImplementedError
 
 
@@ -51,9 +42,8 @@ class Products:
     """Matrix products of points with m centres, computed for groups of columns and blocks of ``PIECE_ROWS`` rows.
 
     Smaller products are padded, so that all products have one even shape. Then the bits of an element depend only on
-    its point and its centre. The last bits would depend on the shape for two reasons. BLAS selects its algorithm by the
-    shape of the whole product, and the AVX-512 kernels of BLAS round the last rows of an odd number of rows
-    differently.
+    its point and its centre: BLAS selects its algorithm by the shape of the whole product, and its AVX-512 kernels
+    round the last rows of an odd number of rows differently.
     """
 
     right: Float
@@ -90,9 +80,7 @@ class Products:
 
 
 def padded(points: Float, multiple: int) -> Float:
-    """Pad the points (n, d) to a multiple of rows by repeating the last point.
-
-    A function given by the user may contain matrix products, whose last bits depend on the number of rows.
+    """Pad the points (n, d) to a multiple of rows by repeating the last point, since bits of products vary with it.
 
     >>> padded(np.array([[1.0], [2.0]]), 3).ravel().tolist()
     [1.0, 2.0, 2.0]

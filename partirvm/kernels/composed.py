@@ -1,7 +1,4 @@
-"""Kernels made of kernels: weighted sums, products, kernels on some columns, and several for the same centres.
-
-Blocks are computed for a group of columns at a time: first the values of all components, then what is made of them.
-"""
+"""Kernels made of kernels: weighted sums, products, kernels on some columns, and several for the same centres."""
 
 from __future__ import annotations
 
@@ -36,14 +33,7 @@ def _items(name: str, given: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Sum(Kernel):
-    """Weighted sum of kernels, k = Σ_i weights[i]·k_i.
-
-    Parameters
-    ----------
-    parts : tuple of kernels
-    weights : tuple of float
-        One number ≥ 0 per part, at least one of them positive; default: 1 each. The weights are learned as
-        ``weights[i]``, and precede the parameters of the parts.
+    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0, by default 1 each, which are learned, too.
 
     Examples
     --------
@@ -63,10 +53,7 @@ class Sum(Kernel):
         weights = tuple(self.weights) or (1.0,) * len(parts)
         right = all(isinstance(value, numbers.Real) and 0 <= float(value) < np.inf for value in weights)
         if not right or len(weights) != len(parts) or not any(weights):
-            raise UsageError(
-                f"weights of the sum kernel are {list(weights)}: they must be {len(parts)} numbers ≥ 0, one per part, "
-                "at least one of them positive"
-            )
+            raise UsageError(f"weights of a sum are {weights}: they must be {len(parts)} numbers ≥ 0, some positive")
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "weights", tuple(map(float, weights)))
 
@@ -82,11 +69,8 @@ class Sum(Kernel):
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
         """Return weights ∘ ∂k/∂k_i of each part, ∂k/∂k_i = weights[i], and Σ weights ∘ ∂k/∂ log weights[i]."""
-        sums = [
-            np.array([weight * np.einsum("mn,mn->", weights, own)])
-            for weight, own in zip(self.weights, values, strict=True)
-        ]
-        return [weight * weights for weight in self.weights], sums
+        sums = [np.einsum("mn,mn->", weights, own) for own in values]
+        return [weight * weights for weight in self.weights], [np.multiply(self.weights, sums)]
 
 
 @dataclass(frozen=True)
@@ -125,7 +109,7 @@ class Product(Kernel):
 
 
 class PreparedParts(PreparedKernel):
-    """The parts of a sum or product, prepared for each group of columns."""
+    """The parts of a sum or product, prepared for each group of columns; gradients evaluate the parts again."""
 
     def __init__(self, kernel: Sum | Product, centres: Float, origin: Float | None) -> None:
         self.kernel, self.groups = kernel, runs(len(centres), SIZE)
@@ -139,7 +123,6 @@ class PreparedParts(PreparedKernel):
         by_groups(out, write, SIZE)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the gradient by the chain rule; the parts are evaluated again."""
         total = np.zeros(len(self.kernel.logs))
         for own, terms in self._terms(points, weights):
             inner = (part.gradient(points, value, slope) for part, value, slope in terms)
@@ -147,7 +130,6 @@ class PreparedParts(PreparedKernel):
         return total
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n of smooth parts by the chain rule, shape (n, d)."""
         total = np.zeros(points.shape)
         for _, terms in self._terms(points, weights):
             for part, value, slope in terms:
@@ -162,9 +144,7 @@ class PreparedParts(PreparedKernel):
             part(points, found[-1].T)
         return found
 
-    def _terms(
-        self, points: Float, weights: Float
-    ) -> Iterator[tuple[list[Float], list[tuple[PreparedKernel, Float, Float]]]]:
+    def _terms(self, points: Float, weights: Float) -> Iterator[tuple[list[Float], list[Any]]]:
         """Yield for each group the slopes in own parameters, and each part with its values and slopes (n, g)."""
         for some, parts in zip(self.groups, self.prepared, strict=False):
             values = self._values(some, points)
@@ -193,9 +173,7 @@ class OnColumns(Kernel):
         columns = _items(self.name, self.columns)
         right = all(isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in columns)
         if not right or len(set(columns)) < len(columns):
-            raise UsageError(
-                f"columns of a kernel are {list(columns)}: they must be different positions of features, from 0"
-            )
+            raise UsageError(f"columns of a kernel are {columns}: they must be different positions of features, from 0")
         object.__setattr__(self, "columns", tuple(map(int, columns)))
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
@@ -206,7 +184,6 @@ class OnColumns(Kernel):
         return self.kernel.diagonal(points[:, self._mine(points.shape[1])])
 
     def relevances(self, n_features: int) -> Float | None:
-        """Return the relevances of the kernel's columns, and 0 for the other columns."""
         own, found = self.kernel.relevances(len(self.columns)), np.zeros(n_features)
         found[self._mine(n_features)] = 0.0 if own is None else own
         return None if own is None else found
@@ -216,10 +193,8 @@ class OnColumns(Kernel):
 
     def _mine(self, n_features: int) -> list[int]:
         if max(self.columns) >= n_features:
-            raise UsageError(
-                f"the kernel applies to the columns {list(self.columns)}, but the data have {n_features} features, "
-                "counted from 0"
-            )
+            where = f"the columns {list(self.columns)}, but the data have {n_features} features, counted from 0"
+            raise UsageError(f"the kernel applies to {where}")
         return list(self.columns)
 
 
@@ -246,15 +221,8 @@ class Several(Kernel):
     """Several kernels for the same centres: each centre gives one basis function per kernel.
 
     A target with structure at several scales needs wide and narrow basis functions, of which a fit keeps those that
-    raise the evidence. The parts of a sum share one weight per centre instead. With K kernels, column m of a design
-    belongs to kernel ``labels[m] % K`` and to the centre in row ``labels[m] // K``. Several kernels have no common
-    values (``prepare``), and cannot be a part of a kernel.
-
-    Examples
-    --------
-    >>> from partirvm.kernels import Gaussian
-    >>> Several((Gaussian(0.5), Gaussian(8.0))).parameters
-    ('kernels[0].gamma', 'kernels[1].gamma')
+    raise the evidence. The parts of a sum share one weight per centre instead. Several kernels have no common values
+    (``prepare``), and cannot be a part of a kernel.
     """
 
     kernels: tuple[Kernel, ...]
@@ -311,8 +279,7 @@ class PreparedSeveral(PreparedKernel):
 def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]) -> Kernel:
     """Return the kernel with each simple kernel in sums, products and columns replaced by ``make(kernel, columns)``.
 
-    ``columns`` are the positions of the features that a kernel sees, all of them to begin with. Several kernels and
-    directions count as simple.
+    ``columns`` are the positions of features that a kernel sees. Several kernels and directions count as simple.
     """
     if isinstance(kernel, OnColumns):
         return replace(kernel, kernel=replaced(kernel.kernel, columns[list(kernel.columns)], make))

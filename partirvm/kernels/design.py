@@ -1,10 +1,8 @@
 """The design matrix Φ (N, M), defined by its centres and computed in blocks.
 
-Kernel column m is k(·, centre m). The *leading* columns come first: the constant 1 for the bias, and explicit basis
-functions (``Basis``). Without a kernel (``NoKernel``) there are only leading columns. With K kernels each row
-gives one basis function per kernel, with the label ``row · K + kernel``. With one kernel, labels are row numbers. A
-``Design`` maps raw inputs to rows of Φ. It standardises the inputs as the fit does, then evaluates basis functions and
-kernels. The hash ``Design.basis`` identifies everything except the centres.
+The *leading* columns come first: the constant 1 for the bias, and explicit basis functions (``Basis``). Kernel column m
+is k(·, centre m); without a kernel (``NoKernel``) there are none. With K kernels each row gives one basis function per
+kernel, with the label ``row · K + kernel``; with one kernel, labels are row numbers.
 """
 
 from __future__ import annotations
@@ -40,11 +38,10 @@ the RMSE rises by .8 % on etopo20 and 1.1 % on abalone, with ½ by .2 and .4 %, 
 
 @dataclass(frozen=True)
 class LocalNoise:
-    """Noise factor exp(Σ_m w_m k(x, z_m) − ``shift``), of points in the kernel's coordinates.
+    """Noise factor exp(Σ_m w_m k(x, z_m) − ``shift``), of points and ``centres`` (m, d) in the kernel's coordinates.
 
-    ``centres`` (m, d) are in these coordinates, ``weights`` (m,) are those of the log variance
-    (``likelihoods.noise_fit``). The mean of the factor over the rows of the fit is one. Far from all centres the factor
-    is exp(−``shift``), near one.
+    ``weights`` (m,) are those of the log variance (``likelihoods.noise_fit``). The mean of the factor over the rows of
+    the fit is one. Far from all centres the factor is exp(−``shift``), near one.
     """
 
     kernel: Kernel
@@ -60,13 +57,11 @@ class LocalNoise:
         """Return the noise factor (n,) at points (n, d); ``product`` multiplies kernel values (n, m) by weights."""
         values = np.empty((len(self.centres), len(points))).T
         self._prepared(points, values)
-        found: Float = np.exp(product(values, self.weights) - self.shift)
-        return found
+        return np.asarray(np.exp(product(values, self.weights) - self.shift))
 
     def row_weights(self, points: Float) -> Float:
         """Return the weights (n,) of rows at these points in a fit of the mean."""
-        found: Float = self.factor(points) ** -TEMPER
-        return found
+        return np.asarray(self.factor(points) ** -TEMPER)
 
 
 @dataclass(frozen=True)
@@ -75,10 +70,9 @@ class Design:
 
     ``centres`` (m, d) are rows of the data in raw units. ``labels`` (m,) int64 identify the row, and the kernel if
     there are several. ``origin`` (d,) is a point in the kernel's coordinates that makes the bits of a column
-    independent of the other columns. If ``origin`` is None, each design uses the origin with the smallest rounding
-    errors. ``functions`` are the B explicit basis functions. ``active`` holds the numbers, increasing, of the basis
-    functions that are columns of this design. ``noise`` is the noise factor of each row, None for constant noise:
-    passes multiply row weights by it (``LocalNoise.row_weights``).
+    independent of the other columns; without it rounding errors are smallest. ``active`` holds the numbers, increasing,
+    of the basis ``functions`` that are columns of this design. ``noise`` is the noise factor of each row, None for
+    constant noise: passes multiply row weights by it.
     """
 
     kernel: Kernel
@@ -126,11 +120,9 @@ class Design:
     @cached_property
     def basis(self) -> str:
         """Hash of kernel, basis functions and input scaling. Columns with equal hash and label are equal functions."""
-        shift, scale = self.scaling.x_shift, self.scaling.x_scale
-        facts = [self.kernel.spec(local=True), shift.tolist(), scale.tolist()]
+        facts = [self.kernel.spec(local=True), self.scaling.x_shift.tolist(), self.scaling.x_scale.tolist()]
         facts += [] if self.functions is None else [self.functions.spec(local=True)]
-        text = json.dumps(facts, sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8).hexdigest()
 
     @cached_property
     def identity(self) -> str:
@@ -170,10 +162,7 @@ class Design:
             out[:, int(self.bias) : self.n_leading] = values if whole else values[:, self.active]
 
     def noise_factor(self, X: Float, product: Callable[[Float, Float], Float] = np.matmul) -> Float | float:
-        """Return the noise variance at raw inputs X (n, d), (n,), as a multiple of the overall one; 1 if constant.
-
-        ``product`` multiplies kernel values (n, m) by weights (m,).
-        """
+        """Return the noise variance at raw inputs X (n, d), (n,), as a multiple of the overall one; 1 if constant."""
         return 1.0 if self.noise is None else self.noise.factor(self.scaling.inputs(X), product)
 
     def row_weights(self, X: Float) -> Float | None:
@@ -181,18 +170,14 @@ class Design:
         return None if self.noise is None else self.noise.row_weights(self.scaling.inputs(X))
 
     def gradient(self, X: Float, block: Float, weights: Float) -> Float:
-        """Return Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter_p of the kernel, shape (p,).
-
-        ``block`` (n, M) is Φ at the raw inputs X (n, d). The method is fastest if arrays are stored column by column.
-        """
+        """Return Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter_p, (p,); ``block`` (n, M) is Φ at the raw inputs X (n, d)."""
         kernels = slice(self.n_leading, None)
         return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
 
     def input_gradient(self, X: Float, block: Float, mean: Float) -> Float:
-        """Return the gradient of Φμ at raw inputs X (n, d), in the kernel's coordinates, shape (n, d).
+        """Return the gradient of Φμ at raw inputs X (n, d), in the kernel's coordinates, of kernel columns, (n, d).
 
-        ``block`` (n, M) is Φ at X and ``mean`` (M,) is μ; leading columns do not count. The kernel must be
-        smooth (``PreparedKernel.input_gradient``).
+        ``block`` (n, M) is Φ at X and ``mean`` (M,) is μ. The kernel must be smooth.
         """
         kernels = slice(self.n_leading, None)
         weights = np.broadcast_to(mean[kernels], block[:, kernels].shape)
@@ -218,10 +203,7 @@ class Design:
         )
 
     def with_centres(self, points: Float, rows: Int, *, bias: bool = False) -> Design:
-        """Return the design whose centres are rows with these points (k, d) and row numbers (k,).
-
-        Each centre has one column per kernel.
-        """
+        """Return the design whose centres are rows with these points (k, d) and numbers (k,), each with K columns."""
         count = len(self.kernels)
         labels = (rows[:, None] * count + np.arange(count)).ravel()
         return replace(self, centres=np.repeat(points, count, axis=0), labels=labels, bias=bias, active=NONE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +76,7 @@ class Family(Kernel, Value):
         return np.broadcast_to(np.asarray(gamma, dtype=float), (n_features,))
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        prepared: PreparedKernel = self.form(self, centres, self.widths(centres.shape[1]), origin)
-        return prepared
+        return cast(PreparedKernel, self.form(self, centres, self.widths(centres.shape[1]), origin))
 
     def value(self, work: Float) -> None:
         """Replace −r², or the inner product, (g, n) by k."""
@@ -88,7 +87,6 @@ class Family(Kernel, Value):
         raise NotImplementedError
 
     def relevances(self, n_features: int) -> Float | None:
-        """Return the gamma of each feature, (n_features,)."""
         return self.widths(n_features).copy()
 
     def per_feature(self, n_features: int) -> Self:
@@ -104,15 +102,14 @@ class Family(Kernel, Value):
 
 def _checked(name: str, gamma: Any) -> tuple[float, ...]:
     """Return gamma as numbers; a tuple of floats itself, as scikit-learn's clone demands."""
-    given = [gamma] if isinstance(gamma, numbers.Real) else gamma
     try:
-        values = np.array(given, dtype=float)
+        values = np.array([gamma] if isinstance(gamma, numbers.Real) else gamma, dtype=float)
     except (TypeError, ValueError):
         values = np.zeros(0)
     if values.ndim != 1 or not (values <= MOST).all() or (values < 0).any() or not values.any():
         raise UsageError(
-            f"gamma of the {name} kernel is {list(given) if np.iterable(given) else given!r}: it must be one positive "
-            f"number, or one number ≥ 0 per feature with at least one positive, up to {MOST:g}"
+            f"gamma of the {name} kernel is {gamma!r}: it must be one positive number, or one number ≥ 0 per feature "
+            f"with at least one positive, up to {MOST:g}"
         )
     same = type(gamma) is tuple and all(type(each) is float for each in gamma)
     return gamma if same else tuple(values.tolist())

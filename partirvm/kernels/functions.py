@@ -1,10 +1,9 @@
 """Python functions of the user: kernels, and explicit basis functions φ_b(x) as leading columns of a design.
 
-A function is a path "module:function", which every process imports at first use, or any callable, for fits in this
-process only: a job or a model file cannot store it. A model with a named function can predict only where the module is
-installed. Loading a model imports nothing. Functions are called for arbitrary blocks of rows in the model's coordinates
-(standardised if the fit standardises). They must not change their arguments, and each value must depend only on its own
-row, or on its point and its centre.
+A function is a path "module:function", which every process imports at first use (loading a model imports nothing), or
+any callable, for fits in this process only: a job or a model file cannot store it. Functions are called for arbitrary
+blocks of rows in the model's coordinates. They must not change their arguments, and each value must depend only on its
+own row, or on its point and its centre.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 class FunctionKernel(Kernel):
     """Kernel computed by a function of points (n, d) and centres (m, d), which returns the values (n, m).
 
-    It has no learnable parameters, since no gradient is known. The function is called for ``GROUP`` centres at a time,
-    and the last group is padded, so that a column does not depend on the other columns.
+    It has no learnable parameters. The function is called for ``GROUP`` centres at a time, and the last group is
+    padded, so that a column does not depend on the other columns.
 
     Examples
     --------
@@ -54,7 +53,6 @@ class FunctionKernel(Kernel):
             require_path(self.function, "kernel", "sklearn.metrics.pairwise:laplacian_kernel")
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        """Prepare the kernel for the centres (m, d). Raises ``UsageError`` if the function cannot be imported."""
         return PreparedFunction(function_of(self.function, "kernel"), f"kernel {title_of(self.function)}", centres)
 
     def spec(self, *, local: bool = False) -> dict[str, Any]:
@@ -68,7 +66,6 @@ class PreparedFunction(PreparedKernel):
         self.function, self.title, self.centres = function, title, centres
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m). Raises ``UsageError`` for invalid kernel values."""
         pieces = padded(points, PIECE_ROWS)
 
         def write(some: slice, work: Float) -> None:
@@ -104,10 +101,8 @@ class BasisPart:
         what = f"basis {title_of(self.function)}"
         found = evaluated(function_of(self.function, "basis"), what, padded(points, PIECE_ROWS))[: len(points)]
         if found.shape[1] != self.size:
-            raise UsageError(
-                f"{what} returned {found.shape[1]} columns, but {self.size} in the first call: their number must "
-                "not depend on the rows"
-            )
+            counts = f"{found.shape[1]} columns, but {self.size} in the first call"
+            raise UsageError(f"{what} returned {counts}: their number must not depend on the rows")
         return found
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
@@ -142,9 +137,7 @@ class Basis:
 
     def spec(self, *, local: bool = False) -> dict[str, Any]:
         """Return plain JSON, with ``local`` also for functions that exist only in this process."""
-        return {
-            "parts": [{"function": name_of(each.function, "basis", local), "size": each.size} for each in self.parts]
-        }
+        return {"parts": [[name_of(each.function, "basis", local), each.size] for each in self.parts]}
 
 
 def label_of(function: Int) -> Int:
@@ -179,10 +172,8 @@ def evaluated(function: Function, what: str, points: Float, centres: Float | Non
         raise UsageError(f"{what} failed for {shapes}: {type(error).__name__}: {error}") from error
     right = found.ndim == 2 and len(found) == len(points)
     if not right or (centres is not None and found.shape[1] != len(centres)):
-        columns = "B), a column for each basis function" if centres is None else f"{len(centres)})"
-        raise UsageError(
-            f"{what} returned the shape {found.shape} for {shapes}: it must return ({len(points)}, {columns}"
-        )
+        right_shape = f"({len(points)}, {'B' if centres is None else len(centres)})"
+        raise UsageError(f"{what} returned the shape {found.shape} for {shapes}: it must return {right_shape}")
     if bad := found.size - int(np.isfinite(found).sum()):
         raise UsageError(f"{what} returned {bad:,} values of {found.size:,} that are NaN or infinite")
     return found
@@ -213,9 +204,7 @@ def function_of(given: str | Function, what: str) -> Function:
 def require_path(path: Any, what: str, such_as: str) -> None:
     """Raise ``UsageError`` unless ``path`` has the form "module:function"; ``what`` is the role in messages."""
     if not isinstance(path, str) or not _PATH.fullmatch(path):
-        raise UsageError(
-            f"the {what} is the function {path!r}: it must be named as 'module:function', such as {such_as!r}"
-        )
+        raise UsageError(f"the {what} is {path!r}: it must be named as 'module:function', such as {such_as!r}")
 
 
 def title_of(function: Any) -> str:

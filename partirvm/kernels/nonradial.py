@@ -1,24 +1,23 @@
 """Kernels that are not radial: Laplacian, categorical, linear spline; linear, polynomial and sigmoid.
 
-The first three are evaluated one feature at a time. The linear spline kernel of Vapnik and Tipping (2001, eq. 29) is a
-product over dimensions. In each dimension, with a = min(x, z) and b = max(x, z),
+The linear spline kernel of Vapnik and Tipping (2001, eq. 29) is a product over dimensions. In each dimension, with
+a = min(x, z) and b = max(x, z),
 
-    1 + xz + xz·min(x, z) − (x + z)/2·min(x, z)² + min(x, z)³/3  =  1 + ab + a²(3b − a)/6,
+    1 + xz + xz·min(x, z) − (x + z)/2·min(x, z)² + min(x, z)³/3  =  1 + ab + a²(3b − a)/6.
 
-derived from ∫₀^min (x − u)(z − u) du. For x, z ≥ 0 this is a Mercer kernel. The formula is also used for negative
-inputs, as in Tipping (2001) with x from −10 to 10, where it is not: k(x, x) = 1 + x² + x³/3 < 0 for x < −3.37. It is a
-cubic spline in x with its knot at z, so the span of the basis functions does not depend on the position of zero.
+For x, z ≥ 0 this is a Mercer kernel. The formula is also used for negative inputs, as in Tipping (2001), where it is
+not: k(x, x) = 1 + x² + x³/3 < 0 for x < −3.37. It is a cubic spline in x with its knot at z, so that the span of the
+basis functions does not depend on the position of zero.
 
 The last three are functions of the inner product s = Σ_j gamma_j x_j z_j, as in scikit-learn. They depend on the origin
-of the inputs (with ``standardize``, the mean of the training rows). k(x, x) may be 0, and for the sigmoid negative. An
-RVM does not require a Mercer kernel.
+of the inputs. k(x, x) may be 0, and for the sigmoid negative. An RVM does not require a Mercer kernel.
 """
 
 from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +26,14 @@ from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel
 from partirvm.kernels.blocks import PreparedKernel, Products, by_groups, origin_of, runs
 from partirvm.kernels.family import Family
+from partirvm.kernels.functions import PreparedFunction
 from partirvm.options.values import documented
 
 Float = NDArray[np.float64]
 
 
 class PreparedSteps(PreparedKernel):
-    """The kernel exp(−Σ_j c_j) prepared for ``centres`` (d, m): a step c_j is |u − v| of u = gamma ∘ (x − origin).
-
-    Categories have the step gamma_j [x ≠ z] instead.
-    """
+    """The kernel exp(−Σ_j c_j): steps c_j are |u − v| of u = gamma ∘ (x − origin), of categories gamma_j [x ≠ z]."""
 
     def __init__(self, kernel: Family, centres: Float, widths: Float, origin: Float | None) -> None:
         self.kernel, self.widths, self.origin = kernel, widths, origin_of(centres, origin)
@@ -101,8 +98,8 @@ class Laplacian(Family):
 class Categorical(Family):
     """Categories that agree or not: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``.
 
-    Codes are only compared for equality, so a level that no centre has differs equally from all centres. For data that
-    also have numeric columns use ``partirvm.kernels.OnColumns``.
+    A level that no centre has differs equally from all centres. For data that also have numeric columns use
+    ``partirvm.kernels.OnColumns``.
 
     Examples
     --------
@@ -129,26 +126,16 @@ class LinearSpline(Kernel):
     name = "linear-spline"
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedSpline(centres)
+        return PreparedFunction(_spline, "kernel linear-spline", centres)
 
 
-class PreparedSpline(PreparedKernel):
-    """The linear spline prepared for centres (m, d)."""
-
-    def __init__(self, centres: Float) -> None:
-        self.centres = np.ascontiguousarray(centres.T)
-
-    def __call__(self, points: Float, out: Float) -> None:
-        """Multiply the factors 1 + ab + a²(3b − a)/6 = 1 + a(2h + a(h − a/6)), with h = b/2, of all dimensions."""
-        X = np.ascontiguousarray(points.T)
-
-        def write(some: slice, work: Float) -> None:
-            work[...] = 1.0
-            for x, z in zip(X, self.centres[:, some, None], strict=True):
-                a, h = np.minimum(x, z), np.maximum(0.5 * x, 0.5 * z)
-                work *= 1.0 + a * (a * (h - a / 6.0) + 2.0 * h)
-
-        by_groups(out, write)
+def _spline(points: Float, centres: Float) -> Float:
+    """Return the product of the factors 1 + ab + a²(3b − a)/6 = 1 + a(2h + a(h − a/6)), with h = b/2, (n, m)."""
+    found = np.ones((len(points), len(centres)))
+    for x, z in zip(points.T, centres.T, strict=True):
+        a, h = np.minimum(x[:, None], z), np.maximum(0.5 * x[:, None], 0.5 * z)
+        found *= 1.0 + a * (a * (h - a / 6.0) + 2.0 * h)
+    return found
 
 
 @dataclass(frozen=True)
@@ -171,11 +158,9 @@ class Linear(Kernel):
 
 
 class PreparedInner(PreparedKernel):
-    """The kernel prepared for its centres: products with ``centres`` = gamma ∘ z (m, d), then the function of s."""
+    """A function of inner products with ``centres`` = gamma ∘ z (m, d)."""
 
-    def __init__(
-        self, kernel: Linear | Polynomial | Sigmoid, centres: Float, widths: Float, origin: Float | None
-    ) -> None:
+    def __init__(self, kernel: Any, centres: Float, widths: Float, origin: Float | None) -> None:
         self.kernel, self.centres = kernel, centres * widths
         self.products = Products.of(self.centres)
 
@@ -183,21 +168,16 @@ class PreparedInner(PreparedKernel):
         self.products.fill(points, out, self.kernel.value)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂s) gamma_j x_j z_j; s is computed again.
-
-        For a learned coef0 the sum of ∂k/∂ log coef0 = coef0 ∂k/∂s follows.
-        """
+        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂s) gamma_j x_j z_j."""
         if isinstance(self.kernel, Linear):
             return np.zeros(0)
-        total, slopes = np.zeros(points.shape[1]), 0.0
+        total = np.zeros(points.shape[1])
         for some in runs(len(self.centres), self.products.size):
             block = self.products.block(points, some)
             self.kernel.slope(block)
             block *= weights.T[some]
             total += np.einsum("md,md->d", block @ points, self.centres[some])
-            slopes += float(block.sum())
-        of_gamma = self.kernel.shared(total)
-        return np.append(of_gamma, self.kernel.coef0 * slopes) if "coef0" in self.kernel.learned else of_gamma
+        return np.asarray(self.kernel.shared(total))
 
 
 @documented
@@ -205,28 +185,25 @@ class PreparedInner(PreparedKernel):
 class Polynomial(Family):
     """Polynomial kernel ``(Σ_j gamma_j x_j z_j + coef0)^degree``.
 
-    Other values of ``degree`` (at least 1, default 3) and ``coef0`` (at least 0, default 1; learned unless it is 0)
-    need numbers as gamma.
+    Other values of ``degree`` (at least 1, default 3) and ``coef0`` (at least 0, default 1) need numbers as gamma.
 
     Examples
     --------
     >>> from partirvm import Polynomial
-    >>> Polynomial(gamma=1.0, degree=2).parameters
-    ('gamma', 'coef0')
+    >>> Polynomial(gamma=1.0, degree=2)
+    Polynomial(gamma=(1.0,), degree=2)
     """
 
     degree: int = 3
     coef0: float = 1.0
     name = "polynomial"
-    learned: ClassVar[tuple[str, ...]] = ("gamma", "coef0")
     form = PreparedInner
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        degree = self.degree
-        if isinstance(degree, bool) or not isinstance(degree, numbers.Integral) or degree < 1:
-            raise UsageError(f"degree of the polynomial kernel is {degree!r}: it must be a whole number ≥ 1")
-        object.__setattr__(self, "degree", int(degree))
+        if isinstance(self.degree, bool) or not isinstance(self.degree, numbers.Integral) or self.degree < 1:
+            raise UsageError(f"degree of the polynomial kernel is {self.degree!r}: it must be a whole number ≥ 1")
+        object.__setattr__(self, "degree", int(self.degree))
         object.__setattr__(self, "coef0", _number(self.name, self.coef0, least=0.0))
 
     def value(self, work: Float) -> None:
@@ -246,7 +223,7 @@ class Polynomial(Family):
 class Sigmoid(Family):
     """Sigmoid kernel ``tanh(Σ_j gamma_j x_j z_j + coef0)``.
 
-    Values of ``coef0`` other than 1 need numbers as gamma. ``coef0`` may be negative and is not learned.
+    Values of ``coef0`` other than 1 need numbers as gamma; they may be negative.
 
     Examples
     --------
@@ -284,8 +261,6 @@ def _raise(values: Float, power: int) -> None:
 
 
 def _number(name: str, value: float, least: float = -np.inf) -> float:
-    right = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(float(value))
-    if not right or value < least:
-        bound = " ≥ 0" if least == 0 else ""
-        raise UsageError(f"coef0 of the {name} kernel is {value!r}: it must be a number{bound}")
+    if not isinstance(value, numbers.Real) or not np.isfinite(float(value)) or value < least:
+        raise UsageError(f"coef0 of the {name} kernel is {value!r}: it must be a number{' ≥ 0' * (least == 0)}")
     return float(value)

@@ -5,8 +5,7 @@ coordinates that are extended by 1 and ‖u‖². Coordinates are measured from 
 that inputs far from zero lose no digits.
 
 Matérn kernels of smoothness ν (Rasmussen & Williams 2006, eq. 4.17) are functions of s = √(2ν) r; scikit-learn's length
-scale is 1/√gamma. Their derivatives in r² are finite at r = 0, so that no gradient divides by r, and rounding errors of
-r² near 0 are not amplified.
+scale is 1/√gamma. Their derivatives in r² are finite at r = 0, so that no gradient divides by r.
 """
 
 from __future__ import annotations
@@ -57,12 +56,9 @@ class PreparedRadial(PreparedKernel):
         return left
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Callable[[slice], Float]:
-        """Return the function of a group of centres that gives S = weights ∘ ∂k/∂r², (g, n).
-
-        r² is computed again, but not for the Gaussian kernel, where ∂k/∂r² = −k.
-        """
+        """Return the function of a group of centres that gives S = weights ∘ ∂k/∂r², (g, n); r² is computed again."""
         if isinstance(self.kernel, Gaussian):
-            return lambda some: -(weights.T[some] * values.T[some])
+            return lambda some: -(weights.T[some] * values.T[some])  # ∂k/∂r² = −k
         widened = self._widened(points)
 
         def of(some: slice) -> Float:
@@ -74,10 +70,7 @@ class PreparedRadial(PreparedKernel):
         return of
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)².
-
-        Each group of centres takes one matrix product with [u, u∘u, 1].
-        """
+        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)², by products with [u, u∘u, 1]."""
         n, d = points.shape
         slopes = self.slopes(points, values, weights)
         left = np.empty((n, 2 * d + 1))
@@ -203,8 +196,7 @@ RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52
 class Directions(Kernel):
     """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
 
-    The metric of the kernel is LᵀL with L = diag(√gamma) A. A width per feature is the case A = I. Points are projected
-    once for each block, so that the cost for each pair of points is that of a width per feature.
+    Points are projected once for each block, so that the cost for each pair of points is that of a width per feature.
 
     Parameters
     ----------
@@ -215,16 +207,11 @@ class Directions(Kernel):
     free : bool
         True if kernel learning also moves the entries of ``axes``; otherwise it moves gamma alone.
 
-    Raises ``UsageError`` for another kernel or for axes that are not a matrix of finite numbers.
-
     Examples
     --------
     >>> from partirvm.kernels import Gaussian
-    >>> out = np.empty((2, 1))
-    >>> kernel = Directions(Gaussian(1.0), [[1.0, -1.0]])
-    >>> kernel.prepare(np.zeros((1, 2)))(np.array([[3.0, 3.0], [1.0, 0.0]]), out)
-    >>> out[:, 0].round(3).tolist()
-    [1.0, 0.368]
+    >>> Directions(Gaussian(2.0), [[1.0, -3.0]]).relevances(2)
+    array([ 2., 18.])
     """
 
     kernel: RadialKernel
@@ -239,8 +226,7 @@ class Directions(Kernel):
             raise UsageError(
                 f"the directions kernel has the kernel {kernel.name!r}: it must be gaussian, matern32 or matern52"
             )
-        if not isinstance(self.free, bool):
-            raise UsageError(f"free of the directions kernel is {self.free!r}: it must be True or False")
+        object.__setattr__(self, "free", bool(self.free))
         if len(kernel.gamma) not in (1, len(axes)):
             raise UsageError(
                 f"gamma of the directions kernel has {len(kernel.gamma)} values: it must have one, or {len(axes)}, one "
@@ -248,10 +234,6 @@ class Directions(Kernel):
             )
         object.__setattr__(self, "kernel", kernel)
         object.__setattr__(self, "axes", axes)
-
-    def __repr__(self) -> str:
-        """Name the kernel and the shape of its directions; ``spec`` has all numbers."""
-        return f"Directions({self.kernel.name} along {len(self.axes)} directions of {len(self.axes[0])} features)"
 
     @property
     def matrix(self) -> Float:
@@ -271,12 +253,11 @@ class Directions(Kernel):
         return self.kernel.learnable() | (entries if self.free else {})
 
     def with_logs(self, logs: Float) -> Self:
-        count, entries = len(self.kernel.gamma), np.ravel(self.axes)
-        entries = logs[count:] if self.free else entries
-        if len(logs) != len(self.learnable()):
-            raise UsageError(f"{len(logs)} logarithms for {len(self.learnable())} parameters of a kernel")
-        axes = entries.reshape(self.matrix.shape).tolist()
-        return replace(self, kernel=self.kernel.with_logs(logs[:count]), axes=tuple(map(tuple, axes)))
+        if not self.free:
+            return super().with_logs(logs)
+        count = len(self.kernel.gamma)
+        axes: Any = logs[count:].reshape(self.matrix.shape).tolist()
+        return replace(self, kernel=self.kernel.with_logs(logs[:count]), axes=axes)
 
     def relevances(self, n_features: int) -> Float | None:
         """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""

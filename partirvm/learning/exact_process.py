@@ -3,16 +3,14 @@
     L = −½ Σ_t [ tᵀK⁻¹t + log|K| + n log 2π ],    ∂L/∂K = ½ (AAᵀ − T K⁻¹),    A = K⁻¹t
 
 for T targets t (n,) with mean 0 that share the covariance K (n, n) (Rasmussen & Williams 2006, *Gaussian Processes for
-Machine Learning*, eqs. 5.8 and 5.9). All rows are centres, so that the evidence sees detail that a few hundred columns
-cannot express. One evaluation is one Cholesky factor and its inverse.
+Machine Learning*, eqs. 5.8 and 5.9). All rows are centres. One evaluation is one Cholesky factor and its inverse.
 
 The covariance is s² k(X, X) + σ² W⁻¹ + Σ_l v φ_l φ_lᵀ, with signal variance s², noise variance σ², row weights W, and
 a large variance v of the weight of each leading column φ_l.
 
 With few rows the evidence of many widths overfits: on 200 rows of protein, narrow widths without noise had 4 to 9 nats
-more than the optimum with errors smaller by a tenth. Two weak priors are therefore added to the evidence: half a normal
-on each log parameter above that of half of gamma="scale" (``NARROW_SD``), and half a normal on log σ² below a tenth of
-the target variance (``NOISE_SD``).
+more than the optimum with errors smaller by a tenth. Two weak priors are therefore added: half a normal on each log
+parameter above that of half of gamma="scale", and half a normal on log σ² below a tenth of the target variance.
 """
 
 from __future__ import annotations
@@ -47,17 +45,11 @@ TIED_SHARES = 10.0 ** np.arange(-6, 3)
 """Precisions of the weights of a tied RVM that are tried, relative to the mean eigenvalue of its Gram matrix."""
 
 
-@dataclass(frozen=True)
-class ProcessEvidence:
-    """The evidence ``value`` in nats, its derivative ``slopes`` (n, n) in the covariance, and ``weights`` A (n, T)."""
+def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, Float] | None:
+    """Return the evidence of targets (n, T) in nats, its derivative (n, n) in the covariance, and A (n, T).
 
-    value: float
-    slopes: Float
-    weights: Float
-
-
-def process_evidence(covariance: Float, targets: Float) -> ProcessEvidence | None:
-    """Return the evidence of targets (n, T), or None if the covariance (n, n) is not positive definite."""
+    The result is None if the covariance (n, n) is not positive definite.
+    """
     n, T = targets.shape
     factor, failed = lapack.dpotrf(covariance, lower=1)
     if failed:
@@ -71,15 +63,12 @@ def process_evidence(covariance: Float, targets: Float) -> ProcessEvidence | Non
     slopes[np.diag_indices(n)] = inverse.diagonal()
     slopes *= -0.5 * T
     slopes += 0.5 * weights @ weights.T
-    return ProcessEvidence(value, slopes, weights)
+    return value, slopes, weights
 
 
 @dataclass(frozen=True)
 class ProcessFit:
-    """A kernel with log s² and log σ², and the log posterior, evidence and prior, in nats; −∞ before it is known.
-
-    ``evaluations`` counts those of all ascents that led to it.
-    """
+    """A kernel with log s² and log σ², its log posterior in nats (−∞ if unknown), and all evaluations so far."""
 
     kernel: Kernel
     signal: float
@@ -148,16 +137,16 @@ class ProcessRows:
         prepared(self.X, values)
         return prepared, values
 
-    def evaluate(self, fit: ProcessFit) -> tuple[ProcessEvidence, Float] | None:
+    def evaluate(self, fit: ProcessFit) -> tuple[float, Float] | None:
         """Return evidence and slopes (p + 2,) in the log parameters, log s² and log σ²; None if not definite."""
         prepared, values = self.values(fit)
         found = process_evidence(self.covariance(values, fit), self.t)
         if found is None:
             return None
-        signal = np.exp(fit.signal)
-        of_kernel = signal * prepared.gradient(self.X, values, found.slopes)
-        of_noise = 0.0 if self.noise is not None else np.exp(fit.noise) * (found.slopes.diagonal() @ self.inverse)
-        return found, np.concatenate([of_kernel, [signal * (found.slopes * values).sum(), of_noise]])
+        (value, slopes, _), signal = found, np.exp(fit.signal)
+        of_kernel = signal * prepared.gradient(self.X, values, slopes)
+        of_noise = 0.0 if self.noise is not None else np.exp(fit.noise) * (slopes.diagonal() @ self.inverse)
+        return value, np.concatenate([of_kernel, [signal * (slopes * values).sum(), of_noise]])
 
     def log_prior(self, theta: Float) -> tuple[float, Float]:
         """Return the log prior of log parameters, log s² and log σ², (p + 2,), without constants, and its slopes."""
@@ -172,7 +161,7 @@ class ProcessRows:
         prepared, values = self.values(fit)
         found, d = process_evidence(self.covariance(values, fit), self.t), self.X.shape[1]
         total = np.zeros((d, d))
-        for weights in () if found is None else found.weights.T:
+        for weights in () if found is None else found[2].T:
             slope = prepared.input_gradient(self.X, values, np.broadcast_to(weights, values.shape))
             total += slope.T @ slope
         return total
@@ -206,20 +195,17 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:
     free = np.append(np.isfinite(logs), [True, True])
     best = replace(start, value=-np.inf)
 
-    def unpacked(theta: Float) -> ProcessFit:
-        now = np.append(logs, [0.0, 0.0])
-        now[free] = theta
-        return ProcessFit(start.kernel.with_logs(now[:-2]), float(now[-2]), float(now[-1]))
-
     def negative(theta: Float) -> tuple[float, Float]:
         nonlocal best
         rows.sample.check_interrupted()
-        fit = unpacked(theta)
+        now = np.append(logs, [0.0, 0.0])
+        now[free] = theta
+        fit = ProcessFit(start.kernel.with_logs(now[:-2]), float(now[-2]), float(now[-1]))
         found = rows.evaluate(fit)
         if found is None:
             return 1e10, np.zeros(len(theta))  # L-BFGS then takes a smaller step
         (log_prior, rise), (evidence, slopes) = rows.log_prior(theta), found
-        value, slope = evidence.value + log_prior, slopes[free] + rise
+        value, slope = evidence + log_prior, slopes[free] + rise
         if value > best.value:
             best = replace(fit, value=value)
         return -value / n, -slope / n
@@ -238,10 +224,9 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:
 def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:
     """Return how much a kernel raises the evidence above that of the leading columns alone, per row, in nats.
 
-    The model is an RVM of few centres with one precision of all weights, at its best precision and noise variance. It
-    takes a small part of the time of an exact process, so that thousands of rows can screen kernels. With the
-    eigenvalues s of ΦᵀΦ, c the squared projections of t on the eigenvectors, and λ = α σ², σ² is
-    (tᵀt − Σ c/(s + λ))/N, and the evidence −½ [N log σ² + Σ log(1 + s/λ)].
+    The model is an RVM of few centres with one precision of all weights, at its best precision and noise variance, so
+    that thousands of rows can screen kernels. With the eigenvalues s of ΦᵀΦ, c the squared projections of t on the
+    eigenvectors, and λ = α σ², σ² is (tᵀt − Σ c/(s + λ))/N, and the evidence −½ [N log σ² + Σ log(1 + s/λ)].
     """
     root = 1 / np.sqrt(rows.inverse[:, None])
     centres = rows.X[:: -(-len(rows.X) // 60)]  # enough for ten waves of one input

@@ -72,10 +72,7 @@ They keep their ratio to the best. The second number is that of a width per feat
 """
 
 LEAST_GAIN = 0.2
-"""Several classes: the least relative gain in squared error for which each feature gets a width.
-
-Smaller gains of the class indicators raised the log loss of the final fits as often as they lowered it.
-"""
+"""Several classes: the least relative gain in squared error of a width per feature; smaller ones helped no fit."""
 
 ONE, UNSCALED = "one width", "one width for unscaled features"
 """Names of the forms in the history and the plan."""
@@ -161,8 +158,8 @@ def compare(
 def losses(held_out: SampledRows, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
     """Compute the loss of each fit of classes on held-out rows, with one reading of the rows.
 
-    A fit is a design and its weights (M, C). The loss is the sum of squared errors of the class indicators, or for two
-    classes the sum of −log p of the true classes.
+    A fit is a design and its weights (M, C). The loss is the sum of squared errors of the class indicators, or that of
+    −log p of two classes.
     """
     if fits[0][1].shape[1] == problem.n_classes:
         return [float(sums[0]) for sums in held_out.run(*(IndicatorLossPass(design, mean) for design, mean in fits))]

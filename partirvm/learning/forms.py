@@ -5,10 +5,8 @@ fitted mean f can: the eigenvectors of its mean outer product, N⁻¹ Σ_n ∇f(
 changes most and least (Trivedi et al. 2014, "A consistent estimator of the expected gradient outer product"; the step
 behind recursive feature machines, Radhakrishnan et al. 2024). A new search starts at these directions, each with the
 width of a standardised input, and raises the evidence in the widths. With more than ``FREE_ROWS`` rows it then moves
-the directions themselves, whose entries have a normal prior around their start (``learning.search.AXES_SD``).
-
-A regression has the directions of an exact process (``learning.process_search``) as a further candidate: that process
-sees waves which the tied RVM takes for noise.
+the directions themselves. A regression has the directions of an exact process (``learning.process_search``) as a
+further candidate: that process sees waves which the tied RVM takes for noise.
 """
 
 from __future__ import annotations
@@ -21,17 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core import rprop
-from partirvm.kernels import (
-    WITH_GAMMA,
-    Directions,
-    Family,
-    Kernel,
-    OnColumns,
-    Product,
-    Several,
-    Sum,
-    kernel_from_spec,
-)
+from partirvm.kernels import WITH_GAMMA, Directions, Family, Kernel, OnColumns, Product, Several, Sum, kernel_from_spec
 from partirvm.kernels.composed import inside, replaced, with_radial
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.sample import Entry, SampledRows
@@ -46,20 +34,13 @@ EACH, DIRECTIONS = "a width per feature", "a width per direction"
 """Names of two forms of the kernel in the history and the plan."""
 
 FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}
-"""Families by decreasing smoothness, with typical values of gamma relative to those of the Gaussian kernel.
-
-Medians over five sets of the learned gamma ÷ that of the Gaussian kernel: .6 to 1.8 and .2 to 1.6.
-"""
+"""Families by decreasing smoothness, with typical values of learned gamma relative to those of the Gaussian kernel."""
 
 MOST_ENTRIES = 2048
 """Maximum number d² of entries of all directions."""
 
 FREE_ROWS = 2000
-"""With more rows than this, the directions themselves are moved, too.
-
-Few rows hold fewer entries. RMSE of Matérn 3/2 with free and with fixed directions, five splits: airfoil .237 and .223,
-auto .378 and .365, Boston .415 and .384, concrete .328 and .343.
-"""
+"""With more rows than this, the directions themselves are moved, too; with fewer this raised errors by some %."""
 
 
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:

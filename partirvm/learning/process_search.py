@@ -5,9 +5,8 @@ and widens the features. An exact process has every row as a centre. L-BFGS rais
 parameters, the signal variance and the noise variance together, from several widths (``STARTS``) and little noise, so
 that detail is explained before noise is believed. The candidates:
 
-- *widths*: from several widths of all features (``STARTS``), and from the features that tell something alone.
-- *families*: from the best Gaussian widths a few steps lead to those of the Matérn kernels. The family of the largest
-  evidence is kept, since it adds no parameter.
+- *widths*: from several widths of all features, and from the features that gain evidence alone.
+- *families*: from the best Gaussian widths a few steps lead to those of the Matérn kernels, with as many parameters.
 - *directions* (``learning.forms``): eigenvectors of the mean outer product of the gradient of the process' mean. They
   are computed ``TURNS`` times, since the gradient sees more once the kernel follows the directions. Their d² entries do
   not count in the evidence, so rows left out decide: the mean log density must rise by more than its standard error.
@@ -41,8 +40,7 @@ Int = NDArray[np.int64]
 ROWS, LAST_ROWS = 400, 1000
 """Number of rows of the searches, and of the last steps from the best of them.
 
-With 500 rows the searches take twice as long, and concrete's error is lower by 3 %; starts pruned on 250 rows lost the
-best one.
+With 500 rows the searches take twice as long, and concrete's error is lower by 3 %.
 """
 
 WORK = 1.25e7
@@ -67,20 +65,14 @@ SCREENED_ROWS, SCREENED = 4000, 100
 One fast wave among 15 features was found on 400 rows in one draw of two.
 """
 
-SCREENED_GAMMAS = (0.5, 4.0, 32.0)
-"""Gammas of a single standardised input that are screened: from a trend to a wave of eight radians per deviation."""
-
 JITTER, FIRST_NOISE = 0.3, 0.01
 """Deviation of the first log parameters around a start, since equal features can stay equal; first noise ÷ variance."""
 
-STARTS_CLIMBED, KEPT = 3, 2
-"""Number of different starts that are climbed to the end, and of results from which the searches of families begin."""
+STARTS_CLIMBED, KEPT, TURNS = 3, 2, 3
+"""Number of starts climbed to the end, of results from which families begin, and of times directions are computed."""
 
 FIRST_STEPS, LATER_STEPS, STEPS, LAST_STEPS = 15, 35, 20, 10
 """Maximum number of steps of L-BFGS from a start, then from the best of them, from another kernel, and at the end."""
-
-TURNS = 3
-"""Number of times that directions are computed."""
 
 FOLDS, LEFT_OUT = 5, 400
 """Number of folds in which directions are compared with widths, and of rows left out after which no fold follows."""
@@ -141,14 +133,15 @@ def _screened(rows: ProcessRows, kernel: Kernel) -> Float:
     A feature counts as seen if it gains two nats, on ``ROWS`` rows or fewer. Among many features short widths of all
     make all rows nearly uncorrelated, and no slope points to the few that matter.
     """
+    tried = (0.5, 4.0, 32.0)  # gammas from a trend to a wave of eight radians per deviation
     off = np.where(np.isfinite(kernel.logs), kernel.logs + np.log(0.01), -np.inf)
     start, least = off.copy(), tied_gain(rows, kernel.with_logs(off)) + 2.0 / min(len(rows.X), ROWS)
     for j in np.flatnonzero(np.isfinite(off)):
         rows.sample.check_interrupted()
-        each = [np.where(np.arange(len(off)) == j, np.log(gamma), off) for gamma in SCREENED_GAMMAS]
+        each = [np.where(np.arange(len(off)) == j, np.log(gamma), off) for gamma in tried]
         gains = [tied_gain(rows, kernel.with_logs(logs)) for logs in each]
         if max(gains) > least:
-            start[j] = np.log(SCREENED_GAMMAS[int(np.argmax(gains))])
+            start[j] = np.log(tried[int(np.argmax(gains))])
     return start
 
 
@@ -189,9 +182,8 @@ def left_out(
 ) -> Float:
     """Predict n rows that are left out, by widths and, if ``turned``, by directions.
 
-    Both are learned again from the rows that are not left out, at most ``most``: one split of many rows, folds of few.
-    Returns the log densities in nats and the squared errors times the row weight, in scaled targets, of both, (2, 2, n)
-    or (1, 2, n).
+    Both are learned again from the other rows, at most ``most``: one split of many rows, folds of few. Returns the log
+    densities in nats and the squared errors times the row weight, in scaled targets, of both, (2, 2, n) or (1, 2, n).
     """
     if len(order) >= most + LEFT_OUT:
         splits = [(order[:most], order[most : 3 * most])]
@@ -224,7 +216,10 @@ def learn_regression(
     facts = {"families": evidence, "family": chosen}
     if most >= min(ROWS, len(order)) and len(order) <= FEW and learning.prior == "flat":
         most = min(most, len(order))
-        best, choice = _choose(sample, problem, order, most, widths, turned, learning.metric)
+        found = left_out(sample, problem, widths, order, most, turned=turned is not None)
+        best, square, choice = _choose(found, widths, turned, learning.metric)
+        if (FOLDS - 1) * len(order) <= FOLDS * most:  # almost as many rows were not left out as there are
+            choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
         rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
         best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best
         sample.best(best.kernel)
@@ -241,32 +236,23 @@ def learn_regression(
 
 
 def _choose(
-    sample: SampledRows,
-    problem: Problem,
-    order: Int,
-    most: int,
-    widths: ProcessFit,
-    turned: ProcessFit | None,
-    metric: str,
-) -> tuple[ProcessFit, dict[str, Any]]:
-    """Choose between widths and directions by rows left out; return the fit and what was compared."""
+    found: Float, best: ProcessFit, turned: ProcessFit | None, metric: str
+) -> tuple[ProcessFit, Float, dict[str, Any]]:
+    """Choose between widths and directions by rows left out; return the fit, squared errors and what was compared."""
     choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0} | ({} if metric == "widths" else {"form": EACH})
-    found, best = left_out(sample, problem, widths, order, most, turned=turned is not None), widths
     gains, square = found[-1, 0] - found[0, 0], found[0, 1]
     if turned is not None and metric == "auto":
         choice["rows"], choice["gain"] = len(gains), float(gains.mean())
         choice["error"] = float(gains.std() / np.sqrt(len(gains)))
     if turned is not None and (metric != "auto" or choice["gain"] > choice["error"]):
         best, choice["form"], square = turned, DIRECTIONS, found[1, 1]
-    if (FOLDS - 1) * len(order) <= FOLDS * most:  # almost as many rows were not left out as there are
-        choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
-    return best, choice
+    return best, square, choice
 
 
 def _record(rows: ProcessRows, problem: Problem, best: ProcessFit, choice: dict[str, Any]) -> Record:
     first = rows.evaluate(replace(best, kernel=problem.empty.kernel))
     n, variance = len(rows.X), rows.noise_of(best)
     facts = {"number": 1, "candidates": n, "iterations": best.evaluations, "fit_rows": "sample", "choice": choice}
-    facts |= {"gain": 0.0 if first is None else best.value - first[0].value, "termination": Termination.CONVERGED}
+    facts |= {"gain": 0.0 if first is None else best.value - first[0], "termination": Termination.CONVERGED}
     facts["train_rmse"] = float(problem.empty.scaling.t_scale[0]) * float(np.sqrt(variance))
     return kernel_record(problem, best.kernel, variance, n, best.value, facts)

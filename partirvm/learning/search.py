@@ -12,13 +12,12 @@ which use the same kernel blocks. There are three stages:
 3. *Growth*: the number of centres is doubled while the data determine most of the weights. More centres can reveal an
    effect of a feature that few centres cannot.
 
-Each stage returns its kernel with the best evidence over the same rows and centres, so no stage lowers the evidence.
-There are far fewer centres than rows: with every row as a centre, the evidence favours far too narrow widths.
+No stage lowers the evidence over its rows and centres. There are far fewer centres than rows: with every row as a
+centre, the evidence favours far too narrow widths.
 
 **Between rounds** the evidence is that of the fit. The relevance vectors are the centres, because they lie where the
-model needs detail. The α and β of the fit stay constant while the kernel changes, so each evaluation takes one dense
-solve, and a few evaluations suffice. In trials, tied α and updated α gave no higher evidence with hundreds of vectors,
-and larger errors with fewer. If features are switched off, a second search starts with their gamma raised.
+model needs detail. The α and β of the fit stay constant while the kernel changes, so that a few evaluations suffice: in
+trials, tied or updated α gave no higher evidence. If features are off, a second search starts with their gamma raised.
 """
 
 from __future__ import annotations
@@ -47,9 +46,8 @@ Float = NDArray[np.float64]
 CENTRES, MOST_CENTRES = 300, 500
 """Maximum number of centres in the first stage, and after growth: more lower the error by 1 % at most, but cost more.
 
-Of classes there are at most ``CENTRES``, of more than two at most 100, and a quarter of the rows: with fewer centres
-small data sets lack detail, with more the evidence overfits. With 300 centres a fit of 7,494 rows of pendigits (ten
-classes) did not end in 150 s; with 100 it took 72 s at errors that differ little.
+Of classes there are at most a quarter of the rows: with fewer centres small data sets lack detail, with more the
+evidence overfits. Of more than two classes there are at most 100, for time; the errors differ little.
 """
 
 AXES_SD = 0.3
@@ -59,20 +57,16 @@ SHORT_WINDOW, LATER_WINDOW = 5, 3
 """Evaluations in which the best evidence must rise: in a search from learned widths, and between rounds."""
 
 WORK = 2e8
-"""Maximum rows × centres × features of one evaluation: 8,000 rows and 500 centres for up to 50 features.
-
-A search takes some hundred evaluations of about eight operations each, so it ends in about a minute on one core.
-"""
+"""Maximum rows × centres × features of one evaluation, so that a search ends in about a minute on one core."""
 
 
 @dataclass(frozen=True)
 class LearningOptions:
     """Options of kernel learning: initial and maximum number of centres, and the prior of a gamma per feature.
 
-    ``prior`` is "flat" (uniform in log gamma) or one of ``core.rprop``. "half-normal" costs half a nat per unit of log
-    gamma, and it switches irrelevant features off. ``metric`` is "widths", "directions", or "auto", which chooses
-    between them (``learning.forms``). ``warm`` (p,) are log parameters at which the first search begins, if they were
-    learned before. ``evaluations`` is the maximum number of evaluations of each search.
+    ``prior`` is "flat" (uniform in log gamma) or one of ``core.rprop``. ``metric`` is "widths", "directions", or
+    "auto", which chooses between them (``learning.forms``). ``warm`` (p,) are log parameters at which the first search
+    begins, if they were learned before. ``evaluations`` is the maximum number of evaluations of each search.
     """
 
     centres: int
@@ -220,10 +214,9 @@ def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions
 def first_stage(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, revive: bool = True
 ) -> KernelSearch:
-    """Run the first stage: several starts if there is a single width, then the revival of switched-off features.
+    """Run the first stage: several starts if there is a single width, or the revival of switched-off features.
 
-    A kernel with a gamma per feature has the revival instead of starts, which gave it no better evidence. If a search
-    has been made before (``LearningOptions.warm``), this one begins where that ended.
+    If a search has been made before (``LearningOptions.warm``), this one begins where that ended.
     """
     stage, features = begin_stage(sample, problem, learning, seed), rprop.groups(problem.empty.kernel.parameters)
     window = rprop.WINDOW

@@ -97,10 +97,6 @@ class Pass:
             total = part if total is None else total.accumulate(part) if in_place else total + part
         return total
 
-    def count(self, n_rows: int) -> int:
-        """Return the number of rows that the pass reads if the data have ``n_rows`` rows."""
-        return n_rows if self.rows is None else len(self.rows)
-
 
 def eligible(panel: Panel, exclude: Int) -> NDArray[np.bool_]:
     """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude`` (sorted row numbers)."""

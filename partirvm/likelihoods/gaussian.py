@@ -17,7 +17,7 @@ from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import left_out_of, sampled_rows
 from partirvm.core.posterior import posterior
-from partirvm.core.priors import joint_entry
+from partirvm.core.priors import entry_precision
 from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatistics
 from partirvm.core.termination import StopRule, Termination
@@ -102,26 +102,17 @@ class GaussianLikelihood(Likelihood[HyperState]):
         return (GramPass(kept, new, fit.statistics.offset, rows=rows),)
 
     def join(
-        self,
-        problem: FitProblem,
-        fit: HyperState,
-        kept: Design,
-        new: Design,
-        *statistics: GramBlock,
-        warm: Start | None = None,
+        self, problem: Any, fit: HyperState, kept: Design, new: Design, *statistics: Any, warm: Start | None = None
     ) -> HyperState:
         """Return the fit at the old α and β; the α of new columns follows from Tipping & Faul's optimum."""
-        (block,) = statistics
+        (block,), labels = statistics, labels_of(new)
         if kept.n_columns:
-            extended = fit.statistics.extend(labels_of(new), block, new.basis)
-            return _enter(fit, extended, labels_of(kept.join(new)))
-        warm = warm or self.warm(fit)
-        empty, labels = GramStatistics.empty(new.basis, problem.n_targets), labels_of(new)
+            return _enter(fit, fit.statistics.extend(labels, block, new.basis), labels_of(kept.join(new)))
+        warm, empty = warm or self.warm(fit), GramStatistics.empty(new.basis, problem.n_targets)
         order = positions(np.concatenate([warm.labels, np.setdiff1d(labels, warm.labels)]), labels)
         ordered = empty.extend(labels, block, new.basis).take(order)
-        start = ordered.take(np.arange(len(warm.labels)))
-        alpha = np.maximum(warm.alpha, ALPHA_FLOOR * np.max(warm.beta) * np.diagonal(start.gram))
-        return _enter(fit.restarted(start, alpha, warm.beta), ordered, labels)
+        begun = fit.restarted(ordered.take(np.arange(len(warm.labels))), warm.alpha, warm.beta)
+        return _enter(begun, ordered, labels)
 
     def fit(self, problem: FitProblem, options: Any, design: Design, fit: HyperState, begin: Begin) -> Solve:
         return Solve(fit, begin.rule, begin.candidates, options.solver)
@@ -143,8 +134,8 @@ class GaussianLikelihood(Likelihood[HyperState]):
             return residual
         sample = sampled_rows(problem.n_rows if rows is None else len(rows), shuffled=problem.shuffled)
         sample = sample if rows is None else rows if sample is None else rows[sample]
-        least = problem.left_out_square
-        return LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta), sample, least), *residual
+        beta, least = float(fit.beta), problem.left_out_square
+        return LeaveOneOutPass(design, found.mean, found.root(), beta, sample, least), *residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance.
@@ -214,8 +205,6 @@ def left_out_diagnostics(problem: FitProblem, fit: Any) -> Sequence[NumberDiagno
 
 def root_mean(errors: Float) -> float:
     """Return the root mean square over targets of the root mean square errors (T,)."""
-    if len(errors) == 1:
-        return float(errors[0])
     unit = power_of_two(errors.max())
     return float(np.sqrt(((errors / unit) ** 2).mean()) * unit)
 
@@ -225,7 +214,7 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     beta, M, diagonal = fit.beta, fit.n_columns, np.diagonal(statistics.gram)
     precision = np.multiply.outer(diagonal, beta)
     factors = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
-    entry = joint_entry(*factors, precision[M:], fit.prior.alpha)
+    entry = entry_precision(*factors, precision[M:], fit.prior.alpha, joint=True)
     alpha = np.concatenate([fit.alpha, entry])
     alpha = np.maximum(alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1)))
     order = positions(labels, statistics.labels)

@@ -15,7 +15,6 @@ from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, get_args
 
 from partirvm.errors import UsageError
-from partirvm.planning.units import parse_bytes, parse_duration
 
 StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental", "working-set"]
 Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain"]
@@ -26,7 +25,7 @@ Gamma: TypeAlias = GammaRule | float | Sequence[float]
 GammaPrior: TypeAlias = Literal["flat", "half-normal"]
 MultiClass: TypeAlias = Literal["auto", "pooled", "multinomial", "ovr"]
 Metric: TypeAlias = Literal["auto", "widths", "directions"]
-KernelStore: TypeAlias = Literal["auto", "memory", "none"]
+KernelStore: TypeAlias = Literal["auto", "memory", "zarr", "none"]
 Effort: TypeAlias = Literal["quick", "balanced", "thorough"]
 Reference: TypeAlias = Literal["auto", "none"]
 NoiseForm: TypeAlias = Literal["auto", "constant", "local"]
@@ -83,6 +82,37 @@ def near(value: Any, words: Iterable[str]) -> str:
     """
     found = get_close_matches(str(value), list(words), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
+
+
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {"": 1.0, "b": 1.0}
+for _power, _prefix in enumerate("kmgt", start=1):
+    _BYTES |= {f"{_prefix}ib": 1024.0**_power, _prefix: 1024.0**_power, f"{_prefix}b": 1000.0**_power}
+
+
+def parse_bytes(text: str | float, what: str = "memory limit") -> int:
+    """Parse bytes from ``"512MiB"``, ``"2 GB"``, ``"1.5G"`` or a number. Raises ``UsageError`` for anything else.
+
+    >>> parse_bytes("512MiB"), parse_bytes("2 kB"), parse_bytes(100)
+    (536870912, 2000, 100)
+    """
+    return int(_quantity(text, _BYTES, what, "a size such as 512MiB or 2GB"))
+
+
+def parse_duration(text: str | float, what: str = "time limit") -> float:
+    """Parse seconds from ``"90"``, ``"15m"``, ``"1h"``, ``"2d"`` or a number. Raises ``UsageError`` for anything else.
+
+    >>> parse_duration("15m"), parse_duration("1.5h"), parse_duration(3)
+    (900.0, 5400.0, 3.0)
+    """
+    return _quantity(text, _SECONDS, what, "a duration such as 90s, 15m or 1h")
+
+
+def _quantity(text: str | float, units: dict[str, float], what: str, example: str) -> float:
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", str(text).lower())
+    if match is None or match[2] not in units or float(match[1]) <= 0:
+        raise UsageError(f"{what} {text!r}: expected {example}")
+    return float(match[1]) * units[match[2]]
 
 
 def _word(check: Check, name: str, value: Any) -> Any:

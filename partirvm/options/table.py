@@ -136,9 +136,9 @@ class Request:
     kernel_store: str = of_resources(
         "auto",
         one_of(words.KernelStore),
-        'Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "none" '
-        '(evaluated in every pass), or "auto" ("none" for a regression, the faster one by measurement for a '
-        "classification). The result does not depend on it.",
+        'Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" '
+        '(on disk beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, memory for a '
+        "classification where that is faster by measurement). The result does not depend on it.",
     )
     selection: str = of_strategy(
         "auto",

@@ -1,8 +1,5 @@
 """Schedules of strategies, and the seconds of their fits as closed formulas of measured rates.
 
-Every strategy has one ``Schedule``, which says how its candidates join. A stored plan names the strategy, from which
-the schedule is found in the registry ``strategies.STRATEGIES``.
-
 Per row, a Gram pass of M kept columns and P candidates evaluates M + P kernel elements and multiplies 2MP + P² times;
 a residual pass evaluates M elements, and a pass for Q columns on trial evaluates M + Q elements with 2MQ products. The
 leave-one-out errors of the last fit take M elements and 2M² products in addition to its residuals. One dense iteration
@@ -17,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from partirvm.planning.memory import DataShape
-from partirvm.planning.units import counted
+from partirvm.quoting import counted
 from partirvm.types import LEFT_OUT_ROWS
 
 NEWTON_PASSES = 12
@@ -72,23 +69,18 @@ class RoundCost:
 
 
 @dataclass(frozen=True)
-class CandidateSearch:
-    """How candidates are selected: by the residuals of ``rows`` rows, by ``pool`` columns on trial, or at random."""
+class RowsRead:
+    """What intermediate fits read: ``rows`` rows each, and rows and columns to select candidates.
 
-    rows: int = 0
-    pool: int = 0
-
-
-@dataclass(frozen=True)
-class RowsUsed:
-    """Number of rows that an intermediate fit uses.
-
-    ``sampled`` is True if they are a random sample. The sample grows to at least ``per_column`` rows per column.
+    ``sampled`` is True if the rows are a random sample, which grows to at least ``per_column`` rows per column.
+    Candidates are selected by residuals of ``searched`` rows, by a pass for ``pool`` columns on trial, or at random.
     """
 
     rows: int
     sampled: bool = False
     per_column: int = 0
+    searched: int = 0
+    pool: int = 0
 
 
 def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
@@ -98,15 +90,10 @@ def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """Quantities on which all costs of a fit depend.
-
-    ``rows_used`` describes the rows of intermediate fits, and ``candidate_search`` the selection of candidates.
-    ``threads`` are those of all workers together.
-    """
+    """Quantities on which all costs of a fit depend; ``threads`` are those of all workers together."""
 
     shape: DataShape
-    rows_used: RowsUsed
-    candidate_search: CandidateSearch
+    read: RowsRead
     rates: Rates
     threads: int
 
@@ -143,14 +130,14 @@ def gram_cost(
 
 def fit_cost(work: Work, kept: int, candidates: int, **how: int) -> RoundCost:
     """Estimate intermediate fits with extended statistics; ``how`` are further arguments of ``gram_cost``."""
-    rows = max(work.rows_used.rows, work.rows_used.per_column * (kept + candidates))
+    rows = max(work.read.rows, work.read.per_column * (kept + candidates))
     return gram_cost(work, min(rows, work.shape.n_rows), kept, candidates, **how)
 
 
 def search_cost(work: Work, kept: int) -> tuple[float, int]:
     """Estimate the selection of candidates with ``kept`` columns: seconds, and number of passes over all rows."""
-    pool, n_rows = work.candidate_search.pool, work.shape.n_rows
-    rows = n_rows if pool else work.candidate_search.rows
+    pool, n_rows = work.read.pool, work.shape.n_rows
+    rows = n_rows if pool else work.read.searched
     outputs = work.shape.n_outputs if work.shape.classes else 1
     return work.pass_seconds(rows, rows * (kept + pool), rows * 2.0 * kept * pool * outputs), int(rows >= n_rows)
 
@@ -161,14 +148,14 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
     kept = lead
     for number in range(rounds):
         cost = fit_cost(work, kept, partition_size)
-        if number and work.candidate_search != CandidateSearch():
+        if number and (work.read.searched or work.read.pool):
             seconds, passes = search_cost(work, kept)
             cost = replace(cost, pass_seconds=cost.pass_seconds + seconds, passes=cost.passes + passes)
         costs.append(cost)
         kept = lead + int(stays * (kept - lead + partition_size))
     last = costs.pop()
     columns = last.kept + last.candidates
-    if work.rows_used.rows < work.shape.n_rows:
+    if work.read.rows < work.shape.n_rows:
         last = replace(gram_cost(work, work.shape.n_rows, 0, columns), kept=last.kept, candidates=last.candidates)
     return [*costs, _settled(work, last, columns, kept)]
 
@@ -233,28 +220,9 @@ class Schedule:
     selects: bool = False
 
     @property
-    def order(self) -> str:
-        """The value of ``selection`` in a plan if the schedule does not select."""
-        return "all" if self.one_fit else "order"
-
-    @property
     def has_rounds(self) -> bool:
         """True if candidates join in rounds, which extend the statistics of the kept columns."""
         return not (self.one_fit or self.merges)
-
-    @property
-    def every_row_joins(self) -> bool:
-        """True if every row becomes a candidate in a run without limits."""
-        return not self.selects
-
-    @property
-    def unit(self) -> Literal["round", "level"]:
-        """Unit in which progress is counted."""
-        return "level" if self.merges else "round"
-
-    def open_ended(self, max_rounds: int | None) -> bool:
-        """True if the number of rounds is unknown before the fit."""
-        return self.selects and max_rounds is None
 
     def candidates(self, partition_size: int, max_vectors: int | None, n_candidates: int) -> int:
         """Return the number of candidates of a fit; whole partitions take at most half of ``max_vectors``."""
@@ -296,7 +264,7 @@ class Schedule:
         if self.one_fit:
             return "all rows at once" if plan["partition_size"] else "basis functions alone"
         if not self.whole_partitions:
-            if not self.open_ended(most):
+            if most is not None or not self.selects:
                 rounds = f"up to {counted(most or plan['rounds'], 'round')}"
             return f"{plan['partition_size']:,} candidates per round, {rounds}"
         found = f"{counted(plan['partitions'], 'partition')} of {counted(plan['partition_size'], 'candidate')}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
-from partirvm.planning.cost import CandidateSearch, Rates, RoundCost, RowsUsed, Schedule, Work, n_partitions
+from partirvm.planning.cost import Rates, RoundCost, RowsRead, Schedule, Work, n_partitions
 from partirvm.planning.memory import (
     ALLOWANCE,
     FLOAT,
@@ -20,8 +20,7 @@ from partirvm.planning.memory import (
     sample_bytes,
     step_bytes,
 )
-from partirvm.planning.units import counted, format_bytes, format_duration
-from partirvm.quoting import html_table
+from partirvm.quoting import counted, format_bytes, format_duration, html_table
 from partirvm.types import LEARNING_ROWS
 
 LEAST_PARTITION = 50
@@ -71,7 +70,7 @@ class Sparseness:
 
 @dataclass(frozen=True)
 class KernelStore:
-    """The chosen place of kernel blocks ("memory" or "none"), the bytes per process, and the reason."""
+    """The chosen place of kernel blocks ("memory", "zarr" or "none"), the bytes per process, and the reason."""
 
     where: str
     bytes: int
@@ -231,7 +230,7 @@ class Plan:
         text = self.schedule.text(self.to_json())
         if kernels > 1:
             text += f"; a row has {kernels} candidates, one for each kernel"
-        if self.schedule.open_ended(self.max_rounds):
+        if self.schedule.selects and self.max_rounds is None:
             text += f"; the estimates assume {counted(len(self.rounds), 'round')}"
         return text
 
@@ -242,8 +241,7 @@ def make_plan(
     rates: Rates,
     request: Request,
     schedule: Schedule,
-    rows_used: RowsUsed,
-    candidate_search: CandidateSearch,
+    read: RowsRead,
     *,
     held_out: bool = False,
     shrink_threads: bool = True,
@@ -252,13 +250,12 @@ def make_plan(
 ) -> Plan:
     """Compute threads and the maximum number of columns from memory; estimate passes, seconds and peak memory.
 
-    ``request`` is resolved. ``rows_used`` are the rows of intermediate fits, ``candidate_search`` the selection of
-    candidates. ``joining`` is the number of rows that are split into partitions, by default all rows.
+    ``request`` is resolved. ``joining`` is the number of rows that are split into partitions, by default all rows.
     ``shrink_threads`` and ``shrink_partition`` permit fewer threads and candidates if memory is short. The schedule
     bounds the candidates by ``max_vectors``. Raises ``MemoryLimitError`` if one round needs more than the limit.
     """
-    whole = not schedule.has_rounds or rows_used.sampled or shape.classes
-    how: dict[str, Any] = {"pool": candidate_search.pool, "held_out": held_out, "whole": whole}
+    whole = not schedule.has_rounds or read.sampled or shape.classes
+    how: dict[str, Any] = {"pool": read.pool, "held_out": held_out, "whole": whole}
     least_threads, asked = 1 if shrink_threads else machine.threads, int(request.partition_size)
     candidates = schedule.candidates(asked, request.max_vectors, shape.n_candidates)
     held: tuple[str, ...] = ()
@@ -278,7 +275,7 @@ def make_plan(
     if threads < machine.threads:
         notes += (f"{threads} of {machine.threads} threads are used because of the memory limit",)
     rows, stop = joining or shape.n_rows, request.stop_fraction
-    work = Work(shape, rows_used, candidate_search, rates, threads * machine.workers)
+    work = Work(shape, read, rates, threads * machine.workers)
     costs = schedule.costs(work, candidates, stop, request.max_rounds, rows)
     columns = schedule.columns(costs, stop, most)
     step, elements = step_bytes(shape, columns - candidates, candidates, threads, **how), 0
@@ -301,9 +298,9 @@ def make_plan(
         threads=threads,
         bytes=step,
         rounds=tuple(costs),
-        sample_rows=int(request.sample_rows) if rows_used.sampled else None,
+        sample_rows=int(request.sample_rows) if read.sampled else None,
         batch_elements=elements,
-        pool=candidate_search.pool,
+        pool=read.pool,
         held_out=held_out,
         notes=notes,
         joining=joining,
@@ -357,13 +354,14 @@ def choose(
 
     ``spare`` is the number of free bytes in each process. ``repeats`` is True if passes repeat their columns.
     """
-    spare = min(max(spare, 0), FLOAT * rows * columns // workers)
+    wanted = FLOAT * rows * columns // workers
+    spare = min(max(spare, 0), wanted)
     if asked == "auto" and not repeats:
         return KernelStore("none", 0, "each pass of a regression has new columns")
     if asked == "memory":
         return KernelStore("memory", spare, "as requested" if spare else "as requested, but the fit leaves no memory")
     if asked != "auto":
-        return KernelStore(asked, 0, "as requested")
+        return KernelStore(asked, wanted if asked == "zarr" else 0, "as requested")
     costs = f"an element takes {1e9 * rates.element:.2g} ns to evaluate, {1e9 * rates.copy:.2g} ns to copy"
     if rates.copy < WORTH * rates.element and spare > 0:
         return KernelStore("memory", spare, costs)

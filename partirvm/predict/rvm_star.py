@@ -32,8 +32,9 @@ from partirvm.kernels.blocks import padded
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import GramPass
 from partirvm.model import FAR, AnyModel, Model
+from partirvm.options.constraints import parse_bytes
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
-from partirvm.planning.units import format_bytes, parse_bytes
+from partirvm.quoting import format_bytes
 from partirvm.resolve.new_problem import checked_moments
 from partirvm.types import EXTRA_COLUMNS
 

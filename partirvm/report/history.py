@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from partirvm.planning.units import counted, format_bytes, format_duration
+from partirvm.quoting import counted, format_bytes, format_duration
 from partirvm.report.quantities import MEASURED, MISSING, Entry, Kind, Quantity, format_error, format_evidence, kind_of
 
 

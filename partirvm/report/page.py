@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from partirvm.errors import PartirvmError
 from partirvm.jobs.state import Status
 from partirvm.options import Request
-from partirvm.planning.units import counted, format_bytes, format_duration
-from partirvm.quoting import printable
+from partirvm.quoting import counted, format_bytes, format_duration, printable
 from partirvm.report.display import from_json, target_charts
 from partirvm.report.history import columns, heuristic_line, stages
 from partirvm.report.plots import Chart, history_charts, relevance_chart

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import PIT_BINS, STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
-from partirvm.planning.units import counted
-from partirvm.quoting import printable
+from partirvm.quoting import counted, printable
 from partirvm.report.history import Stage
 from partirvm.report.quantities import SIDES, Kind, Measure, Quantity
 

@@ -17,8 +17,7 @@ from typing import Any, TextIO
 from partirvm.core.updates import StepInfo
 from partirvm.execution.process import peak_memory
 from partirvm.jobs.driver import Watcher
-from partirvm.planning.units import counted, format_bytes, format_duration
-from partirvm.quoting import printable
+from partirvm.quoting import counted, format_bytes, format_duration, printable
 from partirvm.report.history import Lines, format_rate
 from partirvm.report.quantities import MEASURED
 from partirvm.report.text import plan_line
@@ -161,7 +160,7 @@ class Progress(Watcher):
 
     def on_plan(self, plan: Any) -> None:
         """Receive the plan of the fit before its start."""
-        if not schedule_of(plan.strategy).open_ended(plan.max_rounds):
+        if plan.max_rounds is not None or not schedule_of(plan.strategy).selects:
             self.planned = tuple((cost.fits, cost.pass_seconds + cost.solve_seconds) for cost in plan.rounds)
         self._plan_made = self._last_fit = time.monotonic()
         planned = plan.to_json()

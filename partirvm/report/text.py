@@ -12,8 +12,7 @@ from typing import Any
 from partirvm.core.termination import Termination
 from partirvm.jobs.state import JobState, Status
 from partirvm.options import Request
-from partirvm.planning.units import counted, format_bytes, format_duration
-from partirvm.quoting import printable
+from partirvm.quoting import counted, format_bytes, format_duration, printable
 from partirvm.report.history import Lines
 from partirvm.report.quantities import (
     MISSING,
@@ -224,7 +223,7 @@ def job_facts(job: Any) -> dict[str, Any]:
     state, progress = job.state(), job.progress()
     history, plan = state.history, state.plan or {}
     last, advice = last_model(history) or {}, progress["advice"]
-    if state.reason == Termination.CONVERGED.value and schedule_of(plan["strategy"]).every_row_joins:
+    if state.reason == Termination.CONVERGED.value and not schedule_of(plan["strategy"]).selects:
         advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
     levels = {entry["level"] for entry in history if entry["kind"] == "part"}
     remarks: list[str] = next(

@@ -10,7 +10,7 @@ from partirvm import data as _data
 from partirvm.data import ZarrSource
 from partirvm.errors import UsageError
 from partirvm.execution.process import resident_memory, return_freed_memory, trim_freed_memory
-from partirvm.planning.units import parse_bytes
+from partirvm.options.constraints import parse_bytes
 
 
 @functools.wraps(_data.ingest)

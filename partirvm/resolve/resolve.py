@@ -21,7 +21,7 @@ from partirvm.resolve.measuring import Measuring, calibrate
 from partirvm.resolve.new_problem import CheckedData, Interrupted, check_aborted, checked_data, new_problem
 from partirvm.resolve.spec import LIMITS, FitSpec
 from partirvm.strategies import schedule_of
-from partirvm.strategies.fit_rows import automatic, candidate_search, first_sample, grows, joined, rows_used
+from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
 
 LABEL_COPIES = 4
@@ -138,7 +138,7 @@ def continued(
             size = min(size, new * before.n_kernels) if at_once else size
             if asked.fit_rows == "auto":
                 fit_rows = automatic(schedule, source.n_rows, size, before.n_kernels, new)
-            request = replace(request, strategy=schedule.name, selection=schedule.order)
+            request = replace(request, strategy=schedule.name, selection="order")
         if fit_rows != options.fit_rows:
             _, sample = resolve_fit_rows(replace(asked, fit_rows=fit_rows), schedule, source.n_rows, size)
             request = replace(request, fit_rows=fit_rows, sample_rows=sample)
@@ -229,10 +229,10 @@ def _planned(
 
     Raises ``MemoryLimitError`` as ``make_plan`` does.
     """
-    rates, schedule, used = calibrate(source, problem), schedule_of(request.strategy), rows_used(request, shape.n_rows)
-    search = candidate_search(request, shape, shuffled=problem.shuffled)
+    rates, schedule = calibrate(source, problem), schedule_of(request.strategy)
+    read = rows_read(request, shape, shuffled=problem.shuffled)
     how: dict[str, Any] = {"held_out": problem.held_out, "shrink_threads": executor.elastic, "joining": joining}
-    plan = make_plan(shape, machine, rates, request, schedule, used, search, **how, shrink_partition=shrink_partition)
+    plan = make_plan(shape, machine, rates, request, schedule, read, **how, shrink_partition=shrink_partition)
     store = KernelStore("none", 0, "there is no kernel")
     if shape.n_kernels:
         spare = plan.room(plan.columns)
@@ -270,7 +270,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
         partition_size=size,
         fit_rows=fit_rows,
         sample_rows=sample,
-        selection=selection if schedule.selects else schedule.order,
+        selection=selection if schedule.selects else "all" if schedule.one_fit else "order",
         moderate=problem.classifies and bool(moderate),
         multi_class=problem.likelihood.name if K > 2 else request.multi_class,
     )

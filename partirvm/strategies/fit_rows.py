@@ -23,7 +23,7 @@ from partirvm.kernels import Several
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Rows
 from partirvm.options import Request
-from partirvm.planning.cost import CandidateSearch, RowsUsed, Schedule
+from partirvm.planning.cost import RowsRead, Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.strategies.problem import AppendedBatch, Codes, Options, Problem
 
@@ -56,21 +56,16 @@ SPAN = 1 << 16
 """Number of rows that ``ranked`` processes at a time."""
 
 
-def candidate_search(request: Request, shape: DataShape, *, shuffled: bool) -> CandidateSearch:
-    """Return the number of rows or columns that a selection evaluates, for planning."""
-    selection, P = request.selection, int(request.partition_size)
+def rows_read(request: Request, shape: DataShape, *, shuffled: bool) -> RowsRead:
+    """Return what intermediate fits read, and the selection of candidates, for planning."""
+    selection, P, n_rows = request.selection, int(request.partition_size), shape.n_rows
+    searched = n_rows if selection in ("error", "largest-error") else 0
     if selection == "error" and shuffled:
-        return CandidateSearch(rows=min(SPREAD * P, shape.n_rows))
-    if selection in ("error", "largest-error"):
-        return CandidateSearch(rows=shape.n_rows)
-    return CandidateSearch(pool=min(POOL * P, shape.n_candidates) if selection == "gain" else 0)
-
-
-def rows_used(request: Request, n_rows: int) -> RowsUsed:
-    """Return the numbers of rows that an intermediate fit uses, for planning."""
+        searched = min(SPREAD * P, n_rows)
+    pool = min(POOL * P, shape.n_candidates) if selection == "gain" else 0
     if request.fit_rows == "full":
-        return RowsUsed(n_rows)
-    return RowsUsed(int(request.sample_rows), sampled=True, per_column=ROWS_PER_COLUMN * grows(request.fit_rows))
+        return RowsRead(n_rows, searched=searched, pool=pool)
+    return RowsRead(int(request.sample_rows), True, ROWS_PER_COLUMN * grows(request.fit_rows), searched, pool)
 
 
 def first_sample(fit_rows: str, partition_size: int) -> int:

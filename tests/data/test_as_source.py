@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 import zarr
 
-from partirvm.data import ArraySource, ChunkedSource, ZarrSource, as_source, ingest
+from partirvm.data import ArraySource, ZarrSource, as_source, ingest
 from partirvm.errors import DataError, UsageError
 
 X = np.arange(60.0).reshape(20, 3)
@@ -32,12 +32,12 @@ VALUES = np.column_stack([X[:, 0], X[:, 1], X[:, 2] > 30])
         (FRAME, COST, ArraySource, ("a", "b", "c"), VALUES),
         (FRAME.astype({"b": "Int64"}), pd.DataFrame({"cost": Y}), ArraySource, ("a", "b", "c"), VALUES),
         (FRAME, Y, ArraySource, ("a", "b", "c"), VALUES),
-        (dd.from_pandas(FRAME, 3), dd.from_pandas(COST, 3), ChunkedSource, ("a", "b", "c"), VALUES),
-        (da.from_array(X, chunks=(7, 2)), da.from_array(Y, chunks=5), ChunkedSource, ("x0", "x1", "x2"), X),
-        (da.from_array(X, chunks=(7, 2)), Y, ChunkedSource, ("x0", "x1", "x2"), X),
-        (X, da.from_array(Y, chunks=5), ChunkedSource, ("x0", "x1", "x2"), X),
-        (zarr.array(X, chunks=(7, 2)), zarr.array(Y), ChunkedSource, ("x0", "x1", "x2"), X),
-        (zarr.array(X, chunks=(7, 2)), Y, ChunkedSource, ("x0", "x1", "x2"), X),
+        (dd.from_pandas(FRAME, 3), dd.from_pandas(COST, 3), ArraySource, ("a", "b", "c"), VALUES),
+        (da.from_array(X, chunks=(7, 2)), da.from_array(Y, chunks=5), ArraySource, ("x0", "x1", "x2"), X),
+        (da.from_array(X, chunks=(7, 2)), Y, ArraySource, ("x0", "x1", "x2"), X),
+        (X, da.from_array(Y, chunks=5), ArraySource, ("x0", "x1", "x2"), X),
+        (zarr.array(X, chunks=(7, 2)), zarr.array(Y), ArraySource, ("x0", "x1", "x2"), X),
+        (zarr.array(X, chunks=(7, 2)), Y, ArraySource, ("x0", "x1", "x2"), X),
     ],
     ids=["numpy", "lists", "objects", "pandas", "nullable", "pandas+numpy", "dask frame", "dask", "dask+numpy",
          "numpy+dask", "zarr", "zarr+numpy"],
@@ -86,7 +86,7 @@ def test_prediction_needs_no_target_and_takes_one_row() -> None:
         ((X[:, :0], Y), "no features"),
         ((X + 1j, Y), "X holds complex numbers"),
         ((X.astype(str), Y), "X holds text"),
-        ((np.array([["a", 1], ["b", 2]], dtype=object), [1, 2]), "X holds text or objects.*--categorical"),
+        ((np.array([["a", 1], ["b", 2]], dtype=object), [1, 2]), "X holds text, dates or objects.*--categorical"),
         ((FRAME.assign(d="u"), Y), "the column 'd' of the data frame holds text"),
         ((FRAME.set_axis(["a", "a", "b"], axis=1), Y), "several columns named 'a'"),
         ((scipy.sparse.csr_array(X), Y), r"sparse matrix.*toarray\(\)"),

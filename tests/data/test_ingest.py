@@ -284,12 +284,11 @@ def test_categories_of_numbers_match_between_kinds_of_files(tmp_path: Path) -> N
     assert second.tile(0).X[:, 0].tolist() == [2, 0, 3]
 
 
-def test_npz_names_its_columns_and_other_targets(tmp_path: Path) -> None:
+def test_npz_names_its_columns(tmp_path: Path) -> None:
     X, y = rows(50)
-    np.savez(tmp_path / "a.npz", X=X, y=y, fare=2 * y, columns=np.array(["p", "q", "r"]), weights=np.ones(50))
-    data = ingest(tmp_path / "a.npz", tmp_path / "d.zarr", target="fare", features=["r", "p"], shuffle=None)
+    np.savez(tmp_path / "a.npz", X=X, y=2 * y, columns=np.array(["p", "q", "r"]), weights=np.ones(50))
+    data = ingest(tmp_path / "a.npz", tmp_path / "d.zarr", features=["r", "p"], shuffle=None)
     assert data.columns.features == ("r", "p")
-    assert data.columns.target == "fare"
     assert data.weighted
     np.testing.assert_array_equal(data.tile(0).X, X[:, [2, 0]])
     np.testing.assert_array_equal(data.tile(0).t[:, 0], 2 * y)

@@ -127,7 +127,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("a long cell", csv(f"a,y\n1,2\n{LONG},3\n"), TARGET, DataError, r"'x{60}…' \(200,000 characters\) \(line 3\)"),
     ("a red cell", raw(b"a,y\n1,2\n\x1b[31mred,3\n"), TARGET, DataError, r"'\\x1b\[31mred'"),
     ("a long name", csv(f"{LONG},y\n1,2\nred,3\n"), TARGET, DataError, r"column 'x{60}…' \(200,000 characters\)"),
-    ("lists", parquet(a=[[1.0], [2.0]], y=[1, 2]), TARGET, DataError, "type list<.*not numbers"),
+    ("lists", parquet(a=[[1.0], [2.0]], y=[1, 2]), TARGET, DataError, "not numbers: .*type list<"),
     ("lists as labels", parquet(a=[[1.0], [2.0]], y=[1, 2]), {"target": "y", "categorical": ["a"]}, DataError,
      "'a' holds values that cannot be labels"),
     ("complex numbers", value(pd.DataFrame({"a": X[:, 0] + 1j, "y": Y})), TARGET, DataError, "'a' holds values of sev"),
@@ -137,11 +137,11 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
      "'y' holds values of several types"),
     ("lengths", value((NAMED, Y[:-1])), {}, DataError, "X has 6 rows, but y has 5"),
     ("lengths of Dask", value((dd.from_pandas(NAMED, npartitions=3), Y, Y[1:])), {}, DataError, "the weights has 5"),
-    ("targets of one name", value((NAMED, pd.DataFrame(X, columns=["p", "p"]))), {}, DataError, "names, found .*p, p"),
+    ("targets of one name", value((NAMED, pd.DataFrame(X, columns=["p", "p"]))), {}, DataError, "'p' occurs twice"),
     ("a cube of targets", value((NAMED, Y.reshape(-1, 1, 1))), {}, DataError, r"y must have shape \(rows,\) or \(row"),
     ("two weights", value((NAMED, X, X)), {}, DataError, r"weights must have shape \(rows,\), found"),
-    ("a target of X", value((NAMED, pd.Series(Y, name="x1"))), {}, DataError, "a column of X have the same name 'x1'"),
-    ("named weights", value((NAMED, pd.Series(Y, name="weights"), Y)), {}, DataError, "have the same name 'weights'"),
+    ("a target of X", value((NAMED, pd.Series(Y, name="x1"))), {}, DataError, "'x1' occurs twice"),
+    ("named weights", value((NAMED, pd.Series(Y, name="weights"), Y)), {}, DataError, "'weights' occurs twice"),
     ("negative seed", value((X, Y)), {"shuffle": -1}, UsageError, "must be None or an integer ≥ 0"),
 ]  # fmt: skip
 
@@ -196,7 +196,7 @@ def test_an_archive_with_a_changed_byte(save: Callable[..., None], tmp_path: Pat
             {"categorical": ["c"]},
             r"column 'c' has .* labels .* more than 16 MiB.* omit the column",
         ),
-        ({"x" * 1001: [1, 2], "y": [1, 2]}, {}, "column name has 1,001 characters, .* at most 1,000"),
+        ({"x" * 1001: [1, 2], "y": [1, 2]}, {}, "column name has 1,001 characters, at most 1,000"),
     ],
     ids=["labels", "names"],
 )

@@ -17,7 +17,7 @@ import pytest
 from clusters import cluster
 from distributed import Client
 
-from partirvm.data import ArraySource, ChunkedSource, as_source, ingest
+from partirvm.data import ArraySource, as_source, ingest
 from partirvm.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -44,8 +44,8 @@ def persisted(client: Client) -> tuple[Any, ...]:
     return inputs * 2, targets, da.from_array(WEIGHTS, chunks=70)
 
 
-def source_of(client: Client) -> ChunkedSource:
-    return ChunkedSource(*persisted(client), tile_rows=32)
+def source_of(client: Client) -> ArraySource:
+    return ArraySource(*persisted(client), tile_rows=32)
 
 
 def test_tiles_of_persisted_arrays(client: Client) -> None:
@@ -95,4 +95,4 @@ def test_a_closed_client_is_named(client: Client, tmp_path: Path) -> None:
 
 def test_arrays_not_persisted_stay_in_this_process(client: Client) -> None:
     computed_in = da.from_array(X, chunks=(90, 2)).map_blocks(lambda rows: rows + (client is not None), dtype=float)
-    np.testing.assert_array_equal(ChunkedSource(computed_in, tile_rows=32).tile(1).X, X[32:64] + 1)
+    np.testing.assert_array_equal(ArraySource(computed_in, tile_rows=32).tile(1).X, X[32:64] + 1)

@@ -8,7 +8,6 @@ import pytest
 from regressions import design_of, plane, sinc
 
 from partirvm import AlphaPrior, Noise, RVMClassifier, RVMRegressor, WorkingSet, load_model, save_model
-from partirvm.errors import DataError, UsageError
 
 FITS = [
     (RVMRegressor, "basic"),
@@ -72,30 +71,20 @@ def test_a_fixed_bias_stays(estimator, strategy):
     assert (model.model_.alpha[0] == 1e5).all()
 
 
-def test_rows_of_known_noise_weigh_by_its_inverse_square():
-    """The same fit as by weights; a row of zero weight is no row, and which of both says so makes no difference."""
+def test_a_row_of_zero_weight_is_no_row():
     X, y = sinc(150, 0.1)
     rng = np.random.default_rng(3)
-    r, w = rng.uniform(0.5, 3, 150), rng.choice([0.0, 1.0, 2.0], 150)
+    w = rng.choice([0.0, 1.0, 2.0], 150) / rng.uniform(0.5, 3, 150) ** 2
     there = w > 0
     y = np.where(there, y, 1e6)
     models = [
-        RVMRegressor(gamma=4.0).fit(X, y, sample_weight=w, sample_noise=r),
-        RVMRegressor(gamma=4.0).fit(X, y, sample_weight=w / r**2),
-        RVMRegressor(gamma=4.0).fit(X[there], y[there], sample_weight=w[there], sample_noise=r[there]),
+        RVMRegressor(gamma=4.0).fit(X, y, sample_weight=w),
+        RVMRegressor(gamma=4.0).fit(X[there], y[there], sample_weight=w[there]),
     ]
     for other in models[1:]:
         assert other.n_relevance_vectors_ == models[0].n_relevance_vectors_
         assert other.log_evidence_ == pytest.approx(models[0].log_evidence_, rel=1e-8)
         np.testing.assert_allclose(other.predict(X), models[0].predict(X), atol=1e-8)
-
-
-def test_noise_that_is_none_is_refused():
-    X, y = sinc(20, 0.1)
-    with pytest.raises(DataError, match="sample_noise is 0 in row 4 "):
-        RVMRegressor().fit(X, y, sample_noise=np.where(np.arange(20) == 4, 0.0, 1.0))
-    with pytest.raises(UsageError, match="y and weights are part of DATA"):
-        RVMRegressor().fit("data.zarr", sample_noise=np.ones(20))
 
 
 def test_a_given_precision_is_known_to_intervals(tmp_path):

@@ -1,10 +1,12 @@
-"""Kernel blocks that are kept: never another bit than evaluating them again, whatever is kept.
+"""Kernel blocks that are kept: never another bit than evaluating them again, wherever they are kept and whatever fails.
 
 Expected blocks are those of ``Design.block``, whose columns are compared with themselves among other columns first.
 """
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from dataclasses import replace
 
 import numpy as np
@@ -27,10 +29,11 @@ pytestmark = pytest.mark.bits
 MANY = replace(design(np.arange(0, N, 90), bias=True), origin=np.array([0.2, 0.1, -0.3]))
 
 
-@pytest.fixture
-def blocks(tmp_path):
+@pytest.fixture(params=["memory", "zarr"])
+def blocks(request, tmp_path):
     """A store with much room; what was kept is dropped in the end."""
-    made = Blocks(Keeping(f"test-{tmp_path}", 1 << 30), lambda columns: 1 << 30)
+    folder = None if request.param == "memory" else str(tmp_path)
+    made = Blocks(Keeping(f"test-{tmp_path}", 1 << 30, folder=folder), lambda columns: 1 << 30)
     yield made
     forget(made.keeping.token)
 
@@ -72,13 +75,14 @@ REQUESTS = st.lists(
 )
 
 
+@pytest.mark.parametrize("disk", [False, True])
 @settings(max_examples=40, deadline=None)
 @given(requests=REQUESTS, room=st.sampled_from([0, 300_000, 1 << 30]))
-def test_any_sequence_of_requests_has_the_bits_of_the_design(requests, room):
+def test_any_sequence_of_requests_has_the_bits_of_the_design(disk, requests, room):
     """Subsets, supersets, new columns, other orders, several tiles and runs; all of it kept, some of it, nothing."""
     X, run = rows()[0], 0
-    with one_blas_thread():
-        keeping = Keeping("any sequence", room)
+    with tempfile.TemporaryDirectory() as folder, one_blas_thread():
+        keeping = Keeping(folder, room, folder=folder if disk else None)
         try:
             for tile, turn, columns, bias, sample in requests:
                 run += turn
@@ -105,6 +109,7 @@ def test_every_executor_gives_the_same_bits(executor, data, memory, blocks, kind
         found = executor.run(passes, source, None, blocks)
         assert bits(tuple(found)) == bits(tuple(single.run(passes, data)))
     assert blocks.fetched.kept > blocks.fetched.evaluated / 2
+    assert not blocks.fetched.failures
     executor.forget(blocks.keeping.token)
     single.close()
 
@@ -130,4 +135,41 @@ def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
     fresh = MANY.take(np.arange(150, 170), leading=NONE)
     _, fetched = counts(executor, data, blocks, GramPass(survivors, fresh, np.zeros((35, 1))))
     assert (fetched.evaluated, fetched.kept) == (20 * N, 34 * N)
+    executor.close()
+
+
+@pytest.mark.parametrize("how", ["cut", "changed", "gone"])
+def test_a_damaged_block_is_evaluated_again(data, tmp_path, how):
+    """Chunks cut short, with other bytes, or gone: found by checksum, and counted."""
+    executor, blocks = LocalExecutor(2), Blocks(Keeping(how, 1 << 30, folder=str(tmp_path)), lambda columns: 1 << 30)
+    pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)), select=10)
+    whole, _ = counts(executor, data, blocks, pass_)
+    chunks = [path for path in tmp_path.glob("block-*/c/*/*") if path.is_file()]
+    assert len(chunks) == 15
+    for path in chunks[::3]:
+        content = bytearray(path.read_bytes())
+        content[1000] ^= 1
+        path.write_bytes({"cut": content[: len(content) // 2], "changed": content, "gone": b""}[how])
+        if how == "gone":
+            shutil.rmtree(path.parents[2])
+    found, fetched = counts(executor, data, blocks, pass_)
+    assert bits(found) == bits(whole)
+    assert fetched.failures == len(chunks[::3])
+    assert fetched.kept > 0
+    again, fetched = counts(executor, data, blocks, pass_)
+    assert bits(again) == bits(whole)
+    assert (fetched.failures, fetched.evaluated) == (0, 0)
+    forget(how)
+    executor.close()
+
+
+def test_a_disk_that_cannot_be_written_costs_time_alone(data, tmp_path):
+    """A folder that is not there: nothing is kept, the statistic is the same, and the failure is counted."""
+    executor, folder = LocalExecutor(1), tmp_path / "nowhere"
+    blocks = Blocks(Keeping("nowhere", 1 << 30, folder=str(folder)), lambda columns: 1 << 30)
+    pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)))
+    found, fetched = counts(executor, data, blocks, pass_)
+    assert bits(found) == bits(executor.run([pass_], data)[0])
+    assert (fetched.kept, fetched.failures) == (0, 1)
+    assert not folder.exists()
     executor.close()

@@ -44,6 +44,7 @@ def data(tmp_path_factory):
         ("auto", RATES, 0, True, "none"),
         ("auto", RATES, 100_000, True, "memory"),
         ("memory", RATES, 0, True, "memory"),
+        ("zarr", RATES, 0, True, "zarr"),
         ("none", RATES, 1 << 30, True, "none"),
         ("auto", RATES, 1 << 40, False, "none"),
         ("memory", RATES, 1 << 40, False, "memory"),
@@ -88,13 +89,16 @@ def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch
     assert given.peak <= limit
 
 
-def test_a_resumed_job_with_kept_blocks_has_the_same_model(data, tmp_path):
-    """What is kept is used, and changes nothing."""
+def test_a_job_keeps_blocks_beside_it_only_while_it_runs(data, tmp_path):
+    """Zarr goes to JOB/kernel; what a killed process left there is removed by the next one, which ends alike."""
     whole = jobs.fit(data, str(tmp_path / "whole"), replace(ASKED, kernel_store="none"))
     job = tmp_path / "job"
-    jobs.fit(data, str(job), replace(ASKED, max_rounds=2, kernel_store="memory"))
+    jobs.fit(data, str(job), replace(ASKED, max_rounds=2, kernel_store="zarr"))
+    assert not (job / "kernel").exists()
+    (job / "kernel" / "blocks-left").mkdir(parents=True)
     handle = jobs.open_job(str(job)).resume(max_rounds=3)
     assert handle.wait(60) is Status.DONE
+    assert not (job / "kernel").exists()
     assert handle.model().digest() == whole.model.digest()
     assert sum(entry.get("kernel_kept", 0) for entry in handle.state().history) > 0
-    assert handle.state().plan["kernel_store"] == "memory"
+    assert handle.state().plan["kernel_store"] == "zarr"

@@ -9,9 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from partirvm.planning.cost import (
-    CandidateSearch,
     Rates,
-    RowsUsed,
+    RowsRead,
     Work,
     gram_cost,
     levels_cost,
@@ -20,15 +19,12 @@ from partirvm.planning.cost import (
 )
 from partirvm.planning.memory import DataShape
 
-RANDOM = CandidateSearch()
 READ, ELEMENT, PRODUCT = 1e-7, 2e-9, 1e10
 RATES = Rates(read=READ, element=ELEMENT, product=PRODUCT)
 
 
-def work(n=10**6, rows_used=None, candidate_search=RANDOM, threads=1):
-    return Work(
-        DataShape(n, 4, 1, 1024), RowsUsed(n) if rows_used is None else rows_used, candidate_search, RATES, threads
-    )
+def work(n=10**6, rows=None, threads=1, **search):
+    return Work(DataShape(n, 4, 1, 1024), RowsRead(n if rows is None else rows, **search), RATES, threads)
 
 
 def gram(rows, kept, new):
@@ -59,12 +55,8 @@ def test_the_look_for_candidates(n, kept, pool, look, threads):
 
     M + Q elements and 2MQ products for each row where Q columns are on trial (g).
     """
-    candidate_search = {
-        "e": CandidateSearch(rows=n // 2),
-        "E": CandidateSearch(rows=n),
-        "g": CandidateSearch(pool=pool),
-    }[look]
-    seconds, passes = search_cost(work(n, candidate_search=candidate_search, threads=threads), kept)
+    search = {"e": {"searched": n // 2}, "E": {"searched": n}, "g": {"pool": pool}}[look]
+    seconds, passes = search_cost(work(n, threads=threads, **search), kept)
     rows = n // 2 if look == "e" else n
     elements, products = (kept + pool, 2 * kept * pool) if look == "g" else (kept, 0)
     assert seconds == pytest.approx(rows * (READ + elements * ELEMENT + products / PRODUCT) / threads)
@@ -75,7 +67,7 @@ def test_the_look_for_candidates(n, kept, pool, look, threads):
 def test_sets_grow_as_in_the_paper(partition_size, rounds):
     """With stop_fraction ½ the candidates are P, 1.5P, 1.75P … and stay below 2P (the bias aside)."""
     assume(partition_size % 2 == 0)
-    costs = rounds_cost(work(candidate_search=CandidateSearch(rows=10**6)), partition_size, rounds, 0.5)
+    costs = rounds_cost(work(searched=10**6), partition_size, rounds, 0.5)
     totals = [cost.kept - 1 + cost.candidates for cost in costs]
     expected = [partition_size * (2 - 0.5**k) for k in range(rounds)]
     assert totals == pytest.approx(expected, abs=rounds)
@@ -95,7 +87,7 @@ def settling(n, kept):
 def test_rounds_look_but_for_the_first_and_settle_at_the_end():
     """Three rounds of 100 over all of 10⁴ rows: 1, 51, 76 columns kept; residuals of all rows before two of them."""
     n, kept = 10**4, (1, 51, 76)
-    costs = rounds_cost(work(n, candidate_search=CandidateSearch(rows=n)), 100, 3, 0.5)
+    costs = rounds_cost(work(n, searched=n), 100, 3, 0.5)
     expected = [gram(n, m, 100)[1] + (residuals(n, m) if k else 0) for k, m in enumerate(kept)]
     expected[-1] += settling(n, 1 + int(0.5 * 175))
     assert [cost.pass_seconds for cost in costs] == pytest.approx(expected)
@@ -106,7 +98,7 @@ def test_rounds_look_but_for_the_first_and_settle_at_the_end():
 def test_the_last_round_sees_all_rows():
     """Its columns, those that were kept too, come in one pass over all rows, and a residual pass follows."""
     n = 10**4
-    costs = rounds_cost(work(n, rows_used=RowsUsed(500)), 100, 3, 0.5)
+    costs = rounds_cost(work(n, rows=500), 100, 3, 0.5)
     assert [cost.passes for cost in costs] == [0, 0, 3]
     assert (costs[-1].kept, costs[-1].candidates) == (76, 100)
     assert costs[-1].pass_seconds == pytest.approx(gram(n, 0, 176)[1] + settling(n, 88))

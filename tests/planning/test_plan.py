@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
-from partirvm.planning.cost import CandidateSearch, Rates
+from partirvm.planning.cost import Rates
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
 from partirvm.planning.plan import Machine, affordable, choose, make_plan
-from partirvm.planning.units import format_bytes
+from partirvm.quoting import format_bytes
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import rows_used
+from partirvm.strategies.fit_rows import rows_read
 
 RATES = Rates(read=1e-7, element=2e-9, product=1e10)
 
@@ -26,14 +26,13 @@ def plan_of(**changes):
     """A plan of 10⁶ rows × 8 features with 500 candidates a round on two threads under 1 GiB."""
     shape = changes.pop("shape", DataShape(1_000_000, 8, 1, 16384))
     machine = changes.pop("machine", Machine(threads=2, base=150 << 20, limit=1 << 30))
-    candidate_search = changes.pop("candidate_search", CandidateSearch())
+    pool = changes.pop("pool", 0)
     rest = {name: changes.pop(name) for name in ("held_out", "shrink_threads", "shrink_partition") if name in changes}
     request = Request(strategy="working-set", selection="error", fit_rows="full", partition_size=500, max_rounds=5)
     request = replace(request, **changes)
     schedule = STRATEGIES[request.strategy].schedule
-    return make_plan(
-        shape, machine, RATES, request, schedule, rows_used(request, shape.n_rows), candidate_search, **rest
-    )
+    read = replace(rows_read(request, shape, shuffled=True), searched=0, pool=pool)
+    return make_plan(shape, machine, RATES, request, schedule, read, **rest)
 
 
 def test_what_cannot_fit_is_refused_with_need_have_and_advice():
@@ -132,14 +131,14 @@ def test_what_can_be_measured_on(candidates, threads, limit, shrink):
         assert step_bytes(shape, 0, rows + 1, found + 1).peak > room
 
 
-@given(st.integers(10, 400), st.integers(0, 8), st.integers(1, 4), st.booleans(), st.booleans())
+@given(st.integers(10, 400), st.integers(0, 4), st.integers(1, 4), st.booleans(), st.booleans())
 def test_kept_blocks_leave_room_for_every_pass(candidates, pools, threads, newton, held_out):
     """What memory is left for kernel blocks is left beside the pool's pass too: the peak stays under the limit."""
     plan = plan_of(
         shape=DataShape(10**6, 8, 1, 8192, 3 if newton else 1, classes=newton),
         machine=Machine(threads=threads, base=150 << 20, limit=2 << 30),
         partition_size=candidates,
-        candidate_search=CandidateSearch(0, pools * candidates),
+        pool=pools * candidates,
         held_out=held_out,
     )
     spare = plan.room(plan.columns)

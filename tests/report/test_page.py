@@ -24,7 +24,7 @@ from partirvm.errors import PartirvmWarning
 from partirvm.kernels import Categorical, Directions, Gaussian, Matern52, OnColumns, Product
 from partirvm.model.relevance import directions_json
 from partirvm.options import Request
-from partirvm.planning.units import format_bytes, format_duration
+from partirvm.quoting import format_bytes, format_duration
 from partirvm.report.history import stages
 from partirvm.report.page import BARS, FEATURES, Report
 from partirvm.report.plots import history_charts, relevance_chart

@@ -14,7 +14,7 @@ from histories import plan, round_of
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
-from partirvm.planning.units import format_bytes
+from partirvm.quoting import format_bytes
 from partirvm.report.progress import Progress, View, progress_for
 
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm.errors import UsageError
-from partirvm.planning.units import format_bytes, parse_bytes, parse_duration
+from partirvm.options.constraints import parse_bytes, parse_duration
+from partirvm.quoting import format_bytes
 
 
 @given(st.integers(1, 999), st.sampled_from(["KiB", "MiB", "GiB", "TiB"]), st.sampled_from(["", " "]), st.booleans())
