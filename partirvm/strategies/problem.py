@@ -116,7 +116,7 @@ class Problem:
 
     def rows_of(self, candidates: int) -> int:
         """Return the number of rows that offer this number of candidates, K each; at least one row."""
-        return max(candidates // self.n_kernels, 1)
+        return max(candidates // max(self.n_kernels, 1), 1)
 
 
 @dataclass(frozen=True)
