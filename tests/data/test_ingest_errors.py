@@ -98,7 +98,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("negative weight", value((X, Y, Y - 1)), {}, DataError, "weight in row 0 .*negative"),
     ("text", csv("a,b,y\n1,red,3\n4,5,6\n"), {"target": "y"}, DataError, "column 'b' holds text or .*--categorical b"),
     ("text far down", csv(TEXT), {"target": "y"}, DataError, "column 'b' holds text.*red.*--categorical b"),
-    ("dates", parquet(a=pd.to_datetime(["2020-01-01", "2020-01-02"]), y=[1, 2]), TARGET, DataError, "'a' holds .*datetime"),
+    ("dates", parquet(a=pd.to_datetime(["2020-01-01", "2020-01-02"]), y=[1, 2]), TARGET, DataError, "holds .*datetime"),
     ("other columns", files(one_csv=GOOD, two_csv="a,c,y\n1,2,3\n"), {"target": "y"}, DataError,
      "two.csv lacks b and also has c"),
     ("duplicate name", csv("a,a,y\n1,2,3\n4,5,6\n"), {"target": "y"}, DataError, "'a' occurs twice"),
