@@ -12,32 +12,6 @@ from partirvm.kernels.functions import FunctionKernel
 from partirvm.kernels.nonradial import Categorical, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 from partirvm.kernels.radial import Directions, Gaussian, Matern32, Matern52
 
-__all__ = [
-    "ALIASES",
-    "KERNELS",
-    "NAMES",
-    "WITH_GAMMA",
-    "Categorical",
-    "Directions",
-    "Family",
-    "FunctionKernel",
-    "Gaussian",
-    "Kernel",
-    "Laplacian",
-    "Linear",
-    "LinearSpline",
-    "Matern32",
-    "Matern52",
-    "NoKernel",
-    "OnColumns",
-    "Polynomial",
-    "Product",
-    "Several",
-    "Sigmoid",
-    "Sum",
-    "kernel_from_spec",
-]
-
 WITH_GAMMA: dict[str, type[Family]] = {
     kernel.name: kernel for kernel in (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
 }

@@ -52,9 +52,8 @@ class Kernel:
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         """Prepare the kernel for the centres (m, d), once for many blocks of points.
 
-        ``origin`` (d,) is a point near the centres from which coordinates may be measured, by default their mean. If
-        ``origin`` is given, the bits of a column must not depend on the other centres. Raises ``UsageError`` if the
-        kernel has parameters for another number of features than d.
+        Coordinates may be measured from ``origin`` (d,), by default the mean of the centres. If it is given, the bits
+        of a column must not depend on the other centres. Raises ``UsageError`` for another number of features.
         """
         raise NotImplementedError
 
@@ -90,7 +89,8 @@ class Kernel:
         for field in self.learned:
             values = getattr(self, field)
             single = not isinstance(values, tuple) or (field == "gamma" and len(values) == 1)
-            logs = logs_of(np.atleast_1d(values)).tolist()
+            with np.errstate(divide="ignore"):
+                logs = np.log(np.atleast_1d(values)).tolist()
             found |= {field if single else f"{field}[{j}]": log for j, log in enumerate(logs)}
         several = isinstance(getattr(self, self.inside, None), tuple)
         for i, part in enumerate(self.components):
@@ -162,13 +162,6 @@ def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
     if name not in KERNELS:
         raise UsageError(f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}{near(name, KERNELS)}")
     return KERNELS[name].from_spec(spec)
-
-
-def logs_of(values: Any) -> Float:
-    """Return natural logarithms, with −∞ for 0."""
-    found = np.asarray(values, dtype=float)
-    logs: Float = np.log(found, out=np.full(len(found), -np.inf), where=found > 0)
-    return logs
 
 
 def _plain(value: Any, local: bool) -> Any:

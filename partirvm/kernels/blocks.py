@@ -80,11 +80,7 @@ class Products:
 
 
 def padded(points: Float, multiple: int) -> Float:
-    """Pad the points (n, d) to a multiple of rows by repeating the last point, since bits of products vary with it.
-
-    >>> padded(np.array([[1.0], [2.0]]), 3).ravel().tolist()
-    [1.0, 2.0, 2.0]
-    """
+    """Pad the points (n, d) to a multiple of rows by repeating the last point, since bits of products vary with it."""
     n = len(points)
     return points if n % multiple == 0 else points[np.minimum(np.arange(n + -n % multiple), n - 1)]
 

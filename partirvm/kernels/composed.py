@@ -15,7 +15,6 @@ from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel
 from partirvm.kernels.blocks import PreparedKernel, by_groups, runs
 from partirvm.kernels.family import part_of
-from partirvm.kernels.radial import Directions, RadialKernel
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -286,11 +285,6 @@ def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]
     if isinstance(kernel, Product | Sum):
         return replace(kernel, parts=tuple(replaced(part, columns, make) for part in kernel.parts))
     return make(kernel, columns)
-
-
-def with_radial(kernel: Kernel, columns: Int, make: Callable[[RadialKernel, Int], RadialKernel | Directions]) -> Kernel:
-    """Return the kernel with each radial kernel replaced by ``make(kernel, columns)``."""
-    return replaced(kernel, columns, lambda each, own: make(each, own) if isinstance(each, RadialKernel) else each)
 
 
 def inside(kernel: Kernel, n_features: int, kind: Any) -> list[tuple[Any, Int]]:

@@ -68,11 +68,10 @@ class LocalNoise:
 class Design:
     """Design of M columns: the leading columns (``bias`` and ``functions``), then one kernel column per centre.
 
-    ``centres`` (m, d) are rows of the data in raw units. ``labels`` (m,) int64 identify the row, and the kernel if
-    there are several. ``origin`` (d,) is a point in the kernel's coordinates that makes the bits of a column
-    independent of the other columns; without it rounding errors are smallest. ``active`` holds the numbers, increasing,
-    of the basis ``functions`` that are columns of this design. ``noise`` is the noise factor of each row, None for
-    constant noise: passes multiply row weights by it.
+    ``centres`` (m, d) are rows of the data in raw units, with ``labels`` (m,) int64. ``origin`` (d,) is a point in the
+    kernel's coordinates that makes the bits of a column independent of the other columns; without it rounding errors
+    are smallest. ``active`` holds the numbers, increasing, of the basis ``functions`` that are columns. ``noise`` is
+    the noise factor of each row, None for constant noise.
     """
 
     kernel: Kernel
@@ -157,9 +156,7 @@ class Design:
         out[:, : int(self.bias)] = 1.0
         if len(self.active):
             assert self.functions is not None
-            values = self.functions(self.scaling.inputs(X))
-            whole = len(self.active) == values.shape[1]
-            out[:, int(self.bias) : self.n_leading] = values if whole else values[:, self.active]
+            out[:, int(self.bias) : self.n_leading] = self.functions(self.scaling.inputs(X))[:, self.active]
 
     def noise_factor(self, X: Float, product: Callable[[Float, Float], Float] = np.matmul) -> Float | float:
         """Return the noise variance at raw inputs X (n, d), (n,), as a multiple of the overall one; 1 if constant."""

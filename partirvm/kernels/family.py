@@ -102,10 +102,7 @@ class Family(Kernel, Value):
 
 def _checked(name: str, gamma: Any) -> tuple[float, ...]:
     """Return gamma as numbers; a tuple of floats itself, as scikit-learn's clone demands."""
-    try:
-        values = np.array([gamma] if isinstance(gamma, numbers.Real) else gamma, dtype=float)
-    except (TypeError, ValueError):
-        values = np.zeros(0)
+    values = as_numbers([gamma] if isinstance(gamma, numbers.Real) else gamma)
     if values.ndim != 1 or not (values <= MOST).all() or (values < 0).any() or not values.any():
         raise UsageError(
             f"gamma of the {name} kernel is {gamma!r}: it must be one positive number, or one number ≥ 0 per feature "
@@ -113,6 +110,14 @@ def _checked(name: str, gamma: Any) -> tuple[float, ...]:
         )
     same = type(gamma) is tuple and all(type(each) is float for each in gamma)
     return gamma if same else tuple(values.tolist())
+
+
+def as_numbers(given: Any) -> Float:
+    """Return an array of floats; an empty one if the values are no numbers."""
+    try:
+        return np.array(given, dtype=float)
+    except (TypeError, ValueError):
+        return np.zeros(0)
 
 
 def part_of(given: Any) -> Kernel:

@@ -38,11 +38,6 @@ class FunctionKernel(Kernel):
 
     It has no learnable parameters. The function is called for ``GROUP`` centres at a time, and the last group is
     padded, so that a column does not depend on the other columns.
-
-    Examples
-    --------
-    >>> FunctionKernel(lambda X, Z: X @ Z.T).diagonal(np.array([[3.0]]))
-    array([9.])
     """
 
     function: str | Function
@@ -50,10 +45,11 @@ class FunctionKernel(Kernel):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            require_path(self.function, "kernel", "sklearn.metrics.pairwise:laplacian_kernel")
+            require_path(self.function, "kernel")
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedFunction(function_of(self.function, "kernel"), f"kernel {title_of(self.function)}", centres)
+        function_of(self.function, "kernel")
+        return PreparedFunction(self.function, centres)
 
     def spec(self, *, local: bool = False) -> dict[str, Any]:
         return {"name": self.name, "function": name_of(self.function, "kernel", local)}
@@ -62,14 +58,14 @@ class FunctionKernel(Kernel):
 class PreparedFunction(PreparedKernel):
     """A kernel function prepared for centres (m, d)."""
 
-    def __init__(self, function: Function, title: str, centres: Float) -> None:
-        self.function, self.title, self.centres = function, title, centres
+    def __init__(self, function: str | Function, centres: Float) -> None:
+        self.function, self.centres = function, centres
 
     def __call__(self, points: Float, out: Float) -> None:
         pieces = padded(points, PIECE_ROWS)
 
         def write(some: slice, work: Float) -> None:
-            found = evaluated(self.function, self.title, pieces, padded(self.centres[some], GROUP))
+            found = evaluated(self.function, "kernel", pieces, padded(self.centres[some], GROUP))
             work[...] = found.T[: len(work), : len(points)]
 
         by_groups(out, write)
@@ -80,11 +76,6 @@ class BasisPart:
     """The ``size`` basis functions of one Python function, which maps points (n, d) to an array (n, size).
 
     ``function`` is a path, a callable, or "linear" for the features themselves.
-
-    Examples
-    --------
-    >>> BasisPart("numpy:sin", 1).names(["x0"])
-    ('sin[0]',)
     """
 
     function: str | Function
@@ -92,17 +83,18 @@ class BasisPart:
 
     def __post_init__(self) -> None:
         if not callable(self.function) and self.function != LINEAR:
-            require_path(self.function, "basis", "mypackage.physics:harmonics")
+            require_path(self.function, "basis")
 
     def __call__(self, points: Float) -> Float:
         """Return the values at points (n, d), shape (n, B), with bits independent of the size of the block."""
         if self.function == LINEAR:
             return points
-        what = f"basis {title_of(self.function)}"
-        found = evaluated(function_of(self.function, "basis"), what, padded(points, PIECE_ROWS))[: len(points)]
+        found = evaluated(self.function, "basis", padded(points, PIECE_ROWS))[: len(points)]
         if found.shape[1] != self.size:
-            counts = f"{found.shape[1]} columns, but {self.size} in the first call"
-            raise UsageError(f"{what} returned {counts}: their number must not depend on the rows")
+            what = (
+                f"basis {title_of(self.function)} returned {found.shape[1]} columns, but {self.size} in the first call"
+            )
+            raise UsageError(f"{what}: their number must not depend on the rows")
         return found
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
@@ -116,13 +108,7 @@ class BasisPart:
 
 @dataclass(frozen=True)
 class Basis:
-    """The B basis functions of one or several parts, in order. Function b has the label −2 − b (``label_of``).
-
-    Examples
-    --------
-    >>> Basis((BasisPart("linear", 2), BasisPart("numpy:abs", 2)))(np.array([[3.0, -4.0]])).tolist()
-    [[3.0, -4.0, 3.0, 4.0]]
-    """
+    """The B basis functions of one or several parts, in order. Function b has the label −2 − b (``label_of``)."""
 
     parts: tuple[BasisPart, ...]
 
@@ -162,8 +148,12 @@ def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, in
     return found
 
 
-def evaluated(function: Function, what: str, points: Float, centres: Float | None = None) -> Float:
-    """Return the values of a kernel (n, m), or of basis functions (n, B), after a check that they are finite."""
+def evaluated(given: str | Function, what: str, points: Float, centres: Float | None = None) -> Float:
+    """Return the values of a kernel (n, m), or of basis functions (n, B), after a check that they are finite.
+
+    ``what`` is the role of the function in messages: "kernel" or "basis".
+    """
+    function, what = function_of(given, what), f"{what} {title_of(given)}"
     shapes = f"points {points.shape}" + ("" if centres is None else f" and centres {centres.shape}")
     try:
         values = function(points) if centres is None else function(points, centres)
@@ -180,7 +170,7 @@ def evaluated(function: Function, what: str, points: Float, centres: Float | Non
 
 
 def function_of(given: str | Function, what: str) -> Function:
-    """Return a callable itself, or import the function "module:function". Raises ``UsageError`` if it is missing."""
+    """Return a callable, or import the function "module:function". Raises ``UsageError`` if it is missing."""
     if not isinstance(given, str):
         return given
     module, _, names = given.partition(":")
@@ -201,10 +191,10 @@ def function_of(given: str | Function, what: str) -> Function:
     return function
 
 
-def require_path(path: Any, what: str, such_as: str) -> None:
-    """Raise ``UsageError`` unless ``path`` has the form "module:function"; ``what`` is the role in messages."""
+def require_path(path: Any, what: str) -> None:
+    """Raise ``UsageError`` unless ``path`` has the form "module:function"."""
     if not isinstance(path, str) or not _PATH.fullmatch(path):
-        raise UsageError(f"the {what} is {path!r}: it must be named as 'module:function', such as {such_as!r}")
+        raise UsageError(f"the {what} is {path!r}: it must be named as 'module:function', such as 'mine.physics:waves'")
 
 
 def title_of(function: Any) -> str:

@@ -5,12 +5,10 @@ a = min(x, z) and b = max(x, z),
 
     1 + xz + xz·min(x, z) − (x + z)/2·min(x, z)² + min(x, z)³/3  =  1 + ab + a²(3b − a)/6.
 
-For x, z ≥ 0 this is a Mercer kernel. The formula is also used for negative inputs, as in Tipping (2001), where it is
-not: k(x, x) = 1 + x² + x³/3 < 0 for x < −3.37. It is a cubic spline in x with its knot at z, so that the span of the
-basis functions does not depend on the position of zero.
+For x, z ≥ 0 this is a Mercer kernel. It is also used for negative inputs, as in Tipping (2001), where it is not. It is
+a cubic spline in x with its knot at z, so that the span of the basis functions does not depend on the position of zero.
 
-The last three are functions of the inner product s = Σ_j gamma_j x_j z_j, as in scikit-learn. They depend on the origin
-of the inputs. k(x, x) may be 0, and for the sigmoid negative. An RVM does not require a Mercer kernel.
+The last three are functions of the inner product s = Σ_j gamma_j x_j z_j, as in scikit-learn.
 """
 
 from __future__ import annotations
@@ -72,8 +70,7 @@ class PreparedSteps(PreparedKernel):
     def _steps(self, U: Float, j: int, some: slice) -> Float:
         """Compute the steps of feature j between a group of centres and all points, (g, n)."""
         v = self.centres[j, some, None]
-        found: Float = self.widths[j] * (U[j] != v) if self.compared else np.abs(U[j] - v)
-        return found
+        return np.asarray(self.widths[j] * (U[j] != v) if self.compared else np.abs(U[j] - v))
 
 
 @documented
@@ -115,18 +112,12 @@ class Categorical(Family):
 
 @dataclass(frozen=True)
 class LinearSpline(Kernel):
-    """Linear spline kernel, without parameters.
-
-    Examples
-    --------
-    >>> LinearSpline().diagonal(np.array([[3.0]]))
-    array([19.])
-    """
+    """Linear spline kernel, without parameters."""
 
     name = "linear-spline"
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedFunction(_spline, "kernel linear-spline", centres)
+        return PreparedFunction(_spline, centres)
 
 
 def _spline(points: Float, centres: Float) -> Float:
@@ -140,13 +131,7 @@ def _spline(points: Float, centres: Float) -> Float:
 
 @dataclass(frozen=True)
 class Linear(Kernel):
-    """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale.
-
-    Examples
-    --------
-    >>> Linear().diagonal(np.array([[1.0, 2.0]]))
-    array([5.])
-    """
+    """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale."""
 
     name = "linear"
 

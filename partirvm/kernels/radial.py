@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel
 from partirvm.kernels.blocks import GROUP, PreparedKernel, Products, origin_of, runs
-from partirvm.kernels.family import Family, part_of
+from partirvm.kernels.family import Family, as_numbers, part_of
 from partirvm.options.values import documented
 
 Float = NDArray[np.float64]
@@ -93,8 +93,7 @@ class PreparedRadial(PreparedKernel):
         for some in self.groups():
             sums += slopes(some).T @ right[some]
         U = (points - self.origin) * self.root
-        found: Float = 2 * self.root * (U * sums[:, d:] - sums[:, :d])
-        return found
+        return np.asarray(2 * self.root * (U * sums[:, d:] - sums[:, :d]))
 
     def groups(self) -> list[slice]:
         """Return the groups of centres whose products are computed together."""
@@ -196,22 +195,9 @@ RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52
 class Directions(Kernel):
     """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
 
-    Points are projected once for each block, so that the cost for each pair of points is that of a width per feature.
-
-    Parameters
-    ----------
-    kernel : Gaussian, Matern32 or Matern52
-        Its gamma, one number or one per direction, are in 1/unit² of the directions.
-    axes : tuple of tuple of float
-        One direction a_i per row, with one finite number per feature.
-    free : bool
-        True if kernel learning also moves the entries of ``axes``; otherwise it moves gamma alone.
-
-    Examples
-    --------
-    >>> from partirvm.kernels import Gaussian
-    >>> Directions(Gaussian(2.0), [[1.0, -3.0]]).relevances(2)
-    array([ 2., 18.])
+    The gamma of the Gaussian or Matérn ``kernel``, one number or one per direction, are in 1/unit² of the directions.
+    ``axes`` has one direction a_i per row. Kernel learning moves gamma, and if they are ``free``, the axes, too. Points
+    are projected once for each block, so that the cost for each pair of points is that of a width per feature.
     """
 
     kernel: RadialKernel
@@ -223,15 +209,8 @@ class Directions(Kernel):
     def __post_init__(self) -> None:
         kernel, axes = part_of(self.kernel), _matrix(self.axes)
         if not isinstance(kernel, RadialKernel):
-            raise UsageError(
-                f"the directions kernel has the kernel {kernel.name!r}: it must be gaussian, matern32 or matern52"
-            )
-        object.__setattr__(self, "free", bool(self.free))
-        if len(kernel.gamma) not in (1, len(axes)):
-            raise UsageError(
-                f"gamma of the directions kernel has {len(kernel.gamma)} values: it must have one, or {len(axes)}, one "
-                "per direction"
-            )
+            raise UsageError(f"the kernel of directions is {kernel!r}: it must be gaussian, matern32 or matern52")
+        kernel.widths(len(axes))  # checks their number
         object.__setattr__(self, "kernel", kernel)
         object.__setattr__(self, "axes", axes)
 
@@ -242,9 +221,8 @@ class Directions(Kernel):
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         if centres.shape[1] != len(self.axes[0]):
-            raise UsageError(
-                f"the directions of the kernel have {len(self.axes[0])} features but the data have {centres.shape[1]}"
-            )
+            counts = f"{len(self.axes[0])} features but the data have {centres.shape[1]}"
+            raise UsageError(f"the directions of the kernel have {counts}")
         return PreparedDirections(self, centres, origin_of(centres, origin))
 
     def learnable(self) -> dict[str, float]:
@@ -261,15 +239,14 @@ class Directions(Kernel):
 
     def relevances(self, n_features: int) -> Float | None:
         """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
-        found: Float = self.kernel.widths(len(self.axes)) @ self.matrix**2
-        return found
+        return np.asarray(self.kernel.widths(len(self.axes)) @ self.matrix**2)
 
     def _seen(self, n_features: int) -> int:
         return len(self.axes)
 
 
 class PreparedDirections(PreparedKernel):
-    """The kernel prepared for its centres, in the coordinates of the directions."""
+    """The kernel prepared for its centres, whose ``inner`` kernel sees the coordinates of the directions."""
 
     def __init__(self, kernel: Directions, centres: Float, origin: Float) -> None:
         self.kernel, self.matrix, self.origin, self.centres = kernel, kernel.matrix, origin, centres - origin
@@ -312,10 +289,7 @@ class PreparedDirections(PreparedKernel):
 
 
 def _matrix(axes: Any) -> tuple[tuple[float, ...], ...]:
-    try:
-        found = np.array(axes, dtype=float)
-    except (TypeError, ValueError):
-        found = np.zeros(0)
+    found = as_numbers(axes)
     if found.ndim != 2 or not found.size or not np.isfinite(found).all():
         raise UsageError("axes of the directions kernel must be a matrix of finite numbers, one row per direction")
     return tuple(map(tuple, found.tolist()))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from partirvm.core import rprop
 from partirvm.kernels import WITH_GAMMA, Directions, Family, Kernel, OnColumns, Product, Several, Sum, kernel_from_spec
-from partirvm.kernels.composed import inside, replaced, with_radial
+from partirvm.kernels.composed import inside, replaced
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.sample import Entry, SampledRows
 from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, axes_of, first_stage, grow
@@ -46,11 +46,13 @@ FREE_ROWS = 2000
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
     """Return the kernel with its radial kernels replaced by those of another family, at a typical gamma."""
 
-    def make(old: RadialKernel, columns: Int) -> Any:
+    def make(old: Kernel, columns: Int) -> Kernel:
+        if not isinstance(old, RadialKernel):
+            return old
         factor = FAMILIES[family] / FAMILIES[old.name]
         return WITH_GAMMA[family](tuple(factor * gamma for gamma in old.gamma))
 
-    return with_radial(kernel, np.arange(n_features), make)
+    return replaced(kernel, np.arange(n_features), make)
 
 
 def per_feature(problem: Problem) -> Problem:
@@ -136,14 +138,14 @@ def along_directions(kernel: Kernel, outer: Float, gamma: Callable[[RadialKernel
     ``gamma(kernel, columns, axes)`` gives the gamma (r,) of the directions ``axes`` (r, r) of these features.
     """
 
-    def make(old: RadialKernel, columns: Int) -> RadialKernel | Directions:
-        if len(columns) == 1:
+    def make(old: Kernel, columns: Int) -> Kernel:
+        if len(columns) == 1 or not isinstance(old, RadialKernel):
             return old
         axes = np.linalg.eigh(outer[np.ix_(columns, columns)])[1].T[::-1]
         widths = tuple(gamma(old, columns, axes).tolist())
         return Directions(replace(old, gamma=widths), tuple(map(tuple, axes.tolist())))
 
-    return with_radial(kernel, np.arange(len(outer)), make)
+    return replaced(kernel, np.arange(len(outer)), make)
 
 
 def kernel_texts(features: Sequence[str]) -> Callable[[Entry], Entry]:

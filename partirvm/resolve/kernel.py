@@ -41,7 +41,7 @@ from partirvm.kernels import (
     Several,
     kernel_from_spec,
 )
-from partirvm.kernels.functions import LINEAR, Basis, BasisPart, evaluated, function_of, name_of, title_of
+from partirvm.kernels.functions import LINEAR, Basis, BasisPart, evaluated, name_of, title_of
 from partirvm.options import Request
 from partirvm.types import Columns, Scaling
 
@@ -278,7 +278,7 @@ def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis |
     for each in request.basis if isinstance(request.basis, tuple) else (request.basis,):
         size = source.n_features
         if each != LINEAR:
-            size = evaluated(function_of(each, "basis"), f"basis {title_of(each)}", points).shape[1]
+            size = evaluated(each, "basis", points).shape[1]
         if not size:
             raise UsageError(f"basis {title_of(each)} returned no column: it must return at least one")
         parts.append(BasisPart(each, size))

@@ -16,7 +16,7 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.kernels.functions import Basis, BasisPart, labels_by_name
 from partirvm.likelihoods.base import labels_of
 from partirvm.strategies.problem import Problem
-from partirvm.types import BIAS, Scaling
+from partirvm.types import Scaling
 
 D = 3
 LINEAR = BasisPart("linear", D)
@@ -48,18 +48,13 @@ def test_leading_columns_come_first(rng):
     assert made.with_centres(X, np.arange(20)).n_leading == 0
 
 
-def test_a_basis_tells_designs_apart():
-    """Statistics of other functions are never joined; a design without functions is what it was."""
-    rng = np.random.default_rng(0)
-    one, two, none = (design(np.random.default_rng(0), basis) for basis in (Basis((LINEAR,)), BASIS, None))
-    assert len({one.basis, two.basis, none.basis}) == 3
-    assert one.led_by(np.array([BIAS])).basis == one.basis
-    alone = Design(
-        NoKernel(), one.scaling, np.zeros((0, D)), NONE, True, functions=Basis((LINEAR,)), active=np.arange(D)
-    )
+def test_without_a_kernel_only_leading_columns_stand(rng):
+    """The bias and the functions; no peaks."""
+    scaling = design(rng).scaling
+    alone = Design(NoKernel(), scaling, np.zeros((0, D)), NONE, True, functions=Basis((LINEAR,)), active=np.arange(D))
     assert alone.kernels == ()
-    np.testing.assert_allclose(alone.block(rng.normal(size=(5, D))).shape, (5, 1 + D))
-    np.testing.assert_array_equal(alone.peaks(), np.zeros(0))
+    assert alone.block(rng.normal(size=(5, D))).shape == (5, 1 + D)
+    assert not len(alone.peaks())
 
 
 def test_what_was_pruned_is_offered_again(rng):
@@ -103,23 +98,21 @@ def test_what_is_no_basis(function, message):
         BasisPart("numpy:no_such", 1)(np.ones((2, 1)))
 
 
-def test_the_basis_is_kernel_and_scaling_not_centres(rng):
-    """Equal for other centres and without the bias, different for another gamma or another scaling of the inputs."""
-    made = design(rng, None, 5)
-    made = replace(made, active=NONE)
-    scaling = made.scaling
-    same = [
-        made.take(np.array([1])),
-        made.take(np.arange(5), leading=NONE),
-        made.with_centres(np.ones((2, D)), np.arange(2)),
-    ]
+def test_the_basis_is_kernel_functions_and_scaling_not_centres(rng):
+    """Equal for other centres and without the bias, different for other functions, another gamma or another scaling."""
+    made = replace(design(rng, None, 5), active=NONE)
+    scaling, same = (
+        made.scaling,
+        [made.take(np.array([1])), made.led_by(NONE), made.with_centres(np.ones((2, D)), np.arange(2))],
+    )
     assert {other.basis for other in same} == {made.basis}
-    moved = Scaling(scaling.x_shift + 1e-12, scaling.x_scale, scaling.t_shift, scaling.t_scale)
-    wider = Scaling(scaling.x_shift, 2 * scaling.x_scale, scaling.t_shift, scaling.t_scale)
     others = [
-        Design(Gaussian((0.4 + 1e-15,)), scaling, made.centres, made.labels, True),
-        Design(Gaussian((0.4, 0.4, 0.4)), scaling, made.centres, made.labels, True),
-        Design(made.kernel, moved, made.centres, made.labels, True),
-        Design(made.kernel, wider, made.centres, made.labels, True),
+        made,
+        replace(made, functions=BASIS),
+        replace(made, functions=Basis((LINEAR,))),
+        replace(made, kernel=Gaussian((0.4 + 1e-15,))),
+        replace(made, kernel=Gaussian((0.4, 0.4, 0.4))),
+        replace(made, scaling=replace(scaling, x_shift=scaling.x_shift + 1e-12)),
+        replace(made, scaling=replace(scaling, x_scale=2 * scaling.x_scale)),
     ]
-    assert len({made.basis, *(other.basis for other in others)}) == 5
+    assert len({other.basis for other in others}) == len(others)

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.metrics.pairwise import laplacian_kernel
 
 from partirvm.kernels import Gaussian, Laplacian, Linear, OnColumns, Several, kernel_from_spec
-from partirvm.kernels.design import NONE, Design
+from partirvm.kernels.design import Design
 from partirvm.strategies.fit_rows import fresh
 from partirvm.types import Scaling
 
@@ -15,10 +15,10 @@ D = 3
 THREE = Several((Gaussian(0.4), Laplacian((0.1, 0.0, 2.0)), Linear()))
 
 
-def made(rng, rows=70, origin=None):
+def made(rng, rows=70):
     """Columns of these rows in any order, as a fit leaves them, and the bias."""
     scaling = Scaling(rng.normal(size=D), rng.uniform(0.5, 2, D), np.zeros(1), np.ones(1))
-    empty = Design(THREE, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False, origin=origin)
+    empty = Design(THREE, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False)
     design = empty.with_centres(rng.normal(size=(rows, D)), 10 + np.arange(rows), bias=True)
     return design.take(rng.permutation(len(design.labels))[: 2 * rows])
 
@@ -45,15 +45,6 @@ def test_a_row_offers_a_column_for_each_kernel(rng):
     np.testing.assert_allclose(design.peaks(), np.diagonal(phi(design, design.centres)[:, 1:]), rtol=1e-11)
     assert not THREE.local
     assert Several(THREE.kernels[:2]).local
-
-
-def test_a_column_keeps_its_bits_among_others(rng):
-    """With an origin, in both layouts of memory: kept blocks are made of such columns."""
-    design, X = made(rng, origin=np.full(D, 0.1)), rng.normal(size=(40, D))
-    whole = design.block(X)
-    some = rng.permutation(len(design.labels))[:20]
-    np.testing.assert_array_equal(design.take(some, leading=NONE).block(X), whole[:, 1 + some])
-    np.testing.assert_array_equal(design.block(X, np.empty(whole.shape)), whole)
 
 
 def test_spec_and_parameters():

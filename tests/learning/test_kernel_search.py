@@ -10,7 +10,7 @@ import pytest
 from sampling import arm, problem_of, sample_of
 
 from partirvm.core.rprop import OFF
-from partirvm.kernels import Gaussian, Matern32, Sum, kernel_from_spec
+from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.learning.forms import learn
 from partirvm.learning.search import KernelSearch, learning_options
 from partirvm.strategies.fit_rows import posterior_rows
@@ -104,17 +104,3 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
         alpha = state.best.tied.alphas(np.append(-1, design.labels))
         found = dense(X, y, w, entry, entry["kernel"], design.labels, alpha)
         assert entry["log_evidence"] == pytest.approx(found, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "parameters"),
-    [(Gaussian(0.02), 1), (Matern32((0.3, 0.3, 0.3)), 3), (Sum((Gaussian(0.05), Gaussian(2.0)), (1.0, 0.1)), 4)],
-)
-def test_any_kernel_with_parameters(kernel, parameters):
-    """One width, a width per feature of another kernel, weights and widths of a sum; without a bias too."""
-    X, y = arm(400, 3)
-    for bias in (True, False):
-        (line, *_) = learned(X, y, kernel=kernel, bias=bias, centres=40)
-        assert len(line["kernel"].logs) == parameters
-        assert line["kernel"] != kernel
-        assert line["gain"] > 5
