@@ -30,7 +30,7 @@ from partirvm.data.source import Source, Tile
 from partirvm.execution.kernel_store import Blocks, Fetched, Keeping, fill_block
 from partirvm.execution.process import return_freed_memory
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DenseFit, Fit, Panel, Pass, Rows, TileRows, between
+from partirvm.likelihoods.base import DenseFit, Fit, Panel, Pass, Rows, between
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
@@ -45,7 +45,7 @@ class MomentsPass(Pass):
 
     name: ClassVar[str] = "moments"
 
-    def statistic(self, tile: TileRows) -> Moments:
+    def statistic(self, tile: Tile) -> Moments:
         """Return the moments of the tile's rows."""
         return Moments.of(tile.X, tile.t, tile.weights, tile.start)
 
