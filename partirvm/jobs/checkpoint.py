@@ -143,7 +143,7 @@ def _require_design(design: Design, problem: Problem) -> None:
     if noise is not None:
         _require_shapes((noise.centres.shape, (len(noise.weights), d)), (noise.weights.shape, (len(noise.weights),)))
     targets = [(scaling.t_shift.tolist(), scaling.t_scale.tolist()) for scaling in (design.scaling, empty.scaling)]
-    if design.identity != empty.identity or targets[0] != targets[1]:
+    if design.basis != empty.basis or targets[0] != targets[1]:
         raise ValueError("its kernel, scaling, origin or basis functions are those of another fit")
     _require_below(design.active, 0 if empty.functions is None else empty.functions.size)
 
