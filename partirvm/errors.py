@@ -114,7 +114,7 @@ class OverconfidenceWarning(PartirvmWarning):
 
 
 class AccuracyWarning(PartirvmWarning):
-    """Boosting or the nearest rows predict better, detail is missing, or a few rows carry most of the squared error."""
+    """Boosting or the nearest rows predict rows left out better than the model."""
 
 
 class LimitWarning(PartirvmWarning):

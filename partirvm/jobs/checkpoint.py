@@ -76,31 +76,19 @@ def stored(value: Any) -> Any:
     """Return a checkpoint or a state without class codes and diagnostics; other values are not changed."""
     if isinstance(value, Checkpoint):
         return replace(value, spec=value.spec.with_codes(None), state=stored(value.state))
-    if not isinstance(value, State):
-        return value
-    own: dict[str, Any] = {"problem": replace(value.problem, codes=None)}
     if isinstance(value, RoundsState):
-        own["fit"] = _stored_fit(value.fit)
-        own["scores"] = replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
-        if value.best is not None:
-            own["best"] = stored(value.best)
-    return replace(value, **own)
-
-
-def _stored_fit(fit: Any) -> Any:
-    return replace(fit, left_out=None, found=fit.posterior) if isinstance(fit, HyperState) else fit
-
-
-def has_begun(value: Any) -> bool:
-    """Return True for a checkpoint after a line of history."""
-    return isinstance(value, Checkpoint) and value.state is not None
+        fit, scores = value.fit, replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
+        if isinstance(fit, HyperState):
+            fit = replace(fit, left_out=None, found=fit.posterior)
+        value = replace(value, fit=fit, scores=scores, best=stored(value.best))
+    return replace(value, problem=replace(value.problem, codes=None)) if isinstance(value, State) else value
 
 
 def resumes(value: Any, n_rows: int) -> bool:
     """Return True if a fit of ``n_rows`` rows can go on from a checkpoint: not after the last fit of its rows."""
-    if not isinstance(value, Checkpoint):
-        return False
-    return value.state is None or value.state.end is None or value.spec.problem.n_rows < n_rows
+    if not isinstance(value, Checkpoint) or value.state is None:
+        return isinstance(value, Checkpoint)
+    return value.state.end is None or value.spec.problem.n_rows < n_rows
 
 
 def attached(state: State, problem: Problem, options: Options) -> Any:
@@ -113,9 +101,8 @@ def attached(state: State, problem: Problem, options: Options) -> Any:
         own: dict[str, Any] = {"problem": problem, "options": replace(options, sample_rows=state.options.sample_rows)}
         if isinstance(state, SplitMergeState):
             for part in (*state.below, *state.parts):
-                _require_design(part.design, problem)
-                _require_shapes((part.gain.shape, part.design.labels.shape))
-                _require_lengths(part.warm, part.design, problem)
+                _require_match(part.design, problem, part.warm)
+                _require_equal(part.gain.shape, part.design.labels.shape)
         else:
             own["fit"] = _attached_fit(state.fit, state.design, problem)
             _require_below(state.used, problem.n_rows)
@@ -126,51 +113,39 @@ def attached(state: State, problem: Problem, options: Options) -> Any:
 
 def _attached_fit(fit: Any, design: Design, problem: Problem) -> Any:
     """Return a fit of the columns of the design; its constants are those of the problem, which may have new rows."""
-    _require_design(design, problem)
     start = problem.likelihood.start(problem)
-    if type(fit) is not type(start):
-        raise TypeError(f"the fit is a {type(fit).__name__} in place of a {type(start).__name__}")
-    _require_lengths(fit, design, problem)
+    _require_equal(type(fit), type(start))
+    _require_match(design, problem, fit)
     known = ("prior", "target_variance", "fixed_noise", "least_noise")
     return replace(fit, **{name: getattr(start, name) for name in known if hasattr(start, name)})
 
 
-def _require_design(design: Design, problem: Problem) -> None:
-    """Raise ``ValueError`` unless this is a design of columns for the problem."""
+def _require_match(design: Design, problem: Problem, fit: Any) -> None:
+    """Raise ``ValueError`` unless the design is one of this problem, and the arrays of the fit are of its columns."""
     noise, empty = design.noise, replace(problem.empty, kernel=design.kernel)
     d, m = empty.centres.shape[1], len(design.labels)
-    _require_shapes((design.centres.shape, (m, d)), (design.labels.shape, (m,)))
-    if noise is not None:
-        _require_shapes((noise.centres.shape, (len(noise.weights), d)), (noise.weights.shape, (len(noise.weights),)))
-    targets = [(scaling.t_shift.tolist(), scaling.t_scale.tolist()) for scaling in (design.scaling, empty.scaling)]
-    if design.basis != empty.basis or targets[0] != targets[1]:
-        raise ValueError("its kernel, scaling, origin or basis functions are those of another fit")
-    _require_below(design.active, 0 if empty.functions is None else empty.functions.size)
-
-
-def _require_lengths(value: Any, design: Design, problem: Problem) -> None:
-    """Raise ``ValueError`` for an array with an axis whose length is the number neither of columns nor of outputs."""
     outputs = {problem.n_outputs, problem.n_targets, problem.n_classes}
+    _require_equal((design.centres.shape, design.labels.shape), ((m, d), (m,)))
+    if noise is not None:
+        _require_equal((noise.centres.shape, noise.weights.shape), ((len(noise.weights), d), (len(noise.weights),)))
+    targets = [(scaling.t_shift.tolist(), scaling.t_scale.tolist()) for scaling in (design.scaling, empty.scaling)]
+    _require_equal((design.basis, targets[0]), (empty.basis, targets[1]))
+    _require_below(design.active, 0 if empty.functions is None else empty.functions.size)
 
     def check(value: Any, lengths: set[int]) -> None:
         if isinstance(value, np.ndarray) and value.size and not set(value.shape) <= lengths:
             raise ValueError(f"an array has the shape {value.shape}, its lengths can be {sorted(lengths)}")
         if isinstance(value, Posterior):  # one-vs-rest: an output has some of the columns
             lengths = {len(value.mean), *outputs}
-        if isinstance(value, tuple):
-            for each in value:
-                check(each, lengths)
-        elif is_dataclass(value):
-            for field in fields(value):
-                check(getattr(value, field.name), lengths)
+        for each in value if isinstance(value, tuple) else fields(value) if is_dataclass(value) else ():
+            check(each if isinstance(value, tuple) else getattr(value, each.name), lengths)
 
-    check(value, {design.n_columns, *outputs})
+    check(fit, {design.n_columns, *outputs})
 
 
-def _require_shapes(*pairs: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    for found, expected in pairs:
-        if found != expected:
-            raise ValueError(f"an array of shape {found} in place of {expected}")
+def _require_equal(found: object, expected: object) -> None:
+    if found != expected:
+        raise ValueError(f"it is not of this fit: found {found!r:.200} in place of {expected!r:.200}")
 
 
 def _require_below(numbers: Any, count: int) -> None:

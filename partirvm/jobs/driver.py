@@ -67,8 +67,7 @@ class Watcher:
 class MemoryJournal:
     """The journal of a run, in memory: the last model and the history; if ``resumable``, the ``last`` state, too.
 
-    A run resumes from a state after the last fit, whose ``end`` is not None, only with more rows. All models and lines
-    are stored before the state to resume from.
+    All models and lines are stored before the state to resume from.
     """
 
     model: AnyModel | None = None
@@ -77,36 +76,29 @@ class MemoryJournal:
     last: Any = None
 
     def save(self, model: AnyModel) -> None:
-        """Keep this model in memory."""
+        """Keep this model."""
         self.model = model
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Keep this line of history in memory, and only its diagnostics."""
+        """Keep this line of history; only the last diagnostics are kept."""
         if entry["diagnostics"]:
             self.history = [{**earlier, "diagnostics": []} for earlier in self.history]
         self.history.append(entry)
 
     def checkpoint(self, state: Any) -> None:
-        """Keep this state in memory if the fit may be continued."""
+        """Keep this state if the fit may be continued."""
         if self.resumable:
             self.last = state
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a run.
-
-    ``reason`` is the reason of the end and ``last`` the last record. ``seconds`` includes the seconds of earlier
-    attempts. ``kept`` holds the design and the fit of the last saved model. ``state`` is the strategy's last state.
-    ``remarks`` are sentences about the model beside other methods (``jobs.reference``).
-    """
+    """The end of a run: its reason, the last record, the seconds with those of earlier attempts, the last state."""
 
     reason: Termination
     last: Record | None
     seconds: float
-    kept: tuple[Design, Fit] | None = None
     state: Any = None
-    remarks: tuple[str, ...] = ()
 
 
 @dataclass
@@ -115,9 +107,9 @@ class Driver:
 
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
     the last saved model. If time is up before a model is saved, a small fit (``strategies.rounds``) makes a model.
-    ``blocks`` describes how kernel blocks of the training rows are kept between passes, or is None if they are not
-    kept. ``readable`` returns the fields of a line of history that its readers need: texts, and
-    the row numbers of the ingested table. ``kept`` holds the design and the fit of the last saved model.
+    ``blocks`` keeps kernel blocks of the training rows between passes. ``readable`` returns the fields of a line of
+    history that its readers need: texts, and the row numbers of the ingested table. ``kept`` holds the design and the
+    fit of the last saved model.
     """
 
     executor: Executor
@@ -146,10 +138,9 @@ class Driver:
         True if the journal already has a model. ``elapsed`` is the number of seconds spent by earlier attempts.
         """
         self._journal, self._began, self._epoch = journal, time.perf_counter() - elapsed, time.time()
-        self._spent, self._likelihood = Spent(), problem.likelihood
+        self._spent, self._likelihood, self._usable = Spent(), problem.likelihood, usable
         self._last: Record | None = None
         self.kept = None
-        self._usable = usable
         with one_blas_thread(), on_threads(self.executor.threads):
             outcome = self._run(strategy, strategy.start(problem, options) if resume is None else resume)
             if outcome.reason is not Termination.TIME or self._usable:
@@ -171,7 +162,7 @@ class Driver:
                 reason = state.end
         except Stopped as stopped:
             reason = stopped.reason
-        return Outcome(reason, self._last, time.perf_counter() - self._began, self.kept, state)
+        return Outcome(reason, self._last, time.perf_counter() - self._began, state)
 
     def _step(self, step: Steps[Any]) -> tuple[Any, bool]:
         """Run a step; return the next state, and whether a line was stored after which the run can resume from it."""
@@ -194,54 +185,45 @@ class Driver:
             except Stopped as stopped:
                 send, answers = step.throw, stopped
 
-    def _perform(self, instructions: Sequence[Instruction]) -> tuple[Any, ...]:
+    def _perform(self, instructions: Sequence[Any]) -> tuple[Any, ...]:
         """Perform instructions that are all of one kind, or all lines of history, and return the answers."""
         if not isinstance(instructions[0], Save | Log):
             self._check()
-        if isinstance(instructions[0], Pass):
-            return tuple(self._passes([each for each in instructions if isinstance(each, Pass)]))
-        if isinstance(instructions[0], PassFit):
-            return self._by_passes([each for each in instructions if isinstance(each, PassFit)])
-        if isinstance(instructions[0], LearnKernel):
-            return (self._learn(instructions[0]),)
-        if isinstance(instructions[0], DenseFit):
-            fits = [each for each in instructions if isinstance(each, DenseFit)]
-            return self._solves(fits) if len(fits) > 1 else (self._solve(fits[0]),)
-        return tuple(self._one(instruction, len(instructions)) for instruction in instructions)
-
-    def _one(self, instruction: Instruction, of: int) -> Gathered | None:
-        match instruction:
-            case Gather(rows):
-                weights = self.source.weights_of(rows)
-                present = None if weights is None else weights > 0
-                return Gathered(self.source.gather(rows), present)
-            case Save(design, fit, record, moderate):
-                self.kept = design, fit
+        match instructions[0]:
+            case Pass():
+                return tuple(self._passes(instructions))
+            case PassFit():
+                return self._by_passes(instructions)
+            case DenseFit():
+                return self._solves(instructions) if len(instructions) > 1 else (self._solve(instructions[0]),)
+            case LearnKernel():
+                return (self._learn(instructions[0]),)
+            case Gather():
+                return tuple(self._gather(each) for each in instructions)
+        for each in instructions:
+            if isinstance(each, Save):
+                self.kept = each.design, each.fit
                 # the model chooses its own origin, as it does when it is loaded, so that both predict the same bits
-                design = replace(design, origin=None)
-                self._journal.save(self._likelihood.model(design, fit, self.source.columns, moderate))
+                design = replace(each.design, origin=None)
+                self._journal.save(self._likelihood.model(design, each.fit, self.source.columns, each.moderate))
                 self._usable = True
-                self._record(record, self._spent.share(of), saved=True)
-                return None
-            case Log(record):
-                self._record(record, self._spent.share(of))
-                return None
-        raise AssertionError(f"no way to perform {instruction}")
+            self._record(each.record, self._spent.share(len(instructions)), saved=isinstance(each, Save))
+        return (None,) * len(instructions)
+
+    def _gather(self, gather: Gather) -> Gathered:
+        weights = self.source.weights_of(gather.rows)
+        return Gathered(self.source.gather(gather.rows), None if weights is None else weights > 0)
 
     def _passes(self, passes: Sequence[Pass]) -> list[Any]:
-        source = self.source
-        if passes[0].held_out:
-            assert self.held_out is not None
-            source = self.held_out
-        name = passes[0].name
+        source = self.held_out if passes[0].held_out else self.source
+        assert source is not None
         rows = sum(source.n_rows if one.rows is None else len(one.rows) for one in passes)
-
-        def progress(done: int, total: int) -> None:
-            self.watcher.on_tiles(name, done, total, rows)
-            self._check()
-
-        began = time.perf_counter()
-        statistics = self.executor.run(passes, source, progress, self._blocks(passes, source))
+        tell, began, blocks = self._telling(self.watcher.on_tiles, passes[0].name), time.perf_counter(), self.blocks
+        if blocks is not None and source is self.source:
+            blocks.begin(max(sum(design.n_columns for design in one.designs) for one in passes))
+        else:  # only one pass per round reads the held-out rows
+            blocks = None
+        statistics = self.executor.run(passes, source, lambda done, total: tell(done, total, rows), blocks)
         self._spent.passing += time.perf_counter() - began
         self._spent.passes += len(passes)
         self._spent.rows += rows
@@ -252,8 +234,7 @@ class Driver:
 
         def progress(passes: Sequence[Any], done: int, total: int) -> None:
             if passes and total:
-                rows = total_rows * len(passes)
-                self.watcher.on_tiles(passes[0].name, done, total, rows)
+                self.watcher.on_tiles(passes[0].name, done, total, total_rows * len(passes))
             self._check()
 
         total_rows = self.source.n_rows if instruction.rows is None else len(instruction.rows)
@@ -272,43 +253,24 @@ class Driver:
                 began = time.perf_counter()
                 searches[k] = searches[k].advance(block, self._check)
                 seconds[k] += time.perf_counter() - began
-                self.watcher.on_step(searches[k].info, tasks[k].candidates)
-                self._check()
+                self._telling(self.watcher.on_step)(searches[k].info, tasks[k].candidates)
         for spent in seconds:
             self._spent.solved(first, first + spent)
         return tuple(Solved(search.fit, search.reason) for search in searches if search.reason is not None)
 
-    def _blocks(self, passes: Sequence[Pass], source: Source) -> Blocks | None:
-        """Return how kernel blocks are kept during these passes, or None if they are not kept.
-
-        Blocks of held-out rows are never kept, because only one pass per round reads these rows.
-        """
-        if self.blocks is None or source is not self.source:
-            return None
-        self.blocks.begin(max(sum(design.n_columns for design in one.designs) for one in passes))
-        return self.blocks
-
     def _solve(self, solve: DenseFit) -> Solved:
-        def on_step(info: StepInfo) -> None:
-            self.watcher.on_step(info, solve.candidates)
-            self._check()
-
-        began = time.time()
-        fit, reason = solve.run(on_step)
+        began, tell = time.time(), self._telling(self.watcher.on_step)
+        fit, reason = solve.run(lambda info: tell(info, solve.candidates))
         self._spent.solved(began, time.time())
         return Solved(fit, reason)
 
     def _solves(self, solves: Sequence[DenseFit]) -> tuple[Solved, ...]:
-        def progress(done: int, total: int) -> None:
-            self.watcher.on_solves(done, total)
-            self._check()
-
-        solutions = self.executor.solve(solves, progress)
+        solutions = self.executor.solve(solves, self._telling(self.watcher.on_solves))
         for solution in solutions:
             self._spent.solved(solution.began, solution.ended)
         return tuple(Solved(solution.fit, solution.reason) for solution in solutions)
 
-    def _record(self, record: Record, spent: dict[str, float], *, saved: bool = False) -> None:
+    def _record(self, record: Record, spent: dict[str, float], *, saved: bool) -> None:
         self._last = record
         entry = line(record, spent, self._began, self._epoch, saved=saved)
         if self.blocks is not None:
@@ -317,6 +279,15 @@ class Driver:
         entry |= self.readable(entry)
         self._journal.record(entry)
         self.watcher.on_record(entry)
+
+    def _telling(self, method: Callable[..., None], *first: Any) -> Callable[..., None]:
+        """Return a function that calls a method of the watcher, and raises ``Stopped`` if the run is interrupted."""
+
+        def tell(*rest: Any) -> None:
+            method(*first, *rest)
+            self._check()
+
+        return tell
 
     def _check(self) -> None:
         reason = self.interrupted()

@@ -9,12 +9,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from partirvm.core.termination import Termination
-from partirvm.errors import JobFailedError, LeaseError, MissingDataError, StorageError, UsageError
+from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.cluster import address_of
 from partirvm.jobs.attempt import Fitted, run_attempt, run_job
@@ -29,10 +29,8 @@ from partirvm.jobs.request import (
     create,
     open_sources,
     requeue,
-    specification,
-    take_over,
 )
-from partirvm.jobs.state import ACTIVE, TRANSITIONS, JobState, Status
+from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.model.relevance import basis_functions_json, directions_json, relevances
@@ -44,7 +42,7 @@ from partirvm.resolve.resolve import resolve
 from partirvm.resolve.spec import check_parameters, portable
 from partirvm.storage import open_folder
 from partirvm.storage.records import MOST, TIME, require
-from partirvm.strategies.problem import Stopped
+from partirvm.strategies.problem import Record, Stopped
 
 POLL_SECONDS = 0.5
 """Seconds between two polls of a waiting caller."""
@@ -60,30 +58,23 @@ def _each(hint: Any, names: str) -> dict[str, Any]:
     return dict.fromkeys(names.split(), hint)
 
 
-COUNT, NUMBER = int | None, float | None
-
 PLAN = {
     **_each(int, "rows features passes rounds max_columns threads workers memory_limit memory_peak"),
     **_each(str, "strategy fit_rows selection"),
-    **_each(COUNT, "sample_rows partition_size partitions max_rounds max_vectors"),
-    "rho": NUMBER,
+    **_each(int | None, "sample_rows partition_size partitions max_rounds max_vectors"),
+    "rho": float | None,
     "seconds": range(MOST),
     "notes": list[str],
 }
 
 FIT = {
+    **get_type_hints(Record),
     "kind": Literal["round", "part", "heuristic", "kernel", "early", "final"],
     "termination": Literal[tuple(each.value for each in Termination)],
-    **_each(int, "number rows candidates vectors iterations passes pass_rows peak_memory"),
-    **_each(float, "log_evidence solve_began"),
-    **_each(TIME, "seconds pass_seconds solve_seconds"),
-    **_each(NUMBER, "noise_variance noise_sd gain train_rmse train_log_loss train_error held_out_rmse held_out_nlpd"),
-    **_each(NUMBER, "held_out_log_loss held_out_error"),
-    "level": COUNT,
-    "taken": bool | None,
-    "choice": dict[str, Any] | None,
-    "diagnostics": list[dict[str, Any]],
     "reference?": {"rows": int, "rmse": float, "others": dict[str, float], "remarks": list[str]},
+    **_each(int, "passes pass_rows peak_memory"),
+    **_each(TIME, "seconds pass_seconds solve_seconds"),
+    "solve_began": float,
 }
 
 FIELDS = {"plan": PLAN, "fit": FIT}
@@ -118,9 +109,7 @@ def fit(
     ``on_plan`` is called with the plan before the fit begins. ``aborted`` is called between tiles and between dense
     iterations, also during planning. When it returns True, the fit ends with the last saved model.
 
-    A fit that ends without a model and without a line of history removes JOB. Such a fit raises ``JobFailedError`` if
-    it was aborted. A fit with a checkpoint but without a model (split-merge) keeps JOB, which can be resumed, and
-    returns no model.
+    A fit that is aborted before it saved a model returns no model; JOB can be resumed.
     """
     parameters = check_parameters(parameters)
     portable(parameters)
@@ -138,26 +127,12 @@ def fit(
             spec = resolve(source, parameters, executor, held_out, timer.after(interrupted))
         except Stopped as error:
             raise JobFailedError(f"aborted during planning: {job} was not changed") from error
-        store = JobStore.create(job, specification(source, held_out, parameters), overwrite=overwrite)
-        if store.lease is None:
-            store.acquire()
-        try:
-            store.record({"event": "queued", "reason": "submitted", "time": timer.since})
-            hooks: dict[str, Any] = {"client": client, "watcher": watcher, "on_plan": on_plan, "aborted": aborted}
-            allowed = Allowed.of(True, (), data, validation)
+        create(data, job, parameters, validation, overwrite)
+        store, allowed = JobStore(job), Allowed.of(True, (), data, validation)
+        hooks: dict[str, Any] = {"client": client, "watcher": watcher, "on_plan": on_plan, "aborted": aborted}
+        with store.held():
             fitted = run_attempt(store, allowed, planned=(spec, executor, timer), **hooks)
-            cancelled = store.folded().status is Status.CANCELLED
-            if fitted.model is None and not (cancelled or store.has_progress()):
-                first = "level" if spec.plan.schedule.merges else "round"
-                raise JobFailedError(f"aborted before the first {first} was done: there is no job in {job}")
-        except BaseException:
-            with suppress(LeaseError, StorageError):  # unless another process has taken the lease
-                if not store.has_progress():
-                    store.discard()
-            raise
-        finally:
-            store.release()
-    if cancelled:
+    if store.folded().status is Status.CANCELLED:
         raise JobFailedError(f"{job} was cancelled: its model was discarded")
     return fitted
 
@@ -183,45 +158,26 @@ def submit(
     parameters = check_parameters(parameters)
     portable(parameters)
     made, allowed = Job(job), Allowed.of(True, (), data, validation)
-    _require_shared(client, data, job, validation)
     state: JobState = _called(client, create, data, job, parameters, validation, overwrite)
     return made._start(state, allowed, client)
 
 
 def _called(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in this process, or on a worker of the cluster with the address of its scheduler."""
+    """Call a function here, or on a worker of the cluster, which cannot read the memory of this process."""
     if client is None:
         return function(*arguments)
     from partirvm.execution.cluster import ask
 
-    return ask(client, partial(function, cluster=address_of(client)), *arguments)
-
-
-def _require_shared(client: Any, *places: str | None) -> None:
-    """Raise ``UsageError`` for a place in the memory of this process, which a cluster cannot read."""
-    for place in places:
-        if client is not None and place is not None and place.startswith("memory:"):
+    for place in arguments:
+        if isinstance(place, str) and place.startswith("memory:"):
             raise UsageError(f"{place}: a cluster cannot read the memory of one process: use a folder or a URL")
+    return ask(client, partial(function, cluster=address_of(client)), *arguments)
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
     """Return the job in this folder. Raises ``MissingDataError`` if there is no job.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> from partirvm import RVMRegressor, ingest, open_job, submit
-    >>> X = np.linspace(-5, 5, 300)[:, None]
-    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=300)
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> _ = ingest((X, y), f"{folder.name}/rows.zarr")
-    >>> model = RVMRegressor(gamma=2.0, strategy="working-set", partition_size=20, max_rounds=2)
-    >>> _ = submit(model, f"{folder.name}/rows.zarr", f"{folder.name}/job").wait(timeout=60)
-    >>> job = open_job(f"{folder.name}/job")  # in any process that can read the folder
-    >>> job.progress()["status"]
+    >>> open_job("jobs/run1").progress()["status"]  # doctest: +SKIP
     'done'
-    >>> folder.cleanup()
     """
     opened = Job(os.fspath(job))
     opened.store.spec()
@@ -275,7 +231,7 @@ class Job:
 
         Its ``advice`` is a sentence for the user.
         """
-        return self.store.state().known
+        return self.store.state().status
 
     def progress(self) -> dict[str, Any]:
         """Return the progress as plain JSON: status, reason, seconds, and the last line of history."""
@@ -286,7 +242,7 @@ class Job:
         has_model = self.store.has_model()
         return {
             "job": self.location,
-            "status": state.known.value,
+            "status": state.status.value,
             "reason": state.reason,
             "advice": self._advice(state, has_model),
             "attempt": state.attempt,
@@ -300,15 +256,14 @@ class Job:
 
     def _advice(self, state: JobState, has_model: bool) -> str:
         """Return the advice of the status, or of the reason of the end if the job is done."""
-        status = state.known
-        if status is Status.DONE and state.reason in Termination._value2member_map_:
+        if state.status is Status.DONE and state.reason in Termination._value2member_map_:
             reference = state.history[-1].get("reference") if state.history else None
             return " ".join([Termination(state.reason).advice, *(reference or {}).get("remarks", ())])
-        if status is Status.ABORTING and self.store.requested(state.attempt) == "cancel":
+        if state.status is Status.ABORTING and self.store.requested(state.attempt) == "cancel":
             return "The job ends after the current tile or iteration; its model will be discarded."
-        if status is Status.ABORTED and not has_model:
+        if state.status is Status.ABORTED and not has_model:
             return "The job was aborted before it had a model: resume continues it."
-        return status.advice
+        return state.status.advice
 
     def asked(self) -> dict[str, Any]:
         """Return the request as JSON: the parameters with the changes of all resumes, and ``validation``."""
@@ -326,8 +281,7 @@ class Job:
         seconds. Raises ``TimeoutError`` after ``timeout`` seconds, and ``JobFailedError`` if the thread of this process
         that was to run the job ended before the job began.
         """
-        end = None if timeout is None else time.monotonic() + timeout
-        last, gone = None, None
+        end, last, gone = time.monotonic() + (float("inf") if timeout is None else timeout), None, None
         while True:
             ended = self._thread is not None and not self._thread.is_alive()
             state = self.state()
@@ -335,22 +289,20 @@ class Job:
                 yield state
             if ended and state.status is Status.QUEUED:
                 why = self._error or "its thread has ended"
-                raise JobFailedError(
-                    f"{self.location} is queued and could not be started: {why}; resume the job to try again"
-                )
+                raise JobFailedError(f"{self.location} is queued and could not be started: {why}; resume the job")
             last, now = state, time.monotonic()
             lost = state.status is Status.INTERRUPTED and state.ended is None and bool(state.cluster)
             gone = (gone or now) if lost else None
-            if state.known.final and (gone is None or now - gone > GRACE):
+            if state.status.final and (gone is None or now - gone > GRACE):
                 return
-            if end is not None and now >= end:
+            if now >= end:
                 raise TimeoutError(f"{self.location} is still {state.status} after {timeout:g} s")
-            time.sleep(POLL_SECONDS if end is None else min(POLL_SECONDS, end - now))
+            time.sleep(min(POLL_SECONDS, end - now))
 
     def wait(self, timeout: float | None = None) -> Status:
         """Wait until no process runs the job and return its status. Raises as ``follow`` does."""
         *_, state = self.follow(timeout)
-        return state.known
+        return state.status
 
     def abort(self, reason: str = "") -> Status:
         """Request the end of the job and keep its model. Return its status at once; an ended job is not changed."""
@@ -376,12 +328,11 @@ class Job:
     ) -> Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
-        ``data`` and ``validation`` are the new places of the DATA and the held-out DATA, if they were moved.
-        ``changed`` holds new limits, by the names in ``resolve.spec.LIMITS``; a time limit counts from the resume on.
-        ``allow_code`` permits running a kernel or basis that is a named function. A resume of a job with a named
-        function requires ``allow_code``. ``allow_data`` names the places of DATA that the job may read from another
-        store (host, bucket, or this machine) than its own; such a place, unless given here, must be named. ``grown``
-        resumes as ``update`` does.
+        ``data`` and ``validation`` are new places of the DATA and the held-out DATA, if they were moved. ``changed``
+        holds new limits (``resolve.spec.LIMITS``); a time limit counts from the resume on. A job with a kernel or basis
+        that is a named function requires ``allow_code``. ``allow_data`` names the places of DATA in another store
+        (host, bucket, or this machine) than the job that it may read, unless they are given here. ``grown`` resumes as
+        ``update`` does.
 
         Raises ``UsageError`` for other changes or without the required permission, ``DoneError`` if a resume would
         change nothing, ``MissingDataError`` if the DATA are missing, ``ChangedDataError`` if the DATA have changed, and
@@ -394,11 +345,10 @@ class Job:
     def update(self, **how: Any) -> Job:
         """Update with rows appended to the DATA; ``how`` is described in ``resume``, its one limit is ``max_rounds``.
 
-        An update continues from the last checkpoint (``strategies.rounds``). Regression adds the statistics of the
-        vectors over the new rows to the stored statistics; classification moves to the mode over all rows. Then at most
-        ``max_rounds`` rounds follow. The working set selects candidates among all rows that have not been candidates.
-        Any other strategy continues as ``incremental``, with the new rows as the next partitions. Scaling, kernel and
-        classes do not change; balanced class weights are computed from all rows.
+        Regression adds the statistics of the vectors over the new rows to the stored statistics; classification moves
+        to the mode over all rows. Then at most ``max_rounds`` rounds follow. The working set selects candidates among
+        all rows that have not been candidates. Any other strategy continues as ``incremental``, with the new rows as
+        the next partitions. Scaling, kernel and classes do not change; balanced class weights are those of all rows.
 
         Raises ``UsageError`` if there are no new rows or no fit that new rows could join, ``ChangedDataError`` if the
         earlier rows have changed, and ``LeaseError`` while another process runs the job.
@@ -417,12 +367,10 @@ class Job:
     ) -> JobState:
         """Queue the job again and return its state; ``run_job`` then runs it. Raises as ``resume`` or ``update``."""
         check_changes(changed)
-        _require_shared(client, self.location)
         places = {"data": data, "validation": validation}
         moved = {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
-        allowed, location = allowed or Allowed.of(False, (), data, validation), self.location
-        if client is not None:
-            location = absolute(location)
+        location = self.location if client is None else absolute(self.location)
+        allowed = allowed or Allowed.of(False, (), data, validation)
         state: JobState = _called(client, requeue, location, moved, allowed, grown, changed)
         return state
 
@@ -481,34 +429,24 @@ class Job:
         }
 
     def _end(self, what: str, reason: str) -> Status:
-        for left in reversed(range(TRIES)):
+        end, tries = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what], 0
+        while True:
             state = self.state()
-            status = state.known
-            if status in ACTIVE:
+            if state.status in {Status.RUNNING, Status.ABORTING}:
                 self.store.request(what, state.attempt, reason)
                 return Status.ABORTING
-            ended = {Status.ABORTED, Status.FAILED, Status.DONE} if what == "abort" else set[Status]()
-            if status in ended | {Status.CANCELLED}:
-                return status
-            if status is Status.DONE:
-                raise UsageError(f"{self.location} is done and cannot be cancelled: delete the folder to discard it")
+            if end not in TRANSITIONS[state.status]:
+                if what == "cancel" and state.status is Status.DONE:
+                    raise UsageError(f"{self.location} is done and cannot be cancelled: delete the folder")
+                return state.status
             try:
-                self._end_idle(Status.ABORTED if what == "abort" else Status.CANCELLED, reason)
+                with self.store.held():  # no process runs it
+                    if end in TRANSITIONS[self.store.folded().status]:
+                        self.store.record({"event": end.value, "reason": reason or "no process was running it"})
+                        if end is Status.CANCELLED:
+                            self.store.forget()
             except LeaseError:  # another process has just started the job
-                if not left:
+                tries += 1
+                if tries == TRIES:
                     raise
                 time.sleep(0.2)
-        raise LeaseError(f"{self.location}: other processes start and end this job repeatedly: try again later")
-
-    def _end_idle(self, end: Status, reason: str) -> None:
-        """Record the end of a job that no process runs. Do nothing if the job has ended in the meantime."""
-        self.store.acquire()
-        try:
-            take_over(self.store)
-            status = self.store.folded().status
-            if end in TRANSITIONS[status]:
-                self.store.record({"event": end.value, "reason": reason or "no process was running it"})
-                if end is Status.CANCELLED:
-                    self.store.forget()
-        finally:
-            self.store.release()

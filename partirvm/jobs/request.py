@@ -1,7 +1,7 @@
 """The request of a job: queue it, and again for a resume or an update; check that its DATA have not changed meanwhile.
 
-``create``, ``requeue`` and ``requeue_grown`` run on any machine that can read the job's folder, such as a worker of a
-cluster. Afterwards ``jobs.attempt.run_job`` runs the job.
+``create`` and ``requeue`` run on any machine that can read the job's folder, such as a worker of a cluster. Afterwards
+``jobs.attempt.run_job`` runs the job.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from partirvm.data import ZarrSource
 from partirvm.data.source import Fingerprint
 from partirvm.errors import ChangedDataError, DoneError, FormatError, MissingDataError, PartirvmWarning, UsageError
 from partirvm.execution.tasks import package_versions
-from partirvm.jobs.checkpoint import Checkpoint, has_begun
-from partirvm.jobs.state import ACTIVE, GONE, JobState, Status
+from partirvm.jobs.checkpoint import resumes
+from partirvm.jobs.state import JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
@@ -69,9 +69,6 @@ class Allowed:
         return cls(allow_code, tuple(absolute(place).rstrip("/") for place in places))
 
 
-NOTHING_ALLOWED = Allowed()
-
-
 def require_allowed(location: str, state: JobState, allowed: Allowed) -> None:
     """Raise ``UsageError`` if a job names code, or DATA in another store than its own, that are not allowed."""
     for place in filter(None, (state.request["data"], state.request["validation"])):
@@ -104,52 +101,43 @@ def open_sources(data: str, validation: str | None) -> tuple[ZarrSource, ZarrSou
     return ZarrSource(data), None if validation is None else ZarrSource(validation)
 
 
-def open_unchanged(request: dict[str, Any]) -> ZarrSource:
-    """Open the DATA of a job.
-
-    Raises ``MissingDataError`` if they are missing and ``ChangedDataError`` if they have changed.
-    """
-    advice = "; to use appended rows, run `partirvm update`"
-    return _unchanged(request["data"], "--data", request["fingerprint"], advice)
-
-
 def open_held_out(request: dict[str, Any]) -> ZarrSource | None:
     """Open the held-out DATA of a job, or return None if it has none. Raises as ``open_unchanged`` does."""
     place, began = request["validation"], request["validation_fingerprint"]
     if place is not None and began is None:
         raise UsageError(f"{place}: the job began without held-out DATA: omit --validation")
-    return None if place is None else _unchanged(place, "--validation", began)
+    return None if place is None else open_unchanged(place, began, "--validation")
 
 
-def _unchanged(place: str, option: str, began: dict[str, Any], advice: str = "") -> ZarrSource:
-    """Open DATA that have the fingerprint ``began``; ``option`` of a resume gives their place."""
+def open_unchanged(place: str, began: dict[str, Any], option: str = "--data") -> ZarrSource:
+    """Open DATA of a job that have the fingerprint ``began``; ``option`` of a resume gives their place.
+
+    Raises ``MissingDataError`` if they are missing and ``ChangedDataError`` if they have changed.
+    """
     try:
         source = ZarrSource(place)
     except MissingDataError as error:
         raise MissingDataError(
             f"{str(error).rstrip('.')}; if the DATA were moved, give the new place with {option}"
         ) from error
-    what = difference(source, began)
-    if what is not None:
+    if what := difference(source, began):
         raise ChangedDataError(
             f"{source.url} has changed since the job began ({what}): start a new job, restore the old data, or give "
-            f"the place of the old data with {option}{advice}"
+            f"the place of the old data with {option}; to use appended rows, run `partirvm update`"
         )
     return source
 
 
-def difference(source: ZarrSource, began: dict[str, Any]) -> str | None:
-    """Return a text on the difference between data and the fingerprint ``began``, or None if they are equal."""
+def difference(source: ZarrSource, began: dict[str, Any]) -> str:
+    """Return a text on the difference between data and the fingerprint ``began``; empty if they are equal."""
     then, now = _fingerprint(began), source.fingerprint()
-    if now == then:
-        return None
     shapes = [f"{each.n_rows:,} × {each.n_features}" for each in (then, now)]
     if shapes[0] != shapes[1]:
         return f"{shapes[0]} values at the start, {shapes[1]} now"
-    tiles = [number for number, (one, two) in enumerate(zip(then.hashes, now.hashes, strict=False)) if one != two]
-    if not tiles:
-        return "its names, categories, classes, moments or tile size differ"
-    return f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values; the first is tile {tiles[0]:,}"
+    tiles = [number for number, pair in enumerate(zip(then.hashes, now.hashes, strict=False)) if pair[0] != pair[1]]
+    if tiles:
+        return f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values; the first is tile {tiles[0]:,}"
+    return "" if now == then else "its names, categories, classes, moments or tile size differ"
 
 
 def _fingerprint(found: dict[str, Any]) -> Fingerprint:
@@ -171,18 +159,6 @@ def compare_versions(began: dict[str, str]) -> None:
 # Queueing
 
 
-def specification(source: ZarrSource, held_out: ZarrSource | None, parameters: Request) -> dict[str, Any]:
-    """Return the request of a job as JSON: places and fingerprints of the data, checked parameters, versions."""
-    return {
-        "data": absolute(source.url),
-        "validation": None if held_out is None else absolute(held_out.url),
-        "fingerprint": asdict(source.fingerprint()),
-        "validation_fingerprint": None if held_out is None else asdict(held_out.fingerprint()),
-        "parameters": portable(parameters),
-        "versions": package_versions(),
-    }
-
-
 def create(
     data: str, job: str, parameters: Request, validation: str | None, overwrite: bool, cluster: str = ""
 ) -> JobState:
@@ -193,12 +169,18 @@ def create(
     source, held_out = open_sources(data, validation)
     parameters = check_parameters(parameters)
     check_request(source, parameters, held_out)
-    store = JobStore.create(job, specification(source, held_out, parameters), overwrite=overwrite)
-    try:
-        store.record({"event": "queued", "reason": "submitted", "cluster": cluster})
-        return store.folded()
-    finally:
-        store.release()
+    spec = {
+        "data": absolute(source.url),
+        "validation": None if held_out is None else absolute(held_out.url),
+        "fingerprint": asdict(source.fingerprint()),
+        "validation_fingerprint": None if held_out is None else asdict(held_out.fingerprint()),
+        "parameters": portable(parameters),
+        "versions": package_versions(),
+        "cluster": cluster,
+    }
+    store = JobStore.create(job, spec, overwrite=overwrite)
+    store.release()
+    return store.folded()
 
 
 def check_changes(changed: dict[str, Any]) -> None:
@@ -220,8 +202,7 @@ def requeue(
     check_changes(changed)
     changed = {key: value for key, value in changed.items() if value is not None}
     store = JobStore(location)
-    store.acquire()
-    try:
+    with store.held():
         state = store.asked()
         state = replace(state, request={**state.request, **moved})
         require_allowed(location, state, allowed)
@@ -229,19 +210,8 @@ def requeue(
             raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
         open_held_out(state.request)
         event = _grown(store, state, allowed, changed) if grown else _resumed(location, state, changed)
-        take_over(store)
-        if state.status is Status.QUEUED:
-            store.record({"event": "interrupted", "reason": "no process had begun it"})
         store.record({"event": "queued", **event, "cluster": cluster, **moved})
         return store.folded()
-    finally:
-        store.release()
-
-
-def take_over(store: JobStore) -> None:
-    """Record ``interrupted`` if the previous process died without recording an end. The caller holds the lease."""
-    if store.folded().status in ACTIVE:
-        store.record({"event": "interrupted", "reason": GONE})
 
 
 def _resumed(location: str, state: JobState, changed: dict[str, Any]) -> dict[str, Any]:
@@ -254,11 +224,12 @@ def _resumed(location: str, state: JobState, changed: dict[str, Any]) -> dict[st
             raise DoneError(f"{location} is done, and a resume would change nothing: {advice}")
         option = ENDED_BY[reason]
         was, is_now = getattr(before, option), getattr(after, option)
-        if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:
-            raise DoneError(f"{location} is done; it reached {option} = {was:,}: resume with a larger {option}")
-        if reason is Termination.EFFORT and LEAST_GAIN[is_now] >= LEAST_GAIN[was]:
-            raise DoneError(f"{location} is done; it ended by effort = {was!r}: resume with a larger effort")
-    open_unchanged(state.request)
+        text = f"{location} is done; it reached {option} = {was}: resume with a larger {option}"
+        if option == "effort":
+            was, is_now = -LEAST_GAIN[was], -LEAST_GAIN[is_now]
+        if option not in ("time_limit", "memory_limit") and is_now <= was:
+            raise DoneError(text)
+    open_unchanged(state.request["data"], state.request["fingerprint"])
     return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
 
 
@@ -266,19 +237,19 @@ def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str
     """Return the event of an update. Raises ``UsageError`` and ``ChangedDataError`` as ``Job.update`` does."""
     source, began = ZarrSource(state.request["data"]), state.request["fingerprint"]
     if not source.has_grown(_fingerprint(began)):
-        if difference(source, began) is None:
-            raise UsageError(
-                f"{source.url} has no new rows since the last fit of the job: append rows first (`ingest --append`)"
+        if difference(source, began):
+            raise ChangedDataError(
+                f"the earlier rows of {source.url} have changed since the last fit of the job: start a new job, or "
+                "restore the earlier rows"
             )
-        raise ChangedDataError(
-            f"the earlier rows of {source.url} have changed since the last fit of the job: start a new job, or restore "
-            "the earlier rows"
+        raise UsageError(
+            f"{source.url} has no new rows since the last fit of the job: append rows first (`ingest --append`)"
         )
-    last: Checkpoint | None = store.restore(has_begun, allow_code=allowed.code)
-    if last is None:
-        why = "the job has finished no round, so that there is no fit that new rows could join"
+    last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allowed.code)
+    if last is None or last.state is None:
+        why = "the job has finished no round"
     elif not isinstance(last.state, RoundsState):
-        why = "split-merge ended before its last merge, so that there is no fit that new rows could join"
+        why = "split-merge ended before its last merge"
     elif not last.spec.problem.target_variance:
         why = "the target of the earlier rows is constant, so that the target of new rows cannot be scaled"
     else:  # as many rounds as the last update, or as the fit
@@ -289,4 +260,7 @@ def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str
         check_parameters(parameters_of(state, **changes))
         fingerprint = asdict(source.fingerprint())
         return {"reason": "updated", "changes": changes, "fingerprint": fingerprint, "rounds": rounds}
-    raise UsageError(f"{store.location} cannot be updated: {why}; start a new job with all rows")
+    raise UsageError(
+        f"{store.location} cannot be updated: {why}; there is no fit that new rows could join: start a new job with "
+        "all rows"
+    )

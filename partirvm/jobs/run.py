@@ -1,20 +1,24 @@
 """Fit a model from a spec and a source of rows, and warn of what lowers its accuracy.
 
-The estimators and the command line both call ``run``. A fit continues with new rows after ``with_new_rows``.
+The estimators and the command line both call ``run``. A fit continues with new rows after ``with_new_rows``. After a
+fit with a learned kernel the model is compared with boosting and with the nearest rows, on rows left out.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
+from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.zarr_source import ZarrSource
@@ -28,16 +32,33 @@ from partirvm.errors import (
 )
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import keeping_blocks
-from partirvm.jobs import reference
-from partirvm.jobs.driver import Driver, MemoryJournal, Outcome, Watcher
-from partirvm.learning.folds import DENSE
+from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.learning.forms import kernel_texts
+from partirvm.learning.sample import Spent, gathered
 from partirvm.quoting import listed, quoted
 from partirvm.resolve.spec import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
-from partirvm.types import Columns
+from partirvm.types import PANEL_ROWS, Columns
+
+Float = NDArray[np.float64]
+
+LEAST_ROWS, MOST_ROWS = 1000, 20_000
+"""Least number of rows of a fit that is compared, and maximum number of rows from which the other methods learn."""
+
+MOST_BYTES, LEAST_MEMORY = 1 << 23, 1 << 30
+"""Maximum bytes of the inputs of these rows; least memory limit: scikit-learn's trees alone take 130 MiB."""
+
+BOOSTING, NEAR = "boosting (scikit-learn's HistGradientBoostingRegressor)", "the mean of the ten nearest rows"
+
+BETTER, STANDARD_ERRORS, USUAL = 1.1, 2.0, 0.99
+"""Another method is named if its error is lower by this ratio and by so many standard errors, and by the ratio on the
+share of usual rows (those of smallest errors) too: a few targets far away decide the mean squared error by chance.
+"""
+
+NEIGHBOURS = 10
+"""Number of nearest rows whose mean target, weighted by 1/distance, predicts a row."""
 
 
 def run(
@@ -63,38 +84,26 @@ def run(
     executor.use(spec.plan.threads)
     texts, remarks = kernel_texts(source.columns.features), list[str]()
 
-    def readable(entry: dict[str, Any]) -> dict[str, Any]:
+    def readable(entry: Entry) -> Entry:
         found = {**texts(entry), "diagnostics": table_rows(entry["diagnostics"], source, held_out)}
-        if reference.wanted(spec, entry) and interrupted() is None:
+        if _is_compared(spec, entry) and interrupted() is None:
             with suppress(PartirvmError):  # a finished fit does not fail because of its report
-                found["reference"] = reference.compare(driver, spec, entry)
+                found["reference"] = _compared(driver, spec, entry)
                 remarks.extend(found["reference"]["remarks"])
         return found
 
-    driver = Driver(
-        executor=executor,
-        source=spec.weigh(source),
-        held_out=held_out,
-        watcher=watcher or Watcher(),
-        interrupted=interrupted,
-        readable=readable,
-    )
+    watcher = watcher or Watcher()
+    driver = Driver(executor, spec.weigh(source), held_out, watcher, interrupted, readable=readable)
     for entry in spec.measured if checkpoint is None else ():
         journal.record(entry)
-        driver.watcher.on_record(entry)
-    _warn_of_data(spec, source.columns)
+        watcher.on_record(entry)
+    for category, text in _faults_of_data(spec, source.columns):
+        warnings.warn(text, category, stacklevel=2)
+    strategy, how = STRATEGIES[spec.plan.strategy](), {"resume": checkpoint, "usable": usable, "elapsed": elapsed}
     with keeping_blocks(spec.plan, executor.forget, beside) as driver.blocks:
-        outcome = driver.run(
-            STRATEGIES[spec.plan.strategy](),
-            spec.problem,
-            spec.options,
-            journal,
-            resume=checkpoint,
-            usable=usable,
-            elapsed=elapsed,
-        )
-    outcome = replace(outcome, remarks=tuple(remarks))
-    _warn_of_outcome(outcome, spec)
+        outcome = driver.run(strategy, spec.problem, spec.options, journal, **how)
+    for category, text in _faults_of_fit(outcome, spec, remarks):
+        warnings.warn(text, category, stacklevel=2)
     return outcome
 
 
@@ -121,99 +130,151 @@ def table_rows(diagnostics: list[dict[str, Any]], source: Source, held_out: Sour
         return diagnostics
     numbers = cache(shown.original_rows)
 
-    def number(row: int) -> int:
-        tile, place = divmod(row, shown.tile_rows)
-        return int(numbers(tile)[place])
+    def largest(rows: Any) -> list[Any]:
+        with suppress(PartirvmError):
+            return [[int(numbers(row // shown.tile_rows)[row % shown.tile_rows]), *values] for row, *values in rows]
+        return []
 
-    try:
-        return [
-            {**each, "largest": [[number(row), *values] for row, *values in each["largest"]]} for each in diagnostics
-        ]
-    except PartirvmError:
-        return [{**each, "largest": []} for each in diagnostics]
+    return [{**each, "largest": largest(each["largest"])} for each in diagnostics]
 
 
-def _warn_of_data(spec: FitSpec, columns: Columns) -> None:
-    """Warn of a constant target and of constant features."""
+Faults = Iterator[tuple[type[Warning], str]]
+
+
+def _faults_of_data(spec: FitSpec, columns: Columns) -> Faults:
+    """Yield warnings of a constant target and of constant features."""
     if not spec.problem.target_variance:
-        warnings.warn(
-            f"the target {quoted(columns.target)} is constant: the model is its mean", DataWarning, stacklevel=3
-        )
+        yield DataWarning, f"the target {quoted(columns.target)} is constant: the model is its mean"
     constant = np.flatnonzero(spec.constant)
     if len(constant) and spec.counted > 1:
         names = listed(columns.features[column] for column in constant)
-        warnings.warn(f"constant features are ignored: {names}", DataWarning, stacklevel=3)
+        yield DataWarning, f"constant features are ignored: {names}"
 
 
-def _warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
-    """Warn of problems with a finished fit, such as a noise estimate at its floor or a reached memory limit."""
-    last, classes = outcome.last, spec.problem.classifies
-    limit, strategy = spec.request.max_vectors, spec.plan.strategy
+def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Faults:
+    """Yield warnings of a finished fit, such as a noise estimate at its floor or a reached memory limit."""
+    last, classes, plan = outcome.last, spec.problem.classifies, spec.plan
+    limit = spec.request.max_vectors
     if last is None or last.kind == "early":
         return
     if limit is not None and last.vectors > limit:
-        warnings.warn(
-            f"{last.vectors:,} vectors are more than max_vectors = {limit:,}: {strategy} fits all rows as candidates "
-            "at once and cannot keep this limit; choose another strategy",
+        yield (
             LimitWarning,
-            stacklevel=3,
+            f"{last.vectors:,} vectors are more than max_vectors = {limit:,}: {plan.strategy} fits all rows as "
+            "candidates at once and cannot keep this limit; choose another strategy",
         )
     if last.kind == "part":
         return
     if last.floored:
-        warnings.warn(
+        yield (
+            NoiseFloorWarning,
             "the noise estimate reached its floor: the data are nearly noise-free, or the model interpolates the "
             "targets; set noise_variance, widen the kernel, or check held-out errors",
-            NoiseFloorWarning,
-            stacklevel=3,
         )
     if last.overconfident:
-        assert last.overconfidence is not None
-        warnings.warn(
-            f"errors of rows left out are {last.overconfidence**0.5:,.1f} × the standard deviation by the evidence; "
-            "the stated noise comes from these errors. The kernel is probably too narrow: try a lower gamma",
+        yield (
             OverconfidenceWarning,
-            stacklevel=3,
+            f"errors of rows left out are {(last.overconfidence or 0) ** 0.5:,.1f} × the standard deviation by the "
+            "evidence; the stated noise comes from these errors. The kernel is probably too narrow: try a lower gamma",
         )
-    for remark in outcome.remarks:
-        warnings.warn(remark, AccuracyWarning, stacklevel=3)
+    yield from ((AccuracyWarning, remark) for remark in remarks)
     if last.duplicates:
-        warnings.warn(
+        yield (
+            DataWarning,
             f"{last.duplicates:,} candidates had the same inputs as another row: these candidates did not become "
             f"centres, but their {'classes' if classes else 'targets'} are used in the fit",
-            DataWarning,
-            stacklevel=3,
         )
     if last.dropped:
-        warnings.warn(
+        yield (
+            LimitWarning,
             f"{last.dropped:,} vectors were dropped at merges because of max_vectors or memory_limit: fits of these "
             "data prune fewer than half of their candidates; raise the limit, or use the working-set strategy",
-            LimitWarning,
-            stacklevel=3,
-        )
-    sparseness = spec.plan.sparseness
-    if sparseness is not None and sparseness.rho > DENSE:
-        warnings.warn(
-            f"{sparseness.rho:.0%} of {sparseness.rows:,} random rows became vectors: the kernel is probably too "
-            "narrow; try a lower gamma",
-            DataWarning,
-            stacklevel=3,
         )
     if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
-        warnings.warn(
-            "no relevance vector is left, so that the model predicts "
-            f"{'the class frequencies' if classes else 'the mean'}: the kernel does not fit these data; try another "
-            "gamma",
+        yield (
             DataWarning,
-            stacklevel=3,
+            f"no relevance vector is left, so that the model predicts the {'class frequencies' if classes else 'mean'}"
+            ": the kernel does not fit these data; try another gamma",
         )
-    grave = {Termination.MEMORY, Termination.ITERATIONS}
-    in_order = spec.plan.schedule.has_rounds and spec.plan.schedule.whole_partitions
-    if in_order:
-        grave.add(Termination.VECTORS)
+    in_order = plan.schedule.has_rounds and plan.schedule.whole_partitions
+    grave = {Termination.MEMORY, Termination.ITERATIONS, *([Termination.VECTORS] if in_order else [])}
     for reason in {outcome.reason, last.termination} & grave:
         advice = reason.advice
-        if in_order and not (reason is Termination.ITERATIONS or spec.plan.joining):
-            used = f"{last.number:,} of {spec.plan.partitions:,} partitions"
+        if in_order and not (reason is Termination.ITERATIONS or plan.joining):
+            used = f"{last.number:,} of {plan.partitions:,} partitions"
             advice += f" Only {used} became candidates; the working-set strategy selects from all rows."
-        warnings.warn(advice, LimitWarning, stacklevel=3)
+        yield LimitWarning, advice
+
+
+def _is_compared(spec: FitSpec, entry: Entry) -> bool:
+    """Return True for the last model of one target with a learned kernel."""
+    problem = spec.problem
+    return (
+        entry["kind"] == "final"
+        and spec.request.reference != "none"
+        and any(each["kind"] == "kernel" for each in spec.measured)
+        and not problem.classifies
+        and problem.n_targets == 1
+        and problem.n_rows >= LEAST_ROWS
+        and spec.plan.machine.limit >= LEAST_MEMORY
+        and bool(entry["train_rmse"] and entry["noise_sd"])
+    )
+
+
+def _compared(driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
+    """Compare the model saved last with boosting and near rows on every fifth row, left out of these; as plain JSON.
+
+    Errors are in units of the target. Those of the model are the errors of its training rows times the ratio of its
+    left-out error to its training error (``core.left_out``).
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    assert driver.kept is not None
+    (design, fit), source = driver.kept, driver.source
+    most = min(MOST_ROWS, MOST_BYTES // (8 * source.n_features), source.n_rows)
+    order = np.sort(stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)[:most])
+    with gathered(source, order, driver.executor, lambda *progress: None, Spent()) as sample:
+        tiles = [sample.rows.tile(k) for k in range(sample.rows.n_tiles)]
+    w = np.concatenate([np.ones(len(tile.X)) if tile.weights is None else tile.weights for tile in tiles])
+    raw, y = np.concatenate([tile.X for tile in tiles])[w > 0], np.concatenate([tile.t for tile in tiles])[w > 0, 0]
+    X, w, scaling = design.scaling.inputs(raw), w[w > 0], design.scaling
+    deviation = X.std(axis=0)
+    X, new = X / np.where(deviation > 0, deviation, 1.0), np.arange(len(y)) % 5 == 0
+    means = cast(Any, fit).posterior.means[:, 0]
+    predicted = np.concatenate(
+        [design.block(part) @ means for part in np.array_split(raw[new], -(-most // PANEL_ROWS))]
+    )
+    share = max(entry["noise_sd"] / entry["train_rmse"], 1.0)
+    own = share * float(scaling.t_scale[0]) * (scaling.targets(y[new, None])[:, 0] - predicted)
+    trees = HistGradientBoostingRegressor(random_state=0).fit(X[~new], y[~new], sample_weight=w[~new])
+    others = {BOOSTING: y[new] - trees.predict(X[new]), NEAR: y[new] - by_near_rows(X[~new], y[~new], X[new])}
+    rmse, errors = _root_mean_square(own), {name: _root_mean_square(other) for name, other in others.items()}
+    remarks = [
+        f"{name} has an RMSE of {errors[name]:.3g} on {len(own):,} rows left out, this model {rmse:.3g} "
+        f"(+{rmse / errors[name] - 1:.0%}): more vectors (effort='thorough', max_vectors), transformed features or "
+        "target, or categories given as such may help"
+        for name, other in others.items()
+        if is_better(other, own)
+    ]
+    return {"rows": len(own), "rmse": rmse, "others": errors, "remarks": remarks}
+
+
+def is_better(other: Float, own: Float) -> bool:
+    """Return True if errors (n,) of another method are surely lower: ``BETTER``, ``STANDARD_ERRORS``, ``USUAL``."""
+    gain = own**2 - other**2
+    largest = np.maximum(own**2, other**2)
+    usual = largest <= np.quantile(largest, USUAL)
+    sure = gain.mean() > STANDARD_ERRORS * gain.std() / np.sqrt(len(gain))
+    return bool(sure and all((own[rows] ** 2).sum() > BETTER**2 * (other[rows] ** 2).sum() for rows in (usual, ...)))
+
+
+def by_near_rows(X: Float, y: Float, new: Float) -> Float:
+    """Predict new rows (m, d) by the weighted mean target of their ``NEIGHBOURS`` nearest rows of X (n, d), (m,)."""
+    k = min(NEIGHBOURS, len(X))
+    distance, which = (each.reshape(len(new), k) for each in cKDTree(X).query(new, k=k))
+    weights = 1.0 / np.maximum(distance, np.finfo(float).tiny ** 0.5)
+    return np.asarray((weights * y[which]).sum(axis=1) / weights.sum(axis=1))
+
+
+def _root_mean_square(errors: Float) -> float:
+    return float(np.sqrt(np.mean(errors**2)))

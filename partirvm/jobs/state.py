@@ -1,19 +1,13 @@
-"""The state of a job as a pure fold over its events.
+"""The state of a job as a pure fold over its request and its events.
 
-    queued ──► running ──► done
-      │  ▲       │  │ ╲
-      │  │       │  │  ► aborting ──► aborted
-      │  └───────┼──┼─── (resume: from interrupted, aborted, failed, done)
-      ▼          ▼  ▼
-    cancelled  failed  interrupted ──► running (a driver in another process)
+A job is queued when its request is stored, and runs until its driver records an end (done, aborted, failed, cancelled,
+or interrupted). It is queued again by a resume or an update. Each transition is an event with the name of the new
+state, a ``time`` and a ``reason``. There are two other kinds of events: ``plan`` holds the plan, and ``fit`` holds one
+line of history. The field ``history`` of a ``running`` event is the number of history lines at the checkpoint from
+which the driver resumes. Later lines belong to rounds that are repeated, so the fold drops these lines.
 
-Each transition is an event with the name of the new state, a ``time`` and a ``reason``. There are two other kinds of
-events: ``plan`` holds the plan, and ``fit`` holds one line of history. The field ``history`` of a ``running`` event is
-the number of history lines at the checkpoint from which the driver resumes. Later lines belong to rounds that are
-repeated, so the fold drops these lines.
-
-A driver that dies writes no event. ``observed`` combines the events, the lease and the requests to end the job. The
-next process that takes the lease records ``interrupted``.
+A driver that dies writes no event, and its job may run again or be queued again. ``observed`` combines the events, the
+lease and the requests to end the job.
 """
 
 from __future__ import annotations
@@ -27,7 +21,7 @@ from typing import Any
 from partirvm.errors import TransitionError
 
 GONE = "the process that ran it has ended without recording an end"
-"""Reason of an interruption that another process records."""
+"""Reason of an interruption that no event tells."""
 
 
 class Status(StrEnum):
@@ -45,7 +39,7 @@ class Status(StrEnum):
     @property
     def final(self) -> bool:
         """True if no driver is running the job or is expected to start."""
-        return self not in {Status.QUEUED, *ACTIVE}
+        return self not in {Status.QUEUED, Status.RUNNING, Status.ABORTING}
 
     @property
     def advice(self) -> str:
@@ -64,80 +58,60 @@ _ADVICE = {
     Status.CANCELLED: "Cancelled by a user: the model was discarded.",
 }
 
-ACTIVE = {Status.RUNNING, Status.ABORTING}
-
-CHANGED = ("data", "validation", "fingerprint", "rounds")
-"""Fields of a request that an event ``queued`` may change."""
-
 _ENDS = {Status.ABORTED, Status.FAILED, Status.INTERRUPTED, Status.CANCELLED}
 
-TRANSITIONS: dict[Status | None, set[Status]] = {
-    None: {Status.QUEUED},
-    Status.QUEUED: {Status.RUNNING} | _ENDS,
-    Status.RUNNING: {Status.ABORTING, Status.DONE} | _ENDS,
-    Status.ABORTING: {Status.DONE} | _ENDS,
+TRANSITIONS = {
+    Status.QUEUED: {Status.QUEUED, Status.RUNNING} | _ENDS,
+    Status.RUNNING: {Status.QUEUED, Status.RUNNING, Status.DONE} | _ENDS,
     Status.INTERRUPTED: {Status.QUEUED, Status.RUNNING, Status.ABORTED, Status.FAILED, Status.CANCELLED},
     Status.ABORTED: {Status.QUEUED, Status.CANCELLED},
     Status.FAILED: {Status.QUEUED, Status.CANCELLED},
     Status.DONE: {Status.QUEUED},
-    Status.CANCELLED: set(),
+    Status.CANCELLED: set[Status](),
 }
-"""The statuses that may follow each status. An interrupted job may also continue without being queued again."""
+"""The statuses that may follow each status."""
+
+CHANGED = ("data", "validation", "fingerprint", "rounds")
+"""Fields of a request that an event ``queued`` may change."""
 
 
 @dataclass(frozen=True)
 class JobState:
     """The state of a job, computed from its events.
 
-    ``since`` and ``reason`` are the time and the reason of the last transition. ``began`` is the time of the first
-    ``running`` event. ``ended`` is the time of the last end, or None if the job has not ended. ``seconds`` is the
-    computing time recorded by the last end. ``attempt`` is the number of times the job was queued. ``plan`` is the last
-    plan event, ``history`` the valid fit events, ``last_line`` the last fit event whether valid or not, and ``events``
-    the number of events folded. ``cluster`` is the address of the scheduler that restarts a lost driver, or empty.
-
-    ``request`` is the request of the job (``spec.json``) with all changes by resumes and updates: of the places
-    ``data`` and ``validation``, of the ``parameters``, of the ``fingerprint`` of DATA that have grown, and with the
-    ``rounds`` of the last update.
+    ``since`` and ``reason`` are those of the last transition, ``began`` is the time of the first ``running`` event,
+    ``ended`` that of the last end, or None, and ``seconds`` the computing time recorded by the last end. ``attempt`` is
+    the number of times the job was queued. ``plan`` is the last plan event, ``history`` the valid fit events, and
+    ``last_line`` the last fit event whether valid or not. ``cluster`` is the address of the scheduler that restarts a
+    lost driver, or empty. ``request`` is the request of the job (``spec.json``) with the changes by resumes and
+    updates; after an update it has ``rounds``, those that the update may make.
     """
 
-    status: Status | None = None
+    request: dict[str, Any] = field(default_factory=dict)
+    status: Status = Status.QUEUED
     since: float = 0.0
-    reason: str = ""
-    attempt: int = 0
-    queued: float | None = None
+    reason: str = "submitted"
+    attempt: int = 1
+    queued: float = 0.0
     began: float | None = None
     ended: float | None = None
     seconds: float | None = None
     plan: dict[str, Any] | None = None
     history: tuple[dict[str, Any], ...] = ()
     last_line: dict[str, Any] | None = None
-    events: int = 0
     cluster: str = ""
-    request: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def known(self) -> Status:
-        """The status of a job with at least one event."""
-        assert self.status is not None
-        return self.status
 
     def computing_seconds(self) -> float | None:
         """Return the seconds without the time between an end and a resume; None if the job has not begun.
 
-        The event of an end holds them. If the process died, those up to the last line of history are returned.
+        The event of an end holds them; without one they are those up to the last line of history.
         """
         if self.began is None:
             return None
-        if self.status is not None and self.status.final and self.seconds is not None:
-            return round(self.seconds, 3)
-        before, at = 0.0, self.began
-        if self.history:
-            before, at = float(self.history[-1]["seconds"]), float(self.history[-1]["time"])
-            if self.status is Status.INTERRUPTED:
-                return round(before, 3)
-        if self.status is Status.RUNNING:
-            at = max(at, self.since)
-        return round(before + max((self.ended or time.time()) - at, 0.0), 3)
+        before, at = (float(self.history[-1][name]) if self.history else 0.0 for name in ("seconds", "time"))
+        if self.status.final:
+            return round(before if self.seconds is None else self.seconds, 3)
+        return round(before + max(time.time() - max(at, self.since), 0.0), 3)
 
 
 def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None) -> JobState:
@@ -145,38 +119,37 @@ def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None
 
     Raises ``TransitionError`` for an event that cannot follow the events before it.
     """
-    state = JobState(request=request or {})
+    request = request or {}
+    queued = float(request.get("time", 0.0))
+    state = JobState(request, since=queued, queued=queued, cluster=str(request.get("cluster", "")))
     for event in events:
-        state = _advance(replace(state, events=state.events + 1), event)
+        state = _advance(state, event)
     return state
 
 
 def _advance(state: JobState, event: dict[str, Any]) -> JobState:
-    kind = event["event"]
+    kind, at, status = event["event"], float(event["time"]), state.status
     if kind == "plan":
         return replace(state, plan=event)
-    if kind == "fit" and state.status in ACTIVE:
+    if kind == "fit" and status is Status.RUNNING:
         return replace(state, history=(*state.history, event), last_line=event)
-    if kind != "fit" and kind not in Status._value2member_map_:
+    if kind not in {"fit", *Status}:
         return state
-    if kind == "fit" or Status(kind) not in TRANSITIONS[state.status]:
-        before = "the start of the job" if state.status is None else f"{state.status.value!r}"
+    if kind not in TRANSITIONS[status]:
         raise TransitionError(
-            f"event {state.events}: {kind!r} cannot follow {before}; an event file is missing or was added by hand: "
+            f"the event {kind!r} cannot follow {status.value!r}: an event file is missing or was added by hand: "
             "restore the folder events/ of the job"
         )
-    status, at = Status(kind), float(event["time"])
-    cluster = str(event.get("cluster", state.cluster))
-    new = replace(state, status=status, since=at, reason=str(event.get("reason", "")), cluster=cluster)
-    if status is Status.QUEUED:
-        changes = {name: event[name] for name in CHANGED if event.get(name) is not None}
+    new = replace(state, status=Status(kind), since=at, reason=str(event.get("reason", "")))
+    new = replace(new, cluster=str(event.get("cluster", state.cluster)))
+    if new.status is Status.QUEUED:
+        changes = {name: event[name] for name in CHANGED if name in event}
         changes["parameters"] = {**state.request.get("parameters", {}), **event.get("changes", {})}
-        request, queued = {**state.request, **changes}, state.queued or at
-        return replace(new, attempt=state.attempt + 1, queued=queued, ended=None, request=request)
-    if status is Status.RUNNING:
+        return replace(new, attempt=state.attempt + 1, ended=None, request={**state.request, **changes})
+    if new.status is Status.RUNNING:
         history = state.history[: int(event.get("history", len(state.history)))]
         return replace(new, began=state.began or at, ended=None, history=history)
-    return replace(new, ended=at, seconds=event.get("seconds")) if status.final else new
+    return replace(new, ended=at, seconds=event.get("seconds")) if new.status.final else new
 
 
 def observed(state: JobState, *, held: bool, aborting: bool = False, lost: bool = False) -> JobState:
@@ -185,7 +158,7 @@ def observed(state: JobState, *, held: bool, aborting: bool = False, lost: bool 
     A running job without a live lease is interrupted. A running job with a request to end is aborting. A queued job is
     interrupted if the last holder of its lease was ``lost``, i.e. ended without releasing the lease.
     """
-    if (state.status in ACTIVE and not held) or (state.status is Status.QUEUED and lost):
+    if (state.status is Status.RUNNING and not held) or (state.status is Status.QUEUED and lost):
         return replace(state, status=Status.INTERRUPTED, reason=GONE)
     if state.status is Status.RUNNING and aborting:
         return replace(state, status=Status.ABORTING)

@@ -159,7 +159,7 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
         raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
     training, state = ZarrSource(data), store.asked()
     what = difference(training, state.request["fingerprint"])
-    if what is not None:
+    if what:
         raise ChangedDataError(
             f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "
             f"{state.request['data']} or a copy of these DATA"

@@ -39,10 +39,10 @@ HEURISTIC_ROWS = 2000
 
 
 class Timer:
-    """A timer that starts on creation. ``limit`` is in seconds; ``since`` is the start in seconds since 1970."""
+    """A timer that starts on creation. ``limit`` is in seconds."""
 
     def __init__(self, limit: Any = None) -> None:
-        self.limit, self.since, self._began = limit, time.time(), time.monotonic()
+        self.limit, self._began = limit, time.monotonic()
 
     @property
     def seconds(self) -> float:

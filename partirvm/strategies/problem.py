@@ -25,7 +25,7 @@ from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import label_of
-from partirvm.likelihoods import GAUSSIAN, AnyLikelihood
+from partirvm.likelihoods import GAUSSIAN, Likelihood
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.types import BIAS
 
@@ -71,7 +71,7 @@ class Problem:
     target_scale: float
     shuffled: bool
     held_out: bool
-    likelihood: AnyLikelihood = GAUSSIAN
+    likelihood: Likelihood = GAUSSIAN
     n_classes: int = 0
     codes: Codes | None = None
     prior: Prior = FLAT
@@ -116,7 +116,7 @@ class Problem:
 
     def rows_of(self, candidates: int) -> int:
         """Return the number of rows that offer this number of candidates, K each; at least one row."""
-        return max(candidates // self.n_kernels, 1)
+        return max(candidates // max(self.n_kernels, 1), 1)
 
 
 @dataclass(frozen=True)

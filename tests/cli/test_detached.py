@@ -111,7 +111,7 @@ def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
 
 
 def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
-    """Relative places, what is refused at once, the same job anew, and its rounds on the cluster's event log."""
+    """Relative places, what is refused at once, and the same job anew."""
     from distributed import Client
 
     monkeypatch.chdir(tmp_path)
@@ -131,8 +131,6 @@ def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
         again = submit(estimator, "rough.zarr", "job", overwrite=True)
         assert again.wait(timeout=120) is Status.DONE
         assert again.progress()["attempt"] == 1
-        told = [event for _, event in client.get_events("partirvm") if event["job"] == str(tmp_path / "job")]
-        assert [event["number"] for event in told if event["kind"] == "final"] == [3, 4, 3]
     assert not (tmp_path / "new").exists()
 
 

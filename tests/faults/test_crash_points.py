@@ -58,7 +58,7 @@ def test_a_job_killed_at_every_file_operation(breeder, small, tmp_path, capsys, 
         store.state()
         breeder.call(work, job=store.location, patience=0.0).end()
         assert_same_end(store, whole)
-        store.discard()
+        store.folder.remove()
     assert killed > 0.9 * total / EVERY
     with capsys.disabled():
         print(f"\n{kind}: {killed} kills among {total} file operations, same bits after each")

@@ -72,7 +72,7 @@ def test_a_missing_chunk_of_the_data(breeder, data, whole, tmp_path):
     store = queued((str(own), data[1]), tmp_path / "job", CASE)
     child = breeder.call(carry, job=store.location)
     wait_for(lambda: count_lines(store.location) >= 2 or child.gone)
-    lost = chunk(own / "X")
+    lost = chunk(next(own.rglob("X")))
     shutil.move(lost, tmp_path / "kept")
     error, message = child.error()
     assert error == "MissingDataError"

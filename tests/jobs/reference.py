@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError
-from partirvm.jobs.state import Status, fold, observed
+from partirvm.jobs.state import fold, observed
 from partirvm.jobs.store import FORMAT
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
@@ -102,8 +102,6 @@ class ReferenceStore:
 
     def state(self):
         state = fold(self.events())
-        if state.status is None:
-            return replace(state, status=Status.QUEUED)
         return observed(state, held=self.job["held"], aborting=self.requested(state.attempt) is not None)
 
     def request(self, what, attempt, reason=""):
@@ -133,6 +131,3 @@ class ReferenceStore:
 
     def restore(self):
         return self.job["checkpoints"][-1] if self.job["checkpoints"] else None
-
-    def discard(self):
-        del WORLD[self.location]

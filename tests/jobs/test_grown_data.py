@@ -108,5 +108,5 @@ def test_what_cannot_be_updated(tmp_path):
         if lines:
             jobs.run_job(folder, watcher=watcher, aborted=watcher)
         ingest(rows(10, 1), place, append=True)
-        with pytest.raises(UsageError, match=f"job cannot be updated: {why}.*; start a new job"):
+        with pytest.raises(UsageError, match=f"job cannot be updated: {why}.*: start a new job"):
             open_job(folder).update()

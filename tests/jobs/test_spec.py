@@ -84,7 +84,6 @@ def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_chec
         jobs.run_job(str(tmp_path / "job"), watcher=Broken(0))
     store, called = JobStore(tmp_path / "job"), []
     assert store.restore().state is None
-    assert not store.has_progress()
     monkeypatch.setattr(attempt, "resolve", lambda *args, **kw: called.append(1) or resolve(*args, **kw))
     job = open_job(tmp_path / "job").resume()
     assert job.wait(60) is Status.DONE

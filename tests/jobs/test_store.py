@@ -10,7 +10,7 @@ import pytest
 from reference import model
 
 from partirvm.errors import ExistsError, LeaseLostError, MissingDataError, StorageError
-from partirvm.jobs.store import FORMAT, JobStore
+from partirvm.jobs.store import JobStore
 from partirvm.storage import address, open_folder
 from partirvm.storage.records import to_json
 
@@ -119,8 +119,7 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
     new = JobStore.create(place, {"run": 2}, overwrite=True)
     assert (new.lease.epoch, new.events(), new.has_model()) == (2, [], False)
     folder = open_folder(place)
-    void = {"events/000001.json": {"event": "failed", "epoch": 1}, "models/000001-000009/group.json": {}}
-    void["spec-000001.json"] = {"format": FORMAT, "run": 3}
+    void = {"events/000001.json": {"event": "failed", "epoch": 1, "token": "t"}, "models/000001-000009/group.json": {}}
     for name, value in {**void, "checkpoints/000001-000009/group.json": {}}.items():
         folder.create(name, to_json(name, {"time": 0, **value}))
     new.record({"event": "queued"})

@@ -126,8 +126,8 @@ class Jobs(RuleBasedStateMachine):
     @rule(who=WHO)
     def discard(self, who):
         if "job" in reference.WORLD and not reference.WORLD["job"]["held"]:
-            for store in self.pairs[who]:
-                store.discard()
+            self.pairs[who][0].folder.remove()
+            del reference.WORLD["job"]
             self.pairs = [(JobStore(self.place), ReferenceStore("job")) for _ in range(2)]
 
     @invariant()

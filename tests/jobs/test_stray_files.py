@@ -24,14 +24,14 @@ pytestmark = pytest.mark.timeout(30)
 def finished(place: Path, seed: int = 0) -> JobStore:
     """A job that was queued, run in two epochs and done, with two models and a request to abort."""
     store = JobStore.create(place, {"parameters": {}, "data": "d.zarr", "validation": None})
-    store.record({"event": "queued"})
+    store.record({"event": "note"})
     with store.acquire():
         store.record({"event": "running", "history": 0})
         store.save(model(seed))
         store.checkpoint({"n": seed})
     store.request("abort", 1, "enough")
     with store.acquire():
-        store.record({"event": "interrupted", "reason": "gone"})
+        store.record({"event": "note"})
         store.record({"event": "running", "history": 0})
         store.save(model(seed + 1))
         store.record({"event": "done", "reason": "converged"})
