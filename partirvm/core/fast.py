@@ -187,10 +187,7 @@ class ActiveColumns:
 
 @dataclass(frozen=True)
 class Action:
-    """A change of the candidate at position ``column``: its new α, ∞ if it is deleted.
-
-    ``kind`` is "add", "estimate" or "delete", ``gain`` its gain in nats, ``log_evidence`` the evidence afterwards.
-    """
+    """A change of the candidate at ``column``: its α (∞ if it is deleted), gain in nats, evidence afterwards."""
 
     kind: str
     column: int

@@ -70,17 +70,10 @@ class GammaDensity:
                 found = found - self.shape * (np.log(self.shape / self.rate) - 1.0)
         return found
 
-    def worthless(self, s: Float, square: Float) -> Bool:
-        """Return True for columns that do not raise the evidence at any α: q² ≤ s (Tipping & Faul 2003, eq. 20)."""
-        return square <= s
-
 
 @dataclass(frozen=True)
 class Prior:
-    """Priors of α and β, and ``fixed`` values of α as pairs (column's label, α).
-
-    α and β refer to the target in the model's units.
-    """
+    """Priors of α and β in the model's units, and ``fixed`` values of α as pairs (column's label, α)."""
 
     alpha: GammaDensity = field(default_factory=GammaDensity)
     noise: GammaDensity = field(default_factory=GammaDensity)
@@ -90,6 +83,10 @@ class Prior:
     def keeps_worthless(self) -> bool:
         """True if α can stay finite for a column that does not raise the evidence."""
         return self.alpha.rate > 0
+
+    def worthless(self, s: Float, square: Float) -> Bool:
+        """Return True for columns that do not raise the evidence at any α: q² ≤ s (Tipping & Faul 2003, eq. 20)."""
+        return square <= s
 
     def shared(self, outputs: int) -> Prior:
         """Return the prior of each of ``outputs`` weights that share α, for updates from means of γ, μ² and Σ_ii."""

@@ -145,10 +145,7 @@ class HyperState:
         return optimum(*self.factors(*sums), joint=True)[1]
 
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
-        """s and q (Tipping & Faul 2003, eqs. 19 and 22) of P other columns, (P,), or (P, T) for several targets.
-
-        ``cross`` (M, P), ``diagonal`` (P,) and ``projection`` (P, T) are their statistics for the offset of the fit.
-        """
+        """s and q (Tipping & Faul 2003, eqs. 19 and 22) of P other columns, (P,) or (P, T), from their statistics."""
         old, offset = self.posterior, self.statistics.offset
         if not old.targets:
             offset, projection = offset[:, 0], projection[:, 0]
@@ -192,7 +189,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
 def _worthless(state: HyperState) -> NDArray[np.bool_]:
     """True for columns whose deletion does not lower the evidence, priors included (M,)."""
     s, q = state.posterior.sparsity_and_quality(state.alpha)
-    return fails(s, q, state.alpha) if s.ndim == 2 else state.prior.alpha.worthless(s, q**2)
+    return fails(s, q, state.alpha) if s.ndim == 2 else state.prior.worthless(s, q**2)
 
 
 def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
