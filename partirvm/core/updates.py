@@ -2,19 +2,13 @@
 
 One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ← (N − Σγ)/‖t − Φμ‖²,
 followed by pruning and a new factorisation, so that α, β, posterior and evidence of a state are always consistent.
-Priors of α and β, and fixed α are in ``core.priors``; the evidence includes the priors.
+Several targets share α, α_i ← Σ_τγ_iτ / Σ_τμ_iτ²; then β and ``target_variance`` are (T,), μ and γ (M, T).
 
 **Pruning.** For an active column the evidence as a function of α_i alone peaks at infinity if q_i² ≤ s_i (Tipping &
 Faul 2003, eq. 20). Deleting all such columns at once loses evidence, since each near-duplicate satisfies the condition
 while the others are present; so a column is deleted only if, in addition, the data hardly determine it (γ_i <
 ``FADED``). A prior can keep α finite, so that γ stays above this; once such a fit hardly changes, ``thin`` deletes
 these columns.
-
-**Several targets** share α: the fixed point is α_i ← Σ_τγ_iτ / Σ_τμ_iτ², each target has its own β_τ, and a column's
-gain is the sum over targets (``core.priors``). Then β and ``target_variance`` are (T,), μ and γ (M, T).
-
-**Noise floor.** σ² is at least ``NOISE_FLOOR`` × the mean square of the target: for noise-free data and interpolating
-models β would diverge. ``floored`` reports it.
 """
 
 from __future__ import annotations
@@ -43,7 +37,7 @@ of them would be deleted at once. Below the second γ and s = αγ/(1 − γ) ar
 """
 
 NOISE_FLOOR = 1e-8
-"""Minimum noise variance, as a fraction of the target's mean square about its mean."""
+"""Minimum noise variance, as a fraction of the target's mean square: without noise β would diverge."""
 
 ALPHA_FLOOR = 1e-12
 """Minimum α_i, as a fraction of the column's data precision βG_ii, which bounds the condition number of the scaled H.
