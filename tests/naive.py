@@ -112,14 +112,10 @@ def sparsity_quality(phi, Phi, t, alpha, beta, w=None):
     return phi @ cho_solve(factor, phi), phi @ cho_solve(factor, t)
 
 
-def best_gain(s, q, shape=0.0, rate=0.0):
-    """max over α of ℓ(α) = ½[log α − log(α + s) + q²/(α + s)], 0 at α = ∞ (Tipping & Faul 2003, eq. 18).
-
-    With a Gamma prior of α it has ``log_prior`` besides.
-    """
+def best_gain(s, q):
+    """max over α of ℓ(α) = ½[log α − log(α + s) + q²/(α + s)], 0 at α = ∞ (Tipping & Faul 2003, eq. 18)."""
     alpha = s * np.geomspace(1e-12, 1e12, 20_001)
-    gains = 0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s))
-    return max(0.0, float(np.max(gains + log_prior(alpha, shape, rate))))
+    return max(0.0, float(np.max(0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s)))))
 
 
 def rvm(Phi, t, *, beta, noise_floor=1e-8, iterations=3000, w=None):

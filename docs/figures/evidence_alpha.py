@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from partirvm.core.priors import FLAT, log_contribution
+from partirvm.core.priors import log_contribution, optimum
 
 alpha = np.geomspace(1e-3, 1e4, 500)
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained", sharex=True)
@@ -14,7 +14,7 @@ for axes, s, q, title in (
     value = log_contribution(alpha, np.full(alpha.shape, s), np.full(alpha.shape, q))
     axes.semilogx(alpha, value, color="#0072b2", lw=2)
     axes.axhline(0, color="0.6", lw=1)
-    best = float(FLAT.alpha.optimum(np.array([s]), np.array([q**2]))[0][0])
+    best = float(optimum(np.array([s]), np.array([q]))[0][0])
     if np.isfinite(best):
         top = float(log_contribution(np.array([best]), np.array([s]), np.array([q]))[0])
         axes.plot(best, top, "o", color="#d55e00", ms=8)

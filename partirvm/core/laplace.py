@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.link import LINKS, Link, LogisticBlock, LogisticCross
 from partirvm.core.posterior import SMALL, Posterior, solve_all, sparsity_quality, weakly_correlated
-from partirvm.core.priors import FLAT, Prior, evidence_gain
+from partirvm.core.priors import FLAT, Prior, optimum
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
 
 Float = NDArray[np.float64]
@@ -153,7 +153,7 @@ class LaplaceState:
 
     def losses(self) -> Float:
         """Return the loss of evidence by the deletion of each column (M,), nats, summed over outputs."""
-        found: Float = evidence_gain(*self.sparsity_quality(), self.own_prior.alpha).sum(axis=1)
+        found: Float = optimum(*self.sparsity_quality())[1].sum(axis=1)
         return found
 
     def gains(self, statistic: LogisticCross) -> Float:
@@ -164,7 +164,7 @@ class LaplaceState:
         scale = self.n / statistic.n if self.n else 1.0
         cross, diagonal = scale * statistic.cross, scale * statistic.diagonal.T
         s, q = trial_factors(self, cross, diagonal, scale * statistic.gradient)
-        found: Float = evidence_gain(s, q, self.own_prior.alpha).sum(axis=1)
+        found: Float = optimum(s, q)[1].sum(axis=1)
         return found
 
 

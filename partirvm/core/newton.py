@@ -301,5 +301,5 @@ def enter(
         s, q, precision = (value.mean(axis=1, keepdims=True) for value in (s, q**2, precision))
         q = np.sqrt(q)
     entered = alpha.copy()
-    entered[new] = entry_precision(s, q, precision, old.own_prior.alpha)
+    entered[new] = entry_precision(s, q, precision)
     return init(likelihood, labels, entered, weights, block, prior)

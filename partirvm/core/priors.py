@@ -3,20 +3,16 @@
 Each α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, with shape a and rate b (Tipping 2001, eq. 5 and appendix
 A), used as densities of log α and log β. The default, all zeros, is flat. Up to constants, the densities add to
 log p(t | α, β) the sum Σ_i (a log α_i − b α_i) + c log β − d β. The maximum a log(a/b) − a is subtracted from each
-term, so that a term is 0 at the mode of the prior: the prior alone never favours a column, sums over different columns
-can be compared, and the terms do not depend on units. A prior with a shape but no rate is improper: its term has no
-maximum, is not shifted, and does not count in the gain of a column.
+term, so that a term is 0 at the mode of the prior: the terms do not depend on units. A prior with a shape but no rate
+is improper: its term is not shifted. **MacKay's updates** (appendix A, eqs. 48–50), with γ_i = 1 − α_iΣ_ii, are
 
-**MacKay's updates** (appendix A, eqs. 48–50), with γ_i = 1 − α_iΣ_ii:
-
-    α_i ← (γ_i + 2a) / (μ_i² + 2b)              β ← (N − Σγ + 2c) / (‖t − Φμ‖² + 2d)
+    α_i ← (γ_i + 2a) / (μ_i² + 2b)              β ← (N − Σγ + 2c) / (‖t − Φμ‖² + 2d).
 
 **One column** with sparsity s and quality q changes the log evidence at precision α by (Tipping & Faul 2003, eq. 18)
 
-    ℓ(α) = ½ [ log α − log(α + s) + q²/(α + s) ] + a log α − b α − const.
+    ℓ(α) = ½ [ log α − log(α + s) + q²/(α + s) ].
 
-With a flat prior the optimum is α = s²/(q² − s) if q² > s; otherwise there is none. With b > 0 α stays finite: ℓ has
-one or two peaks. The column raises the evidence if ℓ is above 0, the value without the column.
+The optimum is α = s²/(q² − s) if q² > s; otherwise there is none. The prior, which is never above 0, does not count.
 
 **Several targets** share α_i: ℓ(α) is the sum of their terms, and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) a step
 towards MacKay's fixed point α = Σγ_τ / Σμ_τ² always increases ℓ. With Σq² > Σs the optimal α is finite. The converse
@@ -75,45 +71,8 @@ class GammaDensity:
         return found
 
     def worthless(self, s: Float, square: Float) -> Bool:
-        """Return True for columns that do not raise the evidence at any α: q² ≤ s without a rate (Tipping & Faul)."""
-        return ~np.isfinite(self.optimum(s, square)[0]) if self.rate else square <= s
-
-    def optimum(self, s: Float, square: Float) -> tuple[Float, Float]:
-        """Return the optimal precision of columns with these s and q², and the gain of evidence there, nats.
-
-        Without a rate these are s²/(q² − s) and ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eqs. 20 and 27). A column
-        that has no gain has the precision ∞ and the gain 0.
-        """
-        if self.rate:
-            return self._search(s, square)
-        excess = square - s
-        alpha = np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), np.inf)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.maximum(np.where(s > 0, square / s, 1.0), 1.0)
-        return alpha, 0.5 * (ratio - 1.0 - np.log(ratio))
-
-    @np.errstate(all="ignore")
-    def _search(self, s: Float, square: Float) -> tuple[Float, Float]:
-        """Find the highest peak on a grid of log α/s, then the zero of the slope between the neighbours by bisection.
-
-        At the first grid point the slope is positive, at the last it is negative.
-        """
-        ratio, bound = square / s, self.rate * s
-
-        def total(x: Float) -> Float:
-            return log_contribution(x * s, s, np.sqrt(square)) + self.log_density(x * s)
-
-        grid = np.linspace(-np.log(1.0 + ratio + 8.0 * bound), np.log((self.shape + 0.5) / bound), STEPS)
-        best = total(np.exp(grid)).argmax(axis=0)[None]
-        low, high = (np.take_along_axis(grid, np.clip(best + move, 0, STEPS - 1), axis=0)[0] for move in (-1, 1))
-        for _ in range(STEPS):
-            middle = 0.5 * (low + high)
-            x = np.exp(middle)
-            rises = 1.0 + x - ratio * x + 2.0 * (self.shape - bound * x) * (1.0 + x) ** 2 > 0
-            low, high = np.where(rises, middle, low), np.where(rises, high, middle)
-        gain = total(x)
-        found = (s > 0) & (gain > 0)
-        return np.where(found, x * s, np.inf), np.where(found, gain, 0.0)
+        """Return True for columns that do not raise the evidence at any α: q² ≤ s (Tipping & Faul 2003, eq. 20)."""
+        return square <= s
 
 
 @dataclass(frozen=True)
@@ -208,29 +167,30 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
     return alpha, best
 
 
-def evidence_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha, *, joint: bool = False) -> Float:
-    """Gain of log evidence when a column with these s and q joins at its best α, or 0. Nats, any shape.
+def optimum(s: Float, q: Float, *, joint: bool = False) -> tuple[Float, Float]:
+    """Return the optimal precision of columns with these s and q, and the gain of evidence there, nats. Any shape.
 
-    If ``joint``, s and q (P, T) are those of several targets that share α, and the gain is (P,).
+    These are s²/(q² − s) and ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eqs. 20 and 27); ∞ and 0 without a gain. If
+    ``joint``, s and q (P, T) are those of several targets that share α, and the results are (P,).
     """
-    return _optimum(s, q, prior, joint)[1]
+    if joint and s.ndim == 2:
+        return joint_optimum(s, q)
+    square, excess = q**2, q**2 - s
+    alpha = np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.maximum(np.where(s > 0, square / s, 1.0), 1.0)
+    return alpha, 0.5 * (ratio - 1.0 - np.log(ratio))
 
 
-def entry_precision(
-    s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha, *, joint: bool = False
-) -> Float:
-    """Initial α of new columns: ``JOINING`` × the optimum, or × s if there is none. Shapes as of ``evidence_gain``.
+def entry_precision(s: Float, q: Float, precision: Float, *, joint: bool = False) -> Float:
+    """Initial α of new columns: ``JOINING`` × the optimum, or × s if there is none. Shapes as of ``optimum``.
 
     A column without gain alone may gain together with others: a small α makes its prior weak at first. ``precision`` is
     βφᵀφ: the s of a near-copy of present columns is a rounding error, and is raised to a fraction of it.
     """
     s = np.maximum(s, DEPENDENT * precision)
-    best = _optimum(s, q, prior, joint)[0]
+    best = optimum(s, q, joint=joint)[0]
     if best.ndim < s.ndim:
         s, precision = s.mean(axis=1), precision.max(axis=1)
     # a centre far from every row has a column of zeros: any α is valid, the first step prunes it
     return np.where(precision > ABSENT, JOINING * np.where(np.isfinite(best), best, s), 1.0)
-
-
-def _optimum(s: Float, q: Float, prior: GammaDensity, joint: bool) -> tuple[Float, Float]:
-    return joint_optimum(s, q) if joint and s.ndim == 2 else prior.optimum(s, q**2)

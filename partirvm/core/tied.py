@@ -49,10 +49,7 @@ ALPHA_CEILING = 1e5
 
 @dataclass(frozen=True)
 class Tied:
-    """α of all kernel columns, α of the leading columns, and the noise precision β, which is (T,) for several targets.
-
-    β is 1 for classification.
-    """
+    """α of all kernel columns, α of the leading columns, and the noise precision β, (T,) for several targets."""
 
     alpha: float
     leading: float
@@ -65,10 +62,7 @@ class Tied:
 
 @dataclass(frozen=True)
 class Sums:
-    """Σγ (2,) and Σμ² (2,) over the kernel columns and over the leading ones, and ‖t − Φμ‖² (weighted).
-
-    Of several targets, which share Σ, μ² and ‖t − Φμ‖² are summed over them.
-    """
+    """Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets."""
 
     determined: Float
     square: Float
@@ -151,25 +145,14 @@ class Reduced:
         )
 
 
-@dataclass(frozen=True)
-class Indicators:
-    """Posterior of K indicators: ``mean`` M (M, K), ``covariance`` Σ (M, M), ‖T − ΦM‖² and the log evidence in nats."""
+def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterior:
+    """Return the posterior of T targets that share Σ, at this α (M,) and β. Its mean is (M, T), numbers are sums.
 
-    mean: Float
-    covariance: Float
-    residual: float
-    log_evidence: float
-
-    def determinedness(self, alpha: Float) -> Float:
-        """Return γ (M,) for α (M,)."""
-        return np.clip(1.0 - alpha * np.diagonal(self.covariance), 0.0, 1.0)
-
-
-def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Indicators:
-    """Return the posterior at this α (M,) and β. Raises ``NumericalError`` if H is not positive definite."""
+    Raises ``NumericalError`` if H is not positive definite.
+    """
     H = beta * statistics.gram
     H.flat[:: len(H) + 1] += alpha
-    factor, scale, _ = factorise(H)
+    factor, scale, jitter = factorise(H)
     half = scale[:, None] * lapack.dtrtri(factor, lower=1)[0].T
     covariance = half @ half.T
     mean = beta * covariance @ statistics.projection
@@ -178,12 +161,11 @@ def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -
     residual = max(square - explained, NOISE_FLOOR * square)
     log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
     noise = statistics.n * np.log(beta / (2 * np.pi)) + statistics.log_weight
-    log_evidence = 0.5 * (
-        statistics.n_targets * (np.log(alpha).sum() - log_det + noise)
-        - beta * residual
-        - alpha @ np.square(mean).sum(axis=1)
-    )
-    return Indicators(mean, covariance, residual, float(log_evidence))
+    targets = statistics.n_targets * (np.log(alpha).sum() - log_det + noise)
+    log_evidence = float(0.5 * (targets - beta * residual - alpha @ np.square(mean).sum(axis=1)))
+    variance = np.diagonal(covariance).copy()
+    gamma = np.clip(1.0 - alpha * variance, 0.0, 1.0)
+    return Posterior(mean, variance, gamma, residual, log_evidence, factor, scale, jitter, 0.0)
 
 
 def updates(
@@ -209,7 +191,7 @@ def updates(
     return tied, posterior(statistics, tied.alphas(statistics.labels), tied.beta)
 
 
-def indicator_updates(statistics: GramStatistics, tied: Tied, count: int) -> tuple[Tied, Indicators]:
+def indicator_updates(statistics: GramStatistics, tied: Tied, count: int) -> tuple[Tied, Posterior]:
     """Apply ``count`` updates of α and β on the statistics of class indicators; return α, β and the posterior."""
     K, n = statistics.n_targets, statistics.n
     floor = NOISE_FLOOR * float(statistics.sum_squares.sum()) / max(K * n, 1)
@@ -239,9 +221,8 @@ def _updated(
         for part, beta in zip(parts, np.atleast_1d(tied.beta).tolist(), strict=True):
             sums = None if reduced is None else reduced.sums(tied.alpha, tied.leading, beta, part)
             if sums is None:
-                alphas = tied.alphas(statistics.labels)
-                fit = indicator_posterior(statistics.of_targets(part), alphas, beta)
-                values = np.column_stack([fit.determinedness(alphas), (fit.mean**2).sum(axis=1)])
+                fit = indicator_posterior(statistics.of_targets(part), tied.alphas(statistics.labels), beta)
+                values = np.column_stack([fit.determinedness, (fit.mean**2).sum(axis=1)])
                 determined, square = np.array([values[group].sum(axis=0) for group in groups]).T
                 sums = Sums(determined, square, fit.residual)
             found.append(sums)

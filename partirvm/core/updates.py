@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
 from partirvm.core.posterior import Posterior, posterior, sparsity_quality, weakly_correlated
-from partirvm.core.priors import FLAT, Prior, evidence_gain, fails
+from partirvm.core.priors import FLAT, Prior, fails, optimum
 from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 
@@ -126,16 +126,9 @@ class HyperState:
 
     def restarted(self, statistics: GramStatistics, alpha: Float, beta: float | Float, **others: Any) -> HyperState:
         """A fit of the same target with these statistics, α (except for fixed ones), β and ``others`` of its fields."""
-        fresh = {
-            "iteration": 0,
-            "floored": False,
-            "entered": None,
-            "calibration": None,
-            "left_out": None,
-            "found": None,
-        }
-        alpha = self.prior.fix(statistics.labels, alpha)
-        return replace(self, **{**fresh, **others}, statistics=statistics, alpha=alpha, beta=beta)
+        unknown = dict.fromkeys(("entered", "calibration", "left_out", "found"))
+        others = {"iteration": 0, "floored": False, **unknown, **others}
+        return replace(self, statistics=statistics, alpha=self.prior.fix(statistics.labels, alpha), beta=beta, **others)
 
     def again(self) -> HyperState:
         """The fit with its count of iterations reset to zero."""
@@ -143,13 +136,13 @@ class HyperState:
 
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
-        return evidence_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha, joint=True)
+        return optimum(*self.posterior.sparsity_and_quality(self.alpha), joint=True)[1]
 
     def gains(self, statistic: CrossBlock) -> Float:
         """Gain of evidence (Q,) of adding each column of a pool alone, nats; those of a sample are scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
         sums = (scale * each for each in (statistic.cross, statistic.diagonal, statistic.projection))
-        return evidence_gain(*self.factors(*sums), self.prior.alpha, joint=True)
+        return optimum(*self.factors(*sums), joint=True)[1]
 
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
         """s and q (Tipping & Faul 2003, eqs. 19 and 22) of P other columns, (P,), or (P, T) for several targets.

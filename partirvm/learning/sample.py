@@ -197,10 +197,10 @@ def evaluate(
         statistics = _statistics(sample, design, problem.n_classes, problem.n_classes)
         tied, shared = indicator_updates(statistics, tied, count)
         beta, n_classes = float(tied.beta), problem.n_classes
-        slopes = SlopePass(design, shared.mean, shared.covariance[None], beta, n_classes=n_classes)
+        slopes = SlopePass(design, shared.mean, shared.covariances, beta, n_classes=n_classes)
         slope, sums = sample.run(slopes, IndicatorLossPass(design, shared.mean))
         value, mean, residual, wrong = shared.log_evidence, shared.mean, sums[:1], int(sums[1])
-        gamma = shared.determinedness(tied.alphas(statistics.labels))
+        gamma = shared.determinedness
     else:
         statistics = _statistics(sample, design, problem.n_targets)
         fixed = None if problem.noise_variance is None else 1 / problem.noise_variance

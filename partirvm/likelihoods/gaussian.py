@@ -214,7 +214,7 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     beta, M, diagonal = fit.beta, fit.n_columns, np.diagonal(statistics.gram)
     precision = np.multiply.outer(diagonal, beta)
     factors = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
-    entry = entry_precision(*factors, precision[M:], fit.prior.alpha, joint=True)
+    entry = entry_precision(*factors, precision[M:], joint=True)
     alpha = np.concatenate([fit.alpha, entry])
     alpha = np.maximum(alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1)))
     order = positions(labels, statistics.labels)

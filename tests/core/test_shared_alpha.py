@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partirvm.core import priors
-from partirvm.core.priors import JOINING, entry_precision, evidence_gain
+from partirvm.core.priors import JOINING, entry_precision, optimum
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import HyperState, step
 
@@ -80,7 +80,7 @@ def test_what_a_candidate_is_worth(problem):
     np.testing.assert_allclose(priors.joint_contribution(s, q, alpha[5:])[0], rise, rtol=1e-5, atol=1e-7)
     grid = s.max() * np.geomspace(1e-9, 1e9, 20_001)
     best = max(0.0, priors.joint_contribution(s, q, grid).max())
-    np.testing.assert_allclose(evidence_gain(s, q, joint=True)[0], best, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(optimum(s, q, joint=True)[1][0], best, rtol=1e-4, atol=1e-6)
 
 
 def test_one_target_may_outvote_the_sign_of_the_sum():
@@ -104,7 +104,7 @@ def test_one_target_is_the_closed_form():
     rising = q**2 > s
     np.testing.assert_allclose(alpha[rising], (s**2 / (q**2 - s))[rising], rtol=1e-3)
     assert np.isinf(alpha[~rising]).all()
-    np.testing.assert_allclose(gain, evidence_gain(s, q), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(gain, optimum(s, q)[1], rtol=1e-6, atol=1e-9)
     np.testing.assert_array_equal(priors.fails(s[:, None], q[:, None], np.where(rising, alpha, 1e3)), ~rising)
     entries = entry_precision(s[:, None], q[:, None], s[:, None], joint=True)
     np.testing.assert_allclose(entries, entry_precision(s, q, s), rtol=1e-3)
