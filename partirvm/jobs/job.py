@@ -171,6 +171,7 @@ def _called(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
 
 def open_job(job: str | os.PathLike[str]) -> Job:
     """Return the job in this folder. Raises ``MissingDataError`` if there is no job.
+
     >>> open_job("jobs/run1").progress()["status"]  # doctest: +SKIP
     'done'
     """
@@ -251,8 +252,6 @@ class Job:
         if state.status is Status.DONE and state.reason in Termination._value2member_map_:
             reference = state.history[-1].get("reference") if state.history else None
             return " ".join([Termination(state.reason).advice, *(reference or {}).get("remarks", ())])
-        if state.status is Status.ABORTING and self.store.requested(state.attempt) == "cancel":
-            return "The job ends after the current tile or iteration; its model will be discarded."
         if state.status is Status.ABORTED and not has_model:
             return "The job was aborted before it had a model: resume continues it."
         return state.status.advice

@@ -50,7 +50,7 @@ class Status(StrEnum):
 _ADVICE = {
     Status.QUEUED: "Waiting for a process to run it: resume starts it if none does.",
     Status.RUNNING: "A process is running it.",
-    Status.ABORTING: "The job ends after the current tile or iteration; the model so far will be kept.",
+    Status.ABORTING: "The job ends after the current tile or iteration; an abort keeps the model so far.",
     Status.ABORTED: "Aborted by a user: the model so far is usable; resume continues from there.",
     Status.FAILED: "Ended by an error: resume continues from the last checkpoint.",
     Status.INTERRUPTED: "The process that ran it has ended: resume continues from the last checkpoint.",

@@ -268,14 +268,12 @@ class JobStore:
 
     # Requests to end the job
 
-    def request(self, what: str, attempt: int, reason: str = "") -> bool:
-        """Request that an attempt ends, with ``what`` "abort" or "cancel". Returns False if it was requested before."""
+    def request(self, what: str, attempt: int, reason: str = "") -> None:
+        """Request that an attempt ends, with ``what`` "abort" or "cancel"; no-op if it was requested before."""
         name = _request(what, attempt)
         request = {"time": time.time(), "reason": reason, **asdict(leases.Process.this())}
         with storing(self.location), suppress(FileExistsError):
             self.folder.create(name, to_json(name, request))
-            return True
-        return False
 
     def requested(self, attempt: int) -> str | None:
         """Return the strongest request for this attempt, or None. The check is fast enough to run for every tile."""
