@@ -3,7 +3,7 @@
     JOB/spec.json                     the request: parameters, fingerprint of the DATA, versions of packages
     JOB/events/000001.json            one numbered object per event, created exclusively and never changed
     JOB/models/000002-000007/         a model, named by the epoch of its writer and a number: the newest complete one
-                                      is the current model (storage.snapshots)
+                                      is the current model (storage.lease)
     JOB/checkpoints/…                 checkpoints of the fit, as above (jobs.checkpoint)
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
@@ -32,9 +32,8 @@ from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import lease as leases
 from partirvm.storage import open_folder, storing
 from partirvm.storage.address import require_address
-from partirvm.storage.lease import Lease, limits, valid
+from partirvm.storage.lease import Lease, Snapshots, limits, valid
 from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
-from partirvm.storage.snapshots import Snapshots
 
 Found = TypeVar("Found")
 
@@ -309,7 +308,7 @@ class JobStore:
     def _newest_model(self, allow_code: bool) -> AnyModel:
         events = self.events()
         named = next((str(event["model"]) for event in reversed(events) if "model" in event), "")
-        newest = next((each.name for each in self._snapshots("models").newest() if each.about is not None), "")
+        newest = next((name for name, whole in self._snapshots("models").newest() if whole), "")
         if newest and newest >= named:
             return load_model(self.folder.place(newest), allow_code=allow_code)
         if named and fold(events).status is not Status.CANCELLED:
@@ -330,9 +329,9 @@ class JobStore:
         Raises ``MissingDataError`` if all are damaged.
         """
         damaged: list[str] = []
-        for snapshot in self._snapshots("checkpoints").newest():
-            place, value = self.folder.place(snapshot.name), None  # the one before may be large: it is freed
-            if snapshot.about is None:
+        for name, whole in self._snapshots("checkpoints").newest():
+            place, value = self.folder.place(name), None  # the one before may be large: it is freed
+            if not whole:
                 damaged.append(f"{place}: damaged, or another checkpoint")
                 continue
             try:
