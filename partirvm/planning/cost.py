@@ -112,8 +112,7 @@ def gram_cost(
 ) -> RoundCost:
     """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel.
 
-    A classification fit takes several passes over all columns. Columns are pruned during the fit, so an average pass is
-    assumed to have three quarters of them.
+    A classification fit takes several passes. Columns are pruned: an average pass is assumed to have 3/4 of them.
     """
     passes = fits if rows >= work.shape.n_rows else 0
     if work.shape.classes:
@@ -177,12 +176,10 @@ def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost
 
 
 def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
-    """Add to ``last`` the cost of convergence, of residuals of all rows, and of leave-one-out errors of some.
+    """Add to ``last`` the cost of convergence, of residuals, and of leave-one-out errors.
 
-    Residuals and leave-one-out errors share one reading of the rows. Each evaluates a block of the ``kept`` columns, of
-    at most ``LEFT_OUT_ROWS`` rows: the residuals of more follow from statistics, unless these have lost digits. The
-    leave-one-out errors multiply the block by a triangular factor R. With local noise, the log variance is fitted,
-    and the kept columns are fitted again.
+    Both share one reading of the rows, and each evaluates a block of the ``kept`` columns of ``LEFT_OUT_ROWS`` rows.
+    With local noise, the log variance is fitted, and the kept columns are fitted again.
     """
     if work.shape.classes:
         return last
@@ -275,9 +272,5 @@ class Schedule:
 
 
 def _stays(stop_fraction: float) -> float:
-    """Return the expected fraction of a round's candidates that is kept: the mean of ``stop_fraction`` and 1.
-
-    A fit may converge before its vectors have fallen to ``stop_fraction`` of its candidates. On kin40k and etopo20 the
-    kept fraction was about this mean.
-    """
+    """Return the expected fraction of a round's candidates that is kept, on kin40k and etopo20 about this mean."""
     return 0.5 * (1.0 + stop_fraction)

@@ -18,20 +18,15 @@ memory of the process, a fit takes:
     kept      = limit − all above − f B C threads      maximum for kept kernel blocks of C columns, with P = C and
                                                        M = 0, or with Q columns on trial if these take more
 
-Targets that share vectors share one Gram matrix, and each target has its own posterior. A classification fit has C
-linear predictors: node is multiplied by C, and best has C in place of T. A pass then takes 3 C f (M + P)², and the
-solve 12 C f (M + P)². Each pass computes all columns at once, C M² elements, and the batch holds the statistics of two
-passes for each fit.
+A classification fit has C linear predictors: node is multiplied by C, and best has C in place of T. A pass then takes
+3 C f (M + P)², and the solve 12 C f (M + P)².
 
-If a pass computes all columns at once (``whole``), M is 0 in these formulas, and P is the number of all columns. This
-applies to every fit of split-and-merge, and to a last fit over other rows than the previous fits. Panels of the pool's
-pass hold Q columns and the kept columns in this case too.
-
-A sample of R rows, for small fits before a fit or between its rounds, takes f R (d + T + 1), and f R C for kernel
-blocks of C columns, if ``kept`` allows.
+If a pass computes all columns at once (``whole``), as in classification, in split-and-merge and in a last fit over
+other rows than before, M is 0 in these formulas, and P is the number of all columns. Panels of the pool's pass then
+hold Q columns and the kept columns.
 
 A prediction with one extra column for each of G test rows (``core.predictive``) handles C = min(EXTRA_COLUMNS, G) of
-them at a time. The tiles are as above; with M columns of the model the prediction takes:
+them at a time. With M columns of the model it takes:
 
     node      = f G (M + 2)                            statistic of the extra columns
     pass      = threads (tile + 2 f B (M + C + d + 2) + f C M + node) + (log₂ tiles + threads + 2) node
@@ -53,12 +48,6 @@ FLOAT = 8
 ALLOWANCE = 48 << 20
 """Bytes in addition to the formulas: BLAS buffers, uncollected objects, fragmentation."""
 
-NOISE_COPIES = 4
-"""Number of copies of the basis functions during the fit of a local noise variance."""
-
-MOST_COLUMNS = 1 << 40
-"""Number of columns that no memory holds."""
-
 BATCH = 64
 """Maximum number of fits of P candidates that run in parallel."""
 
@@ -67,11 +56,10 @@ BATCH = 64
 class DataShape:
     """The sizes of data and model that the formulas use.
 
-    ``n_outputs`` is the number of linear predictors: one per class with ``classes``, otherwise one per target that
-    shares the vectors. ``n_leading`` is the number of columns in every fit besides the candidates: one for the bias
-    (reserved even without a bias) and one per explicit basis function. Without a kernel (``n_kernels`` is 0) a fit has
-    no other columns. ``local_noise_rows`` is the number of rows to which a noise variance that depends on the inputs is
-    fitted, and 0 if the noise is constant.
+    ``n_outputs`` is the number of linear predictors: one per class with ``classes``, otherwise one per target.
+    ``n_leading`` is the number of columns in every fit besides the candidates: one for the bias (reserved even without
+    a bias) and one per explicit basis function. ``local_noise_rows`` is the number of rows to which a noise variance
+    that depends on the inputs is fitted, and 0 if the noise is constant.
     """
 
     n_rows: int
@@ -142,7 +130,7 @@ def step_bytes(
     passing += (ceil(log2(shape.n_tiles)) + busy + 1) * node + held * square
     solving = dense * square
     if S := shape.local_noise_rows:
-        solving = max(solving, FLOAT * S * (shape.n_features + NOISE_COPIES * NOISE_CENTRES) + (C + 3) * square)
+        solving = max(solving, FLOAT * S * (shape.n_features + 4 * NOISE_CENTRES) + (C + 3) * square)
     beside = (2 * C * square if held_out else 0) + elements * _batch_element(shape, threads)
     return StepBytes(passing + beside, solving + beside)
 
@@ -187,7 +175,7 @@ def max_columns_within(shape: DataShape, candidates: int, threads: int, budget: 
     >>> step_bytes(shape, most - 64, 64, 2).peak <= 200 << 20 < step_bytes(shape, most - 63, 64, 2).peak
     True
     """
-    kept = range(shape.n_leading, shape.n_leading + MOST_COLUMNS)
+    kept = range(shape.n_leading, 1 << 40)
     fitting = bisect_right(kept, budget, key=lambda M: step_bytes(shape, M, candidates, threads, **how).peak)
     return shape.n_leading + candidates + fitting - 1 if fitting else 0
 

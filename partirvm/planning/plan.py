@@ -70,22 +70,17 @@ class Sparseness:
 
 @dataclass(frozen=True)
 class KernelStore:
-    """The chosen place of kernel blocks ("memory", "zarr" or "none"), the bytes per process, and the reason."""
+    """Whether kernel blocks are kept ("memory" or "none"), the bytes per process, and the reason."""
 
     where: str
     bytes: int
     reason: str
 
-    @property
-    def resident(self) -> int:
-        """Bytes of the store that are resident memory."""
-        return self.bytes if self.where == "memory" else 0
-
     def __str__(self) -> str:
-        if self.where == "none":
-            return f"evaluated in every pass ({self.reason})"
-        place = "in memory" if self.where == "memory" else "in Zarr"
-        return f"kept {place}, about {format_bytes(self.bytes)} ({self.reason})"
+        kept = (
+            f"kept in memory, about {format_bytes(self.bytes)}" if self.where == "memory" else "evaluated in every pass"
+        )
+        return f"{kept} ({self.reason})"
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,7 @@ class Plan:
     @property
     def peak(self) -> int:
         """Expected peak of the resident bytes of a process, including its memory before the fit."""
-        kept = 0 if self.kernel_store is None else self.kernel_store.resident
+        kept = 0 if self.kernel_store is None else self.kernel_store.bytes
         return self.machine.base + ALLOWANCE + self.bytes.peak + kept
 
     def room(self, columns: int) -> int:
@@ -206,11 +201,18 @@ class Plan:
         learning = f", kernel learning {format_duration(self.learning_seconds)}" if self.learned else ""
         used = {"process": machine.base, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
         parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items())
+        candidates = f"none: there is no kernel, {shape.n_leading:,} columns at once"
+        if shape.n_kernels:
+            candidates = self.schedule.text(self.to_json())
+        if shape.n_kernels > 1:
+            candidates += f"; a row has {shape.n_kernels} candidates, one for each kernel"
+        if shape.n_kernels and self.schedule.selects and self.max_rounds is None:
+            candidates += f"; the estimates assume {counted(len(self.rounds), 'round')}"
         lines = {
             "data": f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
             f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
             "strategy": f"{self.strategy}, likelihood {self.fit_rows}{rows}{selection}",
-            "candidates": self._candidates(),
+            "candidates": candidates,
             "heuristic": self.sparseness,
             "columns": f"at most {self.max_columns:,} fit in memory{vectors}",
             "work": f"{self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, "
@@ -222,17 +224,6 @@ class Plan:
         }
         found = [(name, str(text)) for name, text in lines.items() if text is not None]
         return found + [("note", note) for note in self.notes]
-
-    def _candidates(self) -> str:
-        kernels = self.shape.n_kernels
-        if not kernels:
-            return f"none: there is no kernel, {self.shape.n_leading:,} columns at once"
-        text = self.schedule.text(self.to_json())
-        if kernels > 1:
-            text += f"; a row has {kernels} candidates, one for each kernel"
-        if self.schedule.selects and self.max_rounds is None:
-            text += f"; the estimates assume {counted(len(self.rounds), 'round')}"
-        return text
 
 
 def make_plan(

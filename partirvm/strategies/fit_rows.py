@@ -7,8 +7,8 @@
 ``growing``
     A random sample that grows with the number of columns (``strategies.rounds``). Larger samples contain smaller ones.
 
-In classification, samples, partitions and random candidates have rows of all classes. If the data were shuffled at
-ingest, neighbouring rows (of a class) are a random sample, and reading them takes few tiles.
+In classification, samples, partitions and candidates have rows of all classes. Of shuffled data, neighbouring rows (of
+a class) are a random sample, and reading them takes few tiles.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ LEAST = 10
 SPREAD, POOL = 20, 4
 """``error`` searches for the largest errors among SPREAD · P random rows, ``gain`` ranks a pool of POOL · P rows.
 
-Among all rows of a large data set, the largest errors belong to outliers or to neighbouring rows. If the rows were not
-shuffled at ingest, a few tiles are no random sample: the search then uses all rows.
+Among all rows of a large data set, the largest errors belong to outliers or to neighbouring rows.
 """
 
 SPAN = 1 << 16
@@ -292,8 +291,8 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
 def ranked(members: Mask, ranks: Int, free: Mask | None = None) -> Int:
     """Return the positions of the free members with these ranks (k,), in increasing order.
 
-    ``members`` and ``free`` (N,) are masks. The rank of a free member is its index among all free members. The search
-    never holds all positions at once: positions take 8 bytes per row, the masks one byte.
+    ``members`` and ``free`` (N,) are masks. The rank of a free member is its index among all free members. Positions
+    take 8 bytes per row, and are never held all at once.
 
     >>> ranked(np.array([True, False, True, True]), np.array([0, 2])).tolist()
     [0, 3]

@@ -81,7 +81,7 @@ class Rounds:
         """Go on to the next line of history; for a constant target, save a model without a round."""
         problem, options = state.problem, state.options
         if not problem.target_variance:
-            return (yield from saved(state, _last_kind(options), Termination.CONSTANT))
+            return (yield from saved(state, "final", Termination.CONSTANT))
         if state.appended:
             return (yield from self.after_append(replace(state, appended=False)))
         if state.seen not in ("", "sample") and due(problem, options, state.fit, state.learned):
@@ -115,11 +115,6 @@ class Rounds:
             chosen = yield from columns_of(state.design, partition(state.problem, state.options, state.round - 1))
         return (yield from self.join(state, chosen))
 
-    @property
-    def exhausted(self) -> Termination:
-        """Reason for the end of a run in which every row has been a candidate."""
-        return Termination.EXHAUSTED if self.schedule.selects else Termination.CONVERGED
-
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
         """Return the number of rows that may join in the next round and, if it is 0, the reason for the end.
 
@@ -133,7 +128,7 @@ class Rounds:
             unused = len(partition(problem, options, state.round))
         proposed = each and each * min(problem.rows_of(options.partition_size), unused)
         if not proposed:
-            return 0, self.exhausted
+            return 0, Termination.EXHAUSTED if self.schedule.selects else Termination.CONVERGED
         vectors = np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors
         if vectors < (each if self.schedule.selects else proposed):
             return 0, Termination.VECTORS
@@ -151,8 +146,7 @@ class Rounds:
         if not len(new.labels):
             return replace(state, reason=Termination.CONVERGED)
         limit, rows = self.room(state)[1], intermediate_rows(state.problem, state.options)
-        if limit in {Termination.ROUNDS, self.exhausted} and not grows(rows):
-            assert limit is not None
+        if limit not in (None, Termination.VECTORS, Termination.MEMORY) and not grows(rows):
             state = yield from measured(state, new, state.options.last_rows)
             return (yield from self.last_fit(state, limit))
         state = yield from measured(state, new, rows)
@@ -185,7 +179,7 @@ class Rounds:
         state = yield from scored(state)
         if self.schedule.selects and worse(state):
             return (yield from self.restore(state, reason))
-        return (yield from saved(state, _last_kind(state.options), reason))
+        return (yield from saved(state, "final", reason))
 
     def restore(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """End with the model of the best round, unchanged: a further fit could be worse again.
@@ -252,25 +246,12 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
     """
     rows, outputs = min(problem.likelihood.early_rows, problem.n_rows), max(problem.n_outputs, problem.n_targets)
     candidates = max(MAX_COLUMNS // (outputs * max(problem.n_kernels, 1)), MIN_CANDIDATES)
+    size, tol = min(candidates, rows) * problem.n_kernels, INTERMEDIATE * options.tol
     few = Options(
-        partition_size=min(candidates, rows) * problem.n_kernels,
-        selection="random",
-        fit_rows="sample",
-        last_rows="sample",
-        sample_rows=rows,
-        max_rounds=1,
-        tol=INTERMEDIATE * options.tol,
-        max_iterations=STEPS,
-        max_passes=STEPS,
-        moderate=options.moderate,
-        seed=options.seed,
+        size, "random", "sample", "sample", rows, max_rounds=1, max_iterations=STEPS, max_passes=STEPS, tol=tol
     )
+    few = replace(few, moderate=options.moderate, seed=options.seed)
     return first_state(replace(problem, held_out=False, batches=()), few, selection="random")
-
-
-def _last_kind(options: Options) -> str:
-    """Return the kind of the last line of history: only an early fit uses a sample to its end."""
-    return "final" if options.last_rows == "full" else "early"
 
 
 def _round(state: RoundsState, rule: StopRule | None = None, *, hold: bool = False) -> Steps[RoundsState]:
@@ -311,19 +292,7 @@ def with_appended_rows(state: RoundsState, problem: Problem, options: Options) -
 
     The kernel of the checkpoint stays and is not learned again. Earlier evidences and errors are no longer compared.
     """
-    return replace(
-        state,
-        problem=replace(problem, empty=state.problem.empty),
-        options=replace(options, centres=0),
-        reason=Termination.CONVERGED,
-        dropped=0,
-        scores=None,
-        end=None,
-        appended=True,
-        evidence=-np.inf,
-        flat=0,
-        patient=False,
-        best=None,
-        work=work_before_rounds(problem.n_rows, 0),
-        slow=0,
-    )
+    kept = ("design", "fit", "round", "selection", "seen", "candidates", "duplicates", "learned", "used", "kept")
+    problem, options = replace(problem, empty=state.problem.empty), replace(options, centres=0)
+    fresh_state = first_state(problem, options, appended=True, work=work_before_rounds(problem.n_rows, 0))
+    return replace(fresh_state, **{name: getattr(state, name) for name in kept})

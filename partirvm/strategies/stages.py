@@ -53,15 +53,12 @@ class RoundsState:
     is the number of vectors when the kernel was last learned again. ``end`` is the reason of the end after the last
     fit, and None before. ``appended`` is true until the present columns are fitted to rows that were appended.
 
-    ``best`` is the state after the round with the lowest held-out error so far (for classes the log loss, which can
-    rise while the fraction of wrongly classified rows is constant).
+    ``best`` is the state after the round with the lowest held-out error so far (of classes the log loss).
 
-    The working set alone uses the rest. ``used`` are the rows that have been candidates (increasing). ``evidence`` is
-    the highest evidence so far: rounds end in optima that differ by a few nats, so that an increase over a low optimum
-    is no progress. ``flat`` counts consecutive flat rounds. ``patient`` makes the next fit converge, since flatness is
-    judged by converged evidence. ``kept`` is the number of vectors before the last candidates joined, ``work`` the
-    number of multiplications of kernel learning and all rounds, and ``slow`` counts consecutive rounds of little gain
-    for their work.
+    The working set alone uses the rest. ``used`` are the rows that have been candidates (increasing), ``evidence`` is
+    the highest evidence so far, ``flat`` and ``slow`` count consecutive rounds of this kind. ``patient`` makes the next
+    fit converge, since flatness is judged by converged evidence. ``kept`` is the number of vectors before the last
+    candidates joined, ``work`` the number of multiplications of kernel learning and all rounds.
     """
 
     problem: Problem
@@ -231,8 +228,12 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
 
 
 def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Steps[RoundsState]:
-    """Save the model with a line of history; ``end`` is the reason if the run ends here."""
+    """Save the model with a line of history; ``end`` is the reason if the run ends here.
+
+    The last line of a run that uses a sample to its end is one of an early fit.
+    """
     noise = state.design.noise
+    kind = "early" if kind == "final" and state.options.last_rows != "full" else kind
     facts = {"fit_rows": state.seen or state.options.last_rows}
     line = line_of(state, kind=kind, noise_vectors=None if noise is None else len(noise.weights), **facts)
     yield (Save(state.design, state.fit, line, state.options.moderate),)
