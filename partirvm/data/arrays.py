@@ -65,9 +65,12 @@ class ArraySource(Source):
         columns: Columns | None = None,
         seed: int | None = None,
     ) -> None:
-        given = {"X": X, "y": t, "the weights": weights}
-        self._arrays = {name: _sliceable(name, array) for name, array in given.items() if array is not None}
-        check_shapes(*map(self._arrays.get, given))
+        given = {name: array for name, array in (("X", X), ("y", t), ("the weights", weights)) if array is not None}
+        self._arrays: dict[str, Any] = {
+            name: with_known_sizes(array) if hasattr(array, "chunks") else numeric_array(name, array)
+            for name, array in given.items()
+        }
+        check_shapes(*map(self._arrays.get, ("X", "y", "the weights")))
         self.n_rows, self.n_features = (int(n) for n in self._arrays["X"].shape)
         self.n_targets = 0 if t is None else math.prod(self._arrays["y"].shape[1:])
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
@@ -80,7 +83,7 @@ class ArraySource(Source):
                 require_exact(array, name, columns=self._names[name])
         if isinstance(self._arrays.get("the weights"), np.ndarray):
             check_weights(self._arrays["the weights"])
-        self._permutation = None if permutation is None else _checked(permutation, self.n_rows)
+        self._permutation = permutation
         self._first = dict.fromkeys(self._arrays, 0)  # number of the first row of each array
         self._readers: dict[str, Rows] = {}
 
@@ -181,18 +184,6 @@ class ArraySource(Source):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**{name: value for name, value in self.__dict__.items() if name != "_client"}, "_readers": {}}
-
-
-def _sliceable(name: str, values: Any) -> Any:
-    """Return an array of Zarr or Dask with known sizes of its chunks, and other values as a NumPy array."""
-    return with_known_sizes(values) if hasattr(values, "chunks") else numeric_array(name, values)
-
-
-def _checked(permutation: NDArray[Any], n_rows: int) -> Int:
-    order = np.asarray(permutation)
-    if order.shape != (n_rows,) or not np.array_equal(np.sort(order), np.arange(n_rows)):
-        raise DataError(f"the permutation must contain each of the {n_rows} row numbers exactly once.")
-    return order.astype(np.int64, copy=False)
 
 
 class GatheredRows(Source):

@@ -303,11 +303,9 @@ class Encoder:
 
         if isinstance(values, pa.DictionaryArray):
             values = values.dictionary_decode()
-        kind, where = pa.types, self._column(column)
+        kind = pa.types
         if kind.is_null(values.type):
             return np.full(len(values), np.nan)
-        if kind.is_temporal(values.type):
-            raise DataError(f"{where} holds dates or times: convert dates and times to numbers first.")
         whole = kind.is_integer(values.type)
         if not (whole or kind.is_floating(values.type) or kind.is_boolean(values.type) or kind.is_decimal(values.type)):
             first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)

@@ -188,11 +188,9 @@ def ingest(
 
 
 def _known_columns(like: Any) -> Columns | None:
-    if like is None or isinstance(like, Columns):
-        return like
     found = open_data(os.fspath(like))[1] if isinstance(like, str | os.PathLike) else like
-    columns = getattr(found, "columns", None)
-    if not isinstance(columns, Columns):
+    columns = getattr(found, "columns", found)
+    if not isinstance(columns, Columns | None):
         raise UsageError(f"like is of type {type(like).__name__}: it must be DATA that ingest made, or their path.")
     return columns
 

@@ -170,7 +170,6 @@ class Publication:
     number: int
     found: list[str]
     lease: Lease
-    published: bool = False
 
     def create_arrays(self, chunks: Mapping[str, tuple[int, ...]], n_rows: int) -> dict[str, Any]:
         """Create the empty arrays of the group with these chunks."""
@@ -191,6 +190,13 @@ class Publication:
             for name, chunk in chunks.items()
         }
 
+    def visible(self) -> bool:
+        """Return whether the version exists and is that of this group."""
+        try:
+            return bool(read_json(self.folder, numbered(VERSIONS, self.number))["group"] == self.name)
+        except MissingDataError:
+            return False
+
     def commit(self, attributes: DataAttributes) -> None:
         """Write the attributes and publish the group. Raises ``LeaseLostError`` if another process published first."""
         version = numbered(VERSIONS, self.number)
@@ -204,7 +210,6 @@ class Publication:
                 raise LeaseLostError(f"{self.folder.location}: another process published other rows first") from error
             if listed_numbers(self.folder, VERSIONS)[-1] > self.number:
                 raise LeaseLostError(f"{self.folder.location}: other processes have published other rows meanwhile")
-            self.published = True
         with suppress(OSError):
             for number in listed_numbers(self.folder, VERSIONS):
                 if number < self.number:
@@ -236,8 +241,8 @@ def publication(url: str, *, overwrite: bool = False, append: bool = False) -> I
         try:
             yield made
         finally:
-            if not made.published:
-                with suppress(OSError):
+            with suppress(OSError, FormatError):  # in doubt the group stays, and the next writer removes it
+                if not made.visible():
                     folder.remove(name)
                     folder.remove_empty(VERSIONS)
                     folder.remove_empty()

@@ -222,10 +222,10 @@ def _no_utf8(path: str) -> DataError:
 
 
 def text_column(where: str, name: str, found: str) -> DataError:
-    """Return the error for a column of text where numbers are needed."""
+    """Return the error for a column of text, dates or nested values where numbers are needed."""
     return DataError(
-        f"{where}: the column {quoted(name)} holds text, not numbers: {found}. Name it as categorical "
-        f"(`--categorical {named(name)}`), omit the column with `--features`, or, for a class target, pass "
+        f"{where}: the column {quoted(name)} holds text or other values, not numbers: {found}. Convert it, name it as "
+        f"categorical (`--categorical {named(name)}`), omit it with `--features`, or, for a class target, pass "
         "`--classes`."
     )
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.classes import BERNOULLI, ONE_VS_REST, POOLED, SOFTMAX, ClassLikelihood
 from partirvm.likelihoods.gaussian import GaussianLikelihood
 
 GAUSSIAN = GaussianLikelihood()
 
-AnyLikelihood: TypeAlias = Likelihood[Any]
-
-LIKELIHOODS: dict[str, AnyLikelihood] = {
-    each.name: each for each in (GAUSSIAN, BERNOULLI, POOLED, SOFTMAX, ONE_VS_REST)
-}
+LIKELIHOODS: dict[str, Likelihood] = {each.name: each for each in (GAUSSIAN, BERNOULLI, POOLED, SOFTMAX, ONE_VS_REST)}
 """Likelihoods by name. An entry in this dictionary makes a likelihood available under its ``words``."""
 
 
-def likelihood_for(n_classes: int, word: float | str) -> AnyLikelihood:
+def likelihood_for(n_classes: int, word: float | str) -> Likelihood:
     """Return the likelihood for ``n_classes`` classes (0 for regression) and the value ``word`` of an option.
 
     The option is ``multi_class`` in classification and ``noise_variance`` in regression. Raises ``KeyError`` if no
@@ -44,7 +38,6 @@ __all__ = [
     "BERNOULLI",
     "GAUSSIAN",
     "LIKELIHOODS",
-    "AnyLikelihood",
     "ClassLikelihood",
     "GaussianLikelihood",
     "Likelihood",

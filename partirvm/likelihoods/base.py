@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,29 +45,6 @@ class Panel:
     weights: Float | None
 
 
-class TileRows(Protocol):
-    """One tile of rows, the input of a pass: ``X`` (n, d), ``t`` (n, T), ``weights`` (n,) or None; none may be changed.
-
-    ``start`` is the number of the first row.
-    """
-
-    @property
-    def start(self) -> int: ...
-    @property
-    def X(self) -> Float: ...
-    @property
-    def t(self) -> Float: ...
-    @property
-    def weights(self) -> Float | None: ...
-
-    def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
-        """Return panels of the tile's rows (only those in ``rows``, if given), each with a block of each design.
-
-        A block (n, M) reuses the memory of the previous panel's block and may be changed.
-        """
-        ...
-
-
 class Pass:
     """A pass over rows of the data, a dataclass: each class defines ``of_panel``, or ``statistic``.
 
@@ -88,8 +65,11 @@ class Pass:
         values = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
         return tuple(value for value in values if isinstance(value, Design))
 
-    def statistic(self, tile: TileRows) -> Any:
-        """Return the statistic of one tile, by default the sum over its panels; statistics are added by ``+``."""
+    def statistic(self, tile: Any) -> Any:
+        """Return the statistic of one tile (``execution.tasks``): the sum over its panels, by ``+``.
+
+        A block (n, M) reuses the memory of the previous panel's block and may be changed.
+        """
         total: Any = None
         for panel, *blocks in tile.panels(self.rows, *self.designs):
             part = self.of_panel(panel, *blocks)
@@ -119,11 +99,7 @@ def labels_of(design: Design) -> Int:
 
 
 def positions(selected: Int, labels: Int) -> Int:
-    """Return the positions of the labels ``selected`` in ``labels``, which contains all of them.
-
-    >>> positions(np.array([7, -1]), np.array([-1, 3, 7])).tolist()
-    [2, 0]
-    """
+    """Return the positions of the labels ``selected`` in ``labels``, which contains all of them."""
     order = np.argsort(labels, kind="stable")
     return order[np.searchsorted(labels, selected, sorter=order)]
 
@@ -149,9 +125,8 @@ class Start:
     def merge(self, other: Start, labels: Int) -> Start:
         """Return a start for the joined columns of two fits, restricted to ``labels``.
 
-        Columns of the two fits explain the same data. Started at the α of the separate fits, they would eliminate each
-        other before the noise variance has decreased. They start at ``JOINING`` × α, so the prior is weak at first, and
-        with half their weights. β is the larger one of the two fits.
+        Columns of the two fits explain the same data. At the α of the separate fits they would eliminate each other
+        before the noise variance has decreased. They start at ``JOINING`` × α, half their weights, and the larger β.
         """
         joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
         kept = np.isin(joined, labels)
@@ -247,16 +222,11 @@ class Begin:
     hold: bool = False
 
 
-F = TypeVar("F", bound=Fit)
-FitProblem: TypeAlias = Any
-"""A ``strategies.problem.Problem``."""
+class Likelihood(ABC):
+    """The model of a target given the linear predictors; its fits have one type, a ``Fit``.
 
-
-class Likelihood(Protocol[F]):
-    """The model of a target given the linear predictors; F is the type of its fits.
-
-    Methods that return passes may return an empty tuple: then their statistics are not asked for. ``options`` are those
-    of strategies (``strategies.problem.Options``).
+    Methods that return passes may return an empty tuple: then their statistics are not asked for. ``problem`` and
+    ``options`` are those of strategies (``strategies.problem``).
     """
 
     name: str
@@ -265,7 +235,7 @@ class Likelihood(Protocol[F]):
     classifies: bool = False
     binary: bool = False
     """True for two classes with one linear predictor; otherwise a classification has one per class."""
-    measured_by: Likelihood[Any] | None = None
+    measured_by: Likelihood | None = None
     """The likelihood of the small fits that learn a kernel and estimate ρ for the partition size; None for this one."""
     draws_pools: bool = False
     """True if ``errors`` draws the pools of candidates for ``gain_pass``; otherwise pools are random rows."""
@@ -275,18 +245,18 @@ class Likelihood(Protocol[F]):
     """True if a learned kernel is learned again as the number of vectors grows (``strategies.relearn``)."""
 
     @abstractmethod
-    def model(self, design: Design, fit: F, columns: Columns, moderate: bool) -> AnyModel:
+    def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
         """Return the model for prediction; ``moderate`` selects moderated class probabilities."""
 
     @abstractmethod
-    def start(self, problem: FitProblem) -> F:
+    def start(self, problem: Any) -> Any:
         """Return the fit without columns."""
 
     @abstractmethod
-    def warm(self, fit: F) -> Start:
+    def warm(self, fit: Any) -> Start:
         """Return the current α and β, or weights, as a start for a fit over other rows or of more columns."""
 
-    def measure(self, fit: F, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
+    def measure(self, fit: Any, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
         """Return the passes over ``rows`` that extend the statistics of the columns ``kept`` by the columns ``new``.
 
         An empty tuple also means that the statistics of a fit cannot be extended by those of other rows.
@@ -294,8 +264,8 @@ class Likelihood(Protocol[F]):
         return ()
 
     def join(
-        self, problem: FitProblem, fit: F, kept: Design, new: Design, *statistics: Any, warm: Start | None = None
-    ) -> F:
+        self, problem: Any, fit: Any, kept: Design, new: Design, *statistics: Any, warm: Start | None = None
+    ) -> Any:
         """Return the fit of the columns ``kept`` and ``new``, from the statistics of ``measure``.
 
         Without kept columns it may be a fit to other rows than those of ``fit``, and starts at ``warm`` or as ``fit``.
@@ -303,11 +273,11 @@ class Likelihood(Protocol[F]):
         return fit
 
     @abstractmethod
-    def fit(self, problem: FitProblem, options: Any, design: Design, fit: F, begin: Begin) -> DenseFit | PassFit:
+    def fit(self, problem: Any, options: Any, design: Design, fit: Any, begin: Begin) -> DenseFit | PassFit:
         """Return the instruction to fit the columns of ``design``, started at ``fit``."""
 
     def settling(
-        self, problem: FitProblem, design: Design, fit: F, rows: Int | None, *, whole: bool, last: bool
+        self, problem: Any, design: Design, fit: Any, rows: Int | None, *, whole: bool, last: bool
     ) -> tuple[Pass, ...]:
         """Return the passes over ``rows`` that compute the residual of a fit.
 
@@ -316,12 +286,12 @@ class Likelihood(Protocol[F]):
         """
         return ()
 
-    def settle(self, fit: F, *statistics: Any, last: bool) -> F:
+    def settle(self, fit: Any, *statistics: Any, last: bool) -> Any:
         """Return the fit, updated with the statistics of ``settling``."""
         return fit
 
     @abstractmethod
-    def errors(self, design: Design, fit: F, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
+    def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the ``count`` rows of largest error among ``rows``, without rows in ``used``.
 
         With a ``draw`` (a seed), rows are drawn at random, rows of large error more likely; only likelihoods with
@@ -329,13 +299,13 @@ class Likelihood(Protocol[F]):
         """
 
     @abstractmethod
-    def gain_pass(self, design: Design, fit: F, pool: Design, rows: Int | None) -> Pass:
+    def gain_pass(self, design: Design, fit: Any, pool: Design, rows: Int | None) -> Pass:
         """Return the pass whose statistic ``Fit.gains`` needs."""
 
     @abstractmethod
-    def score(self, design: Design, fit: F, moderate: bool) -> Pass:
+    def score(self, design: Design, fit: Any, moderate: bool) -> Pass:
         """Return the pass over held-out rows that scores a fit in the target's units; its statistic has a ``loss``."""
 
     @abstractmethod
-    def record(self, problem: FitProblem, fit: F, scores: Any) -> dict[str, Any]:
+    def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
         """Return fields of a line of history (``strategies.problem.Record``): sizes, evidence, noise, errors."""

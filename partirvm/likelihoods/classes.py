@@ -31,7 +31,6 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import (
     Begin,
     Draw,
-    FitProblem,
     Likelihood,
     Pass,
     PassFit,
@@ -58,7 +57,7 @@ CLOSE = 0.01
 
 
 @dataclass(frozen=True)
-class ClassLikelihood(Likelihood[LaplaceState]):
+class ClassLikelihood(Likelihood):
     """A likelihood of classes, fitted by Newton steps; ``name`` is also that of its link (``core.link.LINKS``).
 
     If it is ``pooled``, fits have the link of ``ovr``, and in the last fit of a run one softmax for all vectors.
@@ -68,7 +67,7 @@ class ClassLikelihood(Likelihood[LaplaceState]):
     words: tuple[str, ...]
     binary: bool = False
     pooled: bool = False
-    measured_by: Likelihood[Any] | None = None
+    measured_by: Likelihood | None = None
     classifies: bool = True
     draws_pools: bool = True
     early_rows: int = 2000
@@ -80,7 +79,7 @@ class ClassLikelihood(Likelihood[LaplaceState]):
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
         return ClassModel.from_fit(design, fit, columns, moderate)
 
-    def start(self, problem: FitProblem) -> LaplaceState:
+    def start(self, problem: Any) -> LaplaceState:
         """Return the fit without columns, whose linear predictors are zero."""
         outputs = problem.n_outputs
         none = np.zeros((0, outputs))
@@ -91,14 +90,12 @@ class ClassLikelihood(Likelihood[LaplaceState]):
     def warm(self, fit: LaplaceState) -> Start:
         return Start(fit.labels, fit.alpha, weights=fit.mean)
 
-    def fit(self, problem: FitProblem, options: Any, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
+    def fit(self, problem: Any, options: Any, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
         rule, start = replace(begin.rule, max_iterations=options.max_passes, guard=False), begin.warm or self.warm(fit)
         newton = Newton(design, self._link, start, rule, begin.candidates, begin.rows, problem.prior, begin.hold)
         return Pooling(newton) if self.pooled and rule.thin else newton
 
-    def errors(
-        self, design: Design, fit: LaplaceState, count: int, used: Int, rows: Int | None, draw: Draw = None
-    ) -> Pass:
+    def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
         return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, rows)
 
@@ -108,7 +105,7 @@ class ClassLikelihood(Likelihood[LaplaceState]):
     def score(self, design: Design, fit: LaplaceState, moderate: bool) -> LogisticScorePass:
         return LogisticScorePass(design, fit.mean, fit.roots(), fit.likelihood, moderate)
 
-    def record(self, problem: FitProblem, fit: LaplaceState, scores: Any) -> dict[str, Any]:
+    def record(self, problem: Any, fit: LaplaceState, scores: Any) -> dict[str, Any]:
         """Return sizes, evidence, log loss and the fraction of wrongly classified rows; there is no noise variance."""
         n = max(fit.n, 1)
         return {

@@ -27,7 +27,6 @@ from partirvm.likelihoods.base import (
     Begin,
     DenseFit,
     Draw,
-    FitProblem,
     Likelihood,
     OnStep,
     Pass,
@@ -70,7 +69,7 @@ class Solve(DenseFit):
 
 
 @dataclass(frozen=True)
-class GaussianLikelihood(Likelihood[HyperState]):
+class GaussianLikelihood(Likelihood):
     """Likelihood of regression with Gaussian noise, whose variance is estimated or given."""
 
     name: str = "gaussian"
@@ -80,7 +79,7 @@ class GaussianLikelihood(Likelihood[HyperState]):
     def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> Model:
         return Model.from_fit(design, fit, columns)
 
-    def start(self, problem: FitProblem) -> HyperState:
+    def start(self, problem: Any) -> HyperState:
         """Return the fit without columns, whose prediction is the target's mean."""
         several = problem.target_variances
         target_variance = (problem.target_variance or 1.0) if several is None else several
@@ -114,11 +113,11 @@ class GaussianLikelihood(Likelihood[HyperState]):
         begun = fit.restarted(ordered.take(np.arange(len(warm.labels))), warm.alpha, warm.beta)
         return _enter(begun, ordered, labels)
 
-    def fit(self, problem: FitProblem, options: Any, design: Design, fit: HyperState, begin: Begin) -> Solve:
+    def fit(self, problem: Any, options: Any, design: Design, fit: HyperState, begin: Begin) -> Solve:
         return Solve(fit, begin.rule, begin.candidates, options.solver)
 
     def settling(
-        self, problem: FitProblem, design: Design, fit: HyperState, rows: Int | None, *, whole: bool, last: bool
+        self, problem: Any, design: Design, fit: HyperState, rows: Int | None, *, whole: bool, last: bool
     ) -> tuple[Pass, ...]:
         """Return a residual pass and, for some last fits, a pass for leave-one-out errors.
 
@@ -158,9 +157,7 @@ class GaussianLikelihood(Likelihood[HyperState]):
         beta, floored = noise_precision(fit)
         return replace(fit, beta=beta, floored=floored, found=posterior(fit.statistics, fit.alpha, beta))
 
-    def errors(
-        self, design: Design, fit: HyperState, count: int, used: Int, rows: Int | None, draw: Draw = None
-    ) -> Pass:
+    def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows of largest absolute residual."""
         return ResidualPass(design, fit.posterior.means, count, used, rows)
 
@@ -171,7 +168,7 @@ class GaussianLikelihood(Likelihood[HyperState]):
     def score(self, design: Design, fit: HyperState, moderate: bool) -> ScorePass:
         return ScorePass.of(Model.from_fit(design, fit, Columns(())))
 
-    def record(self, problem: FitProblem, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
+    def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
         """Return fields of the history in the units of the target."""
         scale, n = problem.empty.scaling.t_scale, fit.statistics.n
         return {
@@ -197,7 +194,7 @@ def with_rows(fit: Any, block: GramBlock) -> HyperState:
     return found
 
 
-def left_out_diagnostics(problem: FitProblem, fit: Any) -> Sequence[NumberDiagnostics]:
+def left_out_diagnostics(problem: Any, fit: Any) -> Sequence[NumberDiagnostics]:
     """Return the diagnostics of rows left out of a fit, in the target's units; there may be none."""
     scaling, found = problem.empty.scaling, getattr(fit, "left_out", None)
     return () if found is None else (found.scaled(scaling.t_shift[0], scaling.t_scale[0]),)

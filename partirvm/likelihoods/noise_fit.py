@@ -8,12 +8,10 @@ uncertainty of the weights, plus a noise variance whose logarithm is a sparse li
 with c the mean of e² − v, so that g = 0, far from all centres, is the overall level. As in a Relevance Vector Machine
 each weight has a precision of its own, which maximises the evidence of Laplace's approximation by MacKay's rule
 (Tipping 2001, eq. 16). The curvature is Fisher's expected information, ½(E/V)² of a row with noise variance E and total
-variance V. Kersting et al. (2007, "Most likely heteroscedastic Gaussian process regression") fit the logarithms of
-squared errors; the likelihood used here needs 2.5 times fewer rows for the same precision.
+variance V. The logarithms of squared errors (Kersting et al. 2007) would need 2.5 times as many rows.
 
 The columns of the mean are then fitted again to weighted rows (``kernels.design``), and the rows are left out again.
-Two such rounds are no better than one. Kernels of several widths compete by evidence: multiples of the widths of the
-mean, and equal widths for all features, since noise may depend on other features than the mean.
+Kernels compete by evidence: multiples of the widths of the mean, and equal widths for all features.
 """
 
 from __future__ import annotations

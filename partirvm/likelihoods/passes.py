@@ -47,9 +47,8 @@ def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
 class GramPass(Pass):
     """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a ``core.statistics.GramBlock``.
 
-    ``offset`` (M_kept, T) is the offset of the statistics to be extended. With ``diagonal``, only the diagonal of the
-    products of ``new`` with ``new`` is computed: the result is a ``CrossBlock``. The targets are the indicators of
-    ``n_classes`` classes, if given.
+    ``offset`` (M_kept, T) is that of the statistics to be extended. With ``diagonal``, only the diagonal of the
+    products of ``new`` with itself is computed: a ``CrossBlock``. Of ``n_classes`` classes, indicators are the targets.
     """
 
     name: ClassVar[str] = "gram"
@@ -108,11 +107,8 @@ class LeaveOneOutPass(Pass):
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOut:
         design = self.design
-        centres = np.intersect1d(panel.rows, design.rows)
-        own = [
-            (int(place), design.n_leading + np.flatnonzero(design.rows == row))
-            for place, row in zip(np.searchsorted(panel.rows, centres), centres, strict=True)
-        ]
+        places = np.flatnonzero(np.isin(panel.rows, design.rows)).tolist()
+        own = [(place, design.n_leading + np.flatnonzero(design.rows == panel.rows[place])) for place in places]
         t = design.scaling.targets(panel.t)[:, 0]
         peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
         factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
@@ -273,8 +269,7 @@ class LogisticScorePass(Pass):
     """Pass over the held-out rows for scores of a classification: a ``core.scores.ClassScores``.
 
     ``mean`` (M, C) are the weights, ``roots`` (C, M, M) are roots of Σ. With ``moderate`` the linear predictors are
-    first moderated by their variances. ``codes`` (K',) are the class codes of the fit for the codes 0 … K'−1 of the
-    data; None means that fit and data have equal codes.
+    first moderated by their variances. ``codes`` (K',) are the codes of the fit for those of the data, if they differ.
     """
 
     name: ClassVar[str] = "held-out"

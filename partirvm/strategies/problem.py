@@ -25,7 +25,7 @@ from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import label_of
-from partirvm.likelihoods import GAUSSIAN, AnyLikelihood
+from partirvm.likelihoods import GAUSSIAN, Likelihood
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.types import BIAS
 
@@ -71,7 +71,7 @@ class Problem:
     target_scale: float
     shuffled: bool
     held_out: bool
-    likelihood: AnyLikelihood = GAUSSIAN
+    likelihood: Likelihood = GAUSSIAN
     n_classes: int = 0
     codes: Codes | None = None
     prior: Prior = FLAT

@@ -162,14 +162,3 @@ def test_many_rows_are_sampled():
     edges = np.arange(LEFT_OUT_ROWS + 1) * (7 * LEFT_OUT_ROWS + 3) // LEFT_OUT_ROWS
     assert ((edges[:-1] <= rows) & (rows < edges[1:])).all()
     assert len(np.unique((rows - edges[:-1])[:100])) == 7
-
-
-def test_a_kernel_that_covers_single_rows_only():
-    """Φ = I: the error of a row left out is its target, with its column or without; without, the mean is exact."""
-    t, beta, alpha = np.array([1.0, -2.0, 0.5]), 1e8, 1.0
-    variance = 1 / (beta + alpha)
-    own = [(n, np.array([n])) for n in range(3)]
-    found = LeftOut.of(np.eye(3), t, beta * variance * t, np.sqrt(variance) * np.eye(3), beta, None, own)
-    np.testing.assert_allclose(found.errors[:, 1], t, rtol=1e-6)
-    np.testing.assert_allclose(found.variances[:, 1], 0, atol=1e-6)
-    assert found.calibration(beta, 9.0).overconfidence == pytest.approx(beta * np.mean(t**2), rel=1e-6)

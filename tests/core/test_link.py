@@ -94,23 +94,6 @@ def test_the_statistic_is_the_dense_formula(problem):
 
 
 @given(problems(), st.data())
-def test_parts_add_up_to_the_whole_for_any_split(problem, data):
-    """By + and by accumulate, empty parts among them."""
-    likelihood, Phi, codes, mean, w = problem
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(Phi)), max_size=4)))
-    parts = [
-        LogisticBlock.of(likelihood, Phi[rows], codes[rows], mean, None if w is None else w[rows])
-        for rows in np.split(np.arange(len(Phi)), cuts)
-    ]
-    whole = LogisticBlock.of(likelihood, Phi, codes, mean, w)
-    same(sum(parts[1:], parts[0]), whole)
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.accumulate(part)
-    same(total, whole)
-
-
-@given(problems(), st.data())
 def test_columns_taken_are_those_of_their_own_statistic(problem, data):
     """Where the others have no weight."""
     likelihood, Phi, codes, mean, w = problem

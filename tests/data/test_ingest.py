@@ -308,4 +308,7 @@ def test_data_behind_a_url(tmp_path: Path) -> None:
     assert_holds(ZarrSource(url), X, y, 0)
     with pytest.raises(FileExistsError, match="overwrite"):
         ingest((X, y), url)
+    fsspec.filesystem("memory").pipe(f"/{tmp_path.name}/d.zarr/notes.txt", b"kept")
     assert_holds(ingest((X, y), url, overwrite=True, shuffle=1), X, y, 1)
+    left = fsspec.filesystem("memory").ls(f"/{tmp_path.name}/d.zarr", detail=False)
+    assert sorted(name.rpartition("/")[2].partition("-")[0] for name in left) == ["notes.txt", "rows", "versions"]

@@ -96,9 +96,9 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("infinite", csv("a,b,y\n1,2,3\n4,inf,6\n"), {"target": "y"}, DataError, "row 1.*column 'b'"),
     ("null in Parquet", parquet(a=[1.0, None, 3.0], y=[1, 2, 3]), {"target": "y"}, DataError, "row 1.*column 'a'"),
     ("negative weight", value((X, Y, Y - 1)), {}, DataError, "weight in row 0 .*negative"),
-    ("text", csv("a,b,y\n1,red,3\n4,5,6\n"), {"target": "y"}, DataError, "column 'b' holds text.*--categorical b"),
+    ("text", csv("a,b,y\n1,red,3\n4,5,6\n"), {"target": "y"}, DataError, "column 'b' holds text or .*--categorical b"),
     ("text far down", csv(TEXT), {"target": "y"}, DataError, "column 'b' holds text.*red.*--categorical b"),
-    ("dates", parquet(a=pd.to_datetime(["2020-01-01", "2020-01-02"]), y=[1, 2]), {"target": "y"}, DataError, "dates"),
+    ("dates", parquet(a=pd.to_datetime(["2020-01-01", "2020-01-02"]), y=[1, 2]), TARGET, DataError, "holds .*datetime"),
     ("other columns", files(one_csv=GOOD, two_csv="a,c,y\n1,2,3\n"), {"target": "y"}, DataError,
      "two.csv lacks b and also has c"),
     ("duplicate name", csv("a,a,y\n1,2,3\n4,5,6\n"), {"target": "y"}, DataError, "'a' occurs twice"),
@@ -175,17 +175,6 @@ def test_a_parquet_page_with_another_checksum(tmp_path: Path) -> None:
     place.write_bytes(bytes(data))
     with pytest.raises(DataError, match=r"t\.parquet: cannot be read .*checksum"):
         ingest(place, tmp_path / "d.zarr", target="y")
-
-
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_an_archive_with_a_changed_byte(save: Callable[..., None], tmp_path: Path) -> None:
-    X = np.random.default_rng(0).random((300, 3))
-    save(tmp_path / "t.npz", X=X, y=X[:, 0])
-    data = bytearray((tmp_path / "t.npz").read_bytes())
-    data[3000] ^= 1
-    (tmp_path / "t.npz").write_bytes(bytes(data))
-    with pytest.raises(DataError, match=r"t\.npz: cannot be read"):
-        ingest(tmp_path / "t.npz", tmp_path / "d.zarr")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -192,13 +191,6 @@ def test_parts_are_small(tmp_path: Path) -> None:
     chunked = ArraySource(chunks, chunks[:, 0], tile_rows=2000)
     assert len(pickle.dumps(chunked.part([3]))) < 2 * 2000 * 5 * 8 + 20_000
     assert len(pickle.dumps(CASES["data"](tmp_path).source)) < 2000
-
-
-def test_threads_read_the_same(case: Case) -> None:
-    numbers = list(range(7)) * 6
-    with ThreadPoolExecutor(4) as pool:
-        for number, tile in zip(numbers, pool.map(pickle.loads(pickle.dumps(case.source)).tile, numbers), strict=True):
-            assert_same_tile(tile, case.source.tile(number))
 
 
 def twin(case: Case, X: np.ndarray) -> ArraySource:

@@ -131,12 +131,7 @@ def test_shards_of_foreign_arrays(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="lacks 2 of its 4 chunks"):
         as_source(array, np.arange(100))
     array[:] = np.arange(200.0).reshape(100, 2)
-    assert as_source(array, np.arange(100), tile_rows=16).tile(6).X.tolist() == [
-        [192, 193],
-        [194, 195],
-        [196, 197],
-        [198, 199],
-    ]
+    np.testing.assert_array_equal(as_source(array, np.arange(100), tile_rows=16).tile(6).X, array[96:])
 
 
 def test_chunks_of_foreign_arrays_that_cannot_be_decoded(tmp_path: Path) -> None:

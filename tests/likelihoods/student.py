@@ -21,7 +21,6 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import GAUSSIAN, GaussianLikelihood
 from partirvm.likelihoods.base import (
     Begin,
-    FitProblem,
     Panel,
     Pass,
     PassFit,
@@ -140,12 +139,12 @@ class StudentLikelihood(GaussianLikelihood):
         return ()
 
     def join(
-        self, problem: FitProblem, fit: HyperState, kept: Design, new: Design, *statistics: Any, warm: Any = None
+        self, problem: Any, fit: HyperState, kept: Design, new: Design, *statistics: Any, warm: Any = None
     ) -> HyperState:
         """The fit that stands: columns join, and rows change, with the first pass."""
         return fit
 
-    def fit(self, problem: FitProblem, options: Any, design: Design, fit: HyperState, begin: Begin) -> StudentFit:
+    def fit(self, problem: Any, options: Any, design: Design, fit: HyperState, begin: Begin) -> StudentFit:
         """Passes until neither α nor the mean changes."""
         return StudentFit(design, fit, begin.rule, begin.candidates, options.max_passes, begin.rows, settled=begin.hold)
 
