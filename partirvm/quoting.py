@@ -12,8 +12,7 @@ from html import escape
 from itertools import islice
 from typing import Any
 
-LONGEST_VALUE = 60
-"""Maximum characters of a value in a message."""
+LONGEST_VALUE = 60  # maximum characters of a value in a message
 
 
 def printable(text: str, keep: str = "") -> str:

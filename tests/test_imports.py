@@ -61,7 +61,7 @@ ARROWS = {
 """What each part may import of the others: a part's name, or one module of it."""
 
 EXCEPTIONS = {
-    "cli.running": {"execution"},
+    "cli.running": {"execution.cluster.connect"},
     "estimators.saving": {
         "kernels.functions.require_no_code",
         "storage.records.require",
@@ -94,7 +94,7 @@ THIRD_PARTIES = {
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
     "jobs": {"numpy", "zarr"},
-    "jobs.run": {"sklearn", "scipy"},
+    "jobs.run": {"sklearn"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},
     "resolve": {"numpy"},

@@ -64,10 +64,10 @@ def cluster(address: str | None) -> Iterator[Any]:
     if address is None:
         yield None
         return
-    from partirvm import execution
+    from partirvm.execution.cluster import connect
 
     try:
-        client = execution.connect(address)
+        client = connect(address)
     except ClusterError as error:
         raise UsageError(str(error)) from error
     with client:

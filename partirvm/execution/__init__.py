@@ -11,17 +11,10 @@ from partirvm.execution.local import LocalExecutor, usable_cores
 if TYPE_CHECKING:
     from partirvm.execution.dask import DaskExecutor
 
-__all__ = ["Executor", "LocalExecutor", "connect", "executor_for", "in_this_process"]
+__all__ = ["Executor", "LocalExecutor", "executor_for", "in_this_process"]
 
 Executor: TypeAlias = "LocalExecutor | DaskExecutor"
 """An executor; both kinds give the same bits."""
-
-
-def connect(address: str) -> Any:
-    """Return a client of the Dask scheduler at this address. Raises ``ClusterError`` if there is no response."""
-    from partirvm.execution.cluster import connect
-
-    return connect(address)
 
 
 def executor_for(client: Any = None) -> Executor:

@@ -27,27 +27,13 @@ from partirvm.storage.address import allow_protocols, allowed_protocols
 
 R = TypeVar("R")
 
-CONNECT = 10.0
-"""Seconds to wait for a scheduler's first response."""
-
-QUESTION = 5.0
-"""Seconds to wait for one response of the scheduler."""
-
-SILENCE = 20.0
-"""Seconds without response after which a scheduler counts as gone. A restarted scheduler can respond in time."""
-
-ANSWER = 60.0
-"""Seconds to wait for the responses of all workers to one question."""
-
-WORKER_TIMEOUT = 30.0
-"""Seconds to wait for a worker before an error."""
-
-FAREWELL = 3.0
-"""Seconds that a worker which is stopped waits until its driver has recorded the end; Dask kills it after 4 s."""
-
-ATTEMPTS = 5
-"""Maximum number of attempts if workers are lost repeatedly."""
-
+CONNECT = 10.0  # seconds to wait for a scheduler's first response
+QUESTION = 5.0  # seconds to wait for one response of the scheduler
+SILENCE = 20.0  # seconds without response after which a scheduler, even if it was restarted, counts as gone
+ANSWER = 60.0  # seconds to wait for the responses of all workers to one question
+WORKER_TIMEOUT = 30.0  # seconds to wait for a worker before an error
+FAREWELL = 3.0  # seconds that a stopped worker waits until its driver has recorded the end; Dask kills it after 4 s
+ATTEMPTS = 5  # maximum number of attempts if workers are lost repeatedly
 STOPPED: ContextVar[threading.Event | None] = ContextVar("STOPPED", default=None)
 """For a driver on a worker: set when the worker begins to stop."""
 
@@ -106,7 +92,7 @@ class Cluster:
         return workers
 
     def poll_if_due(self) -> None:
-        """Poll the cluster, unless the last poll was less than ``POLL`` seconds ago."""
+        """Poll, unless the last poll was less than ``POLL`` seconds ago."""
         if time.monotonic() - self._last_poll > POLL:
             self.poll()
 
@@ -145,10 +131,7 @@ class Cluster:
         return stopped or self.client.status == "closed"
 
     def call(self, coroutine: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
-        """Return the result of a call of the client, which runs in the client's event loop, or raise its error.
-
-        Never blocks on a broken cluster: raises as ``poll`` does, and ``TimeoutError`` after ``seconds``.
-        """
+        """Return the result of a call in the client's event loop. Raises also as ``poll``, or ``TimeoutError``."""
         end = time.monotonic() + seconds
         called: Future[R] | None = None
         try:
@@ -231,8 +214,7 @@ class Cluster:
     def check_packages(self, *here: str) -> None:
         """Raise ``ClusterError`` unless all workers have this process's versions of the packages that affect bits.
 
-        Warn if workers have other BLAS kernels than each other, or than ``here``: those of this process, if it takes
-        part in the work.
+        Warn if workers have other BLAS kernels than each other, or than ``here``, those of this process.
         """
         ours = tasks.package_versions()
         for worker, versions in self.ask_workers(tasks.package_versions).items():
@@ -260,8 +242,7 @@ class Cluster:
 def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
     """Call ``function(*args)`` on any worker, which can read the same files as the tasks.
 
-    Raises ``NoWorkersError`` for a cluster without workers. Raises ``ClusterError`` if packages differ or there is no
-    response in ``ANSWER`` seconds. A ``PartirvmError`` raised by the function is raised again.
+    Raises the ``PartirvmError`` of the function, and ``ClusterError`` if packages differ or there is no response.
     """
     cluster = Cluster(client)
     cluster.workers()

@@ -30,17 +30,10 @@ from partirvm.planning.plan import Machine
 
 R = TypeVar("R")
 
-TASKS_PER_THREAD = 4
-"""Number of tasks per worker thread in a batch of passes: enough for load balance, few enough for the scheduler."""
-
-MOST_TILES = 256
-"""Maximum number of tiles per task, so that a lost worker costs little."""
-
-AHEAD = 2
-"""Maximum number of pending fits or mapped tiles per worker thread."""
-
-FETCH = 10.0
-"""Seconds to wait for a result before it is asked for again, maybe of another worker; doubled each time."""
+TASKS_PER_THREAD = 4  # in a batch of passes: enough for load balance, few enough for the scheduler
+MOST_TILES = 256  # maximum number of tiles per task, so that a lost worker costs little
+AHEAD = 2  # maximum number of pending fits or mapped tiles per worker thread
+FETCH = 10.0  # seconds to wait for a result before it is asked for again, maybe of another worker; doubled each time
 
 
 class DaskExecutor:
@@ -85,10 +78,7 @@ class DaskExecutor:
         """
         groups = grouped(passes, source)
         keeping = None if blocks is None else blocks.keeping
-        results = self._persist(lambda: self._run(groups, source, progress, keeping))
-        if blocks is not None:
-            blocks.count_fetched(result.fetched for result in results)
-        return ungrouped(groups, results)
+        return ungrouped(groups, self._persist(lambda: self._run(groups, source, progress, keeping)), blocks)
 
     def forget(self, token: str) -> None:
         """Delete the kept kernel blocks of a fit on all workers that respond."""
@@ -144,10 +134,7 @@ class DaskExecutor:
         tiles: Sequence[int],
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield results in order of tiles, with a bounded number of pending tiles.
-
-        If the caller stops early, or an error occurs, pending tasks are released.
-        """
+        """Yield results in order of tiles, with a bounded number of pending tiles, which are released at the end."""
         sent: list[Any] = []
 
         def begin(number: int) -> Any:
@@ -164,8 +151,7 @@ class DaskExecutor:
     ) -> Generator[Any, None, None]:
         """Yield the results of the tasks that ``begin`` submits for each of ``things``, in order.
 
-        The number of pending tasks is bounded. After the loss of a worker, ``sent``, futures of data that all tasks
-        share, is emptied, and pending tasks are submitted again.
+        After the loss of a worker, ``sent``, futures of data that all share, is emptied, and pending tasks begin again.
         """
         waiting: deque[Any] = deque()
 
@@ -211,8 +197,7 @@ class DaskExecutor:
     def _parts(self, source: Source, tiles: Sequence[int]) -> tuple[list[Any], list[tuple[int, int]]]:
         """Return the parts from which a task reads its tiles, and the number and the part index of each tile.
 
-        If workers can open the source by its URL, the source is the only part. Otherwise the parts are blocks of tiles;
-        each block is sent once and kept on the cluster for later passes.
+        The source is the only part if workers can open it; otherwise blocks of tiles, which are sent once and kept.
         """
         if source.part([0]) is source:
             return [source], [(number, 0) for number in tiles]
@@ -255,7 +240,7 @@ class DaskExecutor:
             return self._client.submit(function, *arguments, key=_key(name), pure=False)
 
     def _finished(self, waiting: Collection[Any]) -> set[Any]:
-        """Wait at most ``POLL`` seconds, and return the tasks that have ended. Never blocks on a broken cluster.
+        """Wait at most ``POLL`` seconds, and return the tasks that have ended.
 
         Raises ``CancelledError`` if data that a task needs were lost with a worker, and the error of a failed task.
         """
@@ -294,11 +279,8 @@ class DaskExecutor:
 
 
 def _release(futures: Collection[Any]) -> None:
-    """Release unneeded futures at once, which cancels queued tasks of a stopped pass and frees results.
-
-    Python would release the futures too late. An exception that ``distributed`` raised and caught refers to itself, so
-    its frames, with all futures in these frames, exist until the next garbage collection.
-    """
+    """Release unneeded futures at once, which cancels queued tasks of a stopped pass and frees results."""
+    # Python would release them too late: an exception that distributed raised refers to itself and its frames
     for future in futures:
         future.release()
 

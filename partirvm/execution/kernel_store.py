@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -34,11 +34,8 @@ from partirvm.types import Float, Int
 Key: TypeAlias = tuple[int, str, int, str]
 """Tile, selected rows, number of the panel, and identity of the design."""
 
-IDLE = 600.0
-"""Seconds without use after which the store of a fit is deleted."""
-
-STALE = 8
-"""Number of runs of passes after which panels that were not requested are deleted."""
+IDLE = 600.0  # seconds without use after which the store of a fit is deleted
+STALE = 8  # number of runs of passes after which panels that were not requested are deleted
 
 
 @dataclass(frozen=True)
@@ -80,10 +77,6 @@ class Blocks:
     def begin(self, columns: int) -> None:
         """Start a run of passes with this many columns."""
         self.keeping = replace(self.keeping, run=self.keeping.run + 1, budget=self.room(columns))
-
-    def count_fetched(self, fetched: Iterable[Fetched]) -> None:
-        """Add the counts of a run of passes."""
-        self.fetched = sum(fetched, self.fetched)
 
 
 @contextmanager

@@ -27,11 +27,8 @@ from partirvm.execution.tasks import (
 from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.planning.plan import Machine
 
-SHARE = 0.7
-"""Fraction of the available memory that ``memory_limit="auto"`` allows."""
-
-POLL = 1.0
-"""Seconds between checks for other events (an abort, a broken cluster) while waiting for a result."""
+SHARE = 0.7  # fraction of the available memory that ``memory_limit="auto"`` allows
+POLL = 1.0  # seconds between checks for other events (an abort, a broken cluster) while waiting for a result
 
 
 def usable_cores() -> int:
@@ -81,10 +78,7 @@ class LocalExecutor:
 
         for (k, position), found in zip(leaves, self._each(statistics, leaves, progress), strict=True):
             totals[k].add(position, found)
-        results = [total.result() for total in totals]
-        if blocks is not None:
-            blocks.count_fetched(result.fetched for result in results)
-        return ungrouped(groups, results)
+        return ungrouped(groups, [total.result() for total in totals], blocks)
 
     def forget(self, token: str) -> None:
         """Delete the kept kernel blocks of a fit."""

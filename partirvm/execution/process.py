@@ -10,14 +10,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-M_MMAP_THRESHOLD = -3
-"""Option number of glibc's malloc.h."""
-
-THRESHOLD = 256 << 10
-"""Minimum bytes of a block that is returned to the system as soon as it is freed."""
-
-NO_LIMIT = 1 << 60
-"""Version 1 of control groups states a number above this one where there is no limit."""
+M_MMAP_THRESHOLD = -3  # option number of glibc's malloc.h
+THRESHOLD = 256 << 10  # minimum bytes of a block that is returned to the system as soon as it is freed
+NO_LIMIT = 1 << 60  # version 1 of control groups states a number above this one where there is no limit
 
 
 def _status(field: str) -> int | None:

@@ -27,7 +27,7 @@ from partirvm.core.termination import Termination
 from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
-from partirvm.execution.kernel_store import Fetched, Keeping, fill_block
+from partirvm.execution.kernel_store import Blocks, Fetched, Keeping, fill_block
 from partirvm.execution.process import return_freed_memory
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Fit, Panel, Pass, Rows, between
@@ -37,8 +37,6 @@ Float = NDArray[np.float64]
 
 Progress = Callable[[int, int], None]
 """Type of a function called with the numbers of finished and of all tasks. To stop, it raises an exception."""
-
-PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
 
 
 @dataclass(frozen=True)
@@ -80,14 +78,13 @@ def grouped(passes: Sequence[Pass], source: Source) -> list[PassGroup]:
     return [PassGroup(tuple(mine), tuple(passes[k] for k in mine), tiles) for tiles, mine in groups.items()]
 
 
-def ungrouped(groups: Sequence[PassGroup], totals: Sequence[SeveralStatistics]) -> list[Any]:
-    """Return the statistic of each pass in the original order."""
-    found = {
-        position: part
-        for group, total in zip(groups, totals, strict=True)
-        for position, part in zip(group.positions, total.parts, strict=True)
-    }
-    return [found[position] for position in range(len(found))]
+def ungrouped(groups: Sequence[PassGroup], totals: Sequence[SeveralStatistics], blocks: Blocks | None) -> list[Any]:
+    """Return the statistic of each pass in the original order, and count what was fetched."""
+    if blocks is not None:
+        blocks.fetched = sum((total.fetched for total in totals), blocks.fetched)
+    positions = [position for group in groups for position in group.positions]
+    parts = [part for total in totals for part in total.parts]
+    return [parts[k] for k in np.argsort(positions)]
 
 
 def tiles_of(pass_: Pass, source: Source) -> list[int]:
@@ -108,10 +105,9 @@ class _Tile(Tile):
     fetched: list[Fetched] = field(default_factory=list)
 
     def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
-        """Yield the panels of the tile's selected rows, each with its blocks of the designs.
+        """Yield the panels of the tile's selected rows, each with its blocks of the designs, stored column by column.
 
-        The blocks of a panel overwrite the blocks of the last panel. Buffers are reused, since new arrays of this size
-        need new memory pages, which cost as much as the kernel evaluation. Blocks have the layout column by column.
+        The blocks of a panel overwrite those of the last one: new pages would cost as much as the kernel evaluation.
         """
         noise = next((design for design in designs if design.noise is not None), None)
         numbers = self.start + np.arange(len(self.X), dtype=np.int64)
@@ -157,10 +153,7 @@ class Solution:
 
 
 def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solution:
-    """Run a dense fit to its end; large matrices use ``threads`` threads, with the same bits for any number of them.
-
-    ``on_step`` is called at each step, and may raise an exception to stop.
-    """
+    """Run a dense fit to its end, on so many threads; ``on_step`` is called at each step, and may raise to stop."""
     began = time.time()
     with on_threads(threads):
         fit, reason = solve.run(on_step)
@@ -198,4 +191,5 @@ def map_tile(function: Callable[[Source, int], Any], parts: Sequence[Source], nu
 
 def package_versions() -> dict[str, str]:
     """Return the versions of the packages in this process that affect the bits of a result."""
-    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}
+    found = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "zarr", "partirvm")}
+    return {"python": platform.python_version(), **found}

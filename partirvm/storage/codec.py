@@ -4,18 +4,12 @@ A value is a tree of dataclasses, enums, tuples, lists, dicts, arrays, NumPy sca
 has ``value``, ``objects`` (one entry for each dataclass instance, parts first) and ``arrays`` (dtype, shape and memory
 order, because BLAS may round differently in another order). What occurs several times is stored once:
 
-    ==================  ======================================================================
-    None, bool, int,    unchanged
-    float, str, list
-    tuple               {"tuple": [...]}
-    dict                {"dict": [[key, value], ...]} in the order of the dict
-    enum                {"enum": "Phase", "member": "ROWS"}
-    member of a         {"registry": "likelihood", "name": "gaussian"}
-    registry
-    dataclass           {"object": 5}; entry 5 of ``objects`` is ["Design", {field: value, ...}]
-    NumPy scalar        {"scalar": "<f8", "bytes": "..."}
-    array               {"array": 3}
-    ==================  ======================================================================
+    None, bool, int, float, str, list    unchanged
+    tuple, dict                          {"tuple": [...]}, {"dict": [[key, value], ...]}
+    enum                                 {"enum": "Phase", "member": "ROWS"}
+    member of a registry                 {"registry": "likelihood", "name": "gaussian"}
+    dataclass                            {"object": 5}; entry 5 of ``objects`` is ["Design", {field: value, ...}]
+    NumPy scalar, array                  {"scalar": "<f8", "bytes": "..."}, {"array": 3}
 
 Classes and enums are looked up by name in the list of a ``Codec``, so that a file cannot create objects of any other
 class, and decoding runs no code from the file. Fields have the types of their annotations.
@@ -33,7 +27,6 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import fields
 from enum import Enum
 from functools import cache
@@ -43,30 +36,23 @@ from typing import Any, TypeAlias, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.errors import ExistsError, FormatError, MissingDataError, PartirvmError
+from partirvm.errors import ExistsError, FormatError, MissingDataError
 from partirvm.storage.address import reading, storing
 from partirvm.storage.folder import Folder, open_folder
 from partirvm.storage.records import MOST, has_type, read_json, require, require_format, to_json
 
 Array: TypeAlias = NDArray[Any]
 
-KINDS = "?biufc"
-"""Kinds of dtypes (``numpy.dtype.kind``) that can be stored: bool, integer, float and complex."""
-
-PART = 1 << 23
-"""Maximum number of bytes of a part of a group."""
-
-HEAD = "group.json"
-"""The object that makes a group complete."""
-
+KINDS = "?biufc"  # kinds of dtypes (``numpy.dtype.kind``) that can be stored: bool, integer, float and complex
+PART = 1 << 23  # maximum number of bytes of a part of a group
+HEAD = "group.json"  # the object that makes a group complete
 HEAD_FIELDS = {"json": range(1 << 50), "parts": list[list[int | str]], "about": {}}
+
+ADVICE = "restore it, or use the version of partirvm that wrote it"
 
 
 class Codec:
-    """Writes and reads values of these dataclasses and enums.
-
-    ``registries`` hold objects that are stored as their ``name``, such as likelihoods. They may grow later.
-    """
+    """Writes and reads values of these dataclasses and enums; members of ``registries`` are stored as their names."""
 
     def __init__(self, classes: Iterable[type], registries: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self._classes = {each.__name__: each for each in classes}
@@ -87,7 +73,7 @@ class Codec:
         kind or version or cannot be decoded, and ``NewerFormatError`` if a newer version of partirvm wrote it.
         """
         tree, arrays = read_group(location, kind, version)
-        with _decoding(location, kind.removeprefix("partirvm-")):
+        with reading(f"{location}: the {kind.removeprefix('partirvm-')}", ADVICE):
             return self.decode(tree, arrays)
 
     def encode(self, value: Any) -> tuple[dict[str, Any], list[Array]]:
@@ -134,7 +120,7 @@ class Codec:
         return {"value": encoded(value, "value"), "objects": objects}, arrays
 
     def decode(self, tree: dict[str, Any], arrays: list[Array]) -> Any:
-        """Return the value. Raises ``FormatError`` or a builtin error for JSON that was not encoded by this version."""
+        """Return the value. Raises ``ValueError`` or another builtin error for what this version did not encode."""
         objects: list[Any] = []
 
         def decoded(tree: Any) -> Any:
@@ -157,7 +143,7 @@ class Codec:
                     return self._known(name)[member]
                 case {"registry": registry, "name": name}:
                     return self._registries[registry][name]
-            raise FormatError(f"found {tree!r:.80} in place of a value")
+            raise ValueError(f"found {tree!r:.80} in place of a value")
 
         for name, values in tree["objects"]:
             objects.append(self._instance(name, {field: decoded(value) for field, value in values.items()}))
@@ -170,18 +156,16 @@ class Codec:
         for field in (*values, *known):
             if (field in known) != (field in values):
                 has = "lacks" if field in known else "has"
-                raise FormatError(f"{name} {has} the field {field!r}: use the version of partirvm that wrote it")
+                raise ValueError(f"{name} {has} the field {field!r}")
         for field, hint in annotated(kind).items():
             if field in values and not has_type(values[field], hint):
                 value = values[field]
-                raise FormatError(f"{name}.{field} is {type(value).__name__} {value!r:.40}, expected {hint}")
+                raise ValueError(f"{name}.{field} is {type(value).__name__} {value!r:.40}, expected {hint}")
         return kind(**values)
 
     def _known(self, name: str) -> Any:
         if name not in self._classes:
-            raise FormatError(
-                f"the class {name!r} is unknown to this version of partirvm: use the version that wrote it"
-            )
+            raise ValueError(f"the class {name!r} is unknown to this version of partirvm")
         return self._classes[name]
 
 
@@ -189,10 +173,10 @@ annotated = cache(get_type_hints)
 
 
 def plain(dtype: str) -> np.dtype[Any]:
-    """Return the dtype of this name. Raises ``FormatError`` unless the dtype is numeric or bool."""
+    """Return the dtype of this name. Raises ``ValueError`` unless the dtype is numeric or bool."""
     found: np.dtype[Any] = np.dtype(dtype)
     if found.kind not in KINDS:
-        raise FormatError(f"arrays of dtype {dtype!r} are never stored")
+        raise ValueError(f"arrays of dtype {dtype!r} are never stored")
     return found
 
 
@@ -227,7 +211,7 @@ def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], 
     require_format(head.get("format"), version, location, what, f"make the {what} again")
     require(head, HEAD_FIELDS, f"{location}/{HEAD}")
     take = _reader(folder, head["parts"], what)
-    with _decoding(location, what):
+    with reading(f"{location}: the {what}", ADVICE):
         tree = json.loads(b"".join(take(head["json"])))
         return tree, [_array(take, *entry) for entry in tree.pop("arrays")]
 
@@ -279,18 +263,6 @@ def _array(take: Callable[[int], Iterator[memoryview]], dtype: str, shape: list[
         flat[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
         start += len(piece)
     return array.reshape(shape[::-1]).T if order == "F" else array.reshape(shape)
-
-
-@contextmanager
-def _decoding(location: str, what: str) -> Iterator[None]:
-    """Convert all errors of decoding to ``FormatError`` that names the place."""
-    try:
-        yield
-    except MissingDataError:
-        raise
-    except Exception as error:
-        text = str(error) if isinstance(error, PartirvmError) else f"{type(error).__name__}: {error}"
-        raise FormatError(f"{location}: the {what} cannot be read: {text}") from error
 
 
 def _hash(part: bytes | memoryview) -> str:

@@ -30,14 +30,8 @@ from partirvm.storage.address import open_filesystem, protocol_of, reading, requ
 REPLY_SECONDS = 300.0
 """Limit of a write with its repetitions: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
 
-PART_BYTES = 64 << 20
-"""Size of a write above which the limit is proportional to the size (0.2 MiB/s)."""
-
 EXCLUSIVE = {"s3", "gs", "gcs", "az", "abfs", "memory"}
 """Protocols whose stores create an object exclusively."""
-
-ROOT = "zarr.json"
-"""The object without which a Zarr group cannot be opened."""
 
 
 def open_folder(location: str | os.PathLike[str]) -> Folder:
@@ -54,9 +48,7 @@ class Folder:
     """A tree of objects under relative names such as ``events/000001.json``, or the place of one object.
 
     ``location`` is the path or URL that the user gave. ``path`` is the path on this machine, None in another store.
-
-    Methods raise builtin errors (``FileNotFoundError``, ``FileExistsError``, other ``OSError``). ``storing`` converts
-    these errors to ``StorageError``.
+    Methods raise builtin errors; ``storing`` converts them to ``StorageError``.
     """
 
     def __init__(self, location: str, root: str | Path, filesystem: Any = None) -> None:
@@ -149,7 +141,7 @@ class Folder:
         )
 
     def list(self, name: str = "", *, hidden: bool = False) -> builtins.list[str]:
-        """Return the sorted names of the direct children of a folder; empty without a folder."""
+        """Return the sorted names of the children of a folder; empty without a folder."""
         path, found = self._at(name), list[str]()
         with suppress(FileNotFoundError, NotADirectoryError):
             if self.path is not None:
@@ -242,12 +234,10 @@ class Folder:
             if part.is_file():
                 self._put(part, self._root)
                 return
-            if self._fs.exists(self._root):  # a Zarr group loses its root object first and gets it last
-                if self._fs.exists(f"{self._root}/{ROOT}"):
-                    self._fs.rm_file(f"{self._root}/{ROOT}")
-                self._fs.rm(self._root, recursive=True)
-            files = sorted(file for file in part.rglob("*") if file.is_file() and file != part / ROOT)
-            for file in [*files, part / ROOT]:
+            self.remove("zarr.json")  # a Zarr group loses its root object first and gets it last
+            self.remove()
+            files = filter(Path.is_file, part.rglob("*"))
+            for file in sorted(files, key=lambda file: file == part / "zarr.json"):
                 self._put(file, f"{self._root}/{file.relative_to(part).as_posix()}")
 
     def _at(self, name: str) -> Any:
@@ -267,7 +257,7 @@ class Folder:
         """Yield the keyword arguments that limit a write of ``n_bytes``. Raises ``TimeoutError`` beyond the limit."""
         from fsspec.exceptions import FSTimeoutError
 
-        seconds = REPLY_SECONDS * max(1.0, n_bytes / PART_BYTES)
+        seconds = REPLY_SECONDS * max(1.0, n_bytes / (64 << 20))
         try:
             yield {"timeout": seconds} if self._fs.async_impl else {}
         except FSTimeoutError as error:

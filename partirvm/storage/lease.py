@@ -1,16 +1,13 @@
-"""A lease allows one process at a time to write a folder. The lease needs only exclusive creation of files.
+"""One writer of a folder at a time, and the numbered groups that it writes.
 
     lease/000003.json         the third holder: process, time, and marks (see below); created exclusively, immutable
     lease/000003.beat.json    rewritten regularly by the holder as a sign of life (heartbeat)
     lease/000003.over.json    the holder has released the lease
 
 The number is the *epoch*. The newest epoch holds the lease. A process takes the lease by creating the file of the next
-number; only one of several processes can succeed. A process may take the lease if the holder
-
-- has released the lease;
-- is dead: on the same machine, the number and start time of the process show this at once (``Process``); or
-- has written no heartbeat while it was watched for 15 s (``EXPIRY``), because the process hangs or the machine sleeps
-  or is disconnected. Clocks of machines may differ, so they are not compared (``HeartbeatWatch``).
+number; only one of several processes can succeed. It may do so if the holder has released the lease, is dead (on the
+same machine, ``Process`` shows this at once), or has written no heartbeat while it was watched for ``EXPIRY`` seconds,
+because it hangs or is disconnected. Clocks of machines may differ, so they are not compared (``HeartbeatWatch``).
 
 A process that was frozen for an hour can still write the object that it was about to write. The lease makes such
 writes void. Every important object carries the epoch of its writer, is created exclusively, and never replaces another
@@ -19,17 +16,24 @@ Readers ignore objects that an epoch older than E wrote beyond E's marks (``vali
 so all readers agree as soon as ``lease/E.json`` exists. ``Lease.check``, which runs before and after each publication,
 stops a holder that has lost the lease. Objects also carry the *token* of the claim, so that an object of another folder
 is detected.
+
+    models/000002-000007/     a model, named by epoch and number: a group of ``storage.codec``
+
+The ``about`` of a group contains its name and the token of its writer. The greatest valid group of a series is the
+current one. At least two are kept: other processes may still read the previous one, the last one may be damaged, and a
+process that is losing its lease may count its own as the last.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -38,30 +42,26 @@ from typing import Any, TypeAlias
 
 from partirvm.errors import FormatError, LeaseError, LeaseLostError, MissingDataError, PartirvmWarning, StorageError
 from partirvm.storage.address import storing
+from partirvm.storage.codec import HEAD
 from partirvm.storage.folder import Folder
 from partirvm.storage.records import TIME, numbered, numbers, read_json, to_json
 
-BEAT = 3.0
-"""Seconds between two heartbeats."""
-
-EXPIRY = 15.0
-"""Seconds without heartbeat after which a holder on another machine counts as gone."""
-
+BEAT = 3.0  # seconds between two heartbeats
+EXPIRY = 15.0  # seconds without heartbeat after which a holder on another machine counts as gone
 PROC = Path("/proc")
-"""The path of Linux's process file system."""
-
-CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "began": str, "space": str, "marks": dict[str, list[int]]}
-"""The schema of a claim."""
 
 Marks: TypeAlias = dict[str, list[int]]
 """The newest (epoch, number) of each guarded series of objects."""
 
+CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "began": str, "space": str, "marks": Marks}
+
+Position: TypeAlias = tuple[int, int]
+"""Epoch and number of a group; the greater position is newer."""
+
 
 @dataclass(frozen=True)
 class Process:
-    """A process on a host. ``space`` identifies the boot and the container, without which process numbers have no
-    meaning; ``began`` is the start time, "" if it is unknown.
-    """
+    """A process on a host; ``began`` is its start time, "" if unknown, ``space`` the boot and the container."""
 
     host: str
     pid: int
@@ -70,17 +70,17 @@ class Process:
 
     @classmethod
     def this(cls) -> Process:
-        """Return the identity of the current process."""
+        """Return the current process."""
         return cls(socket.gethostname(), os.getpid(), started(os.getpid()) or "", _space())
 
     @property
     def local(self) -> bool:
-        """Return True if the process runs on this machine, in the same boot and namespace of process numbers."""
+        """True if the process runs on this machine, in the same boot and namespace of process numbers."""
         return (self.host, self.space) == (socket.gethostname(), _space())
 
     @property
     def dead(self) -> bool:
-        """Return True if the process has certainly ended: it ran on this machine, and its number is free or reused."""
+        """True if the process has certainly ended: it ran on this machine, and its number is free or reused."""
         now = started(self.pid) if self.local else ""
         return now is None or bool(self.began and now and now != self.began)
 
@@ -89,22 +89,21 @@ class Process:
 
 
 def started(pid: int) -> str | None:
-    """Return the start time of a process on this machine: None for an ended process, "" if the time is unknown.
+    """Return the start time of a process, in Linux's ticks since the boot: None if it has ended, "" if unknown.
 
-    The time is in Linux's ticks since the boot, which do not change with the clock. A killed process whose parent has
-    not collected it counts as ended.
+    A killed process whose parent has not collected it counts as ended.
     """
-    try:
+    with suppress(FileNotFoundError, ProcessLookupError):
         # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
         fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
         return None if fields[0] in "ZX" else fields[19]
-    except (FileNotFoundError, ProcessLookupError):
-        with suppress(PermissionError):
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                return None
-        return ""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        pass
+    return ""
 
 
 @cache
@@ -129,7 +128,7 @@ class Holder:
 
     @property
     def gone(self) -> bool:
-        """Return True if the process certainly does not hold the lease any more."""
+        """True if the process certainly does not hold the lease any more."""
         return self.over or self.process.dead
 
     def alive(self) -> bool:
@@ -161,7 +160,7 @@ class HeartbeatWatch:
 
 
 def epochs(folder: Folder) -> list[int]:
-    """Return all epochs so far, in increasing order. Raises ``MissingDataError`` if one is missing between others."""
+    """Return all epochs so far, in increasing order."""
     return numbers(folder, "lease")
 
 
@@ -247,10 +246,7 @@ def acquire(
 
 
 class Lease:
-    """An epoch of the lease that this process holds. Use the object as a context manager, or call ``release``.
-
-    ``lost`` is True once another holder was found.
-    """
+    """An epoch of the lease that this process holds until ``release``; ``lost`` is True once it has found another."""
 
     def __init__(self, folder: Folder, epoch: int, token: str) -> None:
         self.epoch, self.token, self.lost = epoch, token, False
@@ -259,19 +255,18 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Read the store, and raise ``LeaseLostError`` if a newer epoch was claimed or the folder was replaced."""
-        if self._holds():
-            return
-        self.lost, last = True, holder(self._folder)
-        taken = last is not None and last.epoch > self.epoch
-        how = f"taken over by {last.process} (epoch {last.epoch})" if last is not None and taken else "replaced"
-        raise LeaseLostError(
-            f"{self._folder.location} was {how} while this process (epoch {self.epoch}) was silent: this process stops"
-            + ("; the new process repeats unpublished work" if taken else "")
-        )
+        """Raise ``LeaseLostError`` if a newer epoch was claimed or the folder was replaced."""
+        if not self._holds():
+            self.lost, last, how = True, holder(self._folder), "replaced"
+            if last is not None and last.epoch > self.epoch:
+                how = f"taken over by {last.process} (epoch {last.epoch}), which repeats unpublished work,"
+            raise LeaseLostError(
+                f"{self._folder.location} was {how} while this process (epoch {self.epoch}) was silent: this process "
+                "stops"
+            )
 
     def _holds(self) -> bool:
-        """Return True if the claim of this process exists and is the newest; False if the folder was replaced."""
+        """Return True if the claim of this process exists and is the newest."""
         try:
             newest = claims(self._folder, last=True)
         except FormatError:
@@ -317,3 +312,82 @@ class Lease:
     def _write(self, suffix: str, value: dict[str, Any]) -> None:
         name = numbered("lease", self.epoch, suffix)
         self._folder.write(name, to_json(name, value))
+
+
+class Snapshots:
+    """The groups of one series. The last ``kept`` complete groups are kept."""
+
+    def __init__(self, folder: Folder, series: str, kept: int = 2) -> None:
+        self.series = series
+        self._folder, self._kept = folder, kept
+
+    def publish(self, write: Callable[[str, dict[str, Any]], object], lease: Lease | None = None) -> str:
+        """Call ``write`` with a new place and the ``about`` of its group, and return the name of the group.
+
+        Raises ``LeaseLostError`` if another process took the lease, and ``StorageError`` if the group cannot be
+        written. After an error everything written is removed, and the previous group stays current.
+        """
+        position = (0 if lease is None else lease.epoch), max([number for _, number in self._all()], default=0) + 1
+        name, check = self._name(position), lease.check if lease is not None else lambda: None
+        try:
+            with storing(self._folder.place(name)):
+                check()
+                write(self._folder.place(name), {"name": name, "token": "" if lease is None else lease.token})
+            check()
+        except BaseException as error:
+            if not self._complete(position):
+                with suppress(OSError):
+                    self._folder.remove(name)
+            if isinstance(error, OSError):
+                with suppress(OSError):
+                    check()  # the error may come from the new holder, which removes unfinished groups
+            raise
+        with suppress(OSError):
+            stays = self._positions()[-self._kept :]
+            for older in self._all():
+                if older < position and older not in stays:
+                    self._folder.remove(f"{self._name(older)}/{HEAD}")
+                    self._folder.remove(self._name(older))
+        return name
+
+    def newest(self) -> Iterator[tuple[str, bool]]:
+        """Yield the names of all complete groups, newest first, each with False if its head is not its own."""
+        positions = self._positions()
+        known = claims(self._folder) if positions else {}
+        tokens = {0: "", **{epoch: claim["token"] for epoch, claim in known.items()}}
+        for position in reversed(positions):
+            name, whole = self._name(position), False
+            try:
+                about = read_json(self._folder.at(name), HEAD).get("about")
+                whole = about == {"name": name, "token": tokens.get(position[0])}
+            except MissingDataError:
+                continue  # the group was removed meanwhile, because newer groups exist
+            except FormatError:
+                pass
+            yield name, whole
+
+    def current(self) -> str | None:
+        """Return the name of the current group, or None if there is no group yet."""
+        positions = self._positions()
+        return self._name(positions[-1]) if positions else None
+
+    def mark(self) -> Position:
+        """Return the position of the newest group; (0, 0) if the series is empty."""
+        return max(self._positions(), default=(0, 0))
+
+    def _all(self) -> list[Position]:
+        """Return the positions of all groups, complete or not."""
+        found = (re.fullmatch(r"(\d{6,})-(\d{6,})", name) for name in self._folder.list(self.series))
+        return [(int(match[1]), int(match[2])) for match in found if match]
+
+    def _positions(self) -> list[Position]:
+        """Return the positions of all valid groups in increasing order."""
+        found = list(filter(self._complete, self._all()))
+        marks = limits(self._folder, self.series) if found else []
+        return sorted(position for position in found if valid(position[0], position, marks))
+
+    def _complete(self, position: Position) -> bool:
+        return self._folder.exists(f"{self._name(position)}/{HEAD}")
+
+    def _name(self, position: Position) -> str:
+        return f"{self.series}/{position[0]:06d}-{position[1]:06d}"

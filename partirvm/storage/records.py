@@ -28,24 +28,13 @@ from partirvm.errors import FormatError, MissingDataError, NewerFormatError
 from partirvm.storage.address import reading
 from partirvm.storage.folder import Folder
 
-HEAD = 1 << 25
-"""Maximum number of bytes of JSON."""
-
-MOST = 1 << 63
-"""Integers of files are smaller in absolute value."""
-
-TIME = range(1 << 37)
-"""Seconds since 1970."""
+HEAD = 1 << 25  # bytes of JSON at most
+MOST = 1 << 63  # integers of files are smaller in absolute value
+TIME = range(1 << 37)  # seconds since 1970
+BLOSC_HEADER, CRC = 16, 4  # bytes before and after a compressed block
+BLOSC_RATIO = 255  # the largest of LZ4, which compresses chunks of DATA
 
 Schema: TypeAlias = dict[str, Any]
-
-BLOSC_HEADER, CRC = 16, 4
-"""Bytes before and after a compressed block."""
-
-BLOSC_RATIO = 255
-"""Largest ratio of LZ4, which compresses chunks of DATA."""
-
-NUMBERED = re.compile(r"(?!0{6}\.)([0-9]{6}|[1-9][0-9]{6,})\.json")
 
 
 def read_json(folder: Folder, name: str, schema: Schema | None = None) -> dict[str, Any]:
@@ -105,7 +94,10 @@ def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
 
 def listed_numbers(folder: Folder, series: str) -> list[int]:
     """Return the numbers of the listed objects of a series in increasing order, with gaps."""
-    return sorted(int(name[:-5]) for name in folder.list(series) if NUMBERED.fullmatch(name))
+    found = (re.fullmatch(r"(\d{6,})\.json", name) for name in folder.list(series))
+    return sorted(
+        int(match[1]) for match in found if match and match[0] == f"{int(match[1]):06d}.json" != "000000.json"
+    )
 
 
 def numbered(series: str, number: int, suffix: str = "") -> str:
@@ -136,13 +128,8 @@ def _mismatch(value: Any, schema: Schema) -> str:
     return ""
 
 
-PLAIN: dict[Any, tuple[type, ...]] = {
-    bool: (bool, np.bool_),
-    int: (int, np.integer),
-    float: (int, float, np.number),
-    type(None): (type(None),),
-}
-"""The types of values that each annotated type accepts."""
+PLAIN: dict[Any, tuple[type, ...]] = {bool: (bool, np.bool_), int: (int, np.integer), float: (int, float, np.number)}
+"""The types of values that an annotated type accepts."""
 
 
 def has_type(value: Any, hint: Any) -> bool:

@@ -19,7 +19,7 @@ from waiting import stopped
 from partirvm.errors import LeaseLostError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import open_folder
-from partirvm.storage.snapshots import Snapshots
+from partirvm.storage.lease import Snapshots
 
 
 def freeze(breeder, store, after, things):

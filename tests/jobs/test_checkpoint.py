@@ -111,7 +111,7 @@ def test_what_is_no_checkpoint(place):
         save_checkpoint((2,), f"{place}/mine")
     assert load_checkpoint(f"{place}/mine") == (1,)
     strange = {"value": {"object": 0}, "objects": [["Path", {}]]}
-    unknown = r"the checkpoint cannot be read: .*the class 'Path' is unknown"
+    unknown = r"the checkpoint: cannot be read .*the class 'Path' is unknown"
     cases = (strange, 0, unknown), ({}, 0, "cannot be read"), (strange, 99, "format 99.*upgrade")
     for number, (tree, newer, says) in enumerate(cases):
         codec.write_group(tree, [], f"{place}/{number}", checkpoint.KIND, newer or checkpoint.FORMAT)

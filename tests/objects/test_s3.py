@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::R
 
 KINDS = ("read", "list", "head", "write", "delete")
 
-CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "4", "--quiet")
+CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "8", "--quiet")
 
 
 @pytest.fixture(scope="module")
