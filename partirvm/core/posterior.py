@@ -147,8 +147,7 @@ def inverse(factor: Float) -> Float:
 def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> Posterior:
     """Return posterior and evidence of the columns of ``statistics`` at given α (M,) and β, (T,) for T targets.
 
-    The cost is one ``dpotrf`` and one ``dtrtri`` for each target: ⅔ M³ flops. Raises ``NumericalError`` as
-    ``factorise`` does.
+    This takes ⅔ M³ flops for each target. Raises ``NumericalError`` as ``factorise`` does.
     """
     if isinstance(beta, np.ndarray):
         parts = (statistics.of_targets(slice(k, k + 1)) for k in range(len(beta)))

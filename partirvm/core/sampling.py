@@ -97,10 +97,6 @@ def _scrambled(x: Word) -> Word:
     return x ^ (x >> np.uint64(31))
 
 
-MOST_ROWS = 10
-"""Number of rows of largest error that are kept for reports."""
-
-
 @dataclass(frozen=True)
 class LargestErrors:
     """At most ``limit`` rows by decreasing error; of equal errors the row of smaller number comes first.
@@ -112,7 +108,7 @@ class LargestErrors:
     rows: Int
     errors: Float
     values: Float
-    limit: int = MOST_ROWS
+    limit: int = 10
 
     @property
     def largest(self) -> LargestErrors:
@@ -120,7 +116,7 @@ class LargestErrors:
         return self
 
     @classmethod
-    def of(cls, errors: Float, rows: Int, values: Float, limit: int = MOST_ROWS) -> LargestErrors:
+    def of(cls, errors: Float, rows: Int, values: Float, limit: int = 10) -> LargestErrors:
         """Return the rows of largest ``errors`` (n,) with these numbers (n,) and values (n, c)."""
         kept = np.arange(len(errors))
         if len(errors) > limit > 0:  # equal errors at the boundary are all kept here

@@ -16,7 +16,7 @@ from where the fixed point ends
 
 **Starts.** The α at which a fixed point starts decides where it ends. With a wide kernel, columns started at their
 individually optimal α prune what explains the target only together; with a narrow kernel a far smaller α is worse. So a
-fit of at most ``STARTED`` columns, all of which have just entered, also starts at several common α. For sinc, 100 rows,
+fit of at most 500 columns, all of which have just entered, also starts at several common α. For sinc, 100 rows,
 one start ends 63 nats lower than another. Such a fit is then also grown from nothing by actions alone: if few columns
 are enough, that optimum is sometimes better, and found quickly. A fit that continues an earlier one is not grown again:
 with learned widths, that gave 16 nats more on 721 rows of concrete, and a tenth more squared error on new rows.
@@ -37,9 +37,6 @@ from partirvm.core.updates import HyperState, StepInfo, maximise
 
 LOOSE = 1e-5
 """Tolerance of turns, where that of the rule is not larger; their end converges to the rule's."""
-
-STARTED = 500
-"""Columns up to which a fit begins from several α: a fixed point is then less than a second."""
 
 Float = NDArray[np.float64]
 Watch = Callable[[StepInfo], None]
@@ -63,7 +60,7 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
 
     found, reason = maximise(state, replace(rule, tol=max(rule.tol, LOOSE)), counted)
     fresh = state.entered is not None and bool(state.entered.all())
-    begins = fresh and state.n_columns <= STARTED
+    begins = fresh and state.n_columns <= 500  # then a fixed point takes less than a second
     if not (reason is Termination.CONVERGED or (begins and reason is Termination.CANCELLED)):
         return found, reason
     fits = [found]
