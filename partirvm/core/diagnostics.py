@@ -92,8 +92,8 @@ class ClassDiagnostics(FieldSums):
 
     For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K, B) sums the
     probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64 those of this class. ``confusion``
-    (K, K) int64 counts rows by true class (first axis) and most probable class. ``largest`` are the rows of
-    largest log loss: true class, most probable class, and the probabilities of both; classes are codes.
+    (K, K) counts rows by true and most probable class. ``largest`` are the rows of largest log loss: codes of both
+    classes, and their probabilities.
     """
 
     n: int

@@ -42,16 +42,7 @@ S = TypeVar("S", bound=Additive)
 
 @dataclass
 class TreeSum(Generic[S]):
-    """Sum over ``n_tiles`` tiles of nodes that arrive in any order; siblings are added as soon as both are present.
-
-    Examples
-    --------
-    >>> total = TreeSum(3)
-    >>> for tile in (2, 0, 1):
-    ...     total.add(tile, float(tile))
-    >>> total.result()
-    3.0
-    """
+    """Sum over ``n_tiles`` tiles of nodes that arrive in any order; siblings are added as soon as both are present."""
 
     n_tiles: int
     _waiting: dict[tuple[int, int], S] = field(default_factory=dict)

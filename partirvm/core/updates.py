@@ -104,10 +104,7 @@ class HyperState:
 
     @property
     def overconfident(self) -> bool:
-        """True if the errors of rows left out are much larger than the evidence states.
-
-        Fits with a suitable kernel have an overconfidence of 0.8 to 2, interpolating fits 7 and more, up to 10⁸.
-        """
+        """True if the errors of rows left out are larger than the evidence states: usual are 0.8 to 2 times."""
         return self.calibration is not None and self.calibration.overconfidence > 4.0
 
     @property
@@ -223,7 +220,8 @@ def thin(state: HyperState) -> HyperState:
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
-    kept = np.setdiff1d(np.arange(state.n_columns), weakly_correlated(state.posterior.each, failing))
+    old = state.posterior
+    kept = np.setdiff1d(np.arange(state.n_columns), weakly_correlated(old.targets or (old,), failing))
     statistics, alpha = _columns(state, kept), state.alpha[kept]
     return replace(state, statistics=statistics, alpha=alpha, found=posterior(statistics, alpha, state.beta))
 
