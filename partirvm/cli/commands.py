@@ -24,14 +24,12 @@ SHOWN = 10
 
 
 class InOrder(click.Group):
-    """A group whose help lists the commands in the order in which they are used."""
+    """A group whose help lists the commands in the order of their definition, in which they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
-        return [name for name in ORDER if name in self.commands] + sorted(self.commands.keys() - set(ORDER))
+        return list(self.commands)
 
-
-ORDER = ("demo", "ingest", "plan", "fit", "evaluate", "predict", *job_commands.COMMANDS, "completion")
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
@@ -54,28 +52,6 @@ def partirvm() -> None:
     early, its model used, and the fit resumed later, even after a crash. `partirvm demo` runs all steps in about a
     minute.
     """
-
-
-for command in job_commands.COMMANDS.values():
-    partirvm.add_command(command)
-
-
-@partirvm.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print a script that completes commands and options in a shell.
-
-    \b
-    Examples:
-      source <(partirvm completion bash)                # in ~/.bashrc
-      source <(partirvm completion zsh)                 # in ~/.zshrc
-      partirvm completion fish > ~/.config/fish/completions/partirvm.fish
-    """
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    echo(kind(partirvm, {}, "partirvm", "_PARTIRVM_COMPLETE").source())
 
 
 @partirvm.command()
@@ -365,6 +341,28 @@ def evaluate(
         )
     echo(json.dumps(scores))
     return scores
+
+
+for command in job_commands.COMMANDS.values():
+    partirvm.add_command(command)
+
+
+@partirvm.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that completes commands and options in a shell.
+
+    \b
+    Examples:
+      source <(partirvm completion bash)                # in ~/.bashrc
+      source <(partirvm completion zsh)                 # in ~/.zshrc
+      partirvm completion fish > ~/.config/fish/completions/partirvm.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    echo(kind(partirvm, {}, "partirvm", "_PARTIRVM_COMPLETE").source())
 
 
 for name in partirvm.commands.keys() - {"completion", "demo"}:

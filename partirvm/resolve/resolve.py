@@ -225,7 +225,7 @@ def _planned(
     shrink_partition: bool = False,
     joining: int | None = None,
 ) -> Plan:
-    """Plan a resolved request, and choose where kernel blocks are kept: in memory or nowhere.
+    """Plan a resolved request, and choose where kernel blocks are kept: in memory, in Zarr or nowhere.
 
     Raises ``MemoryLimitError`` as ``make_plan`` does.
     """
