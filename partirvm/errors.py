@@ -114,7 +114,7 @@ class OverconfidenceWarning(PartirvmWarning):
 
 
 class AccuracyWarning(PartirvmWarning):
-    """Boosting or the nearest rows predict rows left out better than the model."""
+    """Boosted trees predict rows left out better than the model."""
 
 
 class LimitWarning(PartirvmWarning):

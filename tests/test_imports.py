@@ -94,7 +94,7 @@ THIRD_PARTIES = {
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
     "jobs": {"numpy", "zarr"},
-    "jobs.run": {"sklearn", "scipy"},
+    "jobs.run": {"sklearn"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},
     "resolve": {"numpy"},

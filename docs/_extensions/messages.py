@@ -49,11 +49,17 @@ def trees() -> Iterator[tuple[str, ast.Module]]:
 
 
 def warned() -> Iterator[tuple[str, str, ast.expr]]:
-    """Yield the module, the category and the expression of the message of each call of ``warnings.warn``."""
+    """Yield the module, the category and the expression of the message of each warning.
+
+    A warning is a call of ``warnings.warn``, or a pair of a category and a message that a generator yields.
+    """
     for module, tree in trees():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn":
-                yield module, ast.unparse(node.args[1]), node.args[0]
+            match node:
+                case ast.Call(args=[message, category, *_]) if ast.unparse(node.func) == "warnings.warn":
+                    yield module, ast.unparse(category), message
+                case ast.Yield(value=ast.Tuple(elts=[ast.Name(id=name), message])) if name.endswith("Warning"):
+                    yield module, name, message
 
 
 def noted() -> Iterator[str]:

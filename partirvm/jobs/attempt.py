@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from partirvm.core.termination import Termination
-from partirvm.data import Source
 from partirvm.errors import ChangedDataError, ClusterError, LeaseError, MissingDataError, PartirvmError, StorageError
 from partirvm.execution import Executor, executor_for
 from partirvm.execution.cluster import address_of
@@ -149,8 +148,14 @@ def run_attempt(
         else:
             request = check_parameters(requests.parameters_of(state))
             executor, timer = closed.enter_context(closing(executor_for(client))), Timer(request.time_limit)
+            how = source, request, executor, held_out, timer.after(poll)
             try:
-                spec = _spec(restored, request, source, executor, held_out, timer.after(poll))
+                check_aborted(how[-1])
+                # before the first line of history a change of the limits makes a new spec, too
+                if restored is None or (restored.state is None and _limits(request) != _limits(restored.spec.request)):
+                    spec = resolve(*how)
+                else:
+                    spec = continued(restored.spec, *how)
             except Stopped:
                 stopped = Outcome(Termination.ABORTED, None, before + timer.seconds)
                 return _end(store, state.attempt, MemoryJournal(None, history), stopped, None)
@@ -204,19 +209,8 @@ def _poll(store: JobStore, attempt: int, aborted: Callable[[], bool] | None) -> 
     return poll
 
 
-def _spec(restored: Checkpoint | None, request: Request, source: Source, *how: Any) -> FitSpec:
-    """Return the spec of a checkpoint, grown if rows were appended to the DATA; without a checkpoint a new spec.
-
-    Before the first line of history a change of the limits makes a new spec, too. ``how`` are the executor, held-out
-    DATA and the interruption (``resolve.resolve``).
-    """
-    check_aborted(how[2])
-    if restored is None:
-        return resolve(source, request, *how)
-    spec = restored.spec
-    if restored.state is None and any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS):
-        return resolve(source, request, *how)
-    return continued(spec, source, request, *how)
+def _limits(request: Request) -> list[Any]:
+    return [getattr(request, name) for name in LIMITS]
 
 
 @contextmanager

@@ -71,7 +71,7 @@ FIT = {
     **get_type_hints(Record),
     "kind": Literal["round", "part", "heuristic", "kernel", "early", "final"],
     "termination": Literal[tuple(each.value for each in Termination)],
-    "reference?": {"rows": int, "rmse": float, "others": dict[str, float], "remarks": list[str]},
+    "reference?": {"rows": int, "rmse": float, "boosting": float, "remarks": list[str]},
     **_each(int, "passes pass_rows peak_memory"),
     **_each(TIME, "seconds pass_seconds solve_seconds"),
     "solve_began": float,
@@ -103,13 +103,10 @@ def fit(
 ) -> Fitted:
     """Fit DATA in this process and store model and history in JOB.
 
-    All checks run before JOB is changed. They raise as ``resolve.resolve.resolve`` does, and ``ExistsError`` if JOB
-    exists. With ``verify`` they raise ``ChangedDataError`` if a tile of DATA differs from the ingested tile.
-
-    ``on_plan`` is called with the plan before the fit begins. ``aborted`` is called between tiles and between dense
-    iterations, also during planning. When it returns True, the fit ends with the last saved model.
-
-    A fit that is aborted before it saved a model returns no model; JOB can be resumed.
+    All checks run before JOB is changed. They raise as ``resolve.resolve.resolve`` does, ``ExistsError`` if JOB exists,
+    and with ``verify`` ``ChangedDataError`` if a tile of DATA differs from the ingested tile. ``on_plan`` is called
+    with the plan before the fit begins, ``aborted`` between tiles and between dense iterations, also during planning.
+    When it returns True, the fit ends with the last saved model, or without one; JOB can be resumed.
     """
     parameters = check_parameters(parameters)
     portable(parameters)
@@ -146,12 +143,10 @@ def submit(
     client: Any = None,
     overwrite: bool = False,
 ) -> Job:
-    """Start a job and return at once, after DATA and JOB have been opened.
+    """Start a job and return at once, after all checks that read no rows, which raise as in ``fit``.
 
     Without a ``client`` the job runs in a thread of this process, and is interrupted if this process ends. With a
-    ``client`` the driver of the job runs on the cluster. The workers open DATA and JOB, so that this process may end
-    and needs no access to their files. Relative paths start from the working folder of this process. All checks that
-    read no rows raise as in ``fit``.
+    ``client`` the driver of the job runs on the cluster: the workers open DATA and JOB, and this process may end.
     """
     data, job = absolute(data), absolute(job)
     validation = None if validation is None else absolute(validation)
@@ -176,6 +171,7 @@ def _called(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
 
 def open_job(job: str | os.PathLike[str]) -> Job:
     """Return the job in this folder. Raises ``MissingDataError`` if there is no job.
+
     >>> open_job("jobs/run1").progress()["status"]  # doctest: +SKIP
     'done'
     """
@@ -227,10 +223,7 @@ class Job:
         return state
 
     def status(self) -> Status:
-        """Return the status: queued, running, aborting, aborted, failed, interrupted, done or cancelled.
-
-        Its ``advice`` is a sentence for the user.
-        """
+        """Return the status, whose ``advice`` is a sentence for the user."""
         return self.store.state().status
 
     def progress(self) -> dict[str, Any]:
@@ -259,8 +252,6 @@ class Job:
         if state.status is Status.DONE and state.reason in Termination._value2member_map_:
             reference = state.history[-1].get("reference") if state.history else None
             return " ".join([Termination(state.reason).advice, *(reference or {}).get("remarks", ())])
-        if state.status is Status.ABORTING and self.store.requested(state.attempt) == "cancel":
-            return "The job ends after the current tile or iteration; its model will be discarded."
         if state.status is Status.ABORTED and not has_model:
             return "The job was aborted before it had a model: resume continues it."
         return state.status.advice
@@ -277,9 +268,8 @@ class Job:
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield the state now and after each change, until no process runs the job.
 
-        A job whose process has died counts as ended, on a cluster if no other process takes over within ``GRACE``
-        seconds. Raises ``TimeoutError`` after ``timeout`` seconds, and ``JobFailedError`` if the thread of this process
-        that was to run the job ended before the job began.
+        On a cluster another process may take over within ``GRACE`` seconds. Raises ``TimeoutError`` after ``timeout``
+        seconds, and ``JobFailedError`` if the thread of this process ended before the job began.
         """
         end, last, gone = time.monotonic() + (float("inf") if timeout is None else timeout), None, None
         while True:
@@ -398,8 +388,8 @@ class Job:
     def model(self, *, allow_code: bool = False) -> AnyModel:
         """Return the last saved model.
 
-        Raises ``MissingDataError`` if no model has been saved. Raises ``UsageError`` if the job was cancelled, or if
-        its kernel or basis is a named function and ``allow_code`` is false.
+        Raises ``MissingDataError`` without one, and ``UsageError`` if the job was cancelled, or if its kernel or basis
+        is a named function and ``allow_code`` is false.
         """
         try:
             return self.store.model(allow_code=allow_code)
@@ -412,8 +402,7 @@ class Job:
         """Return facts about the model for reports, as plain JSON; empty without a model (``model.relevance``).
 
         ``outputs`` are the names of the targets or the labels of the classes, ``relevance`` is that of each feature by
-        name (``feature_relevance_``), or None if the kernel has no per-feature widths, ``directions`` are those of the
-        kernel and ``bases`` the explicit basis functions. No code that the job names is imported. Raises as ``model``.
+        name, or None if the kernel has no per-feature widths. No code that the job names is imported.
         """
         last: Checkpoint | None = self.store.restore(allow_code=True)
         if last is None or not self.store.has_model():

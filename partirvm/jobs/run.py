@@ -1,7 +1,7 @@
 """Fit a model from a spec and a source of rows, and warn of what lowers its accuracy.
 
 The estimators and the command line both call ``run``. A fit continues with new rows after ``with_new_rows``. After a
-fit with a learned kernel the model is compared with boosting and with the nearest rows, on rows left out.
+fit with a learned kernel the model is compared with boosted trees, on rows left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
@@ -44,21 +43,15 @@ from partirvm.types import PANEL_ROWS, Columns
 
 Float = NDArray[np.float64]
 
-LEAST_ROWS, MOST_ROWS = 1000, 20_000
-"""Least number of rows of a fit that is compared, and maximum number of rows from which the other methods learn."""
-
-MOST_BYTES, LEAST_MEMORY = 1 << 23, 1 << 30
-"""Maximum bytes of the inputs of these rows; least memory limit: scikit-learn's trees alone take 130 MiB."""
-
-BOOSTING, NEAR = "boosting (scikit-learn's HistGradientBoostingRegressor)", "the mean of the ten nearest rows"
-
-BETTER, STANDARD_ERRORS, USUAL = 1.1, 2.0, 0.99
-"""Another method is named if its error is lower by this ratio and by so many standard errors, and by the ratio on the
-share of usual rows (those of smallest errors) too: a few targets far away decide the mean squared error by chance.
+LEAST_ROWS, MOST_ROWS, MOST_BYTES, LEAST_MEMORY = 1000, 20_000, 1 << 23, 1 << 30
+"""Least number of rows of a fit that is compared with boosted trees; maximum number of rows from which these learn, and
+of bytes of their inputs; least memory limit, for scikit-learn's trees alone take 130 MiB.
 """
 
-NEIGHBOURS = 10
-"""Number of nearest rows whose mean target, weighted by 1/distance, predicts a row."""
+BETTER, STANDARD_ERRORS, USUAL = 1.1, 2.0, 0.99
+"""Trees are named if their error is lower by this ratio and by so many standard errors, and by the ratio on this share
+of usual rows (those of smallest errors) too: a few targets far away decide the mean squared error by chance.
+"""
 
 
 def run(
@@ -222,7 +215,7 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
 
 
 def _compared(driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
-    """Compare the model saved last with boosting and near rows on every fifth row, left out of these; as plain JSON.
+    """Compare the model saved last with boosted trees on every fifth row, left out of these; as plain JSON.
 
     Errors are in units of the target. Those of the model are the errors of its training rows times the ratio of its
     left-out error to its training error (``core.left_out``).
@@ -247,34 +240,20 @@ def _compared(driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
     share = max(entry["noise_sd"] / entry["train_rmse"], 1.0)
     own = share * float(scaling.t_scale[0]) * (scaling.targets(y[new, None])[:, 0] - predicted)
     trees = HistGradientBoostingRegressor(random_state=0).fit(X[~new], y[~new], sample_weight=w[~new])
-    others = {BOOSTING: y[new] - trees.predict(X[new]), NEAR: y[new] - by_near_rows(X[~new], y[~new], X[new])}
-    rmse, errors = _root_mean_square(own), {name: _root_mean_square(other) for name, other in others.items()}
+    other = y[new] - trees.predict(X[new])
+    rmse, by_trees = (float(np.sqrt(np.mean(errors**2))) for errors in (own, other))
     remarks = [
-        f"{name} has an RMSE of {errors[name]:.3g} on {len(own):,} rows left out, this model {rmse:.3g} "
-        f"(+{rmse / errors[name] - 1:.0%}): more vectors (effort='thorough', max_vectors), transformed features or "
-        "target, or categories given as such may help"
-        for name, other in others.items()
-        if is_better(other, own)
+        f"boosting (scikit-learn's HistGradientBoostingRegressor) has an RMSE of {by_trees:.3g} on {len(own):,} rows "
+        f"left out, this model {rmse:.3g} (+{rmse / by_trees - 1:.0%}): more vectors (effort='thorough', max_vectors), "
+        "transformed features or target, or categories given as such may help"
     ]
-    return {"rows": len(own), "rmse": rmse, "others": errors, "remarks": remarks}
+    return {"rows": len(own), "rmse": rmse, "boosting": by_trees, "remarks": remarks if is_better(other, own) else []}
 
 
 def is_better(other: Float, own: Float) -> bool:
-    """Return True if errors (n,) of another method are surely lower: ``BETTER``, ``STANDARD_ERRORS``, ``USUAL``."""
+    """Return True if errors (n,) of the trees are surely lower (``BETTER``, ``STANDARD_ERRORS``, ``USUAL``)."""
     gain = own**2 - other**2
     largest = np.maximum(own**2, other**2)
     usual = largest <= np.quantile(largest, USUAL)
     sure = gain.mean() > STANDARD_ERRORS * gain.std() / np.sqrt(len(gain))
     return bool(sure and all((own[rows] ** 2).sum() > BETTER**2 * (other[rows] ** 2).sum() for rows in (usual, ...)))
-
-
-def by_near_rows(X: Float, y: Float, new: Float) -> Float:
-    """Predict new rows (m, d) by the weighted mean target of their ``NEIGHBOURS`` nearest rows of X (n, d), (m,)."""
-    k = min(NEIGHBOURS, len(X))
-    distance, which = (each.reshape(len(new), k) for each in cKDTree(X).query(new, k=k))
-    weights = 1.0 / np.maximum(distance, np.finfo(float).tiny ** 0.5)
-    return np.asarray((weights * y[which]).sum(axis=1) / weights.sum(axis=1))
-
-
-def _root_mean_square(errors: Float) -> float:
-    return float(np.sqrt(np.mean(errors**2)))

@@ -50,7 +50,7 @@ class Status(StrEnum):
 _ADVICE = {
     Status.QUEUED: "Waiting for a process to run it: resume starts it if none does.",
     Status.RUNNING: "A process is running it.",
-    Status.ABORTING: "The job ends after the current tile or iteration; the model so far will be kept.",
+    Status.ABORTING: "The job ends after the current tile or iteration; an abort keeps the model so far.",
     Status.ABORTED: "Aborted by a user: the model so far is usable; resume continues from there.",
     Status.FAILED: "Ended by an error: resume continues from the last checkpoint.",
     Status.INTERRUPTED: "The process that ran it has ended: resume continues from the last checkpoint.",
@@ -87,7 +87,6 @@ class JobState:
     updates; after an update it has ``rounds``, those that the update may make.
     """
 
-    request: dict[str, Any] = field(default_factory=dict)
     status: Status = Status.QUEUED
     since: float = 0.0
     reason: str = "submitted"
@@ -100,6 +99,7 @@ class JobState:
     history: tuple[dict[str, Any], ...] = ()
     last_line: dict[str, Any] | None = None
     cluster: str = ""
+    request: dict[str, Any] = field(default_factory=dict)
 
     def computing_seconds(self) -> float | None:
         """Return the seconds without the time between an end and a resume; None if the job has not begun.
@@ -121,7 +121,7 @@ def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None
     """
     request = request or {}
     queued = float(request.get("time", 0.0))
-    state = JobState(request, since=queued, queued=queued, cluster=str(request.get("cluster", "")))
+    state = JobState(request=request, since=queued, queued=queued, cluster=str(request.get("cluster", "")))
     for event in events:
         state = _advance(state, event)
     return state

@@ -9,10 +9,9 @@
     JOB/lease/000002.json             the process that runs the job (storage.lease)
 
 A process killed at any moment leaves every finished event, the last finished model and the last finished checkpoint.
-With a lease only one process writes at a time. A process that lost its lease may still write, but readers ignore these
-objects: an event holds the epoch of its writer's lease (0 without one), and the token of this lease, or of the spec,
-which binds it to its job. A job that overwrites another one continues its epochs: the claim of its first epoch makes
-void what the old job and its driver wrote and still write.
+Readers ignore what a process writes after it has lost the lease: an event holds the epoch of its writer's lease (0
+without one), and the token of this lease, or of the spec, which binds it to its job. A job that overwrites another one
+continues its epochs: the claim of its first epoch makes void what the old job and its driver wrote and still write.
 """
 
 from __future__ import annotations
@@ -78,11 +77,10 @@ class JobStore:
 
     @classmethod
     def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Create the folder of a job and return its store. An overwritten job is removed.
+        """Create the folder of a job and return its store, which holds a ``lease`` if the job overwrites another one.
 
-        A job that overwrites another one continues its epochs; its store holds a ``lease``, which the caller must
-        release. Raises ``ExistsError`` if the folder holds something that may not be overwritten, ``LeaseError`` if a
-        process runs the job in the folder, and ``StorageError`` if the folder cannot hold a job.
+        Raises ``ExistsError`` if the folder holds something that may not be overwritten, ``LeaseError`` if a process
+        runs the job in the folder, and ``StorageError`` if the folder cannot hold a job.
         """
         store = cls(location)
         folder = store.folder
@@ -126,10 +124,9 @@ class JobStore:
         return self.folder.exists(SPEC_NAME)
 
     def spec(self, schema: Schema = LEAST) -> dict[str, Any]:
-        """Return the request of the current job of the folder.
+        """Return the request of the job.
 
-        Raises ``MissingDataError`` if there is no job, ``FormatError`` if it is damaged, of another version, or has not
-        the ``schema``.
+        Raises ``MissingDataError`` if there is no job, ``FormatError`` if it is damaged or of another version.
         """
         try:
             spec = read_json(self.folder, SPEC_NAME)
@@ -200,8 +197,7 @@ class JobStore:
     def record(self, entry: dict[str, Any]) -> None:
         """Append an event with the time, and the ``model`` saved since the last event.
 
-        Raises ``LeaseError`` if another process has taken the lease, and ``StorageError`` as all writers do. The event
-        may then exist, but readers ignore it.
+        Raises ``LeaseError`` if another process has taken the lease: the event may then exist, but readers ignore it.
         """
         self._check()
         epoch, token = (0, self._token()) if self.lease is None else (self.lease.epoch, self.lease.token)
@@ -225,9 +221,8 @@ class JobStore:
     def events(self) -> list[dict[str, Any]]:
         """Return all valid events in order.
 
-        An event that equals the event before it, its time included, is the same event, written again by a client that
-        heard no reply. Raises ``FormatError`` for a damaged event, for an event of another job, and for one without the
-        claim of its lease, and ``MissingDataError`` for a missing event.
+        An event that equals the event before it, its time included, was written again by a client that heard no reply.
+        Raises ``FormatError`` for a damaged event or one of another job, and ``MissingDataError`` for a missing event.
         """
         events = list[dict[str, Any]]()
         found = {n: read_json(self.folder, numbered(EVENTS, n), EVENT) for n in numbers(self.folder, EVENTS, first=1)}
@@ -272,17 +267,12 @@ class JobStore:
 
     # Requests to end the job
 
-    def request(self, what: str, attempt: int, reason: str = "") -> bool:
-        """Request that an attempt (``JobState.attempt``) ends, with ``what`` "abort" or "cancel"; any process may.
-
-        Returns False if the same request was made before.
-        """
+    def request(self, what: str, attempt: int, reason: str = "") -> None:
+        """Request that an attempt ends, with ``what`` "abort" or "cancel"; no-op if it was requested before."""
         name = _request(what, attempt)
         request = {"time": time.time(), "reason": reason, **asdict(leases.Process.this())}
         with storing(self.location), suppress(FileExistsError):
             self.folder.create(name, to_json(name, request))
-            return True
-        return False
 
     def requested(self, attempt: int) -> str | None:
         """Return the strongest request for this attempt, or None. The check is fast enough to run for every tile."""
@@ -308,7 +298,7 @@ class JobStore:
         return self._snapshots("models").current() is not None
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the current model: the newest one with a whole head, not older than the one that events name.
+        """Return the current model: the newest whole one, which is not older than the one that events name.
 
         Raises ``MissingDataError`` without one, or as ``load_model`` does.
         """

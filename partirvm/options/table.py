@@ -199,8 +199,8 @@ class Request:
     reference: str = of_noise(
         "auto",
         one_of(words.Reference),
-        "After a fit of at least 1,000 rows with a learned kernel: compare the model with boosting and with the "
-        'nearest rows, on rows left out, and warn if one is clearly better ("auto"), or do not ("none").',
+        "After a fit of at least 1,000 rows with a learned kernel: compare the model with boosted trees on rows left "
+        'out, and warn if they are clearly better ("auto"), or do not ("none").',
     )
     noise_prior: tuple[float, float] = of_noise(
         (0.0, 0.0),

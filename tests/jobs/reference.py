@@ -105,10 +105,7 @@ class ReferenceStore:
         return observed(state, held=self.job["held"], aborting=self.requested(state.attempt) is not None)
 
     def request(self, what, attempt, reason=""):
-        if (what, attempt) in self.job["control"]:
-            return False
         self.job["control"].add((what, attempt))
-        return True
 
     def requested(self, attempt):
         return next((what for what in ("cancel", "abort") if (what, attempt) in self.job["control"]), None)

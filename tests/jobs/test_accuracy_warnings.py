@@ -1,4 +1,4 @@
-"""Warnings of a finished fit beside boosting and near rows: where they come, where not, and where they are told."""
+"""Warnings of a finished fit beside boosting: where they come, where not, and where they are told."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from partirvm import RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning, StorageError
 from partirvm.jobs import open_job, run
-from partirvm.jobs.run import by_near_rows, is_better
+from partirvm.jobs.run import is_better
 from partirvm.options import Request
 
 
@@ -135,14 +135,3 @@ def test_who_is_named(own, other, better):
     if own is LUCK or own is TAILS[0]:
         assert np.sqrt(np.mean(own**2) / np.mean(other**2)) > 1.15, "by the mean of all rows it is better"
     assert is_better(other, own) is better
-
-
-def test_near_rows_predict_by_weighted_means():
-    """A row at its own place has its own target; between two rows at equal distance the mean; by the formula else."""
-    X, y = np.arange(12.0)[:, None], np.arange(12.0) ** 2
-    assert by_near_rows(X, y, X[3:4]) == pytest.approx([9.0])
-    assert by_near_rows(X[:2], y[:2], np.array([[0.5]])) == pytest.approx([0.5])
-    new = 4.2
-    near = np.argsort(np.abs(X[:, 0] - new))[:10]
-    w = 1 / np.abs(X[near, 0] - new)
-    assert by_near_rows(X, y, np.array([[new]])) == pytest.approx([w @ y[near] / w.sum()])

@@ -15,7 +15,6 @@ from partirvm.data import as_source
 from partirvm.execution import LocalExecutor
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.learning import search as kernel_search
-from partirvm.learning.forms import EACH
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
@@ -68,21 +67,6 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path):
     state = open_job(tmp_path / "job").state()
     assert state.plan["learned"] == text
     assert open_job(tmp_path / "job").progress()["fits"] == len(rounds)
-
-
-@pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
-def test_auto_is_the_default_and_says_why(data, tmp_path):
-    """Directions lose density on rows left out, as features act one by one; plan and history tell."""
-    assert Request().gamma == "auto"
-    whole = jobs.fit(data, str(tmp_path / "whole"), replace(ASKED, gamma="auto", partition_size=60))
-    learned, *_ = whole.history
-    choice = learned["choice"]
-    assert choice["form"] == EACH
-    assert choice["gain"] <= choice["error"]
-    assert 400 <= choice["rows"] < 600
-    because = r"a width per feature, because directions change the log density by \S+ ± 0\.\d+ nats on each of \d+ rows"
-    assert re.match(rf"{because} left out: {KERNEL}", learned["text"])
-    assert f"learned     {learned['text']}" in str(whole.plan)
 
 
 def test_auto_of_little_learns_nothing():
@@ -167,19 +151,3 @@ def test_every_strategy_offers_both_widths(strategy):
     beta = 1 / model.model_.evidence_noise
     evidence = naive.log_evidence(Phi, y - y.mean(), model.model_.alpha, beta, np.ones(150))
     np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-5)
-
-
-def test_a_list_is_the_same():
-    """To the bit; names in it take gamma; of a list of one nothing is new."""
-    X, y = hills(200)
-    asked = {**TWO, "max_rounds": 2, "selection": "gain", "strategy": "working-set"}
-    one = RVMRegressor(**grouped({**asked, "gamma_multiples": (1, 2)})).fit(X, y)
-    left = {name: value for name, value in asked.items() if name not in ("gamma", "gamma_multiples")}
-    listed = grouped(left)
-    gamma = one.kernel_.kernels[1].gamma
-    two = RVMRegressor(**listed, kernel=[Gaussian(0.5), {"name": "gaussian", "gamma": gamma}]).fit(X, y)
-    np.testing.assert_array_equal(one.weights_, two.weights_)
-    mixed = RVMRegressor(**listed, gamma=0.5, kernel=["gaussian", Gaussian(gamma)]).fit(X, y)
-    np.testing.assert_array_equal(one.weights_, mixed.weights_)
-    alone = RVMRegressor(**listed, kernel=[Gaussian(0.5)]).fit(X, y)
-    assert alone.kernel_ == Gaussian(0.5)
