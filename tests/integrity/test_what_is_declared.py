@@ -18,9 +18,9 @@ from partirvm.cli import main
 from partirvm.core.moments import Moments
 from partirvm.data import ZarrSource, layout
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmError
-from partirvm.execution.process import peak_memory
 from partirvm.jobs.checkpoint import CODEC, FORMAT, KIND, attached, load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
+from partirvm.process_memory import peak_memory
 from partirvm.storage import codec
 from partirvm.storage.codec import HEAD, read_group
 from partirvm.types import Columns
@@ -131,7 +131,7 @@ def test_a_head_that_is_gone(job):
 def test_a_claim_that_is_gone(job):
     """Without it nobody can tell whose events count."""
     (job / "lease" / "000001.json").unlink()
-    with pytest.raises(MissingDataError, match="claim of epoch 1 is missing"):
+    with pytest.raises(FormatError, match="the claim of epoch 1"):
         open_job(job).state()
 
 
