@@ -171,7 +171,7 @@ def elsewhere(request, made, tmp_path):
     shutil.copytree(made["job"], job)
     ingest(made["table"], elsewhere, tile_rows=64, overwrite=True)
     name = where if where == "spec.json" else f"events/{sorted(path.name for path in (job / where).iterdir())[-1]}"
-    lie(job, name, **{place: elsewhere})
+    lie(job, name, **{"event": "queued", place: elsewhere})
     return job, place, elsewhere
 
 
