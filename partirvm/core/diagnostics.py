@@ -108,10 +108,7 @@ class ClassDiagnostics(FieldSums):
 
     @classmethod
     def of(cls, codes: Int, probabilities: Float, start: int = 0) -> ClassDiagnostics:
-        """Return the diagnostics of rows with class codes (n,), 0 … K−1, and probabilities (n, K).
-
-        ``start`` is the number of the first row.
-        """
+        """Return the diagnostics of rows with class codes (n,) below K and probabilities (n, K), from row ``start``."""
         likeliest, each = probabilities.argmax(axis=1), np.arange(len(codes))
         stated_own = probabilities[each, codes]
         shown = np.column_stack([codes, likeliest, stated_own, probabilities[each, likeliest]])

@@ -1,22 +1,19 @@
 """Fast marginal likelihood maximisation: one column at a time (Tipping & Faul 2003), on sufficient statistics.
 
 The fit holds M *active* ones of K candidate columns. As a function of one α_i alone the log evidence is a constant and
-ℓ(α_i) (``core.priors``). So each candidate has an *action*, to **add** or **delete** it or to **estimate** its α again,
-with a gain in nats. The action of largest gain is applied until no gain exceeds ``tol``·N; none lowers the evidence.
+ℓ(α_i) (``core.priors``). So each candidate has an *action*, to add or delete it or to estimate its α again, with a gain
+in nats. The action of largest gain is applied until no gain exceeds ``tol``·N; none lowers the evidence.
 
 **Rank one.** All candidates have S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k and Q_k = βφ_kᵀ(t − Φμ) (eqs. 24 and 25). A change of
 one α changes Σ by a matrix of rank one, from which the changes of μ, S and Q follow (appendix of the paper) in
 O(KM + M²) flops, without reading a row of the data. An inactive candidate has s = S and q = Q, an active one
 s = 1/Σ_ii − α_i and q = μ_i/Σ_ii: eq. 23, which uses S and Q, is less accurate if the data say more than the prior.
 
-**Noise and refresh.** A change of σ² changes all s and q; computing them again is a refresh: one Cholesky factorisation
-and KM² flops, as long as about M/16 actions. Each refresh estimates σ² from the current residual and γ (Tipping 2001,
-eq. 18), as the fixed-point steps do, and counts as an *iteration*. It also bounds rounding errors, which
-``ActiveColumns.drift`` measures.
+**Refresh.** A change of σ² changes all s and q; computing them again takes as long as about M/16 actions. Each refresh
+estimates σ² as the fixed-point steps do, counts as an *iteration*, and bounds rounding errors.
 
 **Copies.** A candidate whose s is below ``DEPENDENT`` × βφᵀφ is not added: its s is a rounding error. There is no bound
-on the angle between columns: the small difference of two similar columns may be what the target needs. (Other programs
-bound the cosine by 0.999, which has excluded columns worth 3 nats.)
+on the angle between columns. (Other programs bound the cosine by 0.999, which has excluded columns worth 3 nats.)
 """
 
 from __future__ import annotations
@@ -118,7 +115,7 @@ class ActiveColumns:
         self.alpha, self.columns = np.append(self.alpha, alpha), np.append(self.columns, column)
         self.place[column] = M
         tied[M] = -1.0
-        self._add_outer(variance, tied)
+        blas.dger(variance, tied, tied[: self.M], a=self._Sigma[:, : self.M], overwrite_a=1)
 
     def change(self, column: int, alpha: float) -> None:
         """Change the α of an active candidate."""
@@ -172,25 +169,18 @@ class ActiveColumns:
 
     def _scale(self, i: int, kappa: float) -> None:
         """Subtract κΣ_iΣ_iᵀ from Σ, and update μ, S and Q accordingly."""
-        column = self._Sigma[:, i].copy()
-        change = self.beta * (column[: self.M] @ self._rows[: self.M])
+        M, column = self.M, self._Sigma[:, i].copy()
+        change = self.beta * (column[:M] @ self._rows[:M])
         mean = kappa * self.mean[i]
         self.S += kappa * change**2
         self.Q += mean * change
-        self.mean -= mean * column[: self.M]
-        self._add_outer(-kappa, column)
-
-    def _add_outer(self, factor: float, x: Float) -> None:
-        """Add factor·xxᵀ to Σ in place; x is zero beyond M."""
-        blas.dger(factor, x, x[: self.M], a=self._Sigma[:, : self.M], overwrite_a=1)
+        self.mean -= mean * column[:M]
+        blas.dger(-kappa, column, column[:M], a=self._Sigma[:, :M], overwrite_a=1)  # zero beyond M
 
 
 @dataclass(frozen=True)
 class Action:
-    """A change of the candidate at position ``column``: its new α, ∞ if it is deleted.
-
-    ``kind`` is "add", "estimate" or "delete", ``gain`` its gain in nats, ``log_evidence`` the evidence afterwards.
-    """
+    """A change of the candidate at ``column``: its α (∞ if it is deleted), gain in nats, evidence afterwards."""
 
     kind: str
     column: int

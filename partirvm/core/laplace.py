@@ -239,7 +239,7 @@ def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
     gamma, square, variance = (_alike(state, each) for each in (state.determinedness, state.mean**2, state.variance))
     s, quality, prior = _alike(state, s), _alike(state, q**2), state.own_prior
     alpha = prior.alpha_update(gamma, square, variance)
-    gone = (prior.alpha.worthless(s, quality) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
+    gone = (prior.worthless(s, quality) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     gone = (gone & ~prior.held(state.labels)[:, None]) | ~state.present
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature)
     if state.link.shared_alpha:
@@ -256,7 +256,7 @@ def thin(state: LaplaceState) -> LaplaceState:
     Returns the state unchanged if all columns raise the evidence. See ``core.updates.thin`` for regression.
     """
     s, q = state.sparsity_quality()
-    worthless = state.own_prior.alpha.worthless(_alike(state, s), _alike(state, q**2))
+    worthless = state.own_prior.worthless(_alike(state, s), _alike(state, q**2))
     failing = worthless & state.present & ~state.prior.held(state.labels)[:, None]
     if not failing.any():
         return state

@@ -90,10 +90,7 @@ class Posterior:
         return np.ascontiguousarray(self.scale[:, None] * inverse(self.factor).T)
 
     def sparsity_and_quality(self, alpha: Float) -> tuple[Float, Float]:
-        """Return Tipping & Faul's s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii of the active columns, (M,) or (M, T).
-
-        The formulas are eqs. 23–24 of Tipping & Faul (2003), rewritten for a column that is in the model.
-        """
+        """Return s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii of the active columns (Tipping & Faul), (M,) or (M, T)."""
         precision = 1.0 / self.variance
         return np.maximum(precision - (alpha[:, None] if self.targets else alpha), 0.0), self.mean * precision
 
@@ -218,10 +215,7 @@ def sparsity_quality(
 
 
 def solve_all(H: Float, right: Float) -> tuple[list[tuple[Float, Float, float]], Float, Float]:
-    """Return the result of ``factorise`` for each H (n, M, M), and H⁻¹·right and the diagonals of H⁻¹, (n, M) each.
-
-    H is overwritten. Raises ``NumericalError`` as ``factorise`` does.
-    """
+    """Return ``factorise`` of each H (n, M, M), which is overwritten, H⁻¹·right and the diagonals of H⁻¹, (n, M)."""
     factors = [factorise(each) for each in H]
     solved = [solve(L, S, each) for (L, S, _), each in zip(factors, right, strict=True)]
     return factors, np.array([delta for delta, _ in solved]), np.array([variance for _, variance in solved])

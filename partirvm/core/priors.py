@@ -3,10 +3,7 @@
 Each α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, with shape a and rate b (Tipping 2001, eq. 5 and appendix
 A), used as densities of log α and log β. The default, all zeros, is flat. Up to constants, the densities add to
 log p(t | α, β) the sum Σ_i (a log α_i − b α_i) + c log β − d β. The maximum a log(a/b) − a is subtracted from each
-term, so that a term is 0 at the mode of the prior: the terms do not depend on units. A prior with a shape but no rate
-is improper: its term is not shifted. **MacKay's updates** (appendix A, eqs. 48–50), with γ_i = 1 − α_iΣ_ii, are
-
-    α_i ← (γ_i + 2a) / (μ_i² + 2b)              β ← (N − Σγ + 2c) / (‖t − Φμ‖² + 2d).
+term, so that a term is 0 at the mode of the prior; without a rate there is none.
 
 **One column** with sparsity s and quality q changes the log evidence at precision α by (Tipping & Faul 2003, eq. 18)
 
@@ -15,9 +12,8 @@ is improper: its term is not shifted. **MacKay's updates** (appendix A, eqs. 48�
 The optimum is α = s²/(q² − s) if q² > s; otherwise there is none. The prior, which is never above 0, does not count.
 
 **Several targets** share α_i: ℓ(α) is the sum of their terms, and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) a step
-towards MacKay's fixed point α = Σγ_τ / Σμ_τ² always increases ℓ. With Σq² > Σs the optimal α is finite. The converse
-holds for one target only: ℓ can have a peak above zero although Σq² ≤ Σs, if one target needs the column, and another
-target with large s does not. So a column *fails* only if Σq² ≤ Σs and ℓ(α) ≤ 0 at the current α.
+towards MacKay's fixed point α = Σγ_τ / Σμ_τ² always increases ℓ. ℓ can have a peak above zero although Σq² ≤ Σs, if one
+target needs the column, and another target with large s does not. So a column *fails* only if ℓ(α) ≤ 0, too.
 """
 
 from __future__ import annotations
@@ -70,17 +66,10 @@ class GammaDensity:
                 found = found - self.shape * (np.log(self.shape / self.rate) - 1.0)
         return found
 
-    def worthless(self, s: Float, square: Float) -> Bool:
-        """Return True for columns that do not raise the evidence at any α: q² ≤ s (Tipping & Faul 2003, eq. 20)."""
-        return square <= s
-
 
 @dataclass(frozen=True)
 class Prior:
-    """Priors of α and β, and ``fixed`` values of α as pairs (column's label, α).
-
-    α and β refer to the target in the model's units.
-    """
+    """Priors of α and β in the model's units, and ``fixed`` values of α as pairs (column's label, α)."""
 
     alpha: GammaDensity = field(default_factory=GammaDensity)
     noise: GammaDensity = field(default_factory=GammaDensity)
@@ -90,6 +79,10 @@ class Prior:
     def keeps_worthless(self) -> bool:
         """True if α can stay finite for a column that does not raise the evidence."""
         return self.alpha.rate > 0
+
+    def worthless(self, s: Float, square: Float) -> Bool:
+        """Return True for columns that do not raise the evidence at any α: q² ≤ s (Tipping & Faul 2003, eq. 20)."""
+        return square <= s
 
     def shared(self, outputs: int) -> Prior:
         """Return the prior of each of ``outputs`` weights that share α, for updates from means of γ, μ² and Σ_ii."""
@@ -107,13 +100,13 @@ class Prior:
         return alpha
 
     def alpha_update(self, determinedness: Float, square: Float, variance: Float) -> Float:
-        """Return the next α from γ, μ² and Σ_ii, all of one shape; infinite or NaN where α diverges."""
+        """Return the next α (appendix A, eq. 48) from γ, μ² and Σ_ii, of one shape; ∞ or NaN where α diverges."""
         a, b = 2.0 * self.alpha.shape, 2.0 * self.alpha.rate
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return (determinedness + a) / (square + b)
 
     def noise_update(self, n: float, determined: Float, residual: Float, beta: Float) -> tuple[Float, Float]:
-        """Return numerator and denominator of the next β, (T,) each, from N, Σγ, ‖t − Φμ‖² and the current β."""
+        """Return numerator and denominator of the next β (eq. 50), (T,), from N, Σγ, ‖t − Φμ‖² and the current β."""
         c, d = 2.0 * self.noise.shape, 2.0 * self.noise.rate
         return np.maximum(n - determined, 1.0) + c, residual + d
 

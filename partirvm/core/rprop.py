@@ -113,10 +113,7 @@ def off(logs: Float, features: Sequence[Int]) -> Int:
 
 
 def revived(search: RpropSearch, features: Sequence[Int]) -> Float:
-    """Return the best point with every per-feature gamma at least a third of its start.
-
-    From lower ones a search would return to the old optimum.
-    """
+    """Return the best point with every per-feature gamma at least a third of its start: lower ones would go off."""
     return _raised(search, np.concatenate(features), 1 / 3)
 
 

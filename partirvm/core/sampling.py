@@ -38,12 +38,7 @@ class Purpose(IntEnum):
 
 
 def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
-    """Return the random numbers of a purpose, and of ``numbers`` such as the round.
-
-    >>> first, second = (stream(0, purpose).random() for purpose in (Purpose.FOLDS, Purpose.CENTRES))
-    >>> first == second
-    False
-    """
+    """Return the random numbers of a purpose, and of ``numbers`` such as the round."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, *numbers)))
 
 
@@ -62,11 +57,7 @@ def drawn(chances: Float, rows: Int, draw: tuple[int, int]) -> Float:
 
 
 def uniform(rows: Int, draw: tuple[int, int]) -> Float:
-    """Return a uniform number in (0, 1) per row number (n,), by two rounds of SplitMix64 (Steele, Lea & Flood 2014).
-
-    >>> bool(0.49 < uniform(np.arange(100_000), (0, 1)).mean() < 0.51)
-    True
-    """
+    """Return a uniform number in (0, 1) per row number (n,), by two rounds of SplitMix64 (Steele et al. 2014)."""
     seed, number = np.asarray(draw, dtype=np.uint64)[:, None]
     state = _mixed(np.asarray(rows, dtype=np.uint64) + _mixed(_mixed(seed) + number))
     return (_mixed(state) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
@@ -130,11 +121,7 @@ class LargestErrors:
 
     @classmethod
     def of(cls, errors: Float, rows: Int, values: Float, limit: int = MOST_ROWS) -> LargestErrors:
-        """Return the rows of largest ``errors`` (n,) with these numbers (n,) and values (n, c).
-
-        >>> LargestErrors.of(np.array([1.0, 3.0, 2.0]), np.array([5, 6, 7]), np.zeros((3, 1))).rows.tolist()
-        [6, 7, 5]
-        """
+        """Return the rows of largest ``errors`` (n,) with these numbers (n,) and values (n, c)."""
         kept = np.arange(len(errors))
         if len(errors) > limit > 0:  # equal errors at the boundary are all kept here
             least = np.partition(errors, len(errors) - limit)[len(errors) - limit]

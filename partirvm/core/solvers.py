@@ -112,10 +112,7 @@ def _loose(rule: StopRule, done: int) -> StopRule:
 
 
 def revive(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> HyperState:
-    """Turns from ``fit``, whose columns are some of those of ``whole``: columns come back, and the fixed point prunes.
-
-    The evidence never ends below that of ``fit``; converged but loosely.
-    """
+    """Turns of the fixed point from ``fit`` with columns that come back; its columns are some of those of ``whole``."""
     return _turns(fit, whole, rule, on_step, _rejoined)
 
 

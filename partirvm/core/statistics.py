@@ -132,10 +132,7 @@ class GramStatistics:
         )
 
     def extend(self, labels: Int, block: GramBlock, basis: str) -> GramStatistics:
-        """Add P new columns with these labels. The block must refer to the columns and the offset of ``self``.
-
-        Raises ``ValueError`` if the block has another basis, other columns or other rows.
-        """
+        """Add P columns with these labels. Raises ``ValueError`` if the block has another basis, columns or rows."""
         kept, new = block.cross.shape
         fits = (kept, new) == (self.n_columns, len(labels)) and block.n == (self.n or block.n)
         if basis != self.basis or not fits or np.isin(labels, self.labels).any():
@@ -155,10 +152,7 @@ class GramStatistics:
         )
 
     def merge(self, other: GramStatistics) -> GramStatistics:
-        """Return the sum of two statistics of different rows and equal columns; ``other`` is converted to this offset.
-
-        Raises ``ValueError`` if the columns differ.
-        """
+        """Return the sum of statistics of different rows; raises ``ValueError`` if their columns differ."""
         if other.basis != self.basis or not np.array_equal(other.labels, self.labels):
             raise ValueError("statistics of different columns cannot be merged")
         other = other.shift(self.offset - other.offset)

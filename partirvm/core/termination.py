@@ -7,10 +7,7 @@ from enum import Enum
 
 
 class Termination(Enum):
-    """Reason for the end of a dense fit or of a whole run. ``advice`` is a sentence for the user.
-
-    It states the meaning of the reason and the recommended action.
-    """
+    """Reason for the end of a dense fit or of a whole run, with advice for the user."""
 
     _value_: str
     advice: str

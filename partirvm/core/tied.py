@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,96 +61,67 @@ class Tied:
         return np.where(labels < 0, self.leading, self.alpha)
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets."""
-
-    determined: Float
-    square: Float
-    residual: float
+Sums: TypeAlias = tuple[Float, Float, float]
+"""Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets."""
 
 
-@dataclass(frozen=True)
-class Reduced:
-    """Gram statistics (M columns, T targets, offset 0) with the kernel columns rotated by Q.
+def reduction(statistics: GramStatistics) -> Callable[[float, float, float, slice], Sums | None] | None:
+    """Rotate the kernel columns by Q; return a function of α, b, β and a range of targets that computes their sums.
 
-    ``diagonal`` (K,), ``beside`` (K − 1,) and ``eigenvalues`` (K,) are those of T, ``border`` (K, J) is B,
-    ``projection`` (K, T) is c. ``corner`` (J, J) and ``corner_projection`` (J, T) are G_ll and p_l.
+    None if there are fewer than three kernel columns or LAPACK fails. The function returns None if R or S is not
+    positive definite after rounding. The statistics have the offset 0.
     """
+    kernels = statistics.labels >= 0
+    K, J, gram = int(kernels.sum()), int((~kernels).sum()), statistics.gram
+    if K < 3:
+        return None
+    square = np.array(gram[np.ix_(kernels, kernels)], order="F")
+    work = int(lapack.dsytrd_lwork(K, lower=1)[0])
+    reflectors, diagonal, beside, tau, failed = lapack.dsytrd(square, lower=1, lwork=work, overwrite_a=1)
+    eigenvalues, bad = lapack.dsterf(diagonal, beside)
+    if failed or bad or not np.isfinite(eigenvalues).all():
+        return None
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    right = np.column_stack([gram[np.ix_(kernels, ~kernels)], statistics.projection[kernels]])
+    Q, below = np.asfortranarray(reflectors[1:, :-1]), np.asfortranarray(right[1:])
+    right[1:] = lapack.dormqr("L", "T", Q, tau, below, 64 * right.shape[1])[0]  # LAPACK's blocks have 64 columns
+    B, corner = right[:, :J], gram[np.ix_(~kernels, ~kernels)]
 
-    diagonal: Float
-    beside: Float
-    eigenvalues: Float
-    border: Float
-    projection: Float
-    corner: Float
-    corner_projection: Float
-    sum_squares: Float
-
-    @classmethod
-    def of(cls, statistics: GramStatistics) -> Reduced | None:
-        """Reduce the statistics; None if there are fewer than three kernel columns or LAPACK fails."""
-        kernels = statistics.labels >= 0
-        K, J, gram = int(kernels.sum()), int((~kernels).sum()), statistics.gram
-        if K < 3:
-            return None
-        square = np.array(gram[np.ix_(kernels, kernels)], order="F")
-        work = int(lapack.dsytrd_lwork(K, lower=1)[0])
-        reflectors, diagonal, beside, tau, failed = lapack.dsytrd(square, lower=1, lwork=work, overwrite_a=1)
-        eigenvalues, bad = lapack.dsterf(diagonal, beside)
-        if failed or bad or not np.isfinite(eigenvalues).all():
-            return None
-        right = np.column_stack([gram[np.ix_(kernels, ~kernels)], statistics.projection[kernels]])
-        Q, below = np.asfortranarray(reflectors[1:, :-1]), np.asfortranarray(right[1:])
-        right[1:] = lapack.dormqr("L", "T", Q, tau, below, 64 * right.shape[1])[0]  # LAPACK's blocks have 64 columns
-        corner, corner_projection = gram[np.ix_(~kernels, ~kernels)], statistics.projection[~kernels]
-        eigenvalues = np.maximum(eigenvalues, 0.0)
-        return cls(
-            diagonal, beside, eigenvalues, right[:, :J], right[:, J:], corner, corner_projection, statistics.sum_squares
-        )
-
-    def sums(self, alpha: float, leading: float, beta: float, targets: slice = slice(None)) -> Sums | None:
-        """Return the sums of these targets; None if R or S is not positive definite after rounding."""
-        K, J = self.border.shape
-        projection, corner_projection = self.projection[:, targets], self.corner_projection[:, targets]
-        d, e, failed = lapack.dpttrf(beta * self.diagonal + alpha, beta * self.beside)
+    def sums(alpha: float, leading: float, beta: float, targets: slice) -> Sums | None:
+        c, p = right[:, J:][:, targets], statistics.projection[~kernels][:, targets]
+        d, e, failed = lapack.dpttrf(beta * diagonal + alpha, beta * beside)
         if failed:
             return None
-        solved = lapack.dpttrs(d, e, beta * np.column_stack([self.border, projection]))[0]
+        solved = lapack.dpttrs(d, e, beta * np.column_stack([B, c]))[0]
         X, rotated = solved[:, :J], solved[:, J:]
-        trace, corner_trace = float(np.sum(1.0 / (beta * self.eigenvalues + alpha))), 0.0
+        trace, corner_trace = float(np.sum(1.0 / (beta * eigenvalues + alpha))), 0.0
         mean = np.zeros((0, rotated.shape[1]))
         if J:
-            schur = beta * (self.corner - self.border.T @ X)
+            schur = beta * (corner - B.T @ X)
             schur.flat[:: J + 1] += leading
             try:
                 factor = cho_factor(schur, lower=True, check_finite=False)
             except np.linalg.LinAlgError:
                 return None
-            mean = cho_solve(factor, beta * (corner_projection - self.border.T @ rotated))
+            mean = cho_solve(factor, beta * (p - B.T @ rotated))
             rotated = rotated - X @ mean
             inverse = cho_solve(factor, np.eye(J))
             trace, corner_trace = trace + float(np.sum(inverse * (X.T @ X))), float(np.trace(inverse))
-        product = self.diagonal[:, None] * rotated + self.border @ mean
-        product[1:] += self.beside[:, None] * rotated[:-1]
-        product[:-1] += self.beside[:, None] * rotated[1:]
-        corner = self.border.T @ rotated + self.corner @ mean
-        square = float(self.sum_squares[targets].sum())
-        explained = float(np.sum(rotated * (2 * projection - product)))
-        explained += float(np.sum(mean * (2 * corner_projection - corner)))
+        product = diagonal[:, None] * rotated + B @ mean
+        product[1:] += beside[:, None] * rotated[:-1]
+        product[:-1] += beside[:, None] * rotated[1:]
+        squares = float(statistics.sum_squares[targets].sum())
+        explained = float(np.sum(rotated * (2 * c - product)))
+        explained += float(np.sum(mean * (2 * p - (B.T @ rotated + corner @ mean))))
         size, free = np.array([K, J]), np.array([alpha * trace, leading * corner_trace])
-        return Sums(
-            np.clip(size - free, 0.0, size),
-            np.array([np.sum(rotated**2), np.sum(mean**2)]),
-            max(square - explained, EPS * square),
-        )
+        square = np.array([np.sum(rotated**2), np.sum(mean**2)])
+        return np.clip(size - free, 0.0, size), square, max(squares - explained, EPS * squares)
+
+    return sums
 
 
 def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterior:
-    """Return the posterior of T targets that share Σ, at this α (M,) and β. Its mean is (M, T), numbers are sums.
-
-    Raises ``NumericalError`` if H is not positive definite.
-    """
+    """Return the posterior of T targets that share Σ, at this α (M,) and β: its mean is (M, T), numbers are sums."""
     H = beta * statistics.gram
     H.flat[:: len(H) + 1] += alpha
     factor, scale, jitter = factorise(H)
@@ -182,8 +154,8 @@ def updates(
         """Return MacKay's β of each target, limited by the noise floor."""
         if fixed is not None:
             return fixed
-        freedom = np.maximum(statistics.n - np.array([each.determined.sum() for each in found]), 1.0)
-        residual = np.array([each.residual for each in found])
+        freedom = np.maximum(statistics.n - np.array([determined.sum() for determined, _, _ in found]), 1.0)
+        residual = np.array([residual for _, _, residual in found])
         beta = np.minimum(freedom / np.maximum(residual, floor * freedom), 1 / floor)
         return beta if isinstance(target_variance, np.ndarray) else float(beta[0])
 
@@ -197,9 +169,9 @@ def indicator_updates(statistics: GramStatistics, tied: Tied, count: int) -> tup
     floor = NOISE_FLOOR * float(statistics.sum_squares.sum()) / max(K * n, 1)
 
     def precision(found: list[Sums]) -> float:
-        (sums,) = found
-        kernels, leading = map(float, sums.determined)
-        return 1.0 / max(sums.residual / (K * max(n - kernels - leading, 1.0)), floor)
+        ((determined, _, residual),) = found
+        kernels, leading = map(float, determined)
+        return 1.0 / max(residual / (K * max(n - kernels - leading, 1.0)), floor)
 
     tied = _updated(statistics, tied, count, K, precision)
     return tied, indicator_posterior(statistics, tied.alphas(statistics.labels), float(tied.beta))
@@ -208,26 +180,23 @@ def indicator_updates(statistics: GramStatistics, tied: Tied, count: int) -> tup
 def _updated(
     statistics: GramStatistics, tied: Tied, count: int, size: int, precision: Callable[[list[Sums]], float | Float]
 ) -> Tied:
-    """Update α ← Σγ_i/Σμ_i² over the kernel columns and over the leading ones, and β ← ``precision(sums)``.
-
-    ``size`` targets share a β; their sums come from a posterior if the reduction fails.
-    """
+    """Update α and β ← ``precision(sums)``. ``size`` targets share a β."""
     parts = [slice(k, k + size) for k in range(0, statistics.n_targets, size)]
-    kernels, reduced = statistics.labels >= 0, Reduced.of(statistics)
+    kernels, reduced = statistics.labels >= 0, reduction(statistics)
     groups = [np.flatnonzero(kernels), np.flatnonzero(~kernels)]
     largest = np.array([statistics.diagonal[group].max(initial=0.0) for group in groups])
     for _ in range(count):
         found = []
         for part, beta in zip(parts, np.atleast_1d(tied.beta).tolist(), strict=True):
-            sums = None if reduced is None else reduced.sums(tied.alpha, tied.leading, beta, part)
+            sums = None if reduced is None else reduced(tied.alpha, tied.leading, beta, part)
             if sums is None:
                 fit = indicator_posterior(statistics.of_targets(part), tied.alphas(statistics.labels), beta)
                 values = np.column_stack([fit.determinedness, (fit.mean**2).sum(axis=1)])
                 determined, square = np.array([values[group].sum(axis=0) for group in groups]).T
-                sums = Sums(determined, square, fit.residual)
+                sums = determined, square, fit.residual
             found.append(sums)
-        determined = sum(size * each.determined for each in found)
-        square, new_beta = sum(each.square for each in found), precision(found)
+        determined, square = size * sum(each for each, _, _ in found), sum(each for _, each, _ in found)
+        new_beta = precision(found)
         bound = np.max(new_beta) * largest
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(square > 0, determined / square, np.inf)

@@ -38,10 +38,7 @@ _pool: ContextVar[ThreadPoolExecutor | None] = ContextVar("_pool", default=None)
 
 
 def _routine(library: Any, name: str) -> Callable[..., int]:
-    """Return a routine of bytes, numbers and matrices that returns the ``info`` of LAPACK; ctypes releases the lock.
-
-    Each matrix stands for two arguments, its address and leading dimension.
-    """
+    """Return a routine that returns LAPACK's info. A matrix stands for its address and leading dimension."""
     capsule, api = library.__pyx_capi__[name], ctypes.pythonapi
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
     address_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
@@ -104,10 +101,7 @@ def blocks(n: int) -> list[slice]:
 
 
 def cholesky(L: Float) -> bool:
-    """Replace the lower triangle of a symmetric L (M, M), Fortran order, by its factor; False if L is not positive.
-
-    The upper triangle is not read.
-    """
+    """Replace the lower triangle of a symmetric L (M, M), Fortran order, by its factor; False if L is not positive."""
     ranges = blocks(len(L))
     for number, k in enumerate(ranges):
         size = k.stop - k.start

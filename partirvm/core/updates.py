@@ -2,19 +2,13 @@
 
 One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ← (N − Σγ)/‖t − Φμ‖²,
 followed by pruning and a new factorisation, so that α, β, posterior and evidence of a state are always consistent.
-Priors of α and β, and fixed α are in ``core.priors``; the evidence includes the priors.
+Several targets share α, α_i ← Σ_τγ_iτ / Σ_τμ_iτ²; then β and ``target_variance`` are (T,), μ and γ (M, T).
 
 **Pruning.** For an active column the evidence as a function of α_i alone peaks at infinity if q_i² ≤ s_i (Tipping &
 Faul 2003, eq. 20). Deleting all such columns at once loses evidence, since each near-duplicate satisfies the condition
 while the others are present; so a column is deleted only if, in addition, the data hardly determine it (γ_i <
 ``FADED``). A prior can keep α finite, so that γ stays above this; once such a fit hardly changes, ``thin`` deletes
 these columns.
-
-**Several targets** share α: the fixed point is α_i ← Σ_τγ_iτ / Σ_τμ_iτ², each target has its own β_τ, and a column's
-gain is the sum over targets (``core.priors``). Then β and ``target_variance`` are (T,), μ and γ (M, T).
-
-**Noise floor.** σ² is at least ``NOISE_FLOOR`` × the mean square of the target: for noise-free data and interpolating
-models β would diverge. ``floored`` reports it.
 """
 
 from __future__ import annotations
@@ -43,7 +37,7 @@ of them would be deleted at once. Below the second γ and s = αγ/(1 − γ) ar
 """
 
 NOISE_FLOOR = 1e-8
-"""Minimum noise variance, as a fraction of the target's mean square about its mean."""
+"""Minimum noise variance, as a fraction of the target's mean square: without noise β would diverge."""
 
 ALPHA_FLOOR = 1e-12
 """Minimum α_i, as a fraction of the column's data precision βG_ii, which bounds the condition number of the scaled H.
@@ -145,10 +139,7 @@ class HyperState:
         return optimum(*self.factors(*sums), joint=True)[1]
 
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
-        """s and q (Tipping & Faul 2003, eqs. 19 and 22) of P other columns, (P,), or (P, T) for several targets.
-
-        ``cross`` (M, P), ``diagonal`` (P,) and ``projection`` (P, T) are their statistics for the offset of the fit.
-        """
+        """s and q (Tipping & Faul 2003, eqs. 19 and 22) of P other columns, (P,) or (P, T), from their statistics."""
         old, offset = self.posterior, self.statistics.offset
         if not old.targets:
             offset, projection = offset[:, 0], projection[:, 0]
@@ -192,7 +183,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
 def _worthless(state: HyperState) -> NDArray[np.bool_]:
     """True for columns whose deletion does not lower the evidence, priors included (M,)."""
     s, q = state.posterior.sparsity_and_quality(state.alpha)
-    return fails(s, q, state.alpha) if s.ndim == 2 else state.prior.alpha.worthless(s, q**2)
+    return fails(s, q, state.alpha) if s.ndim == 2 else state.prior.worthless(s, q**2)
 
 
 def noise_precision(state: HyperState) -> tuple[float | Float, bool]:

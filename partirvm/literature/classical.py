@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.priors import GammaDensity, Prior
+from partirvm.core.priors import Prior
 from partirvm.core.solvers import SOLVERS, Watch
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, maximise, step
@@ -29,15 +29,6 @@ Float = NDArray[np.float64]
 
 STEPS = 10
 """Steps of EM that a fit may take for each step of another solver."""
-
-
-@dataclass(frozen=True)
-class Never(GammaDensity):
-    """A density under which no column is deleted because of the evidence."""
-
-    def worthless(self, s: Float, square: Float) -> NDArray[np.bool_]:
-        """Return False for all columns."""
-        return np.zeros(len(s), np.bool_)
 
 
 @dataclass(frozen=True)
@@ -51,6 +42,10 @@ class ClassicalPrior(Prior):
     def keeps_worthless(self) -> bool:
         """True for EM: α stays finite for a column that does not raise the evidence."""
         return self.em or super().keeps_worthless
+
+    def worthless(self, s: Float, square: Float) -> NDArray[np.bool_]:
+        """Return False for all columns if there is a limit: no column is deleted because of the evidence."""
+        return super().worthless(s, square) & (self.limit is None)
 
     def alpha_update(self, determinedness: Float, square: Float, variance: Float) -> Float:
         """Return the next α."""
@@ -85,8 +80,6 @@ def classical(
             raise UsageError(f"solver {name!r} needs a single target")
         before = state.prior
         own = {each.name: getattr(before, each.name) for each in fields(before)}
-        if alpha_limit is not None:
-            own["alpha"] = Never(before.alpha.shape, before.alpha.rate)
         state = replace(state, prior=ClassicalPrior(**own, em=em, limit=alpha_limit))
         rule = replace(rule, max_iterations=STEPS * rule.max_iterations if em else rule.max_iterations)
         if alpha_tol is None and beta_tol is None:

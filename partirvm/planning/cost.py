@@ -12,7 +12,7 @@ before their vectors have fallen to this fraction: ``stays``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -239,21 +239,7 @@ class Schedule:
         rounds = n_partitions(joining, candidates, work.shape.n_kernels)
         if max_rounds is not None or self.selects:
             rounds = min(rounds, UNLIMITED_ROUNDS if max_rounds is None else max_rounds)
-        return rounds_cost(work, candidates, max(rounds, 1), _stays(stop_fraction) if self.selects else stop_fraction)
-
-    def columns(self, costs: Sequence[RoundCost], stop_fraction: float, most: int) -> int:
-        """Return the expected maximum number of columns of a fit, at most ``most``; larger rounds are not run."""
-        if self.merges:
-            return min(max(cost.kept + cost.candidates for cost in costs), most)
-        lead, stays, columns = costs[0].kept, _stays(stop_fraction), 0
-        kept = lead
-        for cost in costs:
-            kept = max(kept, cost.kept)
-            if columns and kept + cost.candidates > most:
-                break
-            columns = max(columns, kept + cost.candidates)
-            kept = lead + int(stays * (kept + cost.candidates - lead))
-        return min(columns, most)
+        return rounds_cost(work, candidates, max(rounds, 1), _stays(stop_fraction))
 
     def text(self, plan: Mapping[str, Any]) -> str:
         """Describe how candidates join, from the JSON of a plan, for plans and reports."""

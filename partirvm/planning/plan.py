@@ -77,10 +77,8 @@ class KernelStore:
     reason: str
 
     def __str__(self) -> str:
-        kept = (
-            f"kept in memory, about {format_bytes(self.bytes)}" if self.where == "memory" else "evaluated in every pass"
-        )
-        return f"{kept} ({self.reason})"
+        kept = f"kept in memory, about {format_bytes(self.bytes)}"
+        return f"{kept if self.where == 'memory' else 'evaluated in every pass'} ({self.reason})"
 
 
 @dataclass(frozen=True)
@@ -268,7 +266,7 @@ def make_plan(
     rows, stop = joining or shape.n_rows, request.stop_fraction
     work = Work(shape, read, rates, threads * machine.workers)
     costs = schedule.costs(work, candidates, stop, request.max_rounds, rows)
-    columns = schedule.columns(costs, stop, most)
+    columns = min(max(cost.kept + cost.candidates for cost in costs), most)
     step, elements = step_bytes(shape, columns - candidates, candidates, threads, **how), 0
     if schedule.merges:  # the parallel fits get half of the bytes that a step of one of them leaves
         spare = machine.budget - step_bytes(shape, shape.n_leading, candidates, threads, **how).peak

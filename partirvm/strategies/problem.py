@@ -214,9 +214,8 @@ class Record:
 
     ``kind`` is "round" (an intermediate fit whose model is saved), "part" (a fit of split-and-merge, of ``level`` 0 for
     a partition; saved only if its evidence per row is the highest so far), "heuristic" (the fit that measures the
-    partition size), "kernel" (a result of kernel learning), "early" (the small fit of a run whose time limit ended it
-    before there was a model, or the last fit with constant noise of a run that ended during the fit with local noise),
-    or "final".
+    partition size), "kernel" (a result of kernel learning), "final", or "early" (in its place if the time limit ends a
+    run before there is a model, or during the fit with local noise).
 
     ``rows`` is the number of rows of the posterior and of the log evidence (see ``fit_rows``); the training error is
     over the rows from which σ² was estimated. ``duplicates`` and ``dropped`` count, so far, rows left out because they

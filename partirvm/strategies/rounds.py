@@ -3,11 +3,11 @@
 In ``incremental`` partitions join in order; ``basic`` has one partition. In ``working-set`` P unused rows join, which
 ``working_set`` chooses.
 
-**A growing sample** (``fit_rows="growing"``). Which of M columns matter, and their α, are known from
-``fit_rows.ROWS_PER_COLUMN`` rows per column nearly as well as from all rows. The sample doubles until it has so many
-rows. It also doubles when a round gains little: with more rows, the evidence supports more vectors. The Gram statistics
-of the fresh rows are added to those of the sample. A noise that depends on the inputs is fitted to rows of the last
-sample, before the last fit: the products of all rows are then computed once, with their weights.
+**A growing sample** (``fit_rows="growing"``). Which columns matter, and their α, are known from
+``fit_rows.ROWS_PER_COLUMN`` rows per column nearly as well as from all rows. The sample also doubles when a round gains
+little: with more rows, the evidence supports more vectors. The Gram statistics of the fresh rows are added to those of
+the sample. A noise that depends on the inputs is fitted to rows of the last sample, before the last fit: the products
+of all rows are then computed once, with their weights.
 
 **Appended rows.** Scaling and kernel stay. A regression adds the statistics of the new rows to those of its columns;
 the fit of a classification moves to the mode over all rows. The present columns are fitted first, in a round without
@@ -247,10 +247,8 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
     rows, outputs = min(problem.likelihood.early_rows, problem.n_rows), max(problem.n_outputs, problem.n_targets)
     candidates = max(MAX_COLUMNS // (outputs * max(problem.n_kernels, 1)), MIN_CANDIDATES)
     size, tol = min(candidates, rows) * problem.n_kernels, INTERMEDIATE * options.tol
-    few = Options(
-        size, "random", "sample", "sample", rows, max_rounds=1, max_iterations=STEPS, max_passes=STEPS, tol=tol
-    )
-    few = replace(few, moderate=options.moderate, seed=options.seed)
+    few = Options(size, "random", "sample", "sample", rows, max_rounds=1, max_iterations=STEPS, max_passes=STEPS)
+    few = replace(few, tol=tol, moderate=options.moderate, seed=options.seed)
     return first_state(replace(problem, held_out=False, batches=()), few, selection="random")
 
 

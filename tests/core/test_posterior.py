@@ -105,17 +105,6 @@ def test_predictions_and_evidence_where_ill_conditioned(problem):
     np.testing.assert_allclose(found.log_evidence, expected, rtol=1e-6, atol=1e-6 * len(t))
 
 
-def test_exact_copies_without_prior_are_factorised_with_a_jitter(rng):
-    """Two equal columns and no prior: H is singular; the least jitter that works is used and reported."""
-    column = rng.normal(size=30)
-    G = np.outer([1.0, 1.0], [1.0, 1.0]) * (column @ column)
-    L, S, jitter = factorise(G.copy())
-    assert jitter in module.JITTERS
-    assert jitter > 0.0
-    scaled = S[:, None] * G * S + jitter * np.eye(2)
-    np.testing.assert_allclose(np.tril(L) @ np.tril(L).T, scaled, rtol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("H", "what"),
     [

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partirvm.core import priors
-from partirvm.core.priors import JOINING, entry_precision, optimum
+from partirvm.core.priors import optimum
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import HyperState, step
 
@@ -94,18 +94,3 @@ def test_one_target_may_outvote_the_sign_of_the_sum():
     assert alpha[0] == pytest.approx(grid[values.argmax()], rel=1e-3)
     assert not priors.fails(s, q, alpha).any()
     assert priors.fails(s, q, np.array([1e6])).all()
-
-
-def test_one_target_is_the_closed_form():
-    """Peaks, gains and entries of (P, 1) are those of (P,): s²/(q² − s), ½[q²/s − 1 − log(q²/s)], q² ≤ s."""
-    rng = np.random.default_rng(0)
-    s, q = rng.uniform(0.1, 10, 200), rng.normal(scale=3, size=200)
-    alpha, gain = priors.joint_optimum(s[:, None], q[:, None])
-    rising = q**2 > s
-    np.testing.assert_allclose(alpha[rising], (s**2 / (q**2 - s))[rising], rtol=1e-3)
-    assert np.isinf(alpha[~rising]).all()
-    np.testing.assert_allclose(gain, optimum(s, q)[1], rtol=1e-6, atol=1e-9)
-    np.testing.assert_array_equal(priors.fails(s[:, None], q[:, None], np.where(rising, alpha, 1e3)), ~rising)
-    entries = entry_precision(s[:, None], q[:, None], s[:, None], joint=True)
-    np.testing.assert_allclose(entries, entry_precision(s, q, s), rtol=1e-3)
-    np.testing.assert_allclose(entries[rising], JOINING * alpha[rising])

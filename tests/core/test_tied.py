@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from partirvm.core import tied as module
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.tied import ALPHA_CEILING, Reduced, Tied, indicator_updates, slopes, updates
+from partirvm.core.tied import ALPHA_CEILING, Tied, indicator_updates, reduction, slopes, updates
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 from partirvm.types import BIAS
 
@@ -115,7 +116,7 @@ def expected(Phi, t, labels, alpha, leading, beta):
 
 
 def listed(sums):
-    return [each for pair in zip(sums.determined, sums.square, strict=True) for each in pair] + [sums.residual]
+    return [*np.column_stack(sums[:2]).ravel(), sums[2]]
 
 
 @pytest.mark.parametrize("J", [0, 1, 4])
@@ -123,24 +124,24 @@ def listed(sums):
 @pytest.mark.parametrize("K", [3, 4, 40])
 def test_the_formulas(K, J, T):
     Phi, t, statistics = random_statistics(K, J, T)
-    reduced = Reduced.of(statistics)
+    reduced = reduction(statistics)
     for alpha, leading, beta in [(1.0, 1.0, 1.0), (1e-6, 10.0, 300.0), (1e4, 1e-3, 0.2)]:
         truth = expected(Phi, t, statistics.labels, alpha, leading, beta)
-        found = reduced.sums(alpha, leading, beta)
+        found = reduced(alpha, leading, beta, slice(T))
         assert_allclose(listed(found), truth, rtol=1e-8, atol=1e-12)
     for k in range(T):
         truth = expected(Phi, t[:, [k]], statistics.labels, 0.5, 2.0, 3.0)
-        assert_allclose(listed(reduced.sums(0.5, 2.0, 3.0, slice(k, k + 1))), truth, rtol=1e-8, atol=1e-12)
+        assert_allclose(listed(reduced(0.5, 2.0, 3.0, slice(k, k + 1))), truth, rtol=1e-8, atol=1e-12)
 
 
 def test_columns_that_repeat_each_other():
     """A Gram matrix of rank 10 has 30 eigenvalues 0, whose γ is 0; no sums where rounding leaves no positive matrix."""
     for leading in (0, 1):
         Phi, t, statistics = random_statistics(40, leading, 1, rank=10)
-        found = Reduced.of(statistics).sums(1e-3, 1.0, 10.0)
+        found = reduction(statistics)(1e-3, 1.0, 10.0, slice(1))
         truth = expected(Phi, t, statistics.labels, 1e-3, 1.0, 10.0)
         assert_allclose(listed(found), truth, rtol=1e-6, atol=1e-9)
-    assert Reduced.of(statistics).sums(1e-300, 1e-300, 1.0) is None
+    assert reduction(statistics)(1e-300, 1e-300, 1.0, slice(1)) is None
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -148,13 +149,13 @@ def test_too_few_columns_for_a_reduction(several):
     """Two kernel columns: the updates take their sums from a posterior; those of three agree with both."""
     T = 3 if several else 1
     _, _, statistics = random_statistics(2, 1, T)
-    assert Reduced.of(statistics) is None
+    assert reduction(statistics) is None
     Phi, t, statistics = random_statistics(3, 1, T)
     start, changed = Tied(0.5, 2.0, 3.0 if several else np.full(T, 3.0)), []
     update = indicator_updates if several else lambda *given: updates(*given, np.ones(T), None)
     changed.append(update(statistics, start, 1)[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reduced, "of", lambda statistics: None)
+        patch.setattr(module, "reduction", lambda statistics: None)
         changed.append(update(statistics, start, 1)[0])
     for found in changed[1:]:
         assert_allclose([found.alpha, found.leading], [changed[0].alpha, changed[0].leading], rtol=1e-9)

@@ -10,7 +10,6 @@ import pytest
 from partirvm.core import tiled
 from partirvm.core.posterior import JITTERS, factorise, inverse, posterior
 from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.errors import NumericalError
 
 M = tiled.LEAST + tiled.TILE + 37
 """Columns of several tiles, the last of them smaller."""
@@ -80,14 +79,6 @@ def test_equal_columns_need_jitter():
     L, scale, jitter = factor(H, 2)
     assert jitter in JITTERS[1:]
     np.testing.assert_allclose(L @ L.T, H * scale * scale[:, None] + jitter * np.eye(M), atol=1e-13)
-
-
-def test_a_large_matrix_that_is_not_positive(positive):
-    """An error with the number of columns, at any tile."""
-    H = positive.copy()
-    H[-1, -2] = H[-2, -1] = 2 * np.sqrt(H[-1, -1] * H[-2, -2])
-    with pytest.raises(NumericalError, match=f"{M} columns is not positive definite"):
-        factor(H, 2)
 
 
 def test_tiles_run_on_the_threads_that_are_given():

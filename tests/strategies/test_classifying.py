@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from class_simulator import ClassSimulator, groups, usable
-from drawing import NAMES
+from class_simulator import NAMES, ClassSimulator, groups, usable
 
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.classes import Newton

@@ -10,7 +10,7 @@ import pytest
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.strategies import working_set
-from partirvm.strategies.working_set import is_slow, work_before_rounds
+from partirvm.strategies.working_set import is_slow
 
 LEAST = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 PARTITION = 40
@@ -24,12 +24,6 @@ def test_slow_is_less_than_the_least_gain_for_twice_the_work(effort, loss):
     assert not is_slow(effort, 8e6, 1e6, least * 1.001, loss)
     assert is_slow(effort, 8e6, 1e6, least * 0.999, loss) == (effort != "thorough")
     assert is_slow(effort, 8e6, 1e6, -0.1, loss) == (effort != "thorough")
-
-
-def test_the_work_before_the_rounds():
-    """100 evaluations; a Gram matrix and twice as much for its slopes, over at most 8,000 rows; at least 10¹¹."""
-    assert work_before_rounds(10**6, 500) == 100 * 3 * 8000 * 500**2
-    assert work_before_rounds(1000, 20) == 1e11
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from simulator import Simulator, wave
 
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import HyperState
-from partirvm.likelihoods import GAUSSIAN
+from partirvm.likelihoods import GAUSSIAN, gaussian
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, ResidualPass
+from partirvm.likelihoods.passes import GramPass, LeaveOneOutPass, ResidualPass
 from partirvm.strategies.problem import Options, Solved
 
 PARTITIONED = ["split-merge", "incremental", "working-set"]
@@ -46,16 +46,6 @@ def test_a_centre_far_from_every_row_of_the_sample(name):
     for solve, answer in zip(simulator.passes(Solve), simulator.heard_of(Solved), strict=True):
         if solve.start.statistics.n == 100 and 250 in solve.start.statistics.labels:
             assert 250 not in answer.fit.statistics.labels
-
-
-@pytest.mark.parametrize("selection", ["error", "random", "gain"])
-def test_a_working_set_ends_where_only_absent_rows_are_left(selection):
-    """Rows of no weight are no candidates, and are not drawn again and again."""
-    X, y = wave(120, noise=0.3)
-    w = np.where(np.arange(120) % 3, 1.0, 0.0)
-    simulator = Simulator(X, y, w=w)
-    simulator.run("working-set", Options(20, selection))
-    assert not set(simulator.candidates()) & set(np.flatnonzero(w == 0).tolist())
 
 
 @pytest.mark.parametrize(("selection", "share"), [("largest-error", 1.0), ("error", 20 * 6 / 400)])
@@ -107,3 +97,35 @@ def test_those_that_join_have_entered_and_the_others_keep_their_alpha(new_rows):
     )
     design = naive.gaussian(simulator.X, simulator.X[labels], simulator.gamma)
     np.testing.assert_allclose(fit.statistics.gram, design.T @ design, rtol=1e-9, atol=1e-9)
+
+
+def last_passes(simulator):
+    """The kinds of the passes that follow the last fit."""
+    return [type(pass_) for pass_ in simulator.turns[-2]]
+
+
+def test_precise_statistics_need_no_pass(monkeypatch):
+    """σ² is MacKay's, of the residuals of all rows; the rows left out are read alone."""
+    monkeypatch.setattr(gaussian, "LEFT_OUT_ROWS", 399)
+    simulator = Simulator(*wave(400, noise=0.3), gamma=0.5)
+    simulator.run("working-set", Options(20, "random", max_rounds=3))
+    assert last_passes(simulator) == [LeaveOneOutPass]
+    design, fit = simulator.saves[-1].design, simulator.saves[-1].fit
+    mean = fit.posterior.means[:, 0]
+    residual = np.sum((simulator.t[:, 0] - simulator.phi(design) @ mean) ** 2)
+    assert fit.posterior.residual == pytest.approx(residual, rel=1e-8)
+    free = 400 - fit.posterior.determinedness.sum()
+    assert 1 / fit.beta == pytest.approx(residual / free, rel=1e-3)
+
+
+def test_statistics_that_lost_digits_need_a_pass(monkeypatch):
+    """Without noise the residual is as small as its rounding error."""
+    monkeypatch.setattr(gaussian, "LEFT_OUT_ROWS", 399)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(400, 1))
+    simulator = Simulator(X, np.sin(2 * X[:, 0]), gamma=0.5)
+    simulator.run("working-set", Options(20, "random", max_rounds=3))
+    (solved,) = simulator.answers[-3]
+    found = solved.fit.posterior
+    assert found.rounding > gaussian.PRECISE * found.residual
+    assert last_passes(simulator) == [LeaveOneOutPass, ResidualPass]
