@@ -195,9 +195,6 @@ def augment_rows(shape: DataShape, columns: int, threads: int, budget: int, test
     """Return the maximum number of test rows of a pass within ``budget`` bytes, or 0 if memory does not suffice.
 
     The result is a multiple of ``EXTRA_COLUMNS`` and at most ``most``.
-
-    >>> augment_rows(DataShape(20_000_000, 16, 1, 8192), 1000, 2, 200 << 20, 8192, 3840)
-    720
     """
     pieces = range(EXTRA_COLUMNS, most + 1, EXTRA_COLUMNS)
     fitting = bisect_right(pieces, budget, key=lambda rows: augment_bytes(shape, columns, rows, threads, tested))
