@@ -9,12 +9,15 @@ from __future__ import annotations
 from partirvm.quoting import message_text
 
 
+def _shown(error: Exception) -> str:
+    """The message, safe to print on a terminal: it may quote data."""
+    return message_text(Exception.__str__(error))
+
+
 class PartirvmError(Exception):
     """Base of every error that partirvm raises deliberately. The command line maps it to exit status 2 (or 4)."""
 
-    def __str__(self) -> str:
-        """The message, safe to print on a terminal: it may quote data."""
-        return message_text(super().__str__())
+    __str__ = _shown
 
     def __reduce__(self) -> tuple[type[PartirvmError], tuple[object, ...]]:
         """Pickle as class and message: the default fails for exceptions with several builtin base classes."""
@@ -96,9 +99,7 @@ class JobFailedError(PartirvmError, RuntimeError):
 class PartirvmWarning(UserWarning):
     """Base of every warning of partirvm: the fit is correct, but something should be checked."""
 
-    def __str__(self) -> str:
-        """The message, safe to print on a terminal: it may quote data."""
-        return message_text(super().__str__())
+    __str__ = _shown
 
 
 class DataWarning(PartirvmWarning):

@@ -92,9 +92,8 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
     codes = {label: code for code, label in enumerate(classes)}
     unknown = [label for label in found if label not in codes]
     if unknown:
-        more = f" and {len(unknown) - 1} more" if unknown[1:] else ""
         raise DataError(
-            f"{source}: the class {quoted(unknown[0])}{more} of the data is not in the training data, whose "
+            f"{source}: the classes {listed_values(unknown)} of the data are not in the training data, whose "
             f"classes are {listed_values(classes)}. Leave such rows out, or train on rows of all classes"
         )
     mapped = tuple(codes[label] for label in found)

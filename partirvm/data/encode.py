@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -230,12 +231,15 @@ def _number(text: str) -> Any:
     >>> _number("1.50"), _number("9007199254740993"), _number("0.12345678901234567890"), _number("red")
     (1.5, 9007199254740993, '0.12345678901234567890', 'red')
     """
-    if re.fullmatch(r"-?\d{1,300}", text):
-        return int(text)
     try:
-        return plain_label(float(text)) if sum(map(str.isdigit, text)) <= 17 else text
-    except ValueError:
+        number, value = Decimal(text), float(text)
+    except (InvalidOperation, ValueError):
         return text
+    if not np.isfinite(value):
+        return text
+    if number == number.to_integral_value():
+        return int(number)
+    return value if Decimal(repr(value)) == number else text
 
 
 class Encoder:

@@ -14,9 +14,6 @@ from partirvm.types import Float
 BUCKETS = 256
 """Number of key ranges of equal width; each is an open file."""
 
-READ_BYTES = 2 << 20
-"""Number of bytes that are read at once from a file that is not sorted in memory."""
-
 
 class ExternalSorter:
     """A context manager that sorts records of ``width`` float64 values by the first value, the key, in bounded memory.
@@ -93,7 +90,7 @@ class ExternalSorter:
             self._files[bucket] = (self._folder / f"{bucket}").open("wb")
         self._files[bucket].write(np.ascontiguousarray(records).data)
 
-    def _batches(self, path: Path, size: int = READ_BYTES) -> Iterator[Float]:
+    def _batches(self, path: Path, size: int = 2 << 20) -> Iterator[Float]:
         rows = max(size // (8 * self._width), 1)
         with path.open("rb") as file:
             while len(flat := np.fromfile(file, dtype=np.float64, count=rows * self._width)):

@@ -42,9 +42,6 @@ BATCHES = 6
 LEAST_BATCH, LEAST_SORT = 1 << 20, 4 << 20
 """Minimum number of bytes of a batch, and of the records that are sorted at once."""
 
-GIVEN = ("features", "categorical", "classes", "like", "tile_rows", "overwrite")
-"""Options that cannot be given when rows are appended, because the existing DATA define them."""
-
 
 def ingest(
     source: Any,
@@ -134,22 +131,21 @@ def ingest(
     >>> bool((data.tile(0).X == X[data.original_rows(0)]).all())
     True
     """
-    given = dict(zip(GIVEN, (features, categorical, classes, like, tile_rows, overwrite), strict=True))
-    if append and any(given.values()):
-        names = ", ".join(name for name, value in given.items() if value)
-        raise UsageError(f"append takes {names} from DATA: leave these options out, or make new DATA")
+    columns: dict[str, Any] = {"features": features, "categorical": categorical, "classes": classes, "like": like}
+    given = [name for name, value in {**columns, "tile_rows": tile_rows, "overwrite": overwrite}.items() if value]
+    if append and given:
+        raise UsageError(f"append takes {', '.join(given)} from DATA: leave these options out, or make new DATA")
     for name, value, least in (("shuffle", shuffle, 0), ("tile_rows", tile_rows, 1)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least):
             raise UsageError(f"{name} is {value!r}: it must be None or an integer ≥ {least}.")
     url = os.fspath(data)
-    columns: dict[str, Any] = {"target": target, "features": features, "categorical": categorical}
-    columns |= {"weights": weights, "noise": noise, "classes": classes}
+    columns |= {"target": target, "weights": weights, "noise": noise}
     report = progress or (lambda phase, done, total: None)
     table = open_table(source, None if memory_limit is None else memory_limit - resident() - ALLOWANCE)
     with publication(url, overwrite=overwrite, append=append) as place:
         old = place.before
-        known = _known_columns(like) if old is None else old.columns
-        roles = assign_roles(table, **columns, like=known)
+        known = columns["like"] = _known_columns(like) if old is None else old.columns
+        roles = assign_roles(table, **columns)
         if old is not None:
             _require_same_roles(old, roles, url)
             shuffle = None if old.seed is None else shuffle or 0

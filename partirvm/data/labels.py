@@ -64,10 +64,9 @@ def coded(y: Any, classes: Labels) -> Float:
         places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     except TypeError as error:
         raise DataError(f"the labels in y have a different type from the classes {known}") from error
-    unknown = classes[places] != labels
-    if unknown.any():
-        found = quoted(labels[unknown].tolist()[0])
-        raise DataError(f"the label {found} in y is not among the classes of the training data: {known}")
+    unknown = labels[classes[places] != labels].tolist()
+    if unknown:
+        raise DataError(f"the label {quoted(unknown[0])} in y is not among the classes of the training data: {known}")
     return places.astype(np.float64)
 
 
@@ -182,9 +181,5 @@ def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | Non
 
 
 def text_of_label(label: Any) -> str:
-    """Convert a label to a JSON key; 1, 1.0 and "1" give equal keys.
-
-    >>> text_of_label(1.0), text_of_label(True), text_of_label("a")
-    ('1', 'True', 'a')
-    """
+    """Convert a label to a JSON key; 1, 1.0 and "1" give equal keys."""
     return str(plain_label(label))

@@ -159,7 +159,7 @@ def open_data(url: str) -> tuple[Folder, DataAttributes]:
 class Publication:
     """A new group of arrays in the folder of DATA, and a folder ``spill``, not made yet, for temporary files.
 
-    ``before`` are the attributes of the DATA to which rows are appended. ``number`` is the version that the group gets,
+    ``before`` are the attributes of the DATA to which rows are appended, ``number`` is the version that the group gets,
     and ``found`` are the groups so far.
     """
 

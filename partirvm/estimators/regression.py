@@ -223,8 +223,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         √(noise variance + variance of y) where there are none, and not back to that of the noise. It takes passes
         over them, N·n·M products for N rows of the fit, n of X and M basis functions.
 
-        Raises ``DataError`` or ``ValueError`` if X has other features, or ``augment`` are not the rows of the fit;
-        ``MemoryLimitError`` where not even a few rows at a time fit in ``memory_limit``.
+        Raises ``DataError`` or ``ValueError`` if X has other features, or ``augment`` has another number of rows.
         """
         check_is_fitted(self)
         model: Model = self.model_
@@ -295,7 +294,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         for each in (training, source):
             check_features(model, each)
         with closing(executor_for(self.client)) as executor:
-            augmenting = Augmenting.of(model, training, executor, source.tile_rows, self.memory_limit)
+            augmenting = Augmenting.of(model, training, executor)
             found = np.concatenate([piece.records for piece in augmenting.pieces(source)])
         _, mean, std, _ = found[np.argsort(found[:, 0])].T
         return mean, std

@@ -32,7 +32,7 @@ from partirvm.planning.plan import Plan
 from partirvm.types import Float, Int
 
 Key: TypeAlias = tuple[int, str, int, str]
-"""Tile, selected rows, number of the panel, and identity of the design."""
+"""Tile, selected rows, number of the panel, and hash of the design."""
 
 IDLE = 600.0  # seconds without use after which the store of a fit is deleted
 STALE = 8  # number of runs of passes after which panels that were not requested are deleted
@@ -276,7 +276,7 @@ def fill_block(
     """
     kept = keeping is not None and design.origin is not None and len(design.centres) > 0
     if keeping is not None and kept and all(independent(each, X.shape[1], len(X)) for each in design.kernels):
-        return store_of(keeping).fill((tile, rows, panel, design.identity), design, X, out)
+        return store_of(keeping).fill((tile, rows, panel, design.basis), design, X, out)
     design.block(X, out)
     return Fetched(evaluated=len(X) * len(design.centres))
 

@@ -129,7 +129,7 @@ def _require_match(design: Design, problem: Problem, fit: Any) -> None:
     if noise is not None:
         _require_equal((noise.centres.shape, noise.weights.shape), ((len(noise.weights), d), (len(noise.weights),)))
     targets = [(scaling.t_shift.tolist(), scaling.t_scale.tolist()) for scaling in (design.scaling, empty.scaling)]
-    _require_equal((design.identity, targets[0]), (empty.identity, targets[1]))
+    _require_equal((design.basis, targets[0]), (empty.basis, targets[1]))
     _require_below(design.active, 0 if empty.functions is None else empty.functions.size)
 
     def check(value: Any, lengths: set[int]) -> None:

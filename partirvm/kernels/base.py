@@ -138,11 +138,7 @@ class Kernel:
 
     def per_feature(self, n_features: int) -> Self:
         """Return the kernel with one gamma per feature instead of one gamma for all features."""
-        return self._with({}, [part.per_feature(self._seen(n_features)) for part in self.components])
-
-    def _seen(self, n_features: int) -> int:
-        """Return the number of features that the components see."""
-        return n_features
+        return self._with({}, [part.per_feature(n_features) for part in self.components])
 
     def rescaled(self, factor: float) -> Self:
         """Return the kernel with every gamma multiplied by a factor."""

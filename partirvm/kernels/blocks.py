@@ -86,13 +86,10 @@ def padded(points: Float, multiple: int) -> Float:
 
 
 def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROUP) -> None:
-    """Call ``write(which, place)`` for each group of columns of ``out`` (n, m); each row of place (g, n) is a column.
-
-    The place is a separate array that is copied into ``out``, so that the bits do not depend on the layout.
-    """
+    """Call ``write(which, place)`` for each group of columns of ``out`` (n, m); a row of place (g, n) is a column."""
     columns = out.T
     for some in runs(len(columns), size):
-        place = np.empty((some.stop - some.start, columns.shape[1]))
+        place = np.empty((some.stop - some.start, columns.shape[1]))  # the bits do not depend on the layout of out
         write(some, place)
         columns[some] = place
 

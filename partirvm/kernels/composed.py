@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +32,7 @@ def _items(name: str, given: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Sum(Kernel):
-    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0, by default 1 each, which are learned, too.
-
-    Examples
-    --------
-    >>> from partirvm.kernels import Gaussian, Linear
-    >>> Sum((Gaussian(0.5), Linear()), (1.0, 0.1)).parameters
-    ('weights[0]', 'weights[1]', 'parts[0].gamma')
-    """
+    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0, by default 1 each, which are learned, too."""
 
     parts: tuple[Kernel, ...]
     weights: tuple[float, ...] = ()
@@ -74,15 +67,7 @@ class Sum(Kernel):
 
 @dataclass(frozen=True)
 class Product(Kernel):
-    """Product of kernels, k = Π_i k_i.
-
-    Examples
-    --------
-    >>> from partirvm.kernels import Categorical, Gaussian, OnColumns
-    >>> numbers, zone = OnColumns(Gaussian((0.5, 0.1)), (0, 1)), OnColumns(Categorical(1.0), (2,))
-    >>> Product((numbers, zone)).relevances(3)
-    array([0.5, 0.1, 1. ])
-    """
+    """Product of kernels, k = Π_i k_i."""
 
     parts: tuple[Kernel, ...]
     name: ClassVar[str] = "product"
@@ -153,14 +138,7 @@ class PreparedParts(PreparedKernel):
 
 @dataclass(frozen=True)
 class OnColumns(Kernel):
-    """Kernel applied to the columns at some positions; the other columns have no effect.
-
-    Examples
-    --------
-    >>> from partirvm.kernels import Gaussian
-    >>> OnColumns(Gaussian(0.5), (2,)).relevances(3)
-    array([0. , 0. , 0.5])
-    """
+    """Kernel applied to the columns at some positions; the other columns have no effect."""
 
     kernel: Kernel
     columns: tuple[int, ...]
@@ -187,8 +165,8 @@ class OnColumns(Kernel):
         found[self._mine(n_features)] = 0.0 if own is None else own
         return None if own is None else found
 
-    def _seen(self, n_features: int) -> int:
-        return len(self.columns)
+    def per_feature(self, n_features: int) -> Self:
+        return replace(self, kernel=self.kernel.per_feature(len(self.columns)))
 
     def _mine(self, n_features: int) -> list[int]:
         if max(self.columns) >= n_features:
@@ -235,10 +213,7 @@ class Several(Kernel):
 
     def peaks(self, points: Float, which: Int) -> Float:
         """Return k(x, x) of each point (n, d) for the kernel with the number ``which`` (n,), shape (n,)."""
-        found = np.empty(len(points))
-        for k, kernel in enumerate(self.kernels):
-            found[which == k] = kernel.diagonal(points[which == k])
-        return found
+        return np.array([kernel.diagonal(points) for kernel in self.kernels])[which, np.arange(len(points))]
 
     def prepare_each(self, centres: Float, which: Int, origin: Float | None = None) -> PreparedKernel:
         """Prepare each of the centres (m, d) for the kernel with the number ``which`` (m,)."""
@@ -288,13 +263,7 @@ def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]
 
 
 def inside(kernel: Kernel, n_features: int, kind: Any) -> list[tuple[Any, Int]]:
-    """Return the simple kernels of a class inside a kernel, each with the positions of its features.
-
-    >>> from partirvm.kernels import Categorical, Gaussian
-    >>> product = Product((OnColumns(Gaussian(0.5), (0, 2)), OnColumns(Categorical(1.0), (1,))))
-    >>> inside(product, 3, Gaussian)
-    [(Gaussian(gamma=(0.5,)), array([0, 2]))]
-    """
+    """Return the simple kernels of a class inside a kernel, each with the positions of its features."""
     found: list[tuple[Any, Int]] = []
 
     def note(each: Kernel, columns: Int) -> Kernel:

@@ -16,9 +16,6 @@ from partirvm.options.values import Value, held
 
 Float = NDArray[np.float64]
 
-MOST = 1e150
-"""Largest gamma whose products with squared distances are finite."""
-
 
 @dataclass(frozen=True, repr=False)
 class Family(Kernel, Value):
@@ -33,6 +30,7 @@ class Family(Kernel, Value):
     metric: str = held("metric", kw_only=True)
     of: ClassVar[str] = "kernel"
     learned: ClassVar[tuple[str, ...]] = ("gamma",)
+    decreasing: ClassVar[bool] = True
     form: ClassVar[type[Any]]
 
     def __post_init__(self) -> None:
@@ -103,10 +101,10 @@ class Family(Kernel, Value):
 def _checked(name: str, gamma: Any) -> tuple[float, ...]:
     """Return gamma as numbers; a tuple of floats itself, as scikit-learn's clone demands."""
     values = as_numbers([gamma] if isinstance(gamma, numbers.Real) else gamma)
-    if values.ndim != 1 or not (values <= MOST).all() or (values < 0).any() or not values.any():
+    if values.ndim != 1 or not (values <= 1e150).all() or (values < 0).any() or not values.any():
         raise UsageError(
             f"gamma of the {name} kernel is {gamma!r}: it must be one positive number, or one number ≥ 0 per feature "
-            f"with at least one positive, up to {MOST:g}"
+            "with at least one positive, up to 1e150"
         )
     same = type(gamma) is tuple and all(type(each) is float for each in gamma)
     return gamma if same else tuple(values.tolist())

@@ -73,10 +73,7 @@ class PreparedFunction(PreparedKernel):
 
 @dataclass(frozen=True)
 class BasisPart:
-    """The ``size`` basis functions of one Python function, which maps points (n, d) to an array (n, size).
-
-    ``function`` is a path, a callable, or "linear" for the features themselves.
-    """
+    """The ``size`` basis functions of a path or callable of points (n, d), or of "linear", which is the features."""
 
     function: str | Function
     size: int
@@ -149,10 +146,7 @@ def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, in
 
 
 def evaluated(given: str | Function, what: str, points: Float, centres: Float | None = None) -> Float:
-    """Return the values of a kernel (n, m), or of basis functions (n, B), after a check that they are finite.
-
-    ``what`` is the role of the function in messages: "kernel" or "basis".
-    """
+    """Return the checked values of a kernel (n, m), or of basis functions (n, B); ``what`` is the role in messages."""
     function, what = function_of(given, what), f"{what} {title_of(given)}"
     shapes = f"points {points.shape}" + ("" if centres is None else f" and centres {centres.shape}")
     try:
@@ -203,10 +197,7 @@ def title_of(function: Any) -> str:
 
 
 def name_of(function: Any, what: str, local: bool = False) -> str:
-    """Return the path of a function, or with ``local`` the name and address of a callable of this process.
-
-    Raises ``UsageError`` without ``local`` for a callable, because it cannot be stored.
-    """
+    """Return the path of a function, or with ``local`` the address of a callable, which otherwise is an error."""
     if isinstance(function, str):
         return function
     if local:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,17 +85,13 @@ class Laplacian(Family):
     """
 
     name = "laplacian"
-    decreasing = True
     form = PreparedSteps
 
 
 @documented
 @dataclass(frozen=True, repr=False)
 class Categorical(Family):
-    """Categories that agree or not: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``.
-
-    A level that no centre has differs equally from all centres. For data that also have numeric columns use
-    ``partirvm.kernels.OnColumns``.
+    """Categories that agree or not: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; beside numeric columns on ``OnColumns``.
 
     Examples
     --------
@@ -106,7 +101,6 @@ class Categorical(Family):
     """
 
     name = "categorical"
-    decreasing = True
     form = PreparedSteps
 
 
@@ -136,16 +130,17 @@ class Linear(Kernel):
     name = "linear"
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedInner(self, centres, np.ones(centres.shape[1]), origin)
+        return PreparedFunction(_product, centres)
 
-    def value(self, work: Float) -> None:
-        """Leave s, which is k."""
+
+def _product(points: Float, centres: Float) -> Float:
+    return points @ centres.T
 
 
 class PreparedInner(PreparedKernel):
     """A function of inner products with ``centres`` = gamma ∘ z (m, d)."""
 
-    def __init__(self, kernel: Any, centres: Float, widths: Float, origin: Float | None) -> None:
+    def __init__(self, kernel: Polynomial | Sigmoid, centres: Float, widths: Float, origin: Float | None) -> None:
         self.kernel, self.centres = kernel, centres * widths
         self.products = Products.of(self.centres)
 
@@ -154,15 +149,13 @@ class PreparedInner(PreparedKernel):
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂s) gamma_j x_j z_j."""
-        if isinstance(self.kernel, Linear):
-            return np.zeros(0)
         total = np.zeros(points.shape[1])
         for some in runs(len(self.centres), self.products.size):
             block = self.products.block(points, some)
             self.kernel.slope(block)
             block *= weights.T[some]
             total += np.einsum("md,md->d", block @ points, self.centres[some])
-        return np.asarray(self.kernel.shared(total))
+        return self.kernel.shared(total)
 
 
 @documented
@@ -181,6 +174,7 @@ class Polynomial(Family):
 
     degree: int = 3
     coef0: float = 1.0
+    decreasing = False
     name = "polynomial"
     form = PreparedInner
 
@@ -218,6 +212,7 @@ class Sigmoid(Family):
     """
 
     coef0: float = 1.0
+    decreasing = False
     name = "sigmoid"
     form = PreparedInner
 

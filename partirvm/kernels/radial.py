@@ -10,7 +10,7 @@ scale is 1/√gamma. Their derivatives in r² are finite at r = 0, so that no gr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -25,9 +25,6 @@ from partirvm.options.values import documented
 
 Float = NDArray[np.float64]
 
-WIDE_GROUP, WIDE = 32, 100
-"""Number of centres per matrix product for ``WIDE`` features or more, for which larger products are faster."""
-
 
 class PreparedRadial(PreparedKernel):
     """A radial kernel prepared for m centres. ``centres`` (m, d) holds their v, ``root`` (d,) is √gamma."""
@@ -40,7 +37,7 @@ class PreparedRadial(PreparedKernel):
         np.multiply(self.centres, 2, out=rows[:, :d])
         rows[:, d] = -np.einsum("md,md->m", self.centres, self.centres)
         rows[:, d + 1] = -1.0
-        self.products = Products.of(rows, WIDE_GROUP if d >= WIDE else GROUP)
+        self.products = Products.of(rows, 32 if d >= 100 else GROUP)  # larger products are then faster
 
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m): −r² ≤ 0 up to rounding, then its function."""
@@ -55,49 +52,40 @@ class PreparedRadial(PreparedKernel):
         np.einsum("nd,nd->n", U, U, out=left[:, d + 1])
         return left
 
-    def slopes(self, points: Float, values: Float, weights: Float) -> Callable[[slice], Float]:
-        """Return the function of a group of centres that gives S = weights ∘ ∂k/∂r², (g, n); r² is computed again."""
-        if isinstance(self.kernel, Gaussian):
-            return lambda some: -(weights.T[some] * values.T[some])  # ∂k/∂r² = −k
+    def slopes(self, points: Float, values: Float, weights: Float) -> Iterator[tuple[slice, Float]]:
+        """Yield for each group of centres S = weights ∘ ∂k/∂r², (g, n)."""
         widened = self._widened(points)
-
-        def of(some: slice) -> Float:
-            block = self.products.block(widened, some)
-            self.kernel.slope(block)
-            block *= weights.T[some]
-            return block
-
-        return of
+        for some in runs(len(self.centres), self.products.size):
+            if isinstance(self.kernel, Gaussian):
+                yield some, -(weights.T[some] * values.T[some])  # ∂k/∂r² = −k
+            else:
+                block = self.products.block(widened, some)
+                self.kernel.slope(block)
+                yield some, weights.T[some] * block
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)², by products with [u, u∘u, 1]."""
         n, d = points.shape
-        slopes = self.slopes(points, values, weights)
         left = np.empty((n, 2 * d + 1))
         U = np.multiply(points - self.origin, self.root, out=left[:, :d])
         np.multiply(U, U, out=left[:, d : 2 * d])
         left[:, 2 * d] = 1.0
         total = np.zeros(d)
-        for some in self.groups():
-            sums, V = slopes(some) @ left, self.centres[some]
+        for some, block in self.slopes(points, values, weights):
+            sums, V = block @ left, self.centres[some]
             total += (sums[:, d : 2 * d] - V * (2 * sums[:, :d] - V * sums[:, 2 * d :])).sum(axis=0)
         return self.kernel.shared(total)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return Σ_m weights[n, m] ∂k/∂x_n = 2 √gamma ∘ (u_n Σ_m S_nm − Σ_m S_nm v_m), (n, d)."""
         d = points.shape[1]
-        slopes = self.slopes(points, values, weights)
         right = np.ones((len(self.centres), d + 1))
         right[:, :d] = self.centres
         sums = np.zeros((len(points), d + 1))
-        for some in self.groups():
-            sums += slopes(some).T @ right[some]
+        for some, block in self.slopes(points, values, weights):
+            sums += block.T @ right[some]
         U = (points - self.origin) * self.root
         return np.asarray(2 * self.root * (U * sums[:, d:] - sums[:, :d]))
-
-    def groups(self) -> list[slice]:
-        """Return the groups of centres whose products are computed together."""
-        return runs(len(self.centres), self.products.size)
 
 
 @documented
@@ -113,7 +101,6 @@ class Gaussian(Family):
     """
 
     name = "gaussian"
-    decreasing = True
     form = PreparedRadial
 
     def value(self, work: Float) -> None:
@@ -135,7 +122,6 @@ class Matern32(Family):
     """
 
     name = "matern32"
-    decreasing = True
     form = PreparedRadial
 
     def value(self, work: Float) -> None:
@@ -162,7 +148,6 @@ class Matern52(Family):
     """
 
     name = "matern52"
-    decreasing = True
     form = PreparedRadial
 
     def value(self, work: Float) -> None:
@@ -241,8 +226,8 @@ class Directions(Kernel):
         """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
         return np.asarray(self.kernel.widths(len(self.axes)) @ self.matrix**2)
 
-    def _seen(self, n_features: int) -> int:
-        return len(self.axes)
+    def per_feature(self, n_features: int) -> Self:
+        return replace(self, kernel=self.kernel.per_feature(len(self.axes)))
 
 
 class PreparedDirections(PreparedKernel):
@@ -265,14 +250,13 @@ class PreparedDirections(PreparedKernel):
         of_gamma = self.kernel.kernel.shared(np.einsum("ij,ij->i", half, self.matrix))
         return np.concatenate([of_gamma, 2 * half.ravel()])
 
-    def _moments(self, X: Float, slopes: Callable[[slice], Float]) -> Float:
+    def _moments(self, X: Float, slopes: Iterator[tuple[slice, Float]]) -> Float:
         """Return Σ_nm S_nm (x_n − z_m)(x_n − z_m)ᵀ, shape (d, d), for points X measured from the origin."""
         n, d = X.shape
         left = np.ones((n, d + 1))
         left[:, :d] = X
         rows, total = np.zeros(n), np.zeros((d, d))
-        for some in self.inner.groups():
-            block = slopes(some)
+        for some, block in slopes:
             rows += block.sum(axis=0)
             sums, own = block @ left, self.centres[some]
             cross = own.T @ sums[:, :d]

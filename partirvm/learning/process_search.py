@@ -38,10 +38,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 ROWS, LAST_ROWS = 400, 1000
-"""Number of rows of the searches, and of the last steps from the best of them.
-
-With 500 rows the searches take twice as long, and concrete's error is lower by 3 %.
-"""
+"""Number of rows of the searches (500 would double their time), and of the last steps from the best of them."""
 
 WORK = 1.25e7
 """Maximum rows² × features of an evaluation: 400 rows of up to 78 features. A search takes some hundred evaluations."""
@@ -60,10 +57,7 @@ A wave of 3 radians per unit is found from 2 or 4 alone, noisy trends of 200 row
 """
 
 SCREENED_ROWS, SCREENED = 4000, 100
-"""Maximum number of rows on which single features are screened, and of features that are.
-
-One fast wave among 15 features was found on 400 rows in one draw of two.
-"""
+"""Maximum number of rows on which single features are screened (400 miss a wave in half the draws), and of features."""
 
 JITTER, FIRST_NOISE = 0.3, 0.01
 """Deviation of the first log parameters around a start, since equal features can stay equal; first noise ÷ variance."""

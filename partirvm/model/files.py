@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from partirvm.core.left_out import Calibration
+from partirvm.core.link import LINKS
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
 from partirvm.kernels import KERNELS
@@ -21,6 +22,7 @@ from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.input_rows import plain_labels
 from partirvm.options.values import VALUES
+from partirvm.quoting import quoted
 from partirvm.storage.codec import Codec
 from partirvm.types import Columns, Scaling
 
@@ -101,6 +103,8 @@ def _require_shapes(model: Saved) -> None:
     """Raise ``TypeError`` for another value than a model, ``ValueError`` if its arrays do not belong together."""
     if not isinstance(model, FittedModel):
         raise TypeError(f"it is a {type(model).__name__}")
+    if isinstance(model, ClassModel) and model.likelihood not in LINKS:
+        raise ValueError(f"its likelihood {quoted(model.likelihood)} is unknown to this process")
     design, scaling = model.design, model.design.scaling
     (m, d), M, T = design.centres.shape, design.n_columns, scaling.t_scale.shape
     square = (*model.mean.shape[:0:-1], M, M)

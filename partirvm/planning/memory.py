@@ -24,13 +24,6 @@ A classification fit has C linear predictors: node is multiplied by C, and best 
 If a pass computes all columns at once (``whole``), as in classification, in split-and-merge and in a last fit over
 other rows than before, M is 0 in these formulas, and P is the number of all columns. Panels of the pool's pass then
 hold Q columns and the kept columns.
-
-A prediction with one extra column for each of G test rows (``core.predictive``) handles C = min(EXTRA_COLUMNS, G) of
-them at a time. With M columns of the model it takes:
-
-    node      = f G (M + 2)                            statistic of the extra columns
-    pass      = threads (tile + 2 f B (M + C + d + 2) + f C M + node) + (log₂ tiles + threads + 2) node
-    tested    = 3 f R' (d + T + 4) + 4 f C M           a tile of R' test rows, and the result of C columns
 """
 
 from __future__ import annotations
@@ -40,7 +33,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any
 
-from partirvm.types import EXTRA_COLUMNS, NOISE_CENTRES, PANEL_ROWS
+from partirvm.types import NOISE_CENTRES, PANEL_ROWS
 
 FLOAT = 8
 """Bytes of a floating-point number."""
@@ -178,24 +171,3 @@ def max_columns_within(shape: DataShape, candidates: int, threads: int, budget: 
     kept = range(shape.n_leading, 1 << 40)
     fitting = bisect_right(kept, budget, key=lambda M: step_bytes(shape, M, candidates, threads, **how).peak)
     return shape.n_leading + candidates + fitting - 1 if fitting else 0
-
-
-def augment_bytes(shape: DataShape, columns: int, extra: int, threads: int, tested: int) -> int:
-    """Compute the bytes of a pass over the training rows with G = ``extra`` columns and M = ``columns`` of the model.
-
-    ``tested`` is the number of rows in a tile of test rows.
-    """
-    piece, node = min(EXTRA_COLUMNS, extra), FLOAT * extra * (columns + 2)
-    waiting = (ceil(log2(max(shape.n_tiles, 2))) + threads + 2) * node
-    ending = 3 * FLOAT * tested * (shape.n_features + shape.n_targets + 4) + 4 * FLOAT * piece * columns
-    return threads * (shape.tile() + shape.panel(columns + piece) + FLOAT * piece * columns + node) + waiting + ending
-
-
-def augment_rows(shape: DataShape, columns: int, threads: int, budget: int, tested: int, most: int) -> int:
-    """Return the maximum number of test rows of a pass within ``budget`` bytes, or 0 if memory does not suffice.
-
-    The result is a multiple of ``EXTRA_COLUMNS`` and at most ``most``.
-    """
-    pieces = range(EXTRA_COLUMNS, most + 1, EXTRA_COLUMNS)
-    fitting = bisect_right(pieces, budget, key=lambda rows: augment_bytes(shape, columns, rows, threads, tested))
-    return EXTRA_COLUMNS * fitting

@@ -50,7 +50,7 @@ def evaluate(
         if augment is None:
             scores: AnyScores = score(model, source, executor, progress)
         else:
-            augmenting = augmenting_of(store, model, augment, executor, source)
+            augmenting = augmenting_of(store, model, augment, executor)
             _require_number_targets(augmenting.model, source)
             scores = augmenting.scores(source, progress)
     targets = source.columns.target_names(source.n_targets)

@@ -80,8 +80,7 @@ def predict(
     ``augment`` is the DATA of the fit of JOB. Each row is then predicted with an additional basis function at this row,
     so that ``std`` grows with the distance from the training rows (``core.predictive``). ``augment`` needs passes over
     the training rows, whose tiles are reported to ``progress``, and cannot be combined with ``interval``. It raises
-    ``UsageError`` for classification, ``ChangedDataError`` for DATA other than those of the fit, and
-    ``MemoryLimitError`` if the smallest possible group of test rows exceeds the memory limit of JOB.
+    ``UsageError`` for classification, and ``ChangedDataError`` for DATA other than those of the fit.
 
     ``allow_code`` permits importing and running a kernel or basis that is a named function; without this permission
     such a model raises ``UsageError``.
@@ -105,7 +104,7 @@ def predict(
             tiles = TileValues((model.predictive.values, *bands))
             found = (records for _, records in executor.map(tiles, source, range(source.n_tiles), progress))
         else:
-            augmenting = augmenting_of(store, model, augment, executor, source)
+            augmenting = augmenting_of(store, model, augment, executor)
             found = (piece.records for piece in augmenting.pieces(source, progress))
         with (
             _unfinished(place) as (folder, check_lease),

@@ -1,8 +1,8 @@
 """RVM* for large data: predictions with an extra basis function at each test row (``core.predictive``), tile by tile.
 
 The additional function uses the model's kernel; if centres have several kernels, the first one. The products of the
-extra columns with the columns of the model need a pass over the training rows. Each pass serves as many test rows as
-memory allows, at most ``MAX_ROWS``. All passes together need N·n·M products for N training rows, n test rows and M
+extra columns with the columns of the model need a pass over the training rows. Each pass serves ``MAX_ROWS`` test rows,
+so that its statistics are few. All passes together need N·n·M products for N training rows, n test rows and M
 columns. The test rows of a tile are cut into pieces of ``EXTRA_COLUMNS`` rows, the last one with copies of a row:
 products of another shape may be rounded differently. So the bits of a row do not depend on the other rows.
 """
@@ -22,27 +22,24 @@ from partirvm.core.reduction import TreeSum
 from partirvm.core.scores import LEVELS, Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
-from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
+from partirvm.errors import ChangedDataError, DataError, UsageError
 from partirvm.execution import Executor
 from partirvm.execution.tasks import Progress
-from partirvm.jobs.request import difference, parameters_of
+from partirvm.jobs.request import difference
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
 from partirvm.kernels.blocks import padded
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import GramPass
 from partirvm.model import FAR, AnyModel, Model
-from partirvm.options.constraints import parse_bytes
-from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
-from partirvm.quoting import format_bytes
 from partirvm.resolve.new_problem import checked_moments
 from partirvm.types import EXTRA_COLUMNS
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-MAX_ROWS = 16 * EXTRA_COLUMNS
-"""Maximum number of test rows per pass. With more test rows the time per row hardly decreases."""
+MAX_ROWS = 4 * EXTRA_COLUMNS
+"""Maximum number of test rows per pass."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class Augmented:
 
 @dataclass(frozen=True)
 class Augmenting:
-    """A regression model with its ``training`` rows, whose pass serves at most ``max_rows`` test rows.
+    """A regression model with its ``training`` rows.
 
     ``variance`` is the variance of the scaled targets. ``origin`` (d,) is the mean of the training rows in the kernel's
     coordinates.
@@ -79,19 +76,13 @@ class Augmenting:
     executor: Executor
     variance: float
     origin: Float
-    max_rows: int
 
     @classmethod
-    def of(
-        cls, model: Model, training: Source, executor: Executor, tile_rows: int, memory_limit: int | str = "auto"
-    ) -> Augmenting:
-        """Check the training rows and compute the maximum number of test rows per pass.
-
-        The caller has checked the features of the rows. ``tile_rows`` is the number of rows in a tile of test rows.
-        ``memory_limit`` limits the memory of each process, as in a fit.
+    def of(cls, model: Model, training: Source, executor: Executor) -> Augmenting:
+        """Check the training rows; the caller has checked their features.
 
         Raises ``UsageError`` for a model with several targets or without a kernel, ``DataError`` for another number of
-        rows than that of the fit, and ``MemoryLimitError`` if a single piece of test rows exceeds the limit.
+        rows than that of the fit.
         """
         require_augmentable(model)
         require_target(training)
@@ -103,8 +94,7 @@ class Augmenting:
             )
         scaling = model.design.scaling
         variance = float(moments.targets.variance_over(scaling.t_scale)[0])
-        max_rows = _max_rows(model, training, executor, tile_rows, memory_limit)
-        return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean), max_rows)
+        return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean))
 
     def pieces(self, source: Source, progress: Progress | None = None) -> Iterator[Augmented]:
         """Yield the predictions of all rows of a source, in pieces, in the order of its tiles.
@@ -112,7 +102,7 @@ class Augmenting:
         ``progress`` is called with the number of tiles of training rows that are done, and their total over all passes.
         The executor runs the passes; all other computations run in this process.
         """
-        pieces, per_pass = _pieces(source), self.max_rows // EXTRA_COLUMNS
+        pieces, per_pass = _pieces(source), MAX_ROWS // EXTRA_COLUMNS
         n_passes, training = -(-_n_pieces(source) // per_pass), self.training.n_tiles
         for number in range(n_passes):
 
@@ -149,8 +139,8 @@ class Augmenting:
         return found
 
 
-def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor, source: Source) -> Augmenting:
-    """Return an ``Augmenting`` of a job's model and its DATA ``data``, with the memory limit of the job.
+def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor) -> Augmenting:
+    """Return an ``Augmenting`` of a job's model and its DATA ``data``.
 
     Raises ``UsageError`` for a classification model, ``ChangedDataError`` for DATA other than those of the job's fit;
     other exceptions are those of ``Augmenting.of``.
@@ -164,7 +154,7 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
             f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "
             f"{state.request['data']} or a copy of these DATA"
         )
-    return Augmenting.of(model, training, executor, source.tile_rows, parameters_of(state).memory_limit)
+    return Augmenting.of(model, training, executor)
 
 
 def original_rows(source: Source, tile: Tile) -> Int:
@@ -198,26 +188,3 @@ def require_augmentable(model: Model) -> None:
         )
     if isinstance(model.design.kernel, NoKernel):
         raise UsageError("augment adds a kernel column at each row, but the model has no kernel: omit augment")
-
-
-def _max_rows(model: Model, training: Source, executor: Executor, tile_rows: int, memory_limit: int | str) -> int:
-    """Return the maximum number of test rows per pass, and set the number of threads of the executor.
-
-    The number of threads is the largest with which each thread has memory for a piece of test rows.
-    """
-    machine = executor.machine(None if memory_limit == "auto" else parse_bytes(memory_limit, "memory_limit"))
-    shape = DataShape(training.n_rows, training.n_features, 1, training.tile_rows)
-    columns, tested = model.design.n_columns, max(tile_rows, MAX_ROWS)
-    budget = machine.limit - machine.base - ALLOWANCE
-    least = 1 if executor.elastic else machine.threads
-    for threads in range(machine.threads, least - 1, -1):
-        max_rows = augment_rows(shape, columns, threads, budget, tested, MAX_ROWS)
-        if max_rows:
-            executor.use(threads)
-            return max_rows
-    need = machine.base + ALLOWANCE + augment_bytes(shape, columns, EXTRA_COLUMNS, least, tested)
-    raise MemoryLimitError(
-        f"augmenting {EXTRA_COLUMNS} test rows at a time with a model of {columns:,} columns needs "
-        f"{format_bytes(need)} per process, including {format_bytes(machine.base)} of the process without data, but "
-        f"the memory limit is {format_bytes(machine.limit)}: raise memory_limit, or predict without augment"
-    )

@@ -136,7 +136,7 @@ WRONG = {
     ),
     "evaluation of one": (
         "evaluate {job} other.zarr",
-        r"other\.zarr: the class 'tin' of the data is not in the training data",
+        r"other\.zarr: the classes 'tin' of the data are not in the training data",
     ),
     "evaluation of a number": ("evaluate {job} number.zarr", r"number\.zarr: the model .*is numeric.*`--classes`"),
     "weight of an unknown label": (

@@ -10,9 +10,8 @@ import pytest
 from regressions import plane, sinc
 
 from partirvm import RVMRegressor, ingest
-from partirvm.errors import DataError, MemoryLimitError, UsageError
+from partirvm.errors import DataError, UsageError
 from partirvm.kernels import Gaussian, Several
-from partirvm.predict import rvm_star
 
 FAR = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
 
@@ -135,7 +134,3 @@ def test_other_rows_than_the_fits_are_refused(monkeypatch):
             model.predict(X[:3], augment=again)
     with pytest.raises(ValueError, match=re.escape("X has 1 features, but RVMRegressor is expecting 2")):
         model.predict(X[:3, :1], augment=(X, y))
-    model.set_params(memory_limit="20MiB")
-    with pytest.raises(MemoryLimitError, match=r"needs .*MiB.*the memory limit is 20 MiB"):
-        model.predict(X[:3], augment=(X, y))
-    assert rvm_star.MAX_ROWS % rvm_star.EXTRA_COLUMNS == 0

@@ -165,13 +165,13 @@ def lie(job, name, **told):
 
 @pytest.fixture(params=[(where, place) for where in ("spec.json", "events") for place in ("data", "validation")])
 def elsewhere(request, made, tmp_path):
-    """A job whose spec, or last event, names DATA of another store; and their address."""
+    """A job whose spec, or a request in its last event, names DATA of another store; and their address."""
     where, place = request.param
     job, elsewhere = tmp_path / "job", f"memory://{where}{place}/d.zarr"
     shutil.copytree(made["job"], job)
     ingest(made["table"], elsewhere, tile_rows=64, overwrite=True)
     name = where if where == "spec.json" else f"events/{sorted(path.name for path in (job / where).iterdir())[-1]}"
-    lie(job, name, **{place: elsewhere})
+    lie(job, name, **{place: elsewhere}, **({} if where == "spec.json" else {"event": "queued"}))
     return job, place, elsewhere
 
 

@@ -121,11 +121,11 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     job = tmp_path / "job"
     jobs.fit(str(data), str(job), ASKED)
     folder = Folder(str(job), job)
-    spec, queued = read_json(folder, "spec.json"), "events/000001.json"
+    spec, last = read_json(folder, "spec.json"), f"events/{max((job / 'events').iterdir()).name}"
     kernel = {**spec["parameters"], "kernel": "own_code:kernel", "gamma": "auto"}
     for name, value in (
         ("spec.json", {**spec, "parameters": kernel}),
-        (queued, {**read_json(folder, queued), "changes": {"basis": "own_code:basis"}}),
+        (last, {**read_json(folder, last), "event": "queued", "changes": {"basis": "own_code:basis"}}),
     ):
         whole = folder.read(name)
         folder.write(name, to_json(name, value))

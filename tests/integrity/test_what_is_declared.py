@@ -131,7 +131,7 @@ def test_a_head_that_is_gone(job):
 def test_a_claim_that_is_gone(job):
     """Without it nobody can tell whose events count."""
     (job / "lease" / "000001.json").unlink()
-    with pytest.raises(MissingDataError, match="claim of epoch 1 is missing"):
+    with pytest.raises(FormatError, match="the claim of epoch 1"):
         open_job(job).state()
 
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import zarr
 from scipy.optimize import minimize
 from student import NU, StudentLikelihood
 
-from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
+from partirvm import RVMRegressor, ingest, jobs
 from partirvm.errors import UsageError
-from partirvm.jobs.driver import Watcher
-from partirvm.jobs.state import Status
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
-from partirvm.predict import evaluate, predict
 
 N = 240
 
@@ -85,33 +81,6 @@ def test_the_mean_is_the_mode_and_outliers_do_not_move_it(rows, data, strategy, 
     off = np.abs(robust.predict(X) - clean).mean()
     assert off < 0.05
     assert off < 0.5 * np.abs(plain.predict(X) - clean).mean()
-
-
-def test_a_job_is_aborted_resumed_and_predicts(rows, data, tmp_path):
-    """The model has the bits of a fit that was never aborted, and outliers do not move it."""
-    X, y, clean = rows
-    request = Request(noise_variance="student", **ASKED)
-    whole = jobs.fit(data, str(tmp_path / "whole"), request).model
-    lines = []
-
-    class Counting(Watcher):
-        def on_record(self, entry):
-            lines.append(entry)
-
-    jobs.fit(data, str(tmp_path / "job"), request, watcher=Counting(), aborted=lambda: len(lines) >= 2)
-    job = open_job(tmp_path / "job")
-    assert job.status() is Status.ABORTED
-    job = job.resume()
-    assert job.wait(120) is Status.DONE, job.state().reason
-    model = load_model(tmp_path / "job")
-    assert model.digest() == whole.digest()
-    assert_mode(model, X, y)
-
-    assert predict(str(tmp_path / "job"), data, str(tmp_path / "p.zarr")) == N
-    written = zarr.open_group(tmp_path / "p.zarr", mode="r")["mean"][...]
-    np.testing.assert_allclose(written, model.predict(X), rtol=1e-12)
-    assert np.abs(model.predict(X) - clean).mean() < 0.05
-    assert evaluate(str(tmp_path / "job"), data)["n_rows"] == N
 
 
 def test_an_estimator_asks_for_it_and_everything_is_automatic(rows):

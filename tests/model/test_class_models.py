@@ -10,7 +10,7 @@ import pytest
 from classifications import LABELS, classifier
 
 from partirvm import load_model
-from partirvm.errors import DataError
+from partirvm.errors import DataError, FormatError
 from partirvm.model import ClassModel, save_model
 
 KINDS = [("bernoulli", (False, True)), ("bernoulli", ("a", "b")), *(("multinomial", LABELS[k]) for k in LABELS)]
@@ -128,3 +128,10 @@ def test_rows_that_cannot_be_predicted(X, says):
     for method in ("predict", "predict_proba", "decision_function"):
         with pytest.raises(DataError, match=says):
             getattr(classifier(), method)(X)
+
+
+def test_a_model_of_an_unknown_likelihood_is_not_read(tmp_path):
+    """Such as one of ``literature`` that this process has not registered."""
+    save_model(replace(classifier(), likelihood="probit"), tmp_path / "m")
+    with pytest.raises(FormatError, match="likelihood 'probit' is unknown"):
+        load_model(tmp_path / "m")

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 from partirvm.planning.memory import (
     BATCH,
     DataShape,
-    augment_bytes,
-    augment_rows,
     batch_elements,
     max_columns_within,
     step_bytes,
 )
-from partirvm.types import EXTRA_COLUMNS, PANEL_ROWS
+from partirvm.types import PANEL_ROWS
 
 shapes = st.builds(
     DataShape,
@@ -110,28 +108,3 @@ def test_a_pool_stands_beside_the_kept_columns_though_a_pass_brings_all(outputs)
     assert step.peak <= budget
     assert step.passing - alone.passing == 2 * 2 * 8 * PANEL_ROWS * (M + Q - most) > 0
     assert most**2 >= M * Q
-
-
-@given(shapes, st.integers(1, 3000), st.integers(1, 5000), st.integers(1, 64), st.integers(1, 16384))
-def test_bytes_of_an_augmented_prediction_are_the_formulas(shape, M, G, threads, tested):
-    """The second table at the head of planning/memory.py, written down again; and more rows never need less."""
-    f, d, T, C = 8, shape.n_features, shape.n_targets, min(EXTRA_COLUMNS, G)
-    R = min(shape.tile_rows, shape.n_rows)
-    B = min(PANEL_ROWS, R)
-    levels = max((-(-shape.n_rows // shape.tile_rows) - 1).bit_length(), 1)
-    tile, panel, node = 3 * f * R * (d + T + 1), 2 * f * B * (M + C + d + 2), f * G * (M + 2)
-    passing = threads * (tile + panel + f * C * M + node) + (levels + threads + 2) * node
-    ending = 3 * f * tested * (d + T + 4) + 4 * f * C * M
-    assert augment_bytes(shape, M, G, threads, tested) == passing + ending
-    assert augment_bytes(shape, M, G + 1, threads, tested) > passing + ending
-
-
-@given(shapes, st.integers(1, 3000), st.integers(1, 64), st.integers(0, 1 << 30))
-def test_as_many_rows_are_augmented_as_fit(shape, M, threads, budget):
-    """Whole pieces, up to the most; one piece more would be too many."""
-    found = augment_rows(shape, M, threads, budget, 100, 8 * EXTRA_COLUMNS)
-    assert found % EXTRA_COLUMNS == 0
-    if found:
-        assert augment_bytes(shape, M, found, threads, 100) <= budget
-    if found < 8 * EXTRA_COLUMNS:
-        assert augment_bytes(shape, M, found + EXTRA_COLUMNS, threads, 100) > budget

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs
-from partirvm.data import ZarrSource
-from partirvm.errors import ChangedDataError, MemoryLimitError, UsageError
-from partirvm.execution import LocalExecutor
+from partirvm.errors import ChangedDataError, UsageError
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.planning.memory import DataShape, augment_bytes
 from partirvm.predict import evaluation, prediction, rvm_star
 
 PARAMETERS = Request(gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
@@ -108,22 +103,3 @@ def test_classes_are_not_augmented(tmp_path):
         with pytest.raises(UsageError, match="holds a classifier, but augment supports regression only"):
             call()
     assert not list(tmp_path.glob("*p.csv*"))
-
-
-def test_memory_is_as_the_formula_says(folder, monkeypatch):
-    """Passes of as many rows as a budget allows take no more than the formula; none is enough for no memory."""
-    model, training = JobStore(str(folder / "job")).model(), ZarrSource(folder / "train.zarr")
-    test, executor = ZarrSource(folder / "test.zarr"), LocalExecutor(1)
-    try:
-        ready = rvm_star.Augmenting.of(model, training, executor, test.tile_rows)
-        list(ready.pieces(test))
-        need = augment_bytes(DataShape(N, 2, 1, 128), model.design.n_columns, rvm_star.MAX_ROWS, 1, rvm_star.MAX_ROWS)
-        tracemalloc.start()
-        list(ready.pieces(test))
-        assert tracemalloc.get_traced_memory()[1] < need + (1 << 20)
-        tracemalloc.stop()
-        with pytest.raises(MemoryLimitError, match=r"120 test rows at a time.*raise memory_limit"):
-            rvm_star.Augmenting.of(model, training, executor, test.tile_rows, 1 << 20)
-    finally:
-        tracemalloc.stop()
-        executor.close()
