@@ -30,9 +30,6 @@ NORMAL_MULTIPLES = tuple(map(quantile, STATED_LEVELS))
 PIT_BINS = 20
 """Number of equal bins of the probability integral transform."""
 
-PROBABILITY_BINS = 10
-"""Number of equal bins of class probabilities."""
-
 SAMPLE = 400
 """Number of rows in the sample of points."""
 
@@ -91,12 +88,12 @@ class NumberDiagnostics(FieldSums):
 
 @dataclass(frozen=True)
 class ClassDiagnostics(FieldSums):
-    """Counts over ``n`` rows of class probabilities, in ``PROBABILITY_BINS`` equal bins B.
+    """Counts over ``n`` rows of class probabilities, in ten equal bins B.
 
     For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K, B) sums the
     probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64 those of this class. ``confusion``
-    (K, K) int64 counts rows by true class (first axis) and most probable class. ``largest`` are the rows of
-    largest log loss: true class, most probable class, and the probabilities of both; classes are codes.
+    (K, K) counts rows by true and most probable class. ``largest`` are the rows of largest log loss: codes of both
+    classes, and their probabilities.
     """
 
     n: int
@@ -117,11 +114,11 @@ class ClassDiagnostics(FieldSums):
         p = probabilities[:, :MOST_CLASSES].copy()
         if probabilities.shape[1] > MOST_CLASSES:
             p[:, -1] = probabilities[:, MOST_CLASSES - 1 :].sum(axis=1)
-        K, bins = p.shape[1], _bins(p, PROBABILITY_BINS)
-        places, shape = bins + PROBABILITY_BINS * np.arange(K), (K, PROBABILITY_BINS)
+        K = p.shape[1]
+        places = _bins(p, 10) + 10 * np.arange(K)
 
         def counted(places: Int, weights: Float | None = None) -> Any:
-            return np.bincount(places.ravel(), weights, K * PROBABILITY_BINS).reshape(shape)
+            return np.bincount(places.ravel(), weights, 10 * K).reshape(K, 10)
 
         return cls(
             n=len(codes),

@@ -34,9 +34,6 @@ from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, noise_preci
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-ROOM = 64
-"""Number of columns that can join before arrays are enlarged."""
-
 FEWEST, PART = 16, 8
 """Actions between two refreshes: ``FEWEST`` + M // ``PART``. So refreshes take at most a third of the time, and σ²
 converges quickly while the model is small."""
@@ -100,7 +97,7 @@ class ActiveColumns:
         """Activate a candidate at this α."""
         M, beta = self.M, self.beta
         if len(self._rows) == M:
-            rows, Sigma = np.empty((M + ROOM, len(self.place))), np.zeros((M + ROOM, M + ROOM), order="F")
+            rows, Sigma = np.empty((M + 64, len(self.place))), np.zeros((M + 64, M + 64), order="F")
             rows[:M], Sigma[:M, :M] = self._rows, self._Sigma
             self._rows, self._Sigma = rows, Sigma
         tied = np.zeros(len(self._rows))
@@ -297,9 +294,8 @@ def grow(
 
     ``on_step`` is called at each refresh, ``on_action`` at each action; ``on_step`` may raise an exception to stop. An
     iteration of the rule is a refresh. The limit ``vectors`` of the rule ends a fit that starts with more columns, once
-    deletions reach it. With ``thin`` columns of q² ≤ s are deleted, however small the gain. Under ``guard`` a fit whose
-    residual has finally cancelled ends as ``CANCELLED``, and continues without the inactive candidates. If ``enough``
-    is true for its cost so far (``Greedy.cost``) and number of columns, it ends as at the maximum of iterations.
+    deletions reach it. If ``enough`` is true for its cost so far (``Greedy.cost``) and number of columns, the fit ends
+    as at the maximum of iterations.
     """
     greedy, least, reason = Greedy(state), rule.tol * state.n, None
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors

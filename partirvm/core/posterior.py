@@ -8,10 +8,8 @@ written with M × M matrices and H = Σ⁻¹, is
 H is factorised after scaling to unit diagonal, S H S with S = diag(H)^(−½), so that precisions from 1e-6 to 1e12 in one
 model cause no loss of accuracy. If the scaled matrix is not numerically positive definite (near-duplicate columns with
 a very weak prior), the smallest sufficient power of ten, the ``jitter``, is added to its diagonal. With statistics of
-a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m.
-
-**Several targets** share the columns and α. Given α and β_τ they are independent: each has a posterior with H_τ =
-β_τΦᵀΦ + A, and the log evidence is the sum over targets.
+a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m. Given α and β_τ, several targets
+are independent.
 """
 
 from __future__ import annotations
@@ -69,11 +67,6 @@ class Posterior:
         return bool(np.any(self.residual < 100 * self.rounding))
 
     @property
-    def each(self) -> tuple[Posterior, ...]:
-        """The posterior of each target."""
-        return self.targets or (self,)
-
-    @property
     def means(self) -> Float:
         """μ as (M, T), also for one target."""
         return self.mean if self.targets else self.mean[:, None]
@@ -81,7 +74,7 @@ class Posterior:
     @property
     def covariances(self) -> Float:
         """Σ as (T, M, M), also for one target."""
-        return np.stack([root @ root.T for root in (one.root() for one in self.each)])
+        return np.stack([root @ root.T for root in (one.root() for one in self.targets or (self,))])
 
     def root(self) -> Float:
         """Return R (M, M) with Σ = R Rᵀ, so that a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative; (T, M, M)."""
@@ -147,8 +140,7 @@ def inverse(factor: Float) -> Float:
 def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> Posterior:
     """Return posterior and evidence of the columns of ``statistics`` at given α (M,) and β, (T,) for T targets.
 
-    The cost is one ``dpotrf`` and one ``dtrtri`` for each target: ⅔ M³ flops. Raises ``NumericalError`` as
-    ``factorise`` does.
+    This takes ⅔ M³ flops for each target. Raises ``NumericalError`` as ``factorise`` does.
     """
     if isinstance(beta, np.ndarray):
         parts = (statistics.of_targets(slice(k, k + 1)) for k in range(len(beta)))

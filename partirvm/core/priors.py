@@ -27,9 +27,6 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-STEPS = 48
-"""Number of points of the geometric grid of α on which the highest peak is searched."""
-
 JOINING = 1e-3
 """Columns that join together start at this fraction of their individually optimal α.
 
@@ -148,7 +145,7 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
     there = np.flatnonzero(np.isfinite(low))
     s, q, low = s[there], q[there], low[there]
     high = np.maximum(1e4 * s.max(axis=1), 2 * low)  # beyond, ℓ behaves as Σ(q² − s)/2α
-    places = np.array([low * (high / low) ** (step / (STEPS - 1)) for step in range(STEPS)])
+    places = np.array([low * (high / low) ** (step / 47) for step in range(48)])
     values = np.array([joint_contribution(s, q, place) for place in places])
     found = places[values.argmax(axis=0), np.arange(len(there))]
     for _ in range(8):

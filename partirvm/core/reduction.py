@@ -42,16 +42,7 @@ S = TypeVar("S", bound=Additive)
 
 @dataclass
 class TreeSum(Generic[S]):
-    """Sum over ``n_tiles`` tiles of nodes that arrive in any order; siblings are added as soon as both are present.
-
-    Examples
-    --------
-    >>> total = TreeSum(3)
-    >>> for tile in (2, 0, 1):
-    ...     total.add(tile, float(tile))
-    >>> total.result()
-    3.0
-    """
+    """Sum over ``n_tiles`` tiles of nodes that arrive in any order; siblings are added as soon as both are present."""
 
     n_tiles: int
     _waiting: dict[tuple[int, int], S] = field(default_factory=dict)
@@ -76,11 +67,7 @@ class TreeSum(Generic[S]):
 
 
 def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:
-    """Cut ``n_tiles`` tiles into aligned runs of ``2**level``: pairs of node index at that level and tile numbers.
-
-    >>> [(index, list(run)) for index, run in aligned_runs(5, 1)]
-    [(0, [0, 1]), (1, [2, 3]), (2, [4])]
-    """
+    """Cut ``n_tiles`` tiles into aligned runs of ``2**level``: pairs of node index at that level and tile numbers."""
     size = 1 << level
     for index, start in enumerate(range(0, n_tiles, size)):
         yield index, range(start, min(start + size, n_tiles))

@@ -40,11 +40,9 @@ LEAST = 0.01
 
 @dataclass(frozen=True)
 class RpropSearch:
-    """State of a search; ``logs`` (p,) is the next point to evaluate.
+    """State of a search: the next point ``logs`` (p,), the last steps and slopes, and the values of all rounds.
 
-    ``start`` (p,) is the reference of the bounds, −∞ for a fixed parameter. ``step`` (p,) are the last step sizes, and
-    ``slope`` (p,) the last derivatives, 0 after a change of sign. ``values`` are the values of all rounds, ``peak`` is
-    the largest value, and ``best`` (p,) is the point with this value.
+    ``start`` (p,) is the reference of the bounds, −∞ for a fixed parameter; ``best`` is the point with value ``peak``.
     """
 
     start: Float
@@ -77,8 +75,7 @@ def advance(
 ) -> tuple[RpropSearch, Termination | None]:
     """Process the value and the derivatives (p,), in nats, at ``search.logs``, and return the next search.
 
-    The search ends, with a reason, when the best value has risen too little in ``window`` rounds, or after ``most``
-    rounds. The factors and bounds of steps are those of iRprop⁻; below 0.001 the evidence hardly changes.
+    It ends, with a reason, if the best value has risen too little in ``window`` rounds, or after ``most`` rounds.
     """
     values = (*search.values, value)
     best, peak = (search.logs, value) if value > search.peak else (search.best, search.peak)
@@ -93,11 +90,7 @@ def advance(
 
 
 def groups(names: Sequence[str]) -> list[Int]:
-    """Return the positions of the per-feature gammas, one array for each kernel with per-feature gammas.
-
-    >>> [group.tolist() for group in groups(["weights[0]", "parts[0].gamma", "parts[1].gamma[0]", "parts[1].gamma[1]"])]
-    [[2, 3]]
-    """
+    """Return the positions of the per-feature gammas, one array for each kernel with per-feature gammas."""
     kernels = [name.rpartition("[")[0] if "gamma[" in name else "" for name in names]
     return [
         np.array([k for k, other in enumerate(kernels) if other == kernel], dtype=np.int64)
@@ -146,10 +139,6 @@ def half_normal(logs: Float) -> tuple[float, Float]:
         log(s_j/``LEAST``) + ½   where s_j > ``LEAST``,      ½ (s_j/``LEAST``)²   below,
 
     half a nat per unit of log γ_j while the feature is on. Without the bound it would reward ever smaller γ_j.
-
-    >>> value, slope = half_normal(np.log([4.0, 1.0, 1e-12]))  # shares 0.8 and 0.2; ½·2·0.8 − ½ = 0.3
-    >>> round(value, 3), slope.round(3).tolist()[:2]
-    (-9.294, [0.3, -0.3])
     """
     share = np.exp(logs - logs.max())
     share /= share.sum()

@@ -68,9 +68,6 @@ def random_order(n_rows: int, draws: np.random.Generator, places: Int) -> Int:
 
     A Feistel network of six rounds permutes the numbers below the next power of four; a number that is no row is
     permuted again until it is one (cycle walking, Black & Rogaway 2002). Time and memory are those of k numbers.
-
-    >>> sorted(random_order(7, np.random.default_rng(0), np.arange(7)).tolist())
-    [0, 1, 2, 3, 4, 5, 6]
     """
     half = max((max(n_rows - 1, 1).bit_length() + 1) // 2, 1)
     keys = draws.integers(1 << 63, size=6, dtype=np.uint64)
@@ -97,10 +94,6 @@ def _scrambled(x: Word) -> Word:
     return x ^ (x >> np.uint64(31))
 
 
-MOST_ROWS = 10
-"""Number of rows of largest error that are kept for reports."""
-
-
 @dataclass(frozen=True)
 class LargestErrors:
     """At most ``limit`` rows by decreasing error; of equal errors the row of smaller number comes first.
@@ -112,7 +105,7 @@ class LargestErrors:
     rows: Int
     errors: Float
     values: Float
-    limit: int = MOST_ROWS
+    limit: int = 10
 
     @property
     def largest(self) -> LargestErrors:
@@ -120,7 +113,7 @@ class LargestErrors:
         return self
 
     @classmethod
-    def of(cls, errors: Float, rows: Int, values: Float, limit: int = MOST_ROWS) -> LargestErrors:
+    def of(cls, errors: Float, rows: Int, values: Float, limit: int = 10) -> LargestErrors:
         """Return the rows of largest ``errors`` (n,) with these numbers (n,) and values (n, c)."""
         kept = np.arange(len(errors))
         if len(errors) > limit > 0:  # equal errors at the boundary are all kept here

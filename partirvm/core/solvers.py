@@ -9,14 +9,13 @@ actions do not support; for any other fit several ways, of which the best is tak
 ones make superfluous. The fixed point prunes together what should partly be kept, and never takes a column back. So
 from where the fixed point ends
 
-1. columns come back together (``revive``): half as many as there are, those of largest q²/s, at the small α of columns
-   that join, and the fixed point prunes again, while the evidence rises. They need not gain alone;
-2. actions over all candidates and the fixed point of the active columns alternate (``improve``), until no absent column
-   gains.
+1. columns come back together (``rejoined``), half as many as there are, those of largest q²/s, though they need not
+   gain alone, and the fixed point prunes again, while the evidence rises;
+2. actions over all candidates and the fixed point of the active columns alternate (``improve``), until none gains.
 
 **Starts.** The α at which a fixed point starts decides where it ends. With a wide kernel, columns started at their
 individually optimal α prune what explains the target only together; with a narrow kernel a far smaller α is worse. So a
-fit of at most ``STARTED`` columns, all of which have just entered, also starts at several common α. For sinc, 100 rows,
+fit of at most 500 columns, all of which have just entered, also starts at several common α. For sinc, 100 rows,
 one start ends 63 nats lower than another. Such a fit is then also grown from nothing by actions alone: if few columns
 are enough, that optimum is sometimes better, and found quickly. A fit that continues an earlier one is not grown again:
 with learned widths, that gave 16 nats more on 721 rows of concrete, and a tenth more squared error on new rows.
@@ -37,9 +36,6 @@ from partirvm.core.updates import HyperState, StepInfo, maximise
 
 LOOSE = 1e-5
 """Tolerance of turns, where that of the rule is not larger; their end converges to the rule's."""
-
-STARTED = 500
-"""Columns up to which a fit begins from several α: a fixed point is then less than a second."""
 
 Float = NDArray[np.float64]
 Watch = Callable[[StepInfo], None]
@@ -63,14 +59,14 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
 
     found, reason = maximise(state, replace(rule, tol=max(rule.tol, LOOSE)), counted)
     fresh = state.entered is not None and bool(state.entered.all())
-    begins = fresh and state.n_columns <= STARTED
+    begins = fresh and state.n_columns <= 500  # then a fixed point takes less than a second
     if not (reason is Termination.CONVERGED or (begins and reason is Termination.CANCELLED)):
         return found, reason
     fits = [found]
     del found  # two M × M matrices, which are not held beside those of the fits that follow
     if begins:
         fits.append(_from_starts(fits.pop(), state, rule, on_step))
-    best, reason = improve(revive(fits.pop(), state, rule, on_step), state, rule, on_step)
+    best, reason = improve(turns(fits.pop(), state, rule, rejoined, on_step), state, rule, on_step)
     if fresh:
         free = replace(rule, guard=False)
         grown, ended = grow(replace(state, iteration=0), free, on_step, enough=enough)
@@ -111,11 +107,6 @@ def _loose(rule: StopRule, done: int) -> StopRule:
     return StopRule(max(rule.tol, LOOSE), done + rule.max_iterations, guard=False, thin=True)
 
 
-def revive(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> HyperState:
-    """Turns of the fixed point from ``fit`` with columns that come back; its columns are some of those of ``whole``."""
-    return _turns(fit, whole, rule, on_step, _rejoined)
-
-
 def improve(
     fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None
 ) -> tuple[HyperState, Termination]:
@@ -130,18 +121,18 @@ def improve(
         few = replace(loose, max_iterations=fit.iteration + 4)
         return grow(_among(whole, fit), few, on_step)[0]
 
-    fit = _turns(fit, whole, rule, on_step, act)
+    fit = turns(fit, whole, rule, act, on_step)
     final = replace(rule, max_iterations=fit.iteration + rule.max_iterations, guard=False)
     last, reason = maximise(fit, final, on_step)
     return (last, reason) if last.log_evidence >= fit.log_evidence else (fit, reason)
 
 
-def _turns(
+def turns(
     fit: HyperState,
     whole: HyperState,
     rule: StopRule,
-    on_step: Watch,
     start: Callable[[HyperState, HyperState], HyperState],
+    on_step: Watch = lambda info: None,
 ) -> HyperState:
     """Repeat the fixed point from ``start(fit, whole)`` while it gains 1e-3 nats per row, and explains as much.
 
@@ -157,7 +148,7 @@ def _turns(
     return fit
 
 
-def _rejoined(fit: HyperState, whole: HyperState) -> HyperState:
+def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
     """The columns of ``fit``, and of the others of ``whole`` those that come back, at α as of columns that join."""
     active = Greedy(_among(whole, fit)).active
     s, q = np.maximum(active.S, 0.0), active.Q.copy()

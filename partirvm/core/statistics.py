@@ -9,8 +9,7 @@ the *residual* target r = t − Φm of an ``offset`` m (M, T), with Φᵀr and r
 computations use δ = μ − m, which is small, so that no terms cancel.
 
 **Identity.** Columns are identified by labels and by the ``basis``, a hash of kernel parameters and scaling. A label
-≥ 0 is the row number of the centre. A label below zero is a *leading* column, which is not centred at a row; leading
-columns come first, and the bias has the label ``BIAS``.
+≥ 0 is the row number of the centre. A label below zero is a *leading* column without a centre, such as the bias.
 """
 
 from __future__ import annotations
@@ -136,10 +135,9 @@ class GramStatistics:
         kept, new = block.cross.shape
         fits = (kept, new) == (self.n_columns, len(labels)) and block.n == (self.n or block.n)
         if basis != self.basis or not fits or np.isin(labels, self.labels).any():
-            raise ValueError(
-                f"a block of basis {basis} with {kept} + {new} columns over {block.n} rows cannot extend statistics of "
-                f"basis {self.basis} with {self.n_columns} columns over {self.n} rows by {len(labels)} new labels"
-            )
+            own = f"basis {self.basis} with {self.n_columns} columns over {self.n} rows by {len(labels)} new labels"
+            block_of = f"a block of basis {basis} with {kept} + {new} columns over {block.n} rows"
+            raise ValueError(f"{block_of} cannot extend statistics of {own}")
         return GramStatistics(
             basis,
             np.concatenate([self.labels, labels]),
@@ -160,10 +158,7 @@ class GramStatistics:
         return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def residual(self, delta: Float) -> tuple[float, float]:
-        """Return ‖t − Φμ‖² (weighted) of μ = offset + δ (M,), one target, and a bound of the rounding error.
-
-        The residual is at least the bound. The argument is δ, since μ − offset would lose digits.
-        """
+        """Return ‖t − Φμ‖² (weighted) of μ = offset + δ (M,), one target, and a bound of its error, its minimum."""
         projection, sum_squares = self.projection[:, 0], float(self.sum_squares[0])
         sizes, moved, moved_sizes = np.abs(delta), np.empty(len(delta)), np.empty(len(delta))
 

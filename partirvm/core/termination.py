@@ -13,7 +13,7 @@ class Termination(Enum):
     advice: str
 
     def __new__(cls, value: str, advice: str = "") -> Termination:
-        """Return a member with this value."""
+        """Return a member with this value; the advice states the recommended action."""
         member = object.__new__(cls)
         member._value_, member.advice = value, advice
         return member

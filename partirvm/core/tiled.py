@@ -1,14 +1,13 @@
 """Cholesky factors and inverses in tiles, on several threads with the same bits.
 
 LAPACK's bits depend on the number of threads. Here every tile is computed by one thread, with one BLAS thread, in an
-order that depends on the size of the matrix alone: the result is the same for any number of threads. The factorisation
-is left-looking: the tiles of a block of columns are updated by one product each, then the diagonal tile is factorised,
-and the tiles below it are solved. The blocks of columns of an inverse do not depend on each other. A matrix of fewer
-than ``LEAST`` columns is a single tile.
+order that depends on the size of the matrix alone. The factorisation is left-looking: the tiles of a block of columns
+are updated by one product each, then the diagonal tile is factorised, and the tiles below it are solved. The blocks of
+columns of an inverse do not depend on each other. A matrix of fewer than ``LEAST`` columns is a single tile.
 
-SciPy's wrappers hold the interpreter's lock, and copy matrices that are parts of others. So the routines are those of
-``scipy.linalg.cython_blas`` and ``cython_lapack``, called with the lock released and without copies. All matrices are
-parts of float64 matrices in Fortran order: their columns are contiguous.
+SciPy's wrappers hold the interpreter's lock, and copy matrices that are parts of others. So ctypes calls the routines
+of ``scipy.linalg.cython_blas`` and ``cython_lapack``, which releases the lock. All matrices are parts of float64
+matrices in Fortran order.
 """
 
 from __future__ import annotations
@@ -71,11 +70,8 @@ _potrf, _trtri = _routine(cython_lapack, "dpotrf"), _routine(cython_lapack, "dtr
 @contextmanager
 def on_threads(count: int) -> Iterator[None]:
     """Use ``count`` threads for the tiles of this thread's matrices inside the block."""
-    if count < 2:
-        yield
-        return
-    with ThreadPoolExecutor(count, thread_name_prefix="partirvm-tiles") as pool:
-        token = _pool.set(pool)
+    with ThreadPoolExecutor(max(count, 1), thread_name_prefix="partirvm-tiles") as pool:
+        token = _pool.set(pool if count > 1 else None)
         try:
             yield
         finally:
@@ -91,11 +87,7 @@ def each(function: Callable[[_Thing], _Found], things: Sequence[_Thing]) -> list
 
 
 def blocks(n: int) -> list[slice]:
-    """Return the ranges of rows or columns of the tiles of a matrix of size n.
-
-    >>> blocks(300), len(blocks(1100)), blocks(1100)[-1]
-    ([slice(0, 300, None)], 5, slice(1024, 1100, None))
-    """
+    """Return the ranges of rows or columns of the tiles of a matrix of size n."""
     size = TILE if n >= LEAST else max(n, 1)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 

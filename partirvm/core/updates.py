@@ -45,12 +45,6 @@ ALPHA_FLOOR = 1e-12
 Otherwise weights of ±1e7 cancel each other for smooth targets with a wide kernel, and with them digits of the residual.
 """
 
-OVERCONFIDENT = 4.0
-"""Threshold of ``Calibration.overconfidence`` above which a fit is reported as overconfident.
-
-Fits with a suitable kernel have 0.8 to 2, interpolating fits 7 and more, up to 10⁸.
-"""
-
 
 @dataclass(frozen=True)
 class HyperState:
@@ -110,8 +104,8 @@ class HyperState:
 
     @property
     def overconfident(self) -> bool:
-        """True if the errors of rows left out are much larger (``OVERCONFIDENT``) than the evidence states."""
-        return self.calibration is not None and self.calibration.overconfidence > OVERCONFIDENT
+        """True if the errors of rows left out are larger than the evidence states: usual are 0.8 to 2 times."""
+        return self.calibration is not None and self.calibration.overconfidence > 4.0
 
     @property
     def noise_variance(self) -> float | Float:
@@ -219,15 +213,15 @@ def maximise(
 
 
 def thin(state: HyperState) -> HyperState:
-    """Delete columns that fail q² > s (or its generalisation for a prior), but of near-copies only one at a time.
+    """Delete columns that fail q² > s, but of near-copies only one at a time: each fails while the others are there.
 
-    Each near-copy fails while the others are present; ``weakly_correlated`` columns can be deleted together. The
-    deletion of a single failing column never lowers the evidence. Returns the state itself if no column fails.
+    ``weakly_correlated`` columns can be deleted together. Returns the state itself if no column fails.
     """
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
-    kept = np.setdiff1d(np.arange(state.n_columns), weakly_correlated(state.posterior.each, failing))
+    old = state.posterior
+    kept = np.setdiff1d(np.arange(state.n_columns), weakly_correlated(old.targets or (old,), failing))
     statistics, alpha = _columns(state, kept), state.alpha[kept]
     return replace(state, statistics=statistics, alpha=alpha, found=posterior(statistics, alpha, state.beta))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from partirvm.core.priors import entry_precision
-from partirvm.core.solvers import SOLVERS, improve, revive
+from partirvm.core.solvers import SOLVERS, improve, rejoined, turns
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, maximise
@@ -55,7 +55,7 @@ def test_auto_is_no_worse_than_either(seed):
 
 def test_columns_that_gain_only_together_come_back():
     """Near-parallel a and b, and a target along a − b: alone βφᵀφ > (βφᵀt)² and neither gains, together they gain
-    about ½βtᵀt nats, less what their α cost. Actions leave them out, a round of ``revive`` takes both."""
+    about ½βtᵀt nats, less what their α cost. Actions leave them out, a turn of ``rejoined`` takes both."""
     u, v, w = np.eye(6)[:3]
     gap, beta = 0.05, 5e3
     Phi = np.column_stack([w, u + gap * v, u - gap * v])
@@ -66,7 +66,7 @@ def test_columns_that_gain_only_together_come_back():
     fit, _ = maximise(alone, RULE)
     same, _ = improve(fit, whole, RULE)
     assert same.labels.tolist() == [0]
-    found = revive(fit, whole, RULE)
+    found = turns(fit, whole, RULE, rejoined)
     assert found.labels.tolist() == [0, 1, 2]
     assert found.log_evidence > fit.log_evidence + 0.25 * beta * (2 * gap) ** 2
     np.testing.assert_allclose(found.log_evidence, naive.log_evidence(Phi, t, found.alpha, beta), rtol=1e-9)
