@@ -169,7 +169,7 @@ class Request:
     )
     solver: str = of_strategy(
         "auto",
-        one_of(words.SolverName),
+        ANY,
         'How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, '
         'the one with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds '
         "columns again while that raises the evidence).",

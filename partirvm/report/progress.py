@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from partirvm.core.updates import StepInfo
-from partirvm.execution.process import peak_memory
 from partirvm.jobs.driver import Watcher
+from partirvm.process_memory import peak_memory
 from partirvm.quoting import counted, format_bytes, format_duration, printable
 from partirvm.report.history import Lines, format_rate
 from partirvm.report.quantities import MEASURED

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from commandline import Tour, measured, read_until, start
 
-from partirvm.resolve import ingest
+from partirvm.data import ingest
 
 SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
 ESCAPE = "\x1b"
@@ -93,7 +93,7 @@ def test_memory_limit_holds(tmp_path):
     """VmHWM of the process that ingests nothing and fits under a limit close to what the fit needs."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (60_000, 4))
-    data = ingest.ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
+    data = ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
     choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "3", "--memory-limit", "192MiB", "--quiet")
     status, peak, _, said = measured("fit", data.url, str(tmp_path / "job"), *choices)
     assert status == 0, said
@@ -108,7 +108,7 @@ def test_freed_memory_goes_back():
     """
     code = """
 import sys
-from partirvm.execution.process import resident_memory, return_freed_memory
+from partirvm.process_memory import resident_memory, return_freed_memory
 import numpy as np
 if sys.argv[1] == "fixed" and not return_freed_memory():
     print("other"), sys.exit()
@@ -138,7 +138,6 @@ def test_a_fit_aborted_before_any_model_leaves_nothing(tour, tmp_path):
 CRASH = """
 import sys
 from partirvm import predict
-from partirvm.resolve import ingest
 def crash(*arguments, **options):
     raise ZeroDivisionError("a fault")
 predict.evaluate = crash

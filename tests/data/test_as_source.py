@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 import zarr
 
-from partirvm.data import ArraySource, ZarrSource, as_source, ingest
+from partirvm.data import ArraySource, as_source
 from partirvm.errors import DataError, UsageError
 
 X = np.arange(60.0).reshape(20, 3)
@@ -57,14 +57,6 @@ def test_dask_chunks_of_unknown_size() -> None:
     known = da.from_array(X, chunks=(7, 3))
     source = as_source(known[known[:, 0] > 20], None)
     np.testing.assert_array_equal(source.tile(0).X, X[X[:, 0] > 20])
-
-
-def test_data_by_path_or_url(tmp_path: Path) -> None:
-    ingest((X, Y), tmp_path / "d.zarr")
-    for address in (tmp_path / "d.zarr", str(tmp_path / "d.zarr"), (tmp_path / "d.zarr").as_uri()):
-        source = as_source(address)
-        assert isinstance(source, ZarrSource)
-        assert source.n_rows == 20
 
 
 def test_prediction_needs_no_target_and_takes_one_row() -> None:

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partirvm.core.moments import ColumnMoments
-from partirvm.data import ArraySource, Columns, ingest
+from partirvm.data import ingest
 from partirvm.errors import DataError, UsageError
 
 N = 300
@@ -45,21 +44,10 @@ def test_a_table_comes_back_without_a_target(write, seed, train, tmp_path):
     tiles = [data.tile(number) for number in range(4)]
     np.testing.assert_array_equal(np.concatenate([tile.X for tile in tiles]), X[expected])
     assert [tile.t.shape for tile in tiles] == [(64, 0)] * 3 + [(8, 0)]
+    np.testing.assert_allclose(data.moments.inputs.mean, X.mean(axis=0), atol=1e-14)
+    assert (data.moments.targets.n, data.moments.targets.mean.shape) == (200, (0,))
     assert "no target" in repr(data)
     assert "no target" not in repr(train)
-
-
-def test_arrays_come_back_without_a_target(tmp_path):
-    """Tiles, hashes and moments are those of inputs and weights alone."""
-    X, weights = np.random.default_rng(0).normal(size=(N, 2)), 1 + np.arange(N) % 2.0
-    np.savez(tmp_path / "new.npz", X=X, weights=weights)
-    data = ingest(tmp_path / "new.npz", tmp_path / "new.zarr", like=Columns(("x0", "x1")), shuffle=None)
-    assert data.fingerprint().hashes == ArraySource(X, weights=weights).fingerprint().hashes
-    data.verify()
-    np.testing.assert_array_equal(data.tile(0).weights, weights)
-    expected = ColumnMoments.of(X, weights)
-    np.testing.assert_array_equal(data.moments.inputs.square, expected.square)
-    assert (data.moments.targets.n, data.moments.targets.total) == (N, expected.total)
 
 
 def test_one_row_is_enough(train, tmp_path):
