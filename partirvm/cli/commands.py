@@ -136,15 +136,15 @@ def ingest(
       partirvm ingest 'logs/*.csv' logs.zarr --target seconds --categorical host,method
       partirvm ingest mails.csv mails.zarr --target kind --classes
     """
+    from partirvm.data import ingest as ingest_table
     from partirvm.quoting import counted
     from partirvm.report.progress import progress_for
-    from partirvm.resolve import ingest
 
     context = click.get_current_context()
     if no_shuffle and context.get_parameter_source("shuffle") is not ParameterSource.DEFAULT:
         raise click.UsageError("--shuffle and --no-shuffle exclude each other.", context)
     with progress_for(quiet=quiet) as progress:
-        made = ingest.ingest(
+        made = ingest_table(
             source,
             data,
             shuffle=None if no_shuffle else shuffle,
