@@ -43,20 +43,18 @@ class View:
     """Lines on a stream, and the state: below them on a terminal, otherwise a line of a long phase once a minute."""
 
     def __init__(self, stream: TextIO) -> None:
-        from rich.console import Console
-
-        self.console = Console(file=stream, highlight=False, force_terminal=stream.isatty(), force_jupyter=False)
-        self._printed = time.monotonic()
+        self._stream, self._printed = stream, time.monotonic()
         self._live: Any = None
 
     def open(self, progress: Progress) -> None:
         """Begin to draw the state eight times a second, in a thread of rich."""
-        if self.console.is_terminal:
+        if self._stream.isatty():
+            from rich.console import Console
             from rich.live import Live
 
-            state = partial(self.state, progress)
+            console = Console(file=self._stream, highlight=False, force_terminal=True, force_jupyter=False)
             options: dict[str, Any] = {"refresh_per_second": 8, "transient": True, "redirect_stdout": False}
-            self._live = Live(get_renderable=state, console=self.console, **options)
+            self._live = Live(get_renderable=partial(self.state, progress), console=console, **options)
             self._live.start()
 
     def close(self) -> None:
@@ -66,7 +64,10 @@ class View:
 
     def line(self, text: str) -> None:
         """Show a line of text that stays."""
-        self.console.print(text, markup=False, soft_wrap=True)
+        if self._live is None:
+            print(text, file=self._stream, flush=True)
+        else:
+            self._live.console.print(text, markup=False, soft_wrap=True)
         self._printed = time.monotonic()
 
     def changed(self, progress: Progress) -> None:

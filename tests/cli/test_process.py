@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from commandline import Tour, measured, read_until, start
 
+from partirvm import open_job
 from partirvm.data import ingest
 
 SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
@@ -26,14 +27,14 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_imports_next_to_nothing():
-    """Beside some of Python's own modules: Click, the command line, and errors, options, units and quoting."""
+    """Beside some of Python's own modules: Click, the command line, and errors, options and quoting."""
     names = "import sys; print(*sys.modules, file=sys.stderr)"
     bare = set(python(names).stderr.split())
     found = set(python(f"from partirvm.cli import main; main(['--help']); {names}").stderr.split()) - bare
     top = {name.partition(".")[0] for name in found}
     assert top - sys.stdlib_module_names == {"click", "partirvm"}
     ours = {name.split(".")[1] for name in found if name.startswith("partirvm.")}
-    assert ours == {"cli", "errors", "options", "planning", "quoting"}
+    assert ours == {"cli", "errors", "options", "quoting"}
     assert len(found) < 150
 
 
@@ -123,16 +124,16 @@ print(resident_memory() - before)
     assert kept == "other" or int(kept) < 10 << 20
 
 
-def test_a_fit_aborted_before_any_model_leaves_nothing(tour, tmp_path):
+def test_a_fit_aborted_before_any_model_can_be_resumed(tour, tmp_path):
     job = tmp_path / "job"
     process = start("fit", tour.train, str(job), "--gamma", "5", "--partition-size", "3000", "--max-rounds", "1")
     read_until(process.stderr, r"^2 threads|^\d+ threads")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 4
-    assert "aborted before the first round was done" in err
+    assert f"ended before it had a model. Continue with: partirvm resume {job}" in err
     assert "Traceback" not in err
-    assert not job.exists()
+    assert open_job(job).status().value == "aborted"
 
 
 CRASH = """

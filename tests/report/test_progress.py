@@ -56,7 +56,6 @@ def test_every_progress_hears_everything(kind, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     progress = progress_for(Screen() if kind != "plain" else io.StringIO(), quiet=kind == "quiet")
     assert (progress.view is None) == (kind == "quiet")
-    assert progress.view is None or progress.view.console.is_terminal == (kind == "live")
     with progress as inside:
         assert inside is progress
         play(progress)
@@ -157,7 +156,7 @@ def test_parts_get_a_line_for_their_level():
 
 def _drawn(progress: Progress) -> str:
     """The state that is drawn, as text."""
-    console = progress.view.console
+    console = progress.view._live.console
     with console.capture() as capture:
         console.print(progress.view.state(progress))
     return re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", capture.get())
