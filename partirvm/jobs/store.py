@@ -93,7 +93,8 @@ class JobStore:
                 folder.require_exclusive()
             try:
                 for name in (SPEC_NAME, EVENTS, "control", *KEPT) if store.lease is not None else ():
-                    folder.remove(name)
+                    folder.remove_each(name, store._check)  # another process may have taken over meanwhile
+                store._check()
                 begun = {"format": FORMAT, "token": uuid.uuid4().hex, "time": time.time(), **spec}
                 folder.create(SPEC_NAME, to_json(SPEC_NAME, begun))
                 store._check()
@@ -352,7 +353,7 @@ class JobStore:
         self._check()
         with storing(self.location):
             for name in KEPT:
-                self.folder.remove(name)
+                self.folder.remove_each(name, self._check)
 
 
 def _request(what: str, attempt: int) -> str:

@@ -135,3 +135,30 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
     assert (JobStore(place).model().mean == model(7).mean).all()
     new.lease.release()
     frozen.release()
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_who_wakes_while_it_overwrites_removes_nothing_of_a_newer_job(place, monkeypatch, after):
+    """Frozen before any of its removals: another process has overwritten the job too, with objects of the same names."""
+    old = JobStore.create(place, {"run": 1})
+    old.save(model(1))
+    for _ in range(3):
+        old.record({"event": "note"})
+    check, left, newer = JobStore._check, iter(range(99)), []
+
+    def frozen(store):
+        if store.lease is not None and not newer and next(left) == after:
+            open_folder(place).write("lease/000001.over.json", b"{}")  # others take it for gone
+            newer.append(JobStore(place))
+            newer[0] = JobStore.create(place, {"run": 3}, overwrite=True)
+            newer[0].record({"event": "queued"})
+            newer[0].save(model(3))
+        check(store)
+
+    monkeypatch.setattr(JobStore, "_check", frozen)
+    with pytest.raises(LeaseLostError, match="was taken over"):
+        JobStore.create(place, {"run": 2}, overwrite=True)
+    assert JobStore(place).spec()["run"] == 3
+    assert kinds(JobStore(place).events()) == ["queued"]
+    assert (JobStore(place).model().mean == model(3).mean).all()
+    newer[0].release()
