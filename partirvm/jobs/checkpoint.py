@@ -64,7 +64,7 @@ def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = No
 def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
     """Return what ``save_checkpoint`` wrote; a state is used after ``attached``. Raises as ``Codec.read`` does.
 
-    Raises ``UsageError`` if it contains a named function (``kernels.functions``) and ``allow_code`` is false.
+    Without ``allow_code`` a named function in it (``kernels.functions``) raises ``UsageError``.
     """
     value = CODEC.read(location, KIND, FORMAT)
     if not allow_code:
@@ -86,16 +86,13 @@ def stored(value: Any) -> Any:
 
 def resumes(value: Any, n_rows: int) -> bool:
     """Return True if a fit of ``n_rows`` rows can go on from a checkpoint: not after the last fit of its rows."""
-    if not isinstance(value, Checkpoint) or value.state is None:
-        return isinstance(value, Checkpoint)
-    return value.state.end is None or value.spec.problem.n_rows < n_rows
+    if not isinstance(value, Checkpoint):
+        return False
+    return value.state is None or value.state.end is None or value.spec.problem.n_rows < n_rows
 
 
 def attached(state: State, problem: Problem, options: Options) -> Any:
-    """Return a stored state of a strategy for a fit with this problem and these options.
-
-    Raises ``FormatError`` if it does not match this fit.
-    """
+    """Return a stored state for a fit with this problem and options. Raises ``FormatError`` if it is of another."""
     with reading("the checkpoint of this fit", "restore it, or start the job again"):
         problem = problem.with_kernel(state.problem.empty.kernel)
         own: dict[str, Any] = {"problem": problem, "options": replace(options, sample_rows=state.options.sample_rows)}

@@ -139,7 +139,7 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
 
 @pytest.mark.parametrize("after", range(6))
 def test_who_wakes_while_it_overwrites_removes_nothing_of_a_newer_job(place, monkeypatch, after):
-    """Frozen before any of its removals: another process has overwritten the job too, with objects of the same names."""
+    """Frozen before any of its removals: another process has overwritten the job too, with the same names."""
     old = JobStore.create(place, {"run": 1})
     old.save(model(1))
     for _ in range(3):
