@@ -39,8 +39,12 @@ OPTIONAL = "sample_rows partition_size partitions max_rounds max_vectors"
 PLAN = {
     **dict.fromkeys(WHOLE.split(), int),
     **dict.fromkeys(OPTIONAL.split(), int | None),
-    "strategy": str, "fit_rows": str, "selection": str, "notes": list[str],
-    "rho": float | None, "seconds": range(MOST),
+    "strategy": str,
+    "fit_rows": str,
+    "selection": str,
+    "notes": list[str],
+    "rho": float | None,
+    "seconds": range(MOST),
 }
 
 FIT = {
