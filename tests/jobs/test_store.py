@@ -1,4 +1,4 @@
-"""What every job store does: on a local disk, in ``memory://``, and the reference in three dicts."""
+"""What every job store does: on a local disk, and in ``memory://``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from reference import model
 
-from partirvm.errors import ExistsError, LeaseLostError, MissingDataError, StorageError
+from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import address, open_folder
 from partirvm.storage.records import to_json
@@ -96,6 +96,39 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="Careless cannot create"):
         JobStore.create("careless://job", {})
     assert not Careless().exists("/job")
+
+
+def test_who_may_write(place):
+    """Anybody before the first lease, then its holder alone, until another one has it; nobody makes a job over one."""
+    one, two = JobStore.create(place, {"run": 1}), JobStore(place)
+    writes = {
+        "event": lambda store: store.record({"event": "note"}),
+        "model": lambda store: store.save(model(1)),
+        "checkpoint": lambda store: store.checkpoint({"n": 1}),
+    }
+    for write in writes.values():
+        write(two)
+    with pytest.raises(ExistsError, match="replace a job with --overwrite"):
+        JobStore.create(place, {})
+    with one.held():
+        for write in writes.values():
+            write(one)
+            with pytest.raises(LeaseError, match="call acquire first"):
+                write(two)
+        for overwrite in (two.acquire, lambda: JobStore.create(place, {}, overwrite=True)):
+            with pytest.raises(LeaseError, match="in use by"):
+                overwrite()
+    with two.held():
+        for write in writes.values():
+            write(two)
+            with pytest.raises(LeaseLostError, match="was taken over"):
+                write(one)
+    for attempt, what in ((1, "abort"), (1, "cancel"), (2, "abort")):
+        assert one.requested(attempt) != what
+        two.request(what, attempt)
+        assert one.requested(attempt) == what
+    assert kinds(two.events()) == ["note"] * 3
+    assert (two.spec()["run"], two.restore()) == (1, {"n": 1})
 
 
 def test_a_folder_of_hidden_names_is_not_empty(tmp_path):
