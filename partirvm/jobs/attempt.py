@@ -1,9 +1,8 @@
 """Fit DATA in this process (``fit``), or run one attempt at a job: take the lease, resume, and record how it ends.
 
-An attempt records these events: ``running`` with the number of history lines at its checkpoint, ``plan``, the ``fit``
-lines, and finally ``done``, ``aborted``, ``cancelled`` or ``failed``. Models and checkpoints are saved between the
-``fit`` lines. A process that dies records no end: the next process takes the expired lease and resumes the job. A
-cluster that fails while the driver is alive is recorded as ``interrupted``, because the job itself has no error.
+An attempt records the events ``running``, ``plan``, ``fit`` (a line of history) and its end. A process that dies
+records no end: the next one takes the expired lease and resumes the job. A cluster that fails while the driver is alive
+is recorded as ``interrupted``, because the job itself has no error.
 """
 
 from __future__ import annotations
@@ -166,11 +165,7 @@ def run_attempt(
     watcher: Watcher,
     planned: tuple[FitSpec, Executor, Timer] | None = None,
 ) -> Fitted:
-    """Run the current attempt at a job whose lease the caller holds. Returns and raises as ``run_job`` does.
-
-    A fit may be ``planned`` before its job is created. The spec is stored before the first round, unless the time limit
-    is over: it may then lack learned values. The watcher first receives the earlier lines of history.
-    """
+    """Run the current attempt at a job whose lease the caller holds, as ``run_job``; it may be ``planned`` before."""
     requests.require_allowed(store.location, store.asked(), allowed)
     with ExitStack() as closed, _ending(store):
         asked = store.asked().request
@@ -208,7 +203,7 @@ def run_attempt(
             checkpoint = attached(restored.state, spec.problem, spec.options)
             if restored.spec.problem.n_rows != source.n_rows:
                 checkpoint = with_new_rows(checkpoint, spec)
-        elif timer() is None:
+        elif timer() is None:  # otherwise the spec may lack learned values
             store.checkpoint(Checkpoint(spec, None, 0))
         journal = JobJournal(store, history, spec)
         store.record({"event": "plan", **spec.plan.to_json()})

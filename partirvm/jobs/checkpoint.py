@@ -1,7 +1,7 @@
 """Checkpoints of a fit on disk: its spec, and the state of the strategy after a line of history was stored.
 
-What the spec determines is stored with the state too, but taken from the present spec when the checkpoint is used
-(``attached``). Posteriors are stored, because their bits may depend on how they were computed.
+When it is used, what the spec determines is taken from the present spec (``attached``). Posteriors are stored, because
+their bits may depend on how they were computed.
 """
 
 from __future__ import annotations
@@ -62,10 +62,7 @@ def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = No
 
 
 def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
-    """Return what ``save_checkpoint`` wrote; a state is used after ``attached``. Raises as ``Codec.read`` does.
-
-    Without ``allow_code`` a named function in it (``kernels.functions``) raises ``UsageError``.
-    """
+    """Return what ``save_checkpoint`` wrote. Raises as ``Codec.read``, and ``UsageError`` for code not allowed."""
     value = CODEC.read(location, KIND, FORMAT)
     if not allow_code:
         require_no_code(value, location)

@@ -1,8 +1,7 @@
 """The driver performs the instructions of a strategy and returns the answers.
 
-The driver alone uses rows, clock, disk and cluster; the strategy alone makes decisions. The executor performs passes,
-and several passes of one step run together. A single dense fit runs in this process; several dense fits of one step
-run in parallel on the executor. Models and history are written to the journal.
+The driver alone uses rows, clock, disk and cluster; the strategy alone makes decisions. Passes of one step run
+together, and several dense fits of one step in parallel. Models and history are written to the journal.
 """
 
 from __future__ import annotations

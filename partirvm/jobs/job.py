@@ -72,8 +72,7 @@ def submit(
 ) -> Job:
     """Start a job and return at once, after all checks that read no rows, which raise as in ``jobs.attempt.fit``.
 
-    Without a ``client`` the job runs in a thread of this process, and is interrupted if this process ends. With a
-    ``client`` the driver of the job runs on the cluster: the workers open DATA and JOB, and this process may end.
+    Without a ``client`` the job runs in a thread of this process, otherwise on the cluster: this process may then end.
     """
     data, job = absolute(data), absolute(job)
     validation = None if validation is None else absolute(validation)
@@ -192,8 +191,7 @@ class Job:
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield the state now and after each change, until no process runs the job.
 
-        On a cluster another process may take over within ``GRACE`` seconds. Raises ``TimeoutError`` after ``timeout``
-        seconds, and ``JobFailedError`` if the thread of this process ended before the job began.
+        Raises ``TimeoutError`` after ``timeout`` seconds, ``JobFailedError`` if its thread ended before the job began.
         """
         end, last, gone = time.monotonic() + (float("inf") if timeout is None else timeout), None, None
         while True:
@@ -239,15 +237,13 @@ class Job:
     ) -> Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
-        ``data`` and ``validation`` are new places of the DATA and the held-out DATA, if they were moved. ``changed``
-        holds new limits (``resolve.spec.LIMITS``); a time limit counts from the resume on. A job with a kernel or basis
-        that is a named function requires ``allow_code``. ``allow_data`` names the places of DATA in another store
-        (host, bucket, or this machine) than the job that it may read, unless they are given here. ``grown`` resumes as
-        ``update`` does.
+        ``data`` and ``validation`` are new places of moved DATA. ``changed`` holds new limits
+        (``resolve.spec.LIMITS``); a time limit counts from the resume on. ``allow_code`` permits a named function as
+        kernel or basis, ``allow_data`` names DATA in another store (host, bucket, or this machine) than the job that it
+        may read. ``grown`` resumes as ``update`` does.
 
-        Raises ``UsageError`` for other changes or without the required permission, ``DoneError`` if a resume would
-        change nothing, ``MissingDataError`` if the DATA are missing, ``ChangedDataError`` if the DATA have changed, and
-        ``LeaseError`` while another process runs the job. The job is not changed if an error is raised.
+        The job is not changed if an error is raised: ``UsageError`` for other changes or without a permission,
+        ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.
         """
         allowed = Allowed.of(allow_code, allow_data, data, validation)
         places: dict[str, Any] = {"data": data, "validation": validation}
@@ -256,13 +252,10 @@ class Job:
     def update(self, **how: Any) -> Job:
         """Update with rows appended to the DATA; ``how`` is described in ``resume``, its one limit is ``max_rounds``.
 
-        Regression adds the statistics of the vectors over the new rows to the stored statistics; classification moves
-        to the mode over all rows. Then at most ``max_rounds`` rounds follow. The working set selects candidates among
-        all rows that have not been candidates. Any other strategy continues as ``incremental``, with the new rows as
-        the next partitions. Scaling, kernel and classes do not change; balanced class weights are those of all rows.
-
-        Raises ``UsageError`` if there are no new rows or no fit that new rows could join, ``ChangedDataError`` if the
-        earlier rows have changed, and ``LeaseError`` while another process runs the job.
+        The vectors are fitted to all rows, then at most ``max_rounds`` rounds follow. The working set selects
+        candidates among all rows; any other strategy continues as ``incremental``, with the new rows as the next
+        partitions. Scaling, kernel and classes do not change. Raises as ``resume``, and ``UsageError`` without new rows
+        or a fit that they could join.
         """
         return self.resume(grown=True, **how)
 

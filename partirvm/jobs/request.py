@@ -1,7 +1,6 @@
 """The request of a job: queue it, and again for a resume or an update; check that its DATA have not changed meanwhile.
 
-``create`` and ``requeue`` run on any machine that can read the job's folder, such as a worker of a cluster. Afterwards
-``jobs.attempt.run_job`` runs the job.
+``create`` and ``requeue`` run on any machine that can read the job's folder; then ``jobs.attempt.run_job`` runs it.
 """
 
 from __future__ import annotations
@@ -164,10 +163,7 @@ def create(
 def requeue(
     location: str, moved: dict[str, str], allowed: Allowed, grown: bool, changed: dict[str, Any], cluster: str = ""
 ) -> JobState:
-    """Queue a job again, after all checks, and return its state; ``moved`` has new places of the DATA.
-
-    Raises as ``Job.resume`` does, if ``grown`` as ``Job.update`` does.
-    """
+    """Queue a job again, with new places of DATA that were ``moved``. Raises as ``Job.resume`` or ``Job.update``."""
     if other := sorted(changed.keys() - set(LIMITS)):
         raise UsageError(
             f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job with these options"

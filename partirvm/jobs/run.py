@@ -1,7 +1,6 @@
 """Fit a model from a spec and a source of rows, and warn of what lowers its accuracy.
 
-The estimators and the command line both call ``run``. A fit continues with new rows after ``with_new_rows``. After a
-fit with a learned kernel the model is compared with boosted trees, on rows left out.
+After a fit with a learned kernel the model is compared with boosted trees, on rows left out.
 """
 
 from __future__ import annotations

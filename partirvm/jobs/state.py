@@ -1,13 +1,9 @@
 """The state of a job as a pure fold over its request and its events.
 
-A job is queued when its request is stored, and runs until its driver records an end (done, aborted, failed, cancelled,
-or interrupted). It is queued again by a resume or an update. Each transition is an event with the name of the new
-state, a ``time`` and a ``reason``. There are two other kinds of events: ``plan`` holds the plan, and ``fit`` holds one
-line of history. The field ``history`` of a ``running`` event is the number of history lines at the checkpoint from
-which the driver resumes. Later lines belong to rounds that are repeated, so the fold drops these lines.
-
-A driver that dies writes no event, and its job may run again or be queued again. ``observed`` combines the events, the
-lease and the requests to end the job.
+Each transition is an event with the name of the new state, a ``time`` and a ``reason``. Other events are ``plan``, and
+``fit`` with one line of history. The field ``history`` of a ``running`` event is the number of history lines at the
+checkpoint from which the driver resumes; later lines belong to rounds that are repeated, so the fold drops them. A
+driver that dies writes no event: ``observed`` combines the events, the lease and the requests to end the job.
 """
 
 from __future__ import annotations
@@ -99,10 +95,7 @@ class JobState:
 
 
 def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None) -> JobState:
-    """Return the state of a job with this request after these events. Events of an unknown kind are only counted.
-
-    Raises ``TransitionError`` for an event that cannot follow the events before it.
-    """
+    """Return the state of a job after these events. Raises ``TransitionError`` for one that cannot follow."""
     request = request or {}
     queued = float(request.get("time", 0.0))
     state = JobState(request=request, since=queued, queued=queued, cluster=str(request.get("cluster", "")))
@@ -137,10 +130,7 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
 
 
 def observed(state: JobState, *, held: bool, aborting: bool = False, lost: bool = False) -> JobState:
-    """Return the state corrected by the lease (``held``) and by a request to end (``aborting``).
-
-    A queued job is interrupted if the last holder of its lease was ``lost``: it ended without releasing the lease.
-    """
+    """Return the state corrected by the lease and by a request to end; ``lost`` if the last holder did not release."""
     if (state.status is Status.RUNNING and not held) or (state.status is Status.QUEUED and lost):
         reason = "the process that ran it has ended without recording an end"
         return replace(state, status=Status.INTERRUPTED, reason=reason)

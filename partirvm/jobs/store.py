@@ -8,10 +8,9 @@
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
 
-A process killed at any moment leaves every finished event, the last finished model and the last finished checkpoint.
-Readers ignore what a process writes after it has lost the lease: an event holds the epoch of its writer's lease (0
-without one), and the token of this lease, or of the spec, which binds it to its job. A job that overwrites another one
-continues its epochs: the claim of its first epoch makes void what the old job and its driver wrote and still write.
+A process killed at any moment leaves every finished event, model and checkpoint. Readers ignore what a process writes
+after it has lost the lease: an event holds the epoch (0 without a lease) and the token of its writer's lease, or of the
+spec. A job that overwrites another one continues its epochs: its first claim makes void what the old driver writes.
 """
 
 from __future__ import annotations
@@ -93,11 +92,9 @@ class JobStore:
             except BaseException as error:
                 store.release()
                 folder.remove_empty()
-                if isinstance(error, FileExistsError):
-                    raise ExistsError(
-                        f"{store.location}: another process has just started a job here: choose another folder"
-                    ) from error
-                raise
+                if not isinstance(error, FileExistsError):
+                    raise
+                raise ExistsError(f"{store.location}: another process has just started a job here") from error
         return store
 
     def require_creatable(self, overwrite: bool = False) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from watchers import Broken
 
 from partirvm import ingest, jobs
 from partirvm.errors import (
@@ -166,18 +165,6 @@ def test_a_job_tells_how_its_partition_size_was_measured(folder, tmp_path):
     assert first["notes"] == events[1]["notes"]
     assert found.history == listener.records
     assert JobStore(str(tmp_path / "job")).model().n_vectors == found.history[-1]["vectors"]
-
-
-def test_an_exception_in_mid_fit_leaves_a_job_to_resume(folder, tmp_path):
-    """Also one that overwrites another: after the first round with its model."""
-    for after in (0, 1, 0):
-        with pytest.raises(KeyboardInterrupt):
-            jobs.fit(
-                str(folder / "train.zarr"), str(tmp_path / "job"), PARAMETERS, watcher=Broken(after), overwrite=True
-            )
-        store = JobStore(str(tmp_path / "job"))
-        assert store.state().status is Status.INTERRUPTED
-        assert store.has_model() == bool(after)
 
 
 def test_classes_are_not_fitted_as_numbers(tmp_path):
