@@ -72,7 +72,6 @@ class JobStore:
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
         self.folder = open_folder(self.location)
-        self._watch = leases.HeartbeatWatch()
         self._saved: dict[str, str] = {}  # the model saved last, until an event names it
 
     @classmethod
@@ -159,7 +158,7 @@ class JobStore:
     def acquire(self, *, patience: float = 0.0) -> Lease:
         """Take the lease; raises ``LeaseError`` if another process holds it. Read the state after this call."""
         self.spec()
-        self.lease = leases.acquire(self.folder, self._marks, patience=patience, watch=self._watch)
+        self.lease = leases.acquire(self.folder, self._marks, patience=patience)
         return self.lease
 
     def release(self) -> None:
@@ -258,7 +257,7 @@ class JobStore:
             return None if last is None else (last.epoch, last.over)
 
         state, last = self._stable(lambda: (self.folded(), self.holder()), mark)  # no driver begins or ends meanwhile
-        request, held = self.requested(state.attempt), self._watch.held(last)
+        request, held = self.requested(state.attempt), last is not None and last.alive()
         lost = last is not None and not (held or last.over)
         current = observed(state, held=held, aborting=request is not None, lost=lost)
         if request is not None and current.status is Status.ABORTING is not state.status:
