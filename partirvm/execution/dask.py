@@ -234,7 +234,7 @@ class DaskExecutor:
             return self._client.submit(function, *arguments, key=_key(name), pure=False)
 
     def _finished(self, waiting: Collection[Any]) -> set[Any]:
-        """Return the tasks that ended within ``POLL`` seconds. Raises ``CancelledError`` for lost data, or their error."""
+        """Return the tasks that ended within ``POLL`` s. Raises ``CancelledError`` for lost data, or their error."""
         from distributed import wait  # type: ignore[attr-defined,unused-ignore]
 
         async def ended() -> None:
