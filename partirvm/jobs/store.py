@@ -32,7 +32,7 @@ from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import lease as leases
 from partirvm.storage import open_folder, storing
 from partirvm.storage.address import require_address
-from partirvm.storage.lease import Lease, Snapshots, limits, valid
+from partirvm.storage.lease import Lease, Snapshots, valid
 from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
 
 Found = TypeVar("Found")
@@ -226,11 +226,11 @@ class JobStore:
         events = list[dict[str, Any]]()
         found = {n: read_json(self.folder, numbered(EVENTS, n), EVENT) for n in numbers(self.folder, EVENTS, first=1)}
         claims = leases.claims(self.folder)
-        marks, tokens = limits(self.folder, EVENTS, claims), {epoch: claim["token"] for epoch, claim in claims.items()}
+        tokens = {epoch: claim["token"] for epoch, claim in claims.items()}
         if any(event["epoch"] == 0 for event in found.values()):
             tokens[0] = self._token()
         for number, event in found.items():
-            if not valid(event["epoch"], (0, number), marks):
+            if not valid(claims, EVENTS, event["epoch"], (0, number)):
                 continue
             if event.pop("token") != tokens.get(event["epoch"]):
                 raise FormatError(
@@ -294,7 +294,7 @@ class JobStore:
 
     def has_model(self) -> bool:
         """Return True if the job has a model."""
-        return self._snapshots("models").current() is not None
+        return self._snapshots("models").mark() > (0, 0)
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
         """Return the current model: the newest whole one, which is not older than the one that events name.
@@ -302,7 +302,7 @@ class JobStore:
         Raises ``MissingDataError`` without one, or as ``load_model`` does.
         """
         self.spec()
-        return self._stable(lambda: self._newest_model(allow_code), self._snapshots("models").current)
+        return self._stable(lambda: self._newest_model(allow_code), self._snapshots("models").mark)
 
     def _newest_model(self, allow_code: bool) -> AnyModel:
         events = self.events()

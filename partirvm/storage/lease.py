@@ -32,7 +32,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -157,17 +157,11 @@ def holder(folder: Folder) -> Holder | None:
     return None
 
 
-def limits(
-    folder: Folder, series: str, known: dict[int, dict[str, Any]] | None = None
-) -> list[tuple[int, tuple[int, int]]]:
-    """Return the mark of a series of objects in each claim, by epoch. ``known`` are the claims, if they were read."""
-    found = claims(folder) if known is None else known
-    return [(epoch, tuple(claim["marks"][series])) for epoch, claim in found.items() if series in claim["marks"]]
-
-
-def valid(epoch: int, position: Any, limits: list[tuple[int, Any]]) -> bool:
-    """Return True if an object of this epoch is valid: no later epoch was claimed before the object existed."""
-    return all(epoch >= later or position <= mark for later, mark in limits)
+def valid(known: dict[int, dict[str, Any]], series: str, epoch: int, position: Position) -> bool:
+    """Return True if none of the ``known`` claims made void the object of this epoch and position in a series."""
+    return all(
+        epoch >= later or position <= tuple(claim["marks"].get(series, position)) for later, claim in known.items()
+    )
 
 
 def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0, stop: str = "abort the job") -> Lease:
@@ -213,7 +207,7 @@ def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0
             time.sleep(min(BEAT / 10, 0.2))
 
 
-class Lease:
+class Lease(AbstractContextManager["Lease"]):
     """An epoch of the lease that this process holds until ``release``; ``lost`` is True once it has found another."""
 
     def __init__(self, folder: Folder, epoch: int, token: str) -> None:
@@ -259,9 +253,6 @@ class Lease:
                     self._folder.remove(numbered("lease", epoch, suffix))
             self._folder.remove_empty("lease")
             self._folder.remove_empty()
-
-    def __enter__(self) -> Lease:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.release()
@@ -330,11 +321,6 @@ class Snapshots:
                 pass
             yield name, whole
 
-    def current(self) -> str | None:
-        """Return the name of the current group, or None if there is no group yet."""
-        positions = self._positions()
-        return self._name(positions[-1]) if positions else None
-
     def mark(self) -> Position:
         """Return the position of the newest group; (0, 0) if the series is empty."""
         return max(self._positions(), default=(0, 0))
@@ -347,8 +333,8 @@ class Snapshots:
     def _positions(self) -> list[Position]:
         """Return the positions of all valid groups in increasing order."""
         found = [each for each in self._all() if self._folder.exists(f"{self._name(each)}/{HEAD}")]
-        marks = limits(self._folder, self.series) if found else []
-        return sorted(position for position in found if valid(position[0], position, marks))
+        known = claims(self._folder) if found else {}
+        return sorted(position for position in found if valid(known, self.series, position[0], position))
 
     def _name(self, position: Position) -> str:
         return f"{self.series}/{position[0]:06d}-{position[1]:06d}"
