@@ -212,10 +212,14 @@ def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], 
         raise FormatError(f"{location}: this is not a partirvm {what} (kind {head.get('kind')!r:.40})")
     require_format(head.get("format"), version, location, what, f"make the {what} again")
     require(head, HEAD_FIELDS, f"{location}/{HEAD}")
-    take = _reader(folder, head["parts"], what)
+    following = _reader(folder, head["parts"], what)
     with reading(f"{location}: the {what}", ADVICE):
-        tree = json.loads(b"".join(take(head["json"])))
-        return tree, [_array(take, *entry) for entry in tree.pop("arrays")]
+        tree, arrays = json.loads(following(head["json"]).tobytes()), list[Array]()
+        for name, shape, order in tree.pop("arrays"):
+            dtype = plain(name)
+            flat = following(math.prod(shape) * dtype.itemsize).view(dtype)
+            arrays.append(flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape))
+        return tree, arrays
 
 
 def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
@@ -223,23 +227,25 @@ def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
     part = bytearray()
     for array in arrays:
         rest = array.view(np.uint8).data
-        while len(rest):
-            room = PART - len(part)
-            part += rest[:room]
-            rest = rest[room:]
-            if len(part) == PART:
-                yield bytes(part)
-                part.clear()
+        while len(part) + len(rest) >= PART:
+            split = PART - len(part)
+            yield b"".join([part, rest[:split]])
+            part, rest = bytearray(), rest[split:]
+        part += rest
     yield bytes(part)
 
 
-def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable[[int], Iterator[memoryview]]:
-    """Return a function that yields the next bytes of a group, so many in all, in pieces."""
+def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable[[int], Array]:
+    """Return a function that returns the next bytes of a group, so many in all."""
     names, rest, again = iter(enumerate(parts)), memoryview(b""), f"restore the file, or make the {what} again"
 
-    def take(n_bytes: int) -> Iterator[memoryview]:
+    def following(n_bytes: int) -> Array:
         nonlocal rest
-        while n_bytes:
+        try:
+            flat, start = np.empty(n_bytes, np.uint8), 0
+        except MemoryError as error:
+            raise ValueError(f"the stated size is {n_bytes:,} bytes: {error}") from error
+        while start < n_bytes:
             if not rest:
                 number, (size, right) = next(names, (len(parts), (0, "")))
                 place = f"{folder.location}: part {number:06d} of the {what}"
@@ -247,24 +253,12 @@ def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable
                     rest = memoryview(folder.read(f"{number:06d}", min(size, PART) + 1))
                 if (len(rest), _hash(rest)) != (size, right):
                     raise MissingDataError(f"{place} is damaged, its bytes differ from the written bytes: {again}")
-            piece, rest = rest[:n_bytes], rest[n_bytes:]
-            n_bytes -= len(piece)
-            yield piece
+            piece, rest = rest[: n_bytes - start], rest[n_bytes - start :]
+            flat[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
+            start += len(piece)
+        return flat
 
-    return take
-
-
-def _array(take: Callable[[int], Iterator[memoryview]], dtype: str, shape: list[int], order: str) -> Array:
-    """Return the next array of a group."""
-    try:
-        array = np.empty(math.prod(shape), plain(dtype))
-    except MemoryError as error:
-        raise ValueError(f"no array has the stated shape {shape}: {error}") from error
-    flat, start = array.view(np.uint8), 0
-    for piece in take(array.nbytes):
-        flat[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
-        start += len(piece)
-    return array.reshape(shape[::-1]).T if order == "F" else array.reshape(shape)
+    return following
 
 
 def _hash(part: bytes | memoryview) -> str:
