@@ -1,8 +1,8 @@
 """The tasks of executors: passes over one tile, dense fits, and what a worker of a cluster calls.
 
 ``tile_statistics`` reads one tile and returns its contribution to each pass. Rows are processed in *panels* of a fixed
-size, so that the design of a tile is never whole in memory. Neither tiles and panels depend on the machine nor, with
-one BLAS thread per task, the bits. All functions are pure, so a scheduler may run a task twice.
+size, so that the design of a tile is never whole in memory. Tiles and panels do not depend on the machine, so with one
+BLAS thread per task the bits do not either. All functions are pure: a scheduler may run a task twice.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ class JobStore:
         """Raise ``LeaseError`` if this process may not write: a job that had a lease is written only with one."""
         if self.lease is not None:
             self.lease.check()
-        elif leases.epochs(self.folder):
+        elif numbers(self.folder, "lease"):
             raise LeaseError(f"{self.location}: only the holder of the lease may write to this job: call acquire first")
 
     def _marks(self) -> leases.Marks:

@@ -121,8 +121,7 @@ class Folder:
         """
         if self.path is not None:
             return
-        protocols = self._fs.protocol
-        if EXCLUSIVE & {*((protocols,) if isinstance(protocols, str) else protocols)}:
+        if protocol_of(self.location) in EXCLUSIVE:
             name = f".probe-{uuid.uuid4().hex}"
             try:
                 self.create(name, b"1")

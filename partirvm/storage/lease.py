@@ -48,13 +48,10 @@ BEAT = 3.0  # seconds between two heartbeats
 EXPIRY = 15.0  # seconds without heartbeat after which a holder on another machine counts as gone
 PROC = Path("/proc")
 
-Marks: TypeAlias = dict[str, list[int]]
-"""The newest (epoch, number) of each guarded series of objects."""
+Marks: TypeAlias = dict[str, list[int]]  # the newest (epoch, number) of each guarded series of objects
+Position: TypeAlias = tuple[int, int]  # epoch and number of a group; the greater position is newer
 
 CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "began": str, "space": str, "marks": Marks}
-
-Position: TypeAlias = tuple[int, int]
-"""Epoch and number of a group; the greater position is newer."""
 
 
 @dataclass(frozen=True)
@@ -129,19 +126,14 @@ class Holder:
         return not self.gone and time.time() - self.last_beat < EXPIRY
 
 
-def epochs(folder: Folder) -> list[int]:
-    """Return all epochs so far, in increasing order."""
-    return numbers(folder, "lease")
-
-
 def claims(folder: Folder, *, last: bool = False) -> dict[int, dict[str, Any]]:
     """Return the claim of each epoch, or only that of the last one."""
     while True:
-        found = epochs(folder)[-1 if last else 0 :]
+        found = numbers(folder, "lease")[-1 if last else 0 :]
         try:
             return {epoch: read_json(folder, numbered("lease", epoch), CLAIM) for epoch in found}
         except MissingDataError:
-            if set(found) <= set(epochs(folder)):  # otherwise another process removed the folder
+            if set(found) <= set(numbers(folder, "lease")):  # otherwise another process removed the folder
                 raise
 
 
@@ -248,7 +240,7 @@ class Lease(AbstractContextManager["Lease"]):
         """Release the lease and remove its files, for a folder that contains nothing else."""
         self.release()
         if self._holds():
-            for epoch in epochs(self._folder):
+            for epoch in numbers(self._folder, "lease"):
                 for suffix in ("", ".beat", ".over") if epoch <= self.epoch else ():
                     self._folder.remove(numbered("lease", epoch, suffix))
             self._folder.remove_empty("lease")
