@@ -17,6 +17,7 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -31,6 +32,8 @@ REPLY_SECONDS = 300.0
 
 EXCLUSIVE = {"s3", "gs", "gcs", "az", "abfs", "memory"}
 """Protocols whose stores create an object exclusively."""
+
+_creating = threading.Lock()  # fsspec's memory looks first, so that two threads could both succeed
 
 
 def open_folder(location: str | os.PathLike[str]) -> Folder:
@@ -104,7 +107,8 @@ class Folder:
                     _write(self._at(name), data)  # a disk without links, where a kill may leave a damaged object
             return
         try:
-            self._send(name, data, mode="create")
+            with _creating:
+                self._send(name, data, mode="create")
         except Exception as error:
             found = None
             self._fs.invalidate_cache(self._at(name))  # a listing from before does not show the object
