@@ -78,7 +78,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         "auto",
         "str, option value, kernel, callable, list of these, or None",
         "Any callable of points and centres works if the fit runs in this process. An option value such as "
-        '``Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))`` has options of its own; a '
+        '``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` has options of its own; a '
         "kernel of ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a "
         'list, each candidate row offers one basis function per kernel. None means "none".',
     )
