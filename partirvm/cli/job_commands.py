@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from partirvm.cli import options
-from partirvm.cli.options import FLAGS, as_flags, as_json, overwrite, takes
+from partirvm.cli.options import FLAGS, as_flags, takes
 from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, place, show, show_status
 from partirvm.errors import DoneError, JobFailedError, MissingDataError, PartirvmError
 from partirvm.options import TABLE
@@ -27,7 +27,7 @@ def detached(job: str, scheduler: str | None, as_json: bool) -> int:
 
 @click.command()
 @takes(
-    "job", click.option("--follow", is_flag=True, help="Print each round when it ends, until the job ends."), as_json
+    "job", click.option("--follow", is_flag=True, help="Print each round when it ends, until the job ends."), "--json"
 )
 def status(job: str, follow: bool, as_json: bool) -> int:
     """Show the status of a job, its reason and the last round.
@@ -58,7 +58,7 @@ def status(job: str, follow: bool, as_json: bool) -> int:
 
 
 @click.command()
-@takes("folder", as_json)
+@takes("folder", "--json")
 def jobs(folder: str, as_json: bool) -> None:
     """List all jobs in FOLDER, one per line.
 
@@ -84,7 +84,7 @@ def jobs(folder: str, as_json: bool) -> None:
 
 @click.command()
 @takes(
-    "job", click.option("--timeout", type=options.DURATION, help="Maximum time to wait, such as 90s or 8h."), as_json
+    "job", click.option("--timeout", type=options.DURATION, help="Maximum time to wait, such as 90s or 8h."), "--json"
 )
 def wait(job: str, timeout: float | None, as_json: bool) -> int:
     """Wait until a job ends.
@@ -110,7 +110,7 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
 
 
 @click.command()
-@takes("job", options.reason, as_json)
+@takes("job", "--reason", "--json")
 def abort(job: str, reason: str, as_json: bool) -> None:
     """End a job and keep its last model.
 
@@ -125,7 +125,7 @@ def abort(job: str, reason: str, as_json: bool) -> None:
 
 
 @click.command()
-@takes("job", options.reason, as_json)
+@takes("job", "--reason", "--json")
 def cancel(job: str, reason: str, as_json: bool) -> None:
     """End a job and discard its model.
 
@@ -142,16 +142,24 @@ def _end(job: str, verb: str, reason: str, as_json: bool) -> None:
     from partirvm import jobs
 
     opened = jobs.open_job(job)
-    status = getattr(opened, verb)(reason).value
+    aborting = getattr(opened, verb)(reason).value == "aborting"
     found = opened.progress()
-    if status == "aborting":
-        show(found, f"{job}: the request to end the job is stored", as_json, f"partirvm wait {job}")
-        return
-    show(found, f"{job} is {found['status']}. {found['advice']}", as_json)
+    text = f"{job} is {found['status']}. {found['advice']}"
+    text = f"{job}: the request to end the job is stored" if aborting else text
+    show(found, text, as_json, *[f"partirvm wait {job}"] * aborting)
 
 
 again = takes(
-    *(options.allow_code, options.allow_data, options.moved, options.scheduler, options.detach, options.quiet, as_json)
+    "--allow-code",
+    click.option(
+        "--allow-data",
+        multiple=True,
+        metavar="URL",
+        help="DATA that JOB may read although they are in another store than JOB; may be given twice.",
+    ),
+    click.option("--data", metavar="DATA", help="New place of the DATA of JOB, if they were moved."),
+    click.option("--validation", metavar="DATA", help="New place of the held-out DATA of JOB, if they were moved."),
+    *("--scheduler", "--detach", "--quiet", "--json"),
 )
 """The options of commands that run a job again."""
 
@@ -225,7 +233,7 @@ def _run_again(
 
 
 @click.command()
-@takes("job", "output", overwrite)
+@takes("job", "output", "--overwrite")
 def report(job: str, output: str, overwrite: bool) -> None:
     """Write a report of a job as an HTML page, JSON or CSV.
 
@@ -253,7 +261,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
 
 @click.command()
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB JOB...")
-@takes(click.option("--csv", "as_csv", is_flag=True, help="Print one line of CSV per job."), as_json)
+@takes(click.option("--csv", "as_csv", is_flag=True, help="Print one line of CSV per job."), "--json")
 def compare(jobs: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
     """Compare jobs: models, errors, work and parameters.
 
