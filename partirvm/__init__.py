@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "data": ["ingest"],
     "estimators": ["RVMClassifier", "RVMRegressor", "load_model", "plan", "save_model", "submit"],
     "estimators.callbacks": ["FitCallback"],
     "jobs": ["open_job"],
     "kernels": ["Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial", "Sigmoid"],
     "options.values": ["AlphaPrior", "Incremental", "Noise", "Radial", "SplitMerge", "WorkingSet"],
     "report.display": ["DiagnosticsDisplay"],
-    "resolve.ingest": ["ingest"],
     "storage.address": ["allow_protocols"],
 }
 """The public names of each module."""
@@ -35,13 +35,13 @@ __all__ += ["SplitMerge", "WorkingSet", "__version__", "allow_protocols", "inges
 __all__ += ["save_model", "submit"]
 
 if TYPE_CHECKING:
+    from partirvm.data import ingest
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
     from partirvm.estimators.callbacks import FitCallback
     from partirvm.jobs import open_job
     from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid
     from partirvm.options.values import AlphaPrior, Incremental, Noise, Radial, SplitMerge, WorkingSet
     from partirvm.report.display import DiagnosticsDisplay
-    from partirvm.resolve.ingest import ingest
     from partirvm.storage.address import allow_protocols
 
 

@@ -13,15 +13,16 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "options", "quoting", "blas_threads"}
-"""Small frozen value types, how messages quote, and the
-limit of BLAS threads: importable by all."""
+VALUES = {"errors", "types", "options", "quoting", "blas_threads", "process_memory"}
+"""Small frozen value types, how messages quote, the limit of BLAS threads and the memory of the process: importable by
+all."""
 
 ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
     "types": {"errors"},
     "blas_threads": set(),
+    "process_memory": set(),
     "options": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,
@@ -48,14 +49,12 @@ ARROWS = {
     | {"resolve"}
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
-    "report": VALUES | {"core", "strategies", "jobs", "execution.process", "storage.folder"},
+    "report": VALUES | {"core", "strategies", "jobs", "storage.folder"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
     "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
-    "cli": VALUES
-    | {"storage.address", "resolve", "jobs", "predict", "report", "execution.process"}
-    | {"model.relevance"},
+    "cli": VALUES | {"storage.address", "resolve", "jobs", "predict", "report", "data.ingest"} | {"model.relevance"},
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""
@@ -77,6 +76,7 @@ THIRD_PARTIES = {
     "errors": set(),
     "types": {"numpy", "pyarrow"},
     "blas_threads": {"scipy", "threadpoolctl"},
+    "process_memory": set(),
     "options": set(),
     "storage": {"fsspec"},
     "storage.records": {"numpy", "numcodecs", "google_crc32c"},

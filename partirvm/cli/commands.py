@@ -123,9 +123,9 @@ def ingest(source: str, data: str, shuffle: int, no_shuffle: bool, quiet: bool, 
       partirvm ingest 'logs/*.csv' logs.zarr --target seconds --categorical host,method
       partirvm ingest mails.csv mails.zarr --target kind --classes
     """
+    from partirvm.data import ingest as ingest_table
     from partirvm.quoting import counted
     from partirvm.report.progress import progress_for
-    from partirvm.resolve import ingest
 
     context = click.get_current_context()
     if no_shuffle and context.get_parameter_source("shuffle") is not ParameterSource.DEFAULT:
@@ -133,7 +133,7 @@ def ingest(source: str, data: str, shuffle: int, no_shuffle: bool, quiet: bool, 
     choices |= {"shuffle": None if no_shuffle else shuffle, "categorical": choices["categorical"] or ()}
     choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
     with progress_for(quiet=quiet) as progress:
-        made = ingest.ingest(source, data, progress=progress.on_rows, **choices)
+        made = ingest_table(source, data, progress=progress.on_rows, **choices)
     facts: dict[str, Any] = {"data": data, "features": list(made.columns.features), "shuffle": made.seed}
     facts |= {name: getattr(made, name) for name in ("n_rows", "n_features", "n_tiles", "tile_rows")}
     facts["target"] = target = made.columns.target if made.n_targets else None

@@ -43,8 +43,7 @@ class ActiveColumns:
     """Posterior of the M active columns among K candidates, updated when a single column joins or leaves. Mutable.
 
     ``columns`` (M,) are the positions of the active candidates, in order of joining, and ``place`` (K,) their numbers
-    in this order, −1 for the others. ``alpha`` and ``mean`` (M,) refer to the active candidates, ``S`` and ``Q`` (K,)
-    to all candidates. The caller must not change ``statistics`` (of all K candidates and one target).
+    in this order, −1 for the others. ``alpha`` and ``mean`` (M,) refer to the active ones, ``S`` and ``Q`` to all.
     """
 
     posterior: Posterior

@@ -27,7 +27,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.fast import Greedy, grow
 from partirvm.core.priors import ABSENT, DEPENDENT, FLAT, entry_precision
@@ -37,7 +36,6 @@ from partirvm.core.updates import HyperState, StepInfo, maximise
 LOOSE = 1e-5
 """Tolerance of turns, where that of the rule is not larger; their end converges to the rule's."""
 
-Float = NDArray[np.float64]
 Watch = Callable[[StepInfo], None]
 Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
 

@@ -31,6 +31,8 @@ from partirvm.data.tables import Reader
 from partirvm.data.writer import Progress, moments_of, write_tiles
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, DataWarning, MemoryLimitError, UsageError
+from partirvm.options.constraints import parse_bytes
+from partirvm.process_memory import return_freed_memory, settled_memory
 from partirvm.quoting import listed
 
 ALLOWANCE = 28 << 20
@@ -55,13 +57,12 @@ def ingest(
     classes: bool = False,
     shuffle: int | None = 0,
     like: Any = None,
-    memory_limit: int | None = None,
+    memory_limit: int | str | None = None,
     tile_rows: int | None = None,
     overwrite: bool = False,
     append: bool = False,
     again: bool = False,
     progress: Progress | None = None,
-    resident: Callable[[], int] = lambda: 0,
 ) -> ZarrSource:
     """Convert a table or arrays to DATA: shuffled rows in tiles. The source is streamed. An error leaves no partial
     output.
@@ -95,9 +96,9 @@ def ingest(
         category missing in ``like`` gets the code after the last category; a class missing in ``like`` is an error. If
         ``source`` has no target column and ``target`` is None, the new DATA are unlabelled. Unlabelled DATA can be used
         only for prediction and may have a single row.
-    memory_limit : int, optional
-        Maximum resident memory of this process in bytes. Default: the larger of 512 MiB and the current memory of the
-        process plus 256 MiB.
+    memory_limit : int or str, optional
+        Maximum resident memory of this process in bytes, or a text such as ``"512MiB"``. Default: the larger of 512 MiB
+        and the current memory of the process plus 256 MiB.
     tile_rows : int, optional
         Number of rows per tile; default: computed from the shape of the data.
     overwrite, append, again : bool
@@ -105,9 +106,6 @@ def ingest(
         and tiles; ``again`` permits rows that were ingested or appended already.
     progress : callable, optional
         A function that is called with (phase, rows done, total rows or None); phases are "read" and "write".
-    resident : callable, optional
-        A function that releases freed memory and returns the resident bytes of this process. By default the limit
-        applies to the memory of the ingest alone.
 
     Raises
     ------
@@ -133,6 +131,8 @@ def ingest(
     """
     columns: dict[str, Any] = {"features": features, "categorical": categorical, "classes": classes, "like": like}
     given = [name for name, value in {**columns, "tile_rows": tile_rows, "overwrite": overwrite}.items() if value]
+    if again and not append:
+        raise UsageError("again applies only to an append: pass append=True (`--append`) too")
     if append and given:
         raise UsageError(f"append takes {', '.join(given)} from DATA: leave these options out, or make new DATA")
     for name, value, least in (("shuffle", shuffle, 0), ("tile_rows", tile_rows, 1)):
@@ -141,7 +141,10 @@ def ingest(
     url = os.fspath(data)
     columns |= {"target": target, "weights": weights, "noise": noise}
     report = progress or (lambda phase, done, total: None)
-    table = open_table(source, None if memory_limit is None else memory_limit - resident() - ALLOWANCE)
+    return_freed_memory()
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep freed memory
+    limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
+    table = open_table(source, None if limit is None else limit - settled_memory() - ALLOWANCE)
     with publication(url, overwrite=overwrite, append=append) as place:
         old = place.before
         known = columns["like"] = _known_columns(like) if old is None else old.columns
@@ -153,7 +156,7 @@ def ingest(
         encoder, width = Encoder(roles, table, known), 2 + len(roles.wanted)
         tile_width = len(roles.features) + max(len(roles.targets) - 1, 0)
         tile = tile_rows or tile_rows_for(table.n_rows or 1 << 40, tile_width)
-        budget = Budget.of(memory_limit, resident)
+        budget = Budget.of(limit, settled_memory)
         batch_bytes = budget.batch_bytes(table, width, tile, held=table.held(roles.wanted))
         with ExternalSorter(place.spill, width, high=None if shuffle is None else 1.0) as rows:
             _read(table, encoder, rows, shuffle, batch_bytes, budget, report)

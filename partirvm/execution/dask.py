@@ -23,10 +23,10 @@ from partirvm.errors import PartirvmError
 from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
 from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.execution.local import POLL, SHARE, usable_cores
-from partirvm.execution.process import resident_memory
 from partirvm.execution.tasks import PassGroup, Progress, Solution, grouped, map_tile, run_solve, run_tiles, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.planning.plan import Machine
+from partirvm.process_memory import resident_memory
 
 R = TypeVar("R")
 

@@ -14,7 +14,6 @@ from partirvm.core.reduction import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.execution.kernel_store import Blocks, forget
-from partirvm.execution.process import available_memory, resident_memory
 from partirvm.execution.tasks import (
     Progress,
     SeveralStatistics,
@@ -26,6 +25,7 @@ from partirvm.execution.tasks import (
 )
 from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.planning.plan import Machine
+from partirvm.process_memory import available_memory, resident_memory
 
 SHARE = 0.7  # fraction of the available memory that ``memory_limit="auto"`` allows
 POLL = 1.0  # seconds between checks for other events (an abort, a broken cluster) while waiting for a result

@@ -28,9 +28,9 @@ from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
 from partirvm.execution.kernel_store import Blocks, Fetched, Keeping, fill_block
-from partirvm.execution.process import return_freed_memory
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Fit, Panel, Pass, Rows, between
+from partirvm.process_memory import return_freed_memory
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]

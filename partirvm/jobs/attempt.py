@@ -1,4 +1,4 @@
-"""Run one attempt at a job: take the lease, resume from the last checkpoint, and record how the attempt ends.
+"""Fit DATA in this process (``fit``), or run one attempt at a job: take the lease, resume, and record how it ends.
 
 An attempt records these events: ``running`` with the number of history lines at its checkpoint, ``plan``, the ``fit``
 lines, and finally ``done``, ``aborted``, ``cancelled`` or ``failed``. Models and checkpoints are saved between the
@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from partirvm.core.termination import Termination
-from partirvm.errors import ChangedDataError, ClusterError, LeaseError, MissingDataError, PartirvmError, StorageError
+from partirvm.errors import (
+    ChangedDataError,
+    ClusterError,
+    JobFailedError,
+    LeaseError,
+    MissingDataError,
+    PartirvmError,
+    StorageError,
+)
 from partirvm.execution import Executor, executor_for
 from partirvm.execution.cluster import address_of
 from partirvm.jobs import request as requests
@@ -33,7 +41,7 @@ from partirvm.planning.plan import Plan
 from partirvm.resolve.measuring import Timer
 from partirvm.resolve.new_problem import Interrupted, check_aborted
 from partirvm.resolve.resolve import continued, resolve
-from partirvm.resolve.spec import LIMITS, FitSpec, check_parameters
+from partirvm.resolve.spec import LIMITS, FitSpec, check_parameters, portable
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 
@@ -77,6 +85,59 @@ class JobJournal(MemoryJournal):
         self._store.checkpoint(Checkpoint(self._spec, state, lines))
 
 
+def plan(data: str, parameters: Request, *, validation: str | None = None, client: Any = None) -> Plan:
+    """Return the plan of a fit of DATA, without running the fit. Raises as ``resolve.resolve.resolve`` does."""
+    source, held_out = requests.open_sources(data, validation)
+    with closing(executor_for(client)) as executor:
+        return resolve(source, check_parameters(parameters), executor, held_out).plan
+
+
+def fit(
+    data: str,
+    job: str,
+    parameters: Request,
+    *,
+    validation: str | None = None,
+    client: Any = None,
+    overwrite: bool = False,
+    verify: bool = False,
+    watcher: Watcher | None = None,
+    on_plan: Callable[[Plan], None] | None = None,
+    aborted: Callable[[], bool] | None = None,
+) -> Fitted:
+    """Fit DATA in this process and store model and history in JOB.
+
+    All checks run before JOB is changed. They raise as ``resolve.resolve.resolve`` does, ``ExistsError`` if JOB exists,
+    and with ``verify`` ``ChangedDataError`` if a tile of DATA differs from the ingested tile. ``on_plan`` is called
+    with the plan before the fit begins, ``aborted`` between tiles and between dense iterations, also during planning.
+    When it returns True, the fit ends with the last saved model, or without one; JOB can be resumed.
+    """
+    parameters = check_parameters(parameters)
+    portable(parameters)
+    timer = Timer(parameters.time_limit)
+    source, held_out = requests.open_sources(data, validation)
+    JobStore(job).require_creatable(overwrite)
+    if verify:
+        source.verify()
+
+    def interrupted() -> Termination | None:
+        return Termination.ABORTED if aborted is not None and aborted() else None
+
+    with closing(executor_for(client)) as executor:
+        try:
+            spec = resolve(source, parameters, executor, held_out, timer.after(interrupted))
+        except Stopped as error:
+            raise JobFailedError(f"aborted during planning: {job} was not changed") from error
+        requests.create(data, job, parameters, validation, overwrite)
+        store, allowed = JobStore(job), Allowed.of(True, (), data, validation)
+        hooks: dict[str, Any] = {"client": client, "watcher": watcher, "on_plan": on_plan, "aborted": aborted}
+        with store.held():
+            fitted = run_attempt(store, allowed, planned=(spec, executor, timer), **hooks)
+    if store.folded().status is Status.CANCELLED:
+        raise JobFailedError(f"{job} was cancelled: its model was discarded")
+    return fitted
+
+
 def run_job(
     job: str,
     *,
@@ -87,10 +148,10 @@ def run_job(
 ) -> Fitted | None:
     """Run a queued or interrupted job in this process and return its result.
 
-    Returns None if the job has already ended or if its current attempt is not ``attempt``. ``allowed`` permits
-    the functions that the job names as its kernel or basis, and DATA in another store than the job. Without this
-    permission such a job raises ``UsageError`` and stays unchanged. ``hooks`` are ``client`` and those of ``fit``
-    (``jobs.job``). A request to abort also takes effect during planning.
+    Returns None if the job has already ended or if its current attempt is not ``attempt``. ``allowed`` permits the
+    functions that the job names as its kernel or basis, and DATA in another store than the job. Without this permission
+    such a job raises ``UsageError`` and stays unchanged. ``hooks`` are ``client`` and those of ``fit``. A request to
+    abort also takes effect during planning.
 
     Raises ``LeaseError`` while another process runs the job. Raises ``MissingDataError`` if the DATA are missing, and
     ``ChangedDataError`` if the DATA have changed since the job began. The job is then interrupted, and can be resumed

@@ -1,4 +1,4 @@
-"""Fit DATA in this process (``fit``) or in the background (``submit``); watch and control fits by their folders.
+"""Fit DATA in the background (``submit``); watch and control fits by their folders.
 
 Any process that can read the folder of a job can open it, as ``open_job`` does.
 """
@@ -9,17 +9,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from functools import partial
 from typing import Any, Literal, get_type_hints
 
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
-from partirvm.execution import executor_for
 from partirvm.execution.cluster import address_of
-from partirvm.jobs.attempt import Fitted, run_attempt, run_job
+from partirvm.jobs.attempt import run_job
 from partirvm.jobs.checkpoint import Checkpoint
-from partirvm.jobs.driver import Watcher
 from partirvm.jobs.request import (
     Allowed,
     Place,
@@ -27,7 +24,6 @@ from partirvm.jobs.request import (
     absolute,
     check_changes,
     create,
-    open_sources,
     requeue,
 )
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
@@ -35,14 +31,11 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.model.relevance import basis_functions_json, directions_json, relevances
 from partirvm.options import Request
-from partirvm.planning.plan import Plan
 from partirvm.quoting import html_table
-from partirvm.resolve.measuring import Timer
-from partirvm.resolve.resolve import resolve
 from partirvm.resolve.spec import check_parameters, portable
 from partirvm.storage import open_folder
 from partirvm.storage.records import MOST, TIME, require
-from partirvm.strategies.problem import Record, Stopped
+from partirvm.strategies.problem import Record
 
 POLL_SECONDS = 0.5
 """Seconds between two polls of a waiting caller."""
@@ -81,59 +74,6 @@ FIELDS = {"plan": PLAN, "fit": FIT}
 """Schemas (``storage.records``) of the plan and of lines of history: the fields that readers use."""
 
 
-def plan(data: str, parameters: Request, *, validation: str | None = None, client: Any = None) -> Plan:
-    """Return the plan of a fit of DATA, without running the fit. Raises as ``resolve.resolve.resolve`` does."""
-    source, held_out = open_sources(data, validation)
-    with closing(executor_for(client)) as executor:
-        return resolve(source, check_parameters(parameters), executor, held_out).plan
-
-
-def fit(
-    data: str,
-    job: str,
-    parameters: Request,
-    *,
-    validation: str | None = None,
-    client: Any = None,
-    overwrite: bool = False,
-    verify: bool = False,
-    watcher: Watcher | None = None,
-    on_plan: Callable[[Plan], None] | None = None,
-    aborted: Callable[[], bool] | None = None,
-) -> Fitted:
-    """Fit DATA in this process and store model and history in JOB.
-
-    All checks run before JOB is changed. They raise as ``resolve.resolve.resolve`` does, ``ExistsError`` if JOB exists,
-    and with ``verify`` ``ChangedDataError`` if a tile of DATA differs from the ingested tile. ``on_plan`` is called
-    with the plan before the fit begins, ``aborted`` between tiles and between dense iterations, also during planning.
-    When it returns True, the fit ends with the last saved model, or without one; JOB can be resumed.
-    """
-    parameters = check_parameters(parameters)
-    portable(parameters)
-    timer = Timer(parameters.time_limit)
-    source, held_out = open_sources(data, validation)
-    JobStore(job).require_creatable(overwrite)
-    if verify:
-        source.verify()
-
-    def interrupted() -> Termination | None:
-        return Termination.ABORTED if aborted is not None and aborted() else None
-
-    with closing(executor_for(client)) as executor:
-        try:
-            spec = resolve(source, parameters, executor, held_out, timer.after(interrupted))
-        except Stopped as error:
-            raise JobFailedError(f"aborted during planning: {job} was not changed") from error
-        create(data, job, parameters, validation, overwrite)
-        store, allowed = JobStore(job), Allowed.of(True, (), data, validation)
-        hooks: dict[str, Any] = {"client": client, "watcher": watcher, "on_plan": on_plan, "aborted": aborted}
-        with store.held():
-            fitted = run_attempt(store, allowed, planned=(spec, executor, timer), **hooks)
-    if store.folded().status is Status.CANCELLED:
-        raise JobFailedError(f"{job} was cancelled: its model was discarded")
-    return fitted
-
-
 def submit(
     data: str,
     job: str,
@@ -143,7 +83,7 @@ def submit(
     client: Any = None,
     overwrite: bool = False,
 ) -> Job:
-    """Start a job and return at once, after all checks that read no rows, which raise as in ``fit``.
+    """Start a job and return at once, after all checks that read no rows, which raise as in ``jobs.attempt.fit``.
 
     Without a ``client`` the job runs in a thread of this process, and is interrupted if this process ends. With a
     ``client`` the driver of the job runs on the cluster: the workers open DATA and JOB, and this process may end.

@@ -24,12 +24,12 @@ from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
 from partirvm.execution import Executor, LocalExecutor, in_this_process
 from partirvm.execution.kernel_store import Blocks, Keeping, forget
-from partirvm.execution.process import peak_memory
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, labels_of
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, SlopePass
+from partirvm.process_memory import peak_memory
 from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
 

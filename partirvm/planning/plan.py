@@ -26,9 +26,6 @@ from partirvm.types import LEARNING_ROWS
 LEAST_PARTITION = 50
 """Minimum to which an automatic partition size is lowered because of the memory limit."""
 
-WORTH = 0.5
-"""Blocks are kept if fetching an element takes less than this fraction of the time to evaluate the element."""
-
 STORE_FRACTION = 0.25
 """Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and ``kernel_store`` are "auto"."""
 
@@ -83,7 +80,7 @@ class KernelStore:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a fit by a strategy with this ``schedule``.
+    """The plan of a fit.
 
     ``pool`` is the number of columns on trial if candidates are chosen by gain. ``notes`` list the numbers that were
     capped, and the reasons. ``learned`` describes the learned kernel, if there is one, and ``learning_seconds`` is the
@@ -352,7 +349,7 @@ def choose(
     if asked != "auto":
         return KernelStore(asked, wanted if asked == "zarr" else 0, "as requested")
     costs = f"an element takes {1e9 * rates.element:.2g} ns to evaluate, {1e9 * rates.copy:.2g} ns to copy"
-    if rates.copy < WORTH * rates.element and spare > 0:
+    if rates.copy < 0.5 * rates.element and spare > 0:
         return KernelStore("memory", spare, costs)
     return KernelStore("none", 0, costs if spare else costs + ", and the fit leaves no memory")
 

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from partirvm.core.updates import StepInfo
-from partirvm.execution.process import peak_memory
 from partirvm.jobs.driver import Watcher
+from partirvm.process_memory import peak_memory
 from partirvm.quoting import counted, format_bytes, format_duration, printable
 from partirvm.report.history import Lines
 from partirvm.report.quantities import MEASURED
@@ -46,13 +46,8 @@ class Progress(Watcher):
     """
 
     def __init__(self, stream: TextIO | None = None, *, spell: Callable[[str], str] = str) -> None:
-        self.console: Any = None
-        if stream is not None:
-            from rich.console import Console
-
-            self.console = Console(file=stream, highlight=False, force_terminal=stream.isatty(), force_jupyter=False)
+        self.stream, self._spell, self._lines = stream, spell, Lines()
         self._live: Any = None
-        self._spell, self._lines = spell, Lines()
         self.began = self.phase_began = self._last_event = self._plan_made = self._last_fit = time.monotonic()
         self._printed = self.began
         self.phase, self.done, self.total, self.rows, self.unit = "starting", 0, 0, 0, "tile"
@@ -187,16 +182,22 @@ class Progress(Watcher):
         return f"{self.title:<11}{figure:>12} {word:<5} {took:>10}"
 
     def _show(self, *lines: str) -> None:
-        for line in lines if self.console is not None else ():
-            self.console.print(printable(line, keep="\n\t"), markup=False, soft_wrap=True)
+        for line in lines if self.stream is not None else ():
+            text = printable(line, keep="\n\t")
+            if self._live is None:
+                print(text, file=self.stream, flush=True)
+            else:
+                self._live.console.print(text, markup=False, soft_wrap=True)
             self._printed = time.monotonic()
 
     def __enter__(self) -> Progress:
-        if self.console is not None and self.console.is_terminal:
+        if self.stream is not None and self.stream.isatty():
+            from rich.console import Console
             from rich.live import Live
 
+            console = Console(file=self.stream, highlight=False, force_terminal=True, force_jupyter=False)
             options: dict[str, Any] = {"refresh_per_second": 8, "transient": True, "redirect_stdout": False}
-            self._live = Live(get_renderable=self.state, console=self.console, **options)
+            self._live = Live(get_renderable=self.state, console=console, **options)
             self._live.start()
         return self
 

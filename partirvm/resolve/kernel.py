@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.moments import ColumnMoments, Moments
+from partirvm.core.moments import Moments
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.kernels import (
@@ -46,7 +46,6 @@ from partirvm.options import Request
 from partirvm.types import Columns, Scaling
 
 Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 AUTO = "auto"
 """Name of the kernel whose family is chosen if gamma is learned; else it is the Gaussian kernel."""
@@ -108,8 +107,7 @@ def checked_basis(given: Any) -> Any:
     Raises ``UsageError`` for any other value. No module is imported.
     """
     if isinstance(given, list | tuple) and given:
-        parts = [checked_basis(each) for each in given]
-        found = tuple(each for part in parts for each in (part if isinstance(part, tuple) else (part,)))
+        found = tuple(map(checked_basis, given))
         return found[0] if len(found) == 1 else found
     known = given == LINEAR or ":" in given if isinstance(given, str) else given is None or callable(given)
     if not known or isinstance(given, type):
@@ -160,21 +158,23 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns) -> Kern
 
 
 def _named(family: type[Family], request: Request, moments: Moments, columns: Columns) -> Kernel:
-    """Make the kernel of a family with the gamma of a request."""
-    gamma, d = request.gamma, len(columns.features)
+    """Make the kernel of a family with the gamma of a request; a rule gives each kind of features its own scale.
+
+    The scale is 1/(d·var), with the pooled variance of all scaled values of the numeric columns, as if they were one
+    column, or the mean variance of the categorical ones.
+    """
+    gamma, d, inputs = request.gamma, len(columns.features), moments.inputs
     if not _is(gamma, *RULES):
-        return _by_kind(family, columns, _shares(_numbers(gamma, d)))
-
-    def scales(features: Int, coded: bool) -> tuple[float, ...]:
-        """Return 1/(d·var), with the pooled variance of numeric features or the mean variance of categorical ones."""
-        if coded:
-            variance = float(np.mean([_variance_of(columns, j) for j in features]))
-        else:
-            variance = _pooled_variance(moments.inputs, features, request.standardize)
-        scale = 1.0 / (d * variance) if variance > 0 else 1.0
-        return (scale,) * (len(features) if gamma == "learn-per-feature" else 1)
-
-    return _by_kind(family, columns, scales)
+        return _by_kind(family, columns, _numbers(gamma, d))
+    coded = {} if family is Categorical else _coded(columns)
+    numeric = np.array([j for j in range(d) if j not in coded], dtype=np.int64)
+    variances = [0.0, float(np.mean(list(coded.values()))) if coded else 0.0]
+    if len(numeric) and request.standardize:
+        variances[0] = float(np.mean(~inputs.constant[numeric]))
+    elif len(numeric):
+        variances[0] = float(np.mean(inputs.variance[numeric]) + np.var(inputs.mean[numeric]))
+    scales = [1.0 / (d * variance) if variance > 0 else 1.0 for variance in variances]
+    return _by_kind(family, columns, [scales[j in coded] for j in range(d)], shared=gamma != "learn-per-feature")
 
 
 def _given(given: Any, gamma: Any, columns: Columns) -> Kernel:
@@ -196,32 +196,29 @@ def _given(given: Any, gamma: Any, columns: Columns) -> Kernel:
             )
     if isinstance(kernel, Family) and not isinstance(kernel, Categorical):
         family = kernel
-        kernel = _by_kind(lambda own: replace(family, gamma=own), columns, _shares(family.gamma))
+        kernel = _by_kind(lambda own: replace(family, gamma=own), columns, family.gamma)
     found: Kernel = kernel.per_feature(len(columns.features)) if gamma == "learn-per-feature" else kernel
     return found
 
 
 def _by_kind(
-    make: Callable[[tuple[float, ...]], Kernel], columns: Columns, gamma: Callable[[Int, bool], tuple[float, ...]]
+    make: Callable[[tuple[float, ...]], Kernel], columns: Columns, gamma: Sequence[float], *, shared: bool = False
 ) -> Kernel:
     """Multiply a kernel of the numeric features by a categorical kernel of the others, if there are any.
 
-    ``gamma`` is called with features and whether they are categorical. A kind whose gamma are all 0 is left out.
+    ``gamma`` is one value, or one per feature, which with ``shared`` are equal within a kind. A kind whose gamma are
+    all 0 is left out.
     """
-    numeric, coded = _kinds(columns)
-    if make is Categorical or not len(coded):
-        return make(gamma(np.arange(len(columns.features)), False))
+    d, coded = len(columns.features), list(_coded(columns))
+    shared, gamma = shared or len(gamma) == 1, [*gamma] * d if len(gamma) == 1 else gamma
+    if make is Categorical or not coded:
+        return make(tuple(gamma[:1] if shared else gamma))
     parts = []
-    for family, features in ((make, numeric), (Categorical, coded)):
-        own = gamma(features, family is Categorical) if len(features) else ()
+    for family, features in ((make, [j for j in range(d) if j not in coded]), (Categorical, coded)):
+        own = tuple(gamma[j] for j in (features[:1] if shared else features))
         if any(own):
-            parts.append(OnColumns(family(own), tuple(features.tolist())))
+            parts.append(OnColumns(family(own), tuple(features)))
     return parts[0] if len(parts) == 1 else Product(tuple(parts))
-
-
-def _shares(values: Sequence[float]) -> Callable[[Int, bool], tuple[float, ...]]:
-    """Return the function of features that gives their values, or the only value."""
-    return lambda features, coded: tuple(values) if len(values) == 1 else tuple(values[j] for j in features)
 
 
 def _numbers(gamma: Any, d: int) -> list[Any]:
@@ -240,29 +237,17 @@ def _numbers(gamma: Any, d: int) -> list[Any]:
     return values
 
 
-def _pooled_variance(inputs: ColumnMoments, features: Int, standardize: bool) -> float:
-    """Compute the variance of all scaled values of numeric columns together, as if they were one column."""
-    if standardize:
-        return float(np.mean(~inputs.constant[features]))
-    return float(np.mean(inputs.variance[features]) + np.var(inputs.mean[features]))
-
-
-def _kinds(columns: Columns) -> tuple[Int, Int]:
-    """Return the positions of the numeric features and the positions of the categorical features."""
-    coded = np.array([name in columns.categories for name in columns.features], dtype=np.bool_)
-    return np.flatnonzero(~coded), np.flatnonzero(coded)
-
-
-def _variance_of(columns: Columns, j: int) -> float:
-    """Compute the variance v = (1 − 1/L)/2 of the categorical column j with L levels."""
-    return 0.5 * (1 - 1 / max(len(columns.categories[columns.features[j]]), 1))
+def _coded(columns: Columns) -> dict[int, float]:
+    """Return the variance v = (1 − 1/L)/2 of each categorical column with L levels, by its position."""
+    levels = ((j, columns.categories.get(name)) for j, name in enumerate(columns.features))
+    return {j: 0.5 * (1 - 1 / max(len(found), 1)) for j, found in levels if found is not None}
 
 
 def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Float:
     """Compute the variance (d,) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature."""
     variance: Float = moments.inputs.variance_over(scaling.x_scale)
-    for j in _kinds(columns)[1]:
-        variance[j] = _variance_of(columns, j)
+    for j, found in _coded(columns).items():
+        variance[j] = found
     return variance
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
-from partirvm.execution.process import return_freed_memory
 from partirvm.kernels import NoKernel
 from partirvm.learning.folds import LEAST
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
@@ -16,6 +15,7 @@ from partirvm.options import Request
 from partirvm.planning.cost import Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import STORE_FRACTION, KernelStore, Machine, Plan, choose, make_plan
+from partirvm.process_memory import return_freed_memory
 from partirvm.resolve.kernel import chooses, codes_as_numbers, input_variance, learns
 from partirvm.resolve.measuring import Measuring, calibrate
 from partirvm.resolve.new_problem import CheckedData, Interrupted, check_aborted, checked_data, new_problem

@@ -27,6 +27,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from enum import Enum
 from functools import cache
@@ -183,7 +184,7 @@ def plain(dtype: str) -> np.dtype[Any]:
 def write_group(
     tree: Any, arrays: list[Array], location: str, kind: str, version: int, about: dict[str, Any] | None = None
 ) -> None:
-    """Write the JSON and the arrays of an encoded value. Raises as ``Codec.write`` does."""
+    """Write the JSON and the arrays of an encoded value. Nothing is left after an error. Raises as ``Codec.write``."""
     folder, parts = open_folder(location), list[tuple[int, str]]()
     orders = ["F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C" for array in arrays]
     entries = [(array.dtype.str, array.shape, order) for array, order in zip(arrays, orders, strict=True)]
@@ -192,11 +193,17 @@ def write_group(
     with storing(location):
         if not folder.empty():
             raise ExistsError(f"{location} exists already and is never overwritten: choose another name")
-        for part in _divided(chain([np.frombuffer(text, np.uint8)], flat)):
-            folder.write(f"{len(parts):06d}", part)
-            parts.append((len(part), _hash(part)))
-        head = {"kind": kind, "format": version, "json": len(text), "parts": parts, "about": about or {}}
-        folder.create(HEAD, to_json(HEAD, head))
+        try:
+            for part in _divided(chain([np.frombuffer(text, np.uint8)], flat)):
+                folder.write(f"{len(parts):06d}", part)
+                parts.append((len(part), _hash(part)))
+            head = {"kind": kind, "format": version, "json": len(text), "parts": parts, "about": about or {}}
+            folder.create(HEAD, to_json(HEAD, head))
+        except BaseException:
+            with suppress(OSError):
+                if not folder.exists(HEAD):  # another writer may have been faster
+                    folder.remove()
+            raise
 
 
 def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], list[Array]]:

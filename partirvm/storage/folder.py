@@ -99,10 +99,10 @@ class Folder:
             with _beside(self._at(name), data) as part:
                 try:
                     os.link(part, self._at(name))
-                except FileExistsError:
-                    raise
-                except OSError:  # a disk without links, where a kill may leave a damaged object
-                    _write(self._at(name), data)
+                except OSError as error:
+                    if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EOPNOTSUPP):
+                        raise
+                    _write(self._at(name), data)  # a disk without links, where a kill may leave a damaged object
             return
         try:
             self._send(name, data, mode="create")

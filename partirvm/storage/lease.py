@@ -325,7 +325,7 @@ class Snapshots:
         """Call ``write`` with a new place and the ``about`` of its group, and return the name of the group.
 
         Raises ``LeaseLostError`` if another process took the lease, and ``StorageError`` if the group cannot be
-        written. After an error everything written is removed, and the previous group stays current.
+        written. After an error ``write`` must leave nothing, and the previous group stays current.
         """
         position = (0 if lease is None else lease.epoch), max([number for _, number in self._all()], default=0) + 1
         name, check = self._name(position), lease.check if lease is not None else lambda: None
@@ -335,9 +335,6 @@ class Snapshots:
                 write(self._folder.place(name), {"name": name, "token": "" if lease is None else lease.token})
             check()
         except BaseException as error:
-            if not self._complete(position):
-                with suppress(OSError):
-                    self._folder.remove(name)
             if isinstance(error, OSError):
                 with suppress(OSError):
                     check()  # the error may come from the new holder, which removes unfinished groups

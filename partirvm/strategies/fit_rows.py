@@ -31,12 +31,6 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-FULL_FLOPS = 2e12
-"""Maximum flops of all intermediate Gram passes for which ``auto`` lets each fit use all rows."""
-
-SAMPLE = 20
-"""The default size of ``sample`` is this number × the partition size P."""
-
 GROWING = "growing"
 
 ROWS_PER_COLUMN = 100
@@ -69,7 +63,7 @@ def rows_read(request: Request, shape: DataShape, *, shuffled: bool) -> RowsRead
 
 def first_sample(fit_rows: str, partition_size: int) -> int:
     """Return the default size of a sample, or the first size of a growing one."""
-    return (ROWS_PER_COLUMN if grows(fit_rows) else SAMPLE) * partition_size
+    return (ROWS_PER_COLUMN if grows(fit_rows) else 20) * partition_size
 
 
 def grows(seen: str) -> bool:
@@ -91,7 +85,7 @@ def automatic(
     The working set uses ``growing`` if the data are ``shuffled`` and have more than four times the rows of the first
     sample. In split-and-merge and incremental fits every row gives K = ``n_kernels`` candidates, and the intermediate
     passes over all rows take about 2·K·N²·P flops (P: partition size); or 2·K·N·n·P if only n = ``new_rows`` have to
-    join. The rule measures no time, so that the result is the same on every machine.
+    join; up to 2e12 are affordable. The rule measures no time: the result is the same on every machine.
 
     >>> in_order, chosen = Schedule("incremental", whole_partitions=True), Schedule("working-set", selects=True)
     >>> automatic(in_order, 6144, 134), automatic(in_order, 1_000_000, 500)
@@ -102,7 +96,7 @@ def automatic(
     if schedule.selects:
         return GROWING if shuffled and 4 * ROWS_PER_COLUMN * partition_size < n_rows else "full"
     flops = 2.0 * n_kernels * n_rows * (new_rows or n_rows) * partition_size
-    return "full" if not schedule.whole_partitions or flops <= FULL_FLOPS else "sample"
+    return "full" if not schedule.whole_partitions or flops <= 2e12 else "sample"
 
 
 def intermediate_rows(problem: Problem, options: Options) -> str:

@@ -57,9 +57,6 @@ from partirvm.strategies.stages import (
 )
 from partirvm.strategies.working_set import choose, judged, work_before_rounds, worse
 
-MODE = 1e-2
-"""Tolerance, in nats per row, of the mode that is found after an append (``core.newton.SETTLED``)."""
-
 MAX_COLUMNS, MIN_CANDIDATES = 200, 5
 """Maximum number of kernel columns of an early fit, those of all outputs together, but at least so many rows."""
 
@@ -205,7 +202,7 @@ class Rounds:
         if passes:
             return (yield from _round(replace(state, fit=with_rows(state.fit, *(yield passes)))))
         # first find the mode over all rows at fixed α: a quadratic approximation is valid for α only at the mode
-        rule = StopRule(MODE, state.options.max_passes)
+        rule = StopRule(1e-2, state.options.max_passes)
         return (yield from _round(replace(state, seen=state.options.fit_rows), rule, hold=True))
 
 

@@ -48,7 +48,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("fit", "{train}", "{new}", "--memory-limit", "20MiB"),
         r"needs .*MiB.*limit is 20 MiB.*raise",
     ),
-    "validation of others": (("fit", "{train}", "{new}", "--validation", "{wide}"), r"validation.*3 features.*2"),
+    "validation of others": (("fit", "{train}", "{new}", "--validation", "{wide}"), r"features of the validation data"),
     "prediction of others": (("predict", "{job}", "{wide}", "p.csv"), r"trained on 2 features.*the data have 3"),
     "augmenting with others": (
         ("predict", "{job}", "{test}", "p.csv", "--augment", "{test}"),
@@ -72,13 +72,13 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.fixture(scope="module")
 def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Data and jobs with something wrong with them, by name."""
-    from partirvm.resolve import ingest
+    from partirvm.data import ingest
 
     folder = tmp_path_factory.mktemp("wrong")
     X, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
-    ingest.ingest((X, y), folder / "wide.zarr")
+    ingest((X, y), folder / "wide.zarr")
     (folder / "bare.csv").write_text("a,b\n1,2\n3,4\n")
-    ingest.ingest(str(folder / "bare.csv"), folder / "bare.zarr", like=tour.train)
+    ingest(str(folder / "bare.csv"), folder / "bare.zarr", like=tour.train)
     for name in ("damaged", "holed", "changed", "newer"):
         shutil.copytree(tour.train, folder / f"{name}.zarr")
     group = next(Path(tour.train).glob("rows-*")).name

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from commandline import Tour, measured, read_until, start
 
-from partirvm.resolve import ingest
+from partirvm import open_job
+from partirvm.data import ingest
 
 SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
 ESCAPE = "\x1b"
@@ -26,7 +27,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_imports_next_to_nothing():
-    """Beside some of Python's own modules: Click, the command line, and errors, options, units and quoting."""
+    """Beside some of Python's own modules: Click, the command line, and errors, options and quoting."""
     names = "import sys; print(*sys.modules, file=sys.stderr)"
     bare = set(python(names).stderr.split())
     found = set(python(f"from partirvm.cli import main; main(['--help']); {names}").stderr.split()) - bare
@@ -93,7 +94,7 @@ def test_memory_limit_holds(tmp_path):
     """VmHWM of the process that ingests nothing and fits under a limit close to what the fit needs."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (60_000, 4))
-    data = ingest.ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
+    data = ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
     choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "3", "--memory-limit", "192MiB", "--quiet")
     status, peak, _, said = measured("fit", data.url, str(tmp_path / "job"), *choices)
     assert status == 0, said
@@ -108,7 +109,7 @@ def test_freed_memory_goes_back():
     """
     code = """
 import sys
-from partirvm.execution.process import resident_memory, return_freed_memory
+from partirvm.process_memory import resident_memory, return_freed_memory
 import numpy as np
 if sys.argv[1] == "fixed" and not return_freed_memory():
     print("other"), sys.exit()
@@ -123,22 +124,21 @@ print(resident_memory() - before)
     assert kept == "other" or int(kept) < 10 << 20
 
 
-def test_a_fit_aborted_before_any_model_leaves_nothing(tour, tmp_path):
+def test_a_fit_aborted_before_any_model_can_be_resumed(tour, tmp_path):
     job = tmp_path / "job"
     process = start("fit", tour.train, str(job), "--gamma", "5", "--partition-size", "3000", "--max-rounds", "1")
     read_until(process.stderr, r"^2 threads|^\d+ threads")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 4
-    assert "aborted before the first round was done" in err
+    assert f"ended before it had a model. Continue with: partirvm resume {job}" in err
     assert "Traceback" not in err
-    assert not job.exists()
+    assert open_job(job).status().value == "aborted"
 
 
 CRASH = """
 import sys
 from partirvm import predict
-from partirvm.resolve import ingest
 def crash(*arguments, **options):
     raise ZeroDivisionError("a fault")
 predict.evaluate = crash

@@ -115,17 +115,6 @@ def test_taking_columns(seed, order, count, with_offset):
     assert_same(taken, whole(Phi[:, columns], t, w, offset=offset[columns], labels=columns))
 
 
-@given(seeds)
-def test_shifting_moves_the_target(seed):
-    """shift(c) is the statistic of the residual target of offset + c; shifting back undoes it."""
-    Phi, t, w = rows(seed, 25, 4, "positive", 2)
-    rng = np.random.default_rng(seed)
-    offset, change = rng.normal(size=(2, 4, 2))
-    start = whole(Phi, t, w, offset=offset)
-    assert_same(start.shift(change), whole(Phi, t, w, offset=offset + change))
-    assert_same(start.shift(change).shift(-change), start)
-
-
 def part(kept, new, skip=0):
     """A block of these columns of ten rows, without the first ``skip`` of them."""
     Phi, t, _ = rows(2, 10, 5, None)

@@ -8,7 +8,7 @@ from backend_cases import TILE, D, N, bits, rows
 
 from partirvm import RVMRegressor, ingest, jobs, predict
 from partirvm.execution import LocalExecutor
-from partirvm.jobs import job
+from partirvm.jobs import attempt
 from partirvm.options import Request
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
 from partirvm.planning.plan import Machine
@@ -65,7 +65,7 @@ def test_fewer_threads_under_a_small_limit_change_no_bits(data, fit_reference, m
         def machine(self, limit):
             return Machine(self.threads, base, base + ALLOWANCE + need - 1)
 
-    monkeypatch.setattr(job, "executor_for", lambda client: Small(3))
+    monkeypatch.setattr(attempt, "executor_for", lambda client: Small(3))
     found = jobs.fit(data.url, str(tmp_path / "job"), PARAMETERS)
     assert found.plan.threads == 2
     assert any("2 of 3 threads" in note for note in found.plan.notes)
@@ -95,6 +95,6 @@ def test_a_kernel_that_is_a_function_is_imported_by_the_workers(data, one_worker
     there = jobs.fit(data.url, str(tmp_path / "there"), asked, client=one_worker).model
     here = jobs.fit(data.url, str(tmp_path / "here"), asked).model
     assert there.design.kernel.spec() == {"name": "function", "function": asked.kernel}
-    assert there.design.functions.spec()["parts"][1]["function"] == "numpy:tanh"
+    assert there.design.functions.spec()["parts"][1][0] == "numpy:tanh"
     assert there.design.n_leading > 1
     assert fitted_bits(there) == fitted_bits(here)

@@ -14,9 +14,9 @@ from by_default import some
 from partirvm import jobs
 from partirvm.core import rprop
 from partirvm.data import ingest
-from partirvm.execution.process import resident_memory
 from partirvm.learning import folds, search
 from partirvm.options import Request
+from partirvm.process_memory import resident_memory
 
 pytestmark = pytest.mark.bits
 

@@ -10,12 +10,12 @@ import pytest
 from partirvm import jobs
 from partirvm.data import ArraySource, ingest
 from partirvm.execution import LocalExecutor
-from partirvm.execution.process import resident_memory
 from partirvm.jobs.state import Status
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.memory import ALLOWANCE
 from partirvm.planning.plan import choose
+from partirvm.process_memory import resident_memory
 from partirvm.resolve.resolve import resolve
 from partirvm.types import Columns
 

@@ -23,7 +23,7 @@ def table(n, seed):
 
 @pytest.mark.parametrize("held_out", [False, True])
 def test_numbers_of_a_regression(held_out, tmp_path):
-    """The stored target is the target of that row of the table (left-out rows know it to 1e-8)."""
+    """The stored target is the target of that row of the table (to the digits of a line of history)."""
     tables = {"train": table(300, 0), "held-out": table(100, 1)}
     for name, rows in tables.items():
         ingest(rows, str(tmp_path / name), shuffle=3)
@@ -31,7 +31,7 @@ def test_numbers_of_a_regression(held_out, tmp_path):
     jobs.fit(str(tmp_path / "train"), str(tmp_path / "job"), Request(gamma=0.5, max_rounds=2), validation=validation)
     (found,) = jobs.open_job(str(tmp_path / "job")).state().history[-1]["diagnostics"]
     rows, t, mean, std = np.array(found["largest"]).T
-    np.testing.assert_allclose(t, tables["held-out" if held_out else "train"][1][rows.astype(int)], atol=1e-8)
+    np.testing.assert_allclose(t, tables["held-out" if held_out else "train"][1][rows.astype(int)], rtol=1e-4)
     assert (np.diff(np.abs(t - mean)) <= 0).all()
     assert (std > 0).all()
 

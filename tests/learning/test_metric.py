@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 from sampling import Passes, problem_of, sample_of
 
-from partirvm import Gaussian as GaussianOption
-from partirvm import Matern32 as Matern32Option
-from partirvm import Radial, RVMRegressor
 from partirvm.kernels import Categorical, Directions, Gaussian, Laplacian, Matern32, Matern52, OnColumns, Product
 from partirvm.learning import forms
 from partirvm.learning.forms import DIRECTIONS, EACH, along_directions, learn, turnable
@@ -111,12 +108,3 @@ def test_free_directions_must_pay_for_each_entry(monkeypatch):
     assert not still.free
     assert kernel.free == (gain > 0.5 * 9 * np.log(500))
     assert gain >= 0
-
-
-def test_a_given_metric_is_used():
-    """Without a comparison, whatever the evidence says; fixed numbers cannot have one."""
-    X, y = ridge(70, 3)
-    for option in (Radial(metric="directions"), Matern32Option(metric="directions")):
-        assert isinstance(RVMRegressor(kernel=option, random_state=0).fit(X, y).kernel_, Directions)
-    widths = RVMRegressor(kernel=GaussianOption(metric="widths"), random_state=0).fit(X, y).kernel_
-    assert isinstance(widths, Gaussian)

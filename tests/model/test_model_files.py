@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import fsspec
@@ -12,12 +13,12 @@ import pytest
 
 from partirvm import RVMRegressor, load_model
 from partirvm.core.left_out import Calibration
-from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError
+from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError, StorageError
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.model import Model, save_model
 from partirvm.model.files import FORMAT, KIND
-from partirvm.storage import codec
+from partirvm.storage import Folder, codec
 from partirvm.storage.codec import read_group, write_group
 from partirvm.types import Columns, Scaling
 
@@ -116,6 +117,20 @@ def test_nothing_there(tmp_path, location):
     with pytest.raises(MissingDataError, match="no model") as caught:
         load_model(location)
     assert isinstance(caught.value, FileNotFoundError)
+
+
+def test_a_save_that_fails_leaves_nothing(location, monkeypatch):
+    """A full disk before the last object: the place is free for the next try."""
+
+    def full(folder, name, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "create", full)
+        with pytest.raises(StorageError, match="No space left"):
+            save_model(made(), location)
+    save_model(made(), location)
+    np.testing.assert_array_equal(load_model(location).mean, made().mean)
 
 
 @pytest.mark.parametrize("number", range(3))

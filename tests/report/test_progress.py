@@ -55,8 +55,7 @@ def test_every_progress_hears_everything(kind, monkeypatch):
     """The stream decides whether the state is drawn."""
     monkeypatch.setenv("TERM", "xterm")
     progress = progress_for(Screen() if kind != "plain" else io.StringIO(), quiet=kind == "quiet")
-    assert (progress.console is None) == (kind == "quiet")
-    assert progress.console is None or progress.console.is_terminal == (kind == "live")
+    assert (progress.stream is None) == (kind == "quiet")
     with progress as inside:
         assert inside is progress
         play(progress)
@@ -156,7 +155,7 @@ def test_parts_get_a_line_for_their_level():
 
 def _drawn(progress: Progress) -> str:
     """The state that is drawn, as text."""
-    console = progress.console
+    console = progress._live.console
     with console.capture() as capture:
         console.print(progress.state())
     return re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", capture.get())

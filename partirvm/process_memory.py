@@ -78,6 +78,12 @@ def trim_freed_memory() -> None:
     _glibc("malloc_trim", 0)
 
 
+def settled_memory() -> int:
+    """Return freed memory to the system, then return the resident bytes of this process."""
+    trim_freed_memory()
+    return resident_memory()
+
+
 def _glibc(function: str, *values: int) -> bool:
     if sys.platform.startswith("linux"):
         with suppress(OSError, AttributeError):
