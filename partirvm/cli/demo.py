@@ -71,8 +71,8 @@ def run(
     data = {name: str(folder / f"{name}.zarr") for name in (*parts, "prediction")}
     for name, rows in parts.items():
         table = str(folder / f"{name}.npz")
-        np.savez(table, columns=np.array(["longitude", "latitude"]), X=points[rows], elevation=heights[rows])
-        command("ingest", table, data[name], "--target", "elevation", *limit, "--overwrite")
+        np.savez(table, columns=np.array(["longitude", "latitude"]), X=points[rows], y=heights[rows])
+        command("ingest", table, data[name], *limit, "--overwrite")
     job, picture = str(folder / "job"), folder / "terrain.png"
     status: int = command("fit", data["train"], job, *fit, "--validation", data["validation"], *limit, "--overwrite")
     if status != ExitStatus.DONE:

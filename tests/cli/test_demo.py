@@ -41,11 +41,11 @@ def test_a_small_demo(tmp_path, capsys):
     assert f"picture: {folder / 'terrain.png'}" in captured.out
     found = {name: np.load(folder / f"{name}.npz") for name in ("train", "validation", "test", "grid")}
     cells, grid = (
-        np.concatenate([np.column_stack([found[name]["X"], found[name]["elevation"]]) for name in names])
+        np.concatenate([np.column_stack([found[name]["X"], found[name]["y"]]) for name in names])
         for names in (("train", "validation", "test"), ("grid",))
     )
     assert sorted(map(tuple, cells)) == sorted(map(tuple, grid))
-    assert len(found["train"]["elevation"]) == pytest.approx(0.8 * len(grid), abs=1)
+    assert len(found["train"]["y"]) == pytest.approx(0.8 * len(grid), abs=1)
     height, width, _ = matplotlib_image.imread(folder / "terrain.png").shape
     assert width > 900
     assert height > 800
