@@ -254,8 +254,9 @@ def report(job: str, output: str, overwrite: bool) -> None:
         raise click.UsageError(f"{output!r} must end in .html, .json or .csv.", click.get_current_context())
     made = jobs.open_job(job).report()
     made.save(output, overwrite=overwrite)
-    if made.damaged:
-        raise MissingDataError(f"{output} is written without damaged parts of the job: {'; '.join(made.damaged)}")
+    damaged = "; ".join(made.values["damaged"])
+    if damaged:
+        raise MissingDataError(f"{output} is written without damaged parts of the job: {damaged}")
     echo(f"{output}: open it in a browser" if ending.startswith("htm") else f"{output}: written")
 
 

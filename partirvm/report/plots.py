@@ -297,17 +297,3 @@ def _lines(title: str, remark: str, lines: Mapping[str, Points], step: str) -> l
 
     drawn = any(len(points) > 1 for points in shown.values())
     return [Chart(f"{title} over {step}s", remark, paint)] if drawn else []
-
-
-def relevance_chart(relevance: Mapping[str, float]) -> Chart:
-    """Return bars of the relevances of features, in their order."""
-
-    def paint(axis: Any) -> None:
-        bars = axis.barh(range(len(relevance)), list(relevance.values()), color=VECTORS, height=0.66)
-        axis.bar_label(bars, fmt="%.2g", padding=4, fontsize=8)
-        axis.grid(visible=False)
-        axis.set(xlim=(0, 1.15), ylim=(len(relevance) - 0.4, -0.6), xticks=[])
-        axis.set_yticks(range(len(relevance)), [shortened(name) for name in relevance])
-        axis.spines[:].set_visible(False)
-
-    return Chart("Relevance", "gamma × variance, the largest = 1", paint, (4.2, 0.3 + 0.24 * max(len(relevance), 3)))
