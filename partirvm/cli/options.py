@@ -75,14 +75,6 @@ class Text(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(f"{error}.", param, ctx)
 
 
-def names(text: str) -> tuple[str, ...]:
-    """Split names at commas. Raises ``UsageError`` for an empty name."""
-    found = tuple(name.strip() for name in text.split(","))
-    if not all(found):
-        raise UsageError(f"{text!r} has an empty name")
-    return found
-
-
 def number(text: str) -> Any:
     """Convert a text to an int or a float if possible; any other text is returned unchanged."""
     for kind in (int, float):
@@ -96,21 +88,18 @@ def pairs(kind: str, example: str, text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = part.rpartition("=")
-        name = name.strip()
-        if not name or not isinstance(number(value), int | float):
-            raise UsageError(f"{part!r} is not {kind}: give such as {example}")
-        if name in found:
-            raise UsageError(f"{name!r} has two {kind.partition('=')[2].lower()}s")
-        found[name] = number(value)
+        if not name.strip() or name.strip() in found or not isinstance(number(value), int | float):
+            raise UsageError(f"{part!r} is not {kind}, or its name was given before: give such as {example}")
+        found[name.strip()] = number(value)
     return found
 
 
 SIZE = Text("SIZE", partial(parse_bytes, what="the value"))
 DURATION = Text("TIME", partial(parse_duration, what="the value"))
-NAMES = Text("A,B,…", names)
+NAMES = Text("A,B,…", lambda text: tuple(name.strip() for name in text.split(",")))
 
 READ: dict[str, Callable[[str], Any]] = {
-    "basis": lambda text: text if "," not in text else names(text),
+    "basis": lambda text: text if "," not in text else NAMES.read(text),
     "fixed_alpha": partial(pairs, "NAME=ALPHA", "bias=1e-6"),
     "class_weight": lambda text: text if text == "balanced" else pairs("LABEL=WEIGHT", "spam=5,ham=1", text),
 }

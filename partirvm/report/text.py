@@ -120,10 +120,8 @@ def functions_line(functions: Sequence[Mapping[str, Any]]) -> str:
     kept = sorted((each for each in functions if any(each["weights"])), key=lambda each: -each["relevance"])
     pruned = [each["name"] for each in functions if not any(each["weights"])]
     text = f"{len(kept):,} of {counted(len(functions), 'function')}"
-    for before, names in (
-        (": ", [f"{each['name']} ({each['relevance']:.3g} nats)" for each in kept]),
-        ("; pruned: ", pruned),
-    ):
+    shown = [f"{each['name']} ({each['relevance']:.3g} nats)" for each in kept]
+    for before, names in ((": ", shown), ("; pruned: ", pruned)):
         more = f" and {len(names) - 6:,} more" if len(names) > 6 else ""
         text += before + ", ".join(names[:6]) + more if names else ""
     return text
