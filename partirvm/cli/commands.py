@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 import partirvm as package
+from partirvm import jobs
 from partirvm.cli import job_commands, options
 from partirvm.cli.options import GroupedCommand, as_flags, takes
 from partirvm.cli.running import cluster, echo, in_foreground, place, show
@@ -165,8 +166,6 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     Example:
       partirvm plan trips.zarr --memory-limit 2GiB --max-rounds 9
     """
-    from partirvm import jobs
-
     with cluster(scheduler) as client:
         made = jobs.plan(place(data, client), options.parameters(choices), validation=validation, client=client)
     show(made.to_json(), as_flags(str(made)), as_json)
@@ -198,8 +197,6 @@ def fit(
       partirvm fit trips.zarr jobs/run3 --scheduler tcp://10.0.0.5:8786 --detach
       partirvm fit mails.zarr jobs/run4 --class-weight spam=1,ham=5 --validation later.zarr
     """
-    from partirvm import jobs
-
     options.require_detachable(detach, scheduler, verify)
     quiet, as_json, overwrite = (choices.pop(name) for name in ("quiet", "as_json", "overwrite"))
     asked = options.parameters(choices)

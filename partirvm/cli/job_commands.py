@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from partirvm import jobs
 from partirvm.cli import options
 from partirvm.cli.options import FLAGS, as_flags, takes
 from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, place, show, show_status
@@ -41,7 +42,6 @@ def status(job: str, follow: bool, as_json: bool) -> int:
       partirvm status jobs/run1
       partirvm status jobs/run1 --follow
     """
-    from partirvm import jobs
     from partirvm.report.text import followed
 
     opened = jobs.open_job(job)
@@ -57,16 +57,15 @@ def status(job: str, follow: bool, as_json: bool) -> int:
     return show_status(opened, as_json, "\n")
 
 
-@click.command()
+@click.command("jobs")
 @takes("folder", "--json")
-def jobs(folder: str, as_json: bool) -> None:
+def list_jobs(folder: str, as_json: bool) -> None:
     """List all jobs in FOLDER, one per line.
 
     \b
     Example:
       partirvm jobs jobs
     """
-    from partirvm import jobs
     from partirvm.report.text import jobs_table
 
     found: list[dict[str, Any]] = []
@@ -96,8 +95,6 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
     Example:
       partirvm wait jobs/run1 && partirvm evaluate jobs/run1 test.zarr
     """
-    from partirvm import jobs
-
     opened = jobs.open_job(job)
     try:
         opened.wait(timeout)
@@ -139,8 +136,6 @@ def cancel(job: str, reason: str, as_json: bool) -> None:
 
 
 def _end(job: str, verb: str, reason: str, as_json: bool) -> None:
-    from partirvm import jobs
-
     opened = jobs.open_job(job)
     aborting = getattr(opened, verb)(reason).value == "aborting"
     found = opened.progress()
@@ -210,8 +205,6 @@ def _run_again(
     job: str, verb: str, *, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **choices: Any
 ) -> int:
     """Resume or update a job, on a cluster or in this process."""
-    from partirvm import jobs
-
     options.require_detachable(detach, scheduler)
     opened = jobs.open_job(job)
     with cluster(scheduler) as client:
@@ -247,8 +240,6 @@ def report(job: str, output: str, overwrite: bool) -> None:
       partirvm report jobs/run1 run1.html
       partirvm report jobs/run1 fits.csv
     """
-    from partirvm import jobs
-
     ending = output.rpartition(".")[2]
     if ending not in ("html", "htm", "json", "csv"):
         raise click.UsageError(f"{output!r} must end in .html, .json or .csv.", click.get_current_context())
@@ -261,9 +252,9 @@ def report(job: str, output: str, overwrite: bool) -> None:
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB JOB...")
+@click.argument("locations", nargs=-1, required=True, metavar="JOB JOB...")
 @takes(click.option("--csv", "as_csv", is_flag=True, help="Print one line of CSV per job."), "--json")
-def compare(jobs: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
+def compare(locations: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
     """Compare jobs: models, errors, work and parameters.
 
     The errors are those of the last model, on the training rows and on the held-out rows of the fit. To compare
@@ -274,14 +265,13 @@ def compare(jobs: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
       partirvm compare jobs/run1 jobs/run2
       partirvm compare jobs/* --csv > runs.csv
     """
-    from partirvm import jobs as package
     from partirvm.report import text
 
-    found = [text.job_facts(package.open_job(job)) for job in jobs]
+    found = [text.job_facts(jobs.open_job(job)) for job in locations]
     if as_csv:
         echo(text.as_csv(found).rstrip())
         return
     show(found, text.compare_text(found, lambda name: FLAGS.get(name, name)), as_json)
 
 
-COMMANDS = {str(each.name): each for each in (status, jobs, wait, abort, cancel, resume, update, compare, report)}
+COMMANDS = {str(each.name): each for each in (status, list_jobs, wait, abort, cancel, resume, update, compare, report)}

@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from partirvm import jobs
 from partirvm.cli.options import as_flags
 from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning, UsageError
 from partirvm.quoting import printable
@@ -209,7 +210,6 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     A ``resumed`` job is aborted instead, because its folder exists. Without a usable model the exit status is 4, and a
     message states the reason.
     """
-    from partirvm import jobs
     from partirvm.model.relevance import basis_functions_json, targets_json
     from partirvm.report.progress import progress_for
     from partirvm.report.text import job_facts, summary
