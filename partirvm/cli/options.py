@@ -33,13 +33,7 @@ _NAME = re.compile(rf"{_BEFORE}({'|'.join(name for name in FLAGS if '_' in name)
 
 
 def as_flags(message: str) -> str:
-    """Replace the Python names of options in a message by their flags.
-
-    >>> as_flags("max_rounds was reached: raise it, or use solver='fast'")
-    '--max-rounds was reached: raise it, or use --solver fast'
-    >>> as_flags("strategy is 'x': it must be basic"), as_flags("the column 'max_rounds' in jobs/max_rounds.csv")
-    ("--strategy is 'x': it must be basic", "the column 'max_rounds' in jobs/max_rounds.csv")
-    """
+    """Replace the Python names of options in a message by their flags, ``solver='fast'`` by ``--solver fast``."""
 
     def given(found: re.Match[str]) -> str:
         flag, value = FLAGS[found[1]], found[2].strip("'\"")
@@ -51,11 +45,7 @@ def as_flags(message: str) -> str:
 
 
 def help_of(text: str) -> str:
-    """Turn the text of an option in the table into the help of its flag, without quotes around values.
-
-    >>> help_of('Rows of fit_rows="sample"; "auto" is 20·P.')
-    'Rows of --likelihood sample; auto is 20·P.'
-    """
+    """Turn the text of an option in the table into the help of its flag, without quotes around values."""
     return as_flags(text).replace('"', "")
 
 

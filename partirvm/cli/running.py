@@ -81,11 +81,7 @@ def place(name: Any, client: Any) -> Any:
 
 
 def status_of(error: BaseException) -> ExitStatus:
-    """Return the exit status of an error: 2 if the user can correct it, 4 for a failure.
-
-    >>> status_of(click.UsageError("no such option")).name, status_of(ZeroDivisionError()).name
-    ('USAGE', 'FAILED')
-    """
+    """Return the exit status of an error: 2 if the user can correct it, 4 for a failure."""
     failed = isinstance(error, JobFailedError | NumericalError | ClusterError)
     corrected = isinstance(error, click.ClickException | PartirvmError) or getattr(error, "filename", None) is not None
     return ExitStatus.USAGE if corrected and not failed else ExitStatus.FAILED
@@ -99,11 +95,7 @@ def explain(error: BaseException) -> None:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error as one paragraph. Its notes come last: from what the work can continue.
-
-    >>> message_of(PartirvmError("raise memory_limit"))
-    'raise --memory-limit'
-    """
+    """Return the message of an error as one paragraph. Its notes come last: from what the work can continue."""
     cause = error.__cause__ if isinstance(error, click.Abort) else error  # click raises Abort for a KeyboardInterrupt
     notes = getattr(cause, "__notes__", [])
     if isinstance(error, KeyboardInterrupt | click.Abort):

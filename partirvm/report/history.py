@@ -72,12 +72,7 @@ def rate(entry: Entry) -> str:
 
 
 def heuristic_line(entry: Entry) -> str:
-    """Return the measured sparseness and the resulting partition size as text.
-
-    >>> entry = {"vectors": 27, "rows": 222, "partition_size": 32, "heuristic_size": 45}
-    >>> heuristic_line(entry)
-    'sparseness: 27 of 222 random rows became vectors (ρ = 0.122) → P = 45, limited to 32'
-    """
+    """Return the measured sparseness and the resulting partition size as text."""
     chosen, found = entry["partition_size"], entry["heuristic_size"]
     size = f"P = {found:,}"
     if chosen != found:

@@ -169,10 +169,9 @@ def _figures(job: Any, kind: Kind, peak: str) -> list[tuple[str, str, str]]:
     ]
     for rows in SIDES:
         head, beside = Quantity(rows, kind.head), Quantity(rows, kind.beside)
-        unit = kind.head.unit.removeprefix("% ")  # the formatted number already includes the percent sign
         more = f"; {kind.beside.name} {beside.text(last)}" if last.get(beside.key) is not None else ""
         if last.get(head.key) is not None:
-            figures.append((f"{rows.capitalize()} error", head.text(last), unit + more))
+            figures.append((f"{rows.capitalize()} error", head.text(last), kind.head.unit + more))
     if kind.noise:
         figures.append(("Noise", format_error(last.get("noise_sd")), "standard deviation"))
     evidence = f"{kind.evidence}, over {counted(last['rows'], 'row')}"

@@ -257,7 +257,7 @@ def history_charts(found: Sequence[Stage], kind: Kind) -> list[Chart]:
     step = "level" if any(stage.level for stage in found) else "round"
     charts = []
     for measure in (kind.head, kind.beside):
-        errors = {str(side): _points(found, Quantity(side, measure).key, measure.scale) for side in SIDES}
+        errors = {str(side): _points(found, Quantity(side, measure).key) for side in SIDES}
         charts += _lines(measure.title, measure.unit, errors, step)
     vectors = [(stage.x, float(stage.total("vectors"))) for stage in found]
     charts += _lines("Relevance vectors", "", {"vectors": vectors}, step)
@@ -265,10 +265,10 @@ def history_charts(found: Sequence[Stage], kind: Kind) -> list[Chart]:
     return [*charts, *_lines("Log evidence", f"nats, over {rows:,} rows", {"evidence": evidence}, step)]
 
 
-def _points(found: Sequence[Stage], key: str, scale: float = 1.0) -> Points:
+def _points(found: Sequence[Stage], key: str) -> Points:
     """Return place and median of the stages that have a finite value."""
     pairs = [(stage.x, stage.median(key)) for stage in found]
-    return [(x, scale * value) for x, value in pairs if value is not None and math.isfinite(value)]
+    return [(x, value) for x, value in pairs if value is not None and math.isfinite(value)]
 
 
 def _lines(title: str, remark: str, lines: Mapping[str, Points], step: str) -> list[Chart]:

@@ -54,14 +54,13 @@ class Table(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A measure of prediction quality. Curves have the ``title`` and show ``scale`` × the values of the history."""
+    """A measure of prediction quality: the end of its key, and what a sentence, a curve and an axis call it."""
 
     key: str
     name: str
     title: str
     unit: str
     figure: Callable[[float | None], str] = format_error
-    scale: float = 1.0
 
 
 Rows = Literal["training", "held-out"]
@@ -92,7 +91,7 @@ class Quantity(NamedTuple):
 RMSE = Measure("rmse", "RMSE", "Error", "RMSE, in the target's units")
 NLPD = Measure("nlpd", "NLPD", "NLPD", "nats per row")
 LOG_LOSS = Measure("log_loss", "log loss", "Log loss", "nats per row")
-ERROR = Measure("error", "error", "Error", "% of rows in a wrong class", format_share, scale=100.0)
+ERROR = Measure("error", "error", "Error", "of rows in a wrong class", format_share)
 
 
 class Kind(NamedTuple):
