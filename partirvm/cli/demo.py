@@ -51,6 +51,9 @@ def run(
 
     ``fit`` are options of the fit; ``every`` is as for ``load_terrain``.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     began = time.perf_counter()
     folder, terrain = Path(output), load_terrain(every)
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,9 +73,11 @@ def run(
     limit = ["--memory-limit", f"{memory_limit >> 20}MiB"]
     data = {name: str(folder / f"{name}.zarr") for name in (*parts, "prediction")}
     for name, rows in parts.items():
-        table = str(folder / f"{name}.npz")
-        np.savez(table, columns=np.array(["longitude", "latitude"]), X=points[rows], y=heights[rows])
-        command("ingest", table, data[name], *limit, "--overwrite")
+        longitude, latitude = points[rows].T
+        columns = {"longitude": longitude, "latitude": latitude, "elevation": heights[rows]}
+        table = str(folder / f"{name}.parquet")
+        pq.write_table(pa.table(columns), table)
+        command("ingest", table, data[name], "--target", "elevation", *limit, "--overwrite")
     job, picture = str(folder / "job"), folder / "terrain.png"
     status: int = command("fit", data["train"], job, *fit, "--validation", data["validation"], *limit, "--overwrite")
     if status != ExitStatus.DONE:
