@@ -1,8 +1,6 @@
-"""The base of kernels k(x, z): values, learnable parameters and specs.
+"""The base of kernels k(x, z): small frozen dataclasses of the model's coordinates, independent of data and files.
 
-A kernel is a small frozen dataclass. Its inputs are the model's coordinates (standardised if the fit standardises). A
-kernel does not depend on data, weights or files. ``spec`` and ``kernel_from_spec`` are inverse functions. A spec is
-plain JSON, so that a model file contains no code.
+``spec`` and ``kernel_from_spec`` are inverse functions; a spec is plain JSON: a model file contains no code.
 """
 
 from __future__ import annotations
@@ -52,8 +50,8 @@ class Kernel:
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         """Prepare the kernel for the centres (m, d), once for many blocks of points.
 
-        Coordinates may be measured from ``origin`` (d,), by default the mean of the centres. If it is given, the bits
-        of a column must not depend on the other centres. Raises ``UsageError`` for another number of features.
+        Coordinates are measured from ``origin`` (d,), by default the mean of the centres; if given, a column's bits
+        must not depend on the other centres. Raises ``UsageError`` for another number of features.
         """
         raise NotImplementedError
 
