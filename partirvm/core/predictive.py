@@ -56,7 +56,7 @@ def products(block: Float, weights: Float) -> Float:
 
 
 def quadratic_forms(block: Float, root: Float) -> Float:
-    """Return φᵀRRᵀφ of each row φ of ``block`` (n, M), (n,), with ``root`` R (M, M); an upper triangular R costs half."""
+    """Return φᵀRRᵀφ of each row φ of ``block`` (n, M), (n,), with ``root`` R (M, M); triangular R cost half."""
     found = np.zeros(len(block))
     for start in range(0, root.shape[1], COLUMNS):
         some = root[:, start : start + COLUMNS]

@@ -65,7 +65,7 @@ class Scores:
         return Scores(self.n + other.n, self.square + other.square, self.sums + other.sums, self.unit, diagnostics)
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
-        """The scores of an evaluation by name: means over rows and targets, and for several ``targets`` those of each."""
+        """The scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
         means = dict(zip(MEANS, (self.sums.mean(axis=0) / self.n).tolist(), strict=True))
         if len(targets) < 2:
             return {"rmse": self.rmse, **means}

@@ -101,7 +101,7 @@ def _loose(rule: StopRule, done: int) -> StopRule:
 def improve(
     fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None
 ) -> tuple[HyperState, Termination]:
-    """Turns of actions and fixed point from ``fit``, whose columns are some of those of ``whole``; never less evidence."""
+    """Turns of actions and fixed point from ``fit``, which has some of the columns of ``whole``."""
     loose = _loose(rule, fit.iteration)
 
     def act(fit: HyperState, whole: HyperState) -> HyperState:
