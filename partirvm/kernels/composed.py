@@ -249,7 +249,10 @@ class PreparedSeveral(PreparedKernel):
 
 
 def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]) -> Kernel:
-    """Return the kernel with each simple kernel in sums, products and columns replaced by ``make(kernel, features)``."""
+    """Return the kernel with each simple kernel inside replaced by ``make(kernel, features)``.
+
+    ``columns`` are the positions of features that a kernel sees. Several kernels and directions count as simple.
+    """
     if isinstance(kernel, OnColumns):
         return replace(kernel, kernel=replaced(kernel.kernel, columns[list(kernel.columns)], make))
     if isinstance(kernel, Product | Sum):

@@ -114,7 +114,7 @@ class ClassLikelihood(Likelihood):
 
 @dataclass(frozen=True)
 class Newton(PassFit):
-    """A fit of the columns of ``design``: passes and Newton steps until ``rule`` ends it; with ``hold`` α stays fixed."""
+    """A fit of the columns of ``design``: Newton steps until ``rule`` ends it; with ``hold`` α stays fixed."""
 
     design: Design
     likelihood: str
