@@ -242,10 +242,6 @@ class Greedy:
         self.log_evidence = action.log_evidence
         self.since += 1
 
-    def due(self) -> bool:
-        """True if a refresh is due; rounding errors are looked at after every fourth action."""
-        return self.since >= FEWEST + self.active.M // PART or (self.since % 4 == 3 and self.active.drift() > 1e-6)
-
     def is_settled(self, info: StepInfo, done: int, least: float) -> bool:
         """True if the refresh after ``done`` actions changed the evidence by at most ``least``."""
         return not done and abs(info.change) <= max(least, 0.5 * self.active.beta * self.active.posterior.rounding)
@@ -296,8 +292,9 @@ def grow(
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors
     while reason is None:
         action = greedy.best(least, thin=rule.thin)
-        halved = greedy.n_vectors <= limit
-        if action and not (halved or greedy.due()):
+        halved, since = greedy.n_vectors <= limit, greedy.since
+        drifts = since % 4 == 3 and greedy.active.drift() > 1e-6
+        if action and not (halved or drifts or since >= FEWEST + greedy.active.M // PART):
             greedy.do(action)
             on_action(action)
             continue

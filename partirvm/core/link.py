@@ -99,16 +99,12 @@ class Softmax(Link):
         return np.asarray(softmax(f, axis=1), dtype=np.float64)
 
 
+# Dictionary of all links by the name of the likelihood.
 LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax(), OneVsRest())}
-"""Dictionary of all links by the name of the likelihood."""
 
 
 def probabilities(likelihood: str, f: Float) -> Float:
-    """Return the class probabilities (n, K) at finite linear predictors ``f`` (n, C); each row sums to one.
-
-    >>> probabilities("bernoulli", np.array([[0.0], [-1e4]])).tolist()
-    [[0.5, 0.5], [1.0, 0.0]]
-    """
+    """Return the class probabilities (n, K) at finite linear predictors ``f`` (n, C); each row sums to one."""
     return LINKS[likelihood].probabilities(f)
 
 

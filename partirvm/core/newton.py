@@ -28,11 +28,8 @@ from partirvm.core.termination import StopRule, Termination
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-Poll = Callable[[], None]
-"""Type of a function that is called between dense iterations, and raises an exception to stop the fit."""
-
-Pairs = tuple[tuple[Float, Float], ...]
-"""Type of the pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
+Poll = Callable[[], None]  # called between dense iterations; raises an exception to stop the fit
+Pairs = tuple[tuple[Float, Float], ...]  # of a step s and a decrease y of the gradient, (M, C) each, oldest first
 
 # Number of first passes that are each followed by a single update of α. Later, the number of updates between two passes
 # that are done in any case, and the maximum number of updates.

@@ -105,8 +105,7 @@ class Prior:
         return found if beta is None else found + float(np.sum(self.noise.log_density(np.array(beta))))
 
 
-FLAT = Prior()
-"""The default prior: flat."""
+FLAT = Prior()  # The default prior: flat
 
 
 def joint_contribution(s: Float, q: Float, alpha: Float) -> Float:

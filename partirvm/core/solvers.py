@@ -66,8 +66,7 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
 
 
-SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": grow}
-"""Every solver by name."""
+SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": grow}  # Every solver by name
 
 
 def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:

@@ -56,8 +56,8 @@ class Tied:
         return np.where(labels < 0, self.leading, self.alpha)
 
 
+# Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets
 Sums: TypeAlias = tuple[Float, Float, float]
-"""Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets."""
 
 
 def reduction(statistics: GramStatistics) -> Callable[[float, float, float, slice], Sums | None] | None:

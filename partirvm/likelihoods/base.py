@@ -155,10 +155,7 @@ class Fit(Protocol):
         ...
 
     def gains(self, statistic: Any) -> Float:
-        """Return the gain (Q,) of adding each column of a pool alone, nats (Tipping & Faul 2003, eq. 27).
-
-        ``statistic`` is the result of ``Likelihood.gain_pass``, over the rows of the fit or a sample of them.
-        """
+        """Return the gain (Q,), nats, of adding each column of ``Likelihood.gain_pass`` alone."""
         ...
 
     def again(self) -> Self:
@@ -210,8 +207,7 @@ class PassFit(ABC):
 class Begin:
     """Start and end of a fit over ``rows`` (increasing; None for all rows); ``rule`` ends the fit.
 
-    ``warm`` is the start of a fit over other rows than before; None means the current fit. If ``hold`` is true, α stays
-    fixed.
+    ``warm`` is the start of a fit over other rows, None the current fit. With ``hold`` α stays fixed.
     """
 
     rule: StopRule

@@ -56,8 +56,7 @@ FOLDS = 4
 class FittedNoise:
     """Result of ``NoiseFit``: ``noise`` is None if constant noise was as good.
 
-    ``rows`` (n,) are the rows of the fit, ``factors`` (n,) the ratios of their noise factor to that of a fit without
-    them: weights for an unbiased calibration (``LeftOut.scaled``).
+    ``factors`` (n,) are ratios of the noise factor of ``rows`` (n,) to that of a fit without them (``LeftOut.scaled``).
     """
 
     noise: LocalNoise | None
@@ -69,8 +68,7 @@ class FittedNoise:
 class NoiseFit(DenseFit):
     """Fit of a log variance to errors of rows left out; ``design`` is that of the mean.
 
-    ``points`` (n, d) are the raw inputs of the rows of ``left_out``. Without ``always``, constant noise remains unless
-    local noise is clearly better.
+    ``points`` (n, d) are raw inputs. Without ``always``, constant noise remains unless local noise is clearly better.
     """
 
     design: Design
