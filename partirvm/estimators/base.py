@@ -36,8 +36,7 @@ from partirvm.predict.prediction import OfRows, TileValues, check_features, warn
 from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import progress_for
 from partirvm.resolve.measuring import Timer
-from partirvm.resolve.resolve import continued, resolve
-from partirvm.resolve.spec import FitSpec, check_parameters, portable
+from partirvm.resolve.resolve import FitSpec, check_parameters, continued, portable, resolve
 from partirvm.types import OFF
 
 Float = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from typing import Any
 
@@ -82,10 +82,10 @@ class KernelStore:
 class Plan:
     """The plan of a fit.
 
-    ``pool`` is the number of columns on trial if candidates are chosen by gain. ``notes`` list the numbers that were
-    capped, and the reasons. ``learned`` describes the learned kernel, if there is one, and ``learning_seconds`` is the
-    time that kernel learning and the heuristic have taken. ``joining`` is the number of rows that have yet to become
-    candidates (None for all rows). ``columns`` is the expected maximum number of columns M + P.
+    ``pool`` is the number of columns on trial if candidates are chosen by gain. ``notes`` list what was capped, and
+    why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the time that kernel learning and the
+    heuristic have taken. ``joining`` is the number of rows that have yet to become candidates (None for all rows), and
+    ``columns`` the expected maximum number of columns M + P.
     """
 
     shape: DataShape
@@ -154,15 +154,14 @@ class Plan:
 
     def to_json(self) -> dict[str, object]:
         """Convert the plan to plain JSON."""
-        own = "strategy fit_rows sample_rows selection partition_size partitions passes threads"
-        limits = "max_rounds max_vectors max_columns"
+        own = "strategy fit_rows sample_rows selection partition_size partitions passes threads max_rounds max_vectors"
         shape, heuristic, store = self.shape, self.sparseness, self.kernel_store
         return {
             "rows": shape.n_rows,
             "features": shape.n_features,
             "tile_rows": shape.tile_rows,
             "tiles": shape.n_tiles,
-            **{name: getattr(self, name) for name in f"{own} {limits}".split()},
+            **{name: getattr(self, name) for name in [*own.split(), "max_columns"]},
             "rho": None if heuristic is None else round(heuristic.rho, 4),
             "rho_rows": None if heuristic is None else heuristic.rows,
             "rounds": len(self.rounds),
@@ -234,30 +233,29 @@ def make_plan(
     shrink_partition: bool = False,
     joining: int | None = None,
 ) -> Plan:
-    """Compute threads and the maximum number of columns from memory; estimate passes, seconds and peak memory.
+    """Compute threads, columns and kept kernel blocks from memory; estimate passes, seconds and peak memory.
 
     ``request`` is resolved. ``joining`` is the number of rows that are split into partitions, by default all rows.
-    ``shrink_threads`` and ``shrink_partition`` permit fewer threads and candidates if memory is short. The schedule
-    bounds the candidates by ``max_vectors``. Raises ``MemoryLimitError`` if one round needs more than the limit.
+    ``shrink_threads`` and ``shrink_partition`` permit fewer threads and candidates if memory is short. Raises
+    ``MemoryLimitError`` if one round needs more than the limit.
     """
     whole = not schedule.has_rounds or read.sampled or shape.classes
     how: dict[str, Any] = {"pool": read.pool, "held_out": held_out, "whole": whole}
     least_threads, asked = 1 if shrink_threads else machine.threads, int(request.partition_size)
     candidates = schedule.candidates(asked, request.max_vectors, shape.n_candidates)
-    held: tuple[str, ...] = ()
-    if candidates < min(asked, shape.n_candidates):
-        held = (f"partition size lowered to {candidates} because of max_vectors",)
-    notes = held
+    cause = "max_vectors"
     while True:
         # new candidates, as many kept ones, and the leading columns
         least = min(2 * candidates, shape.n_candidates) + shape.n_leading
         threads, most = _fitting(shape, machine, candidates, least, least_threads, how)
         if most >= least or not shrink_partition or candidates <= LEAST_PARTITION:
             break
-        candidates = max(candidates // 2, LEAST_PARTITION)
-        notes = (*held, f"partition size lowered to {candidates} because of the memory limit")
+        candidates, cause = max(candidates // 2, LEAST_PARTITION), "the memory limit"
     if not most:
         raise _refusal(shape, machine, candidates, least_threads, schedule, how)
+    notes: tuple[str, ...] = ()
+    if candidates < min(asked, shape.n_candidates):
+        notes += (f"partition size lowered to {candidates} because of {cause}",)
     if threads < machine.threads:
         notes += (f"{threads} of {machine.threads} threads are used because of the memory limit",)
     rows, stop = joining or shape.n_rows, request.stop_fraction
@@ -271,7 +269,7 @@ def make_plan(
         elements = batch_elements(shape, candidates, threads, spare // 2, fits)
         batch = step_bytes(shape, shape.n_leading, candidates, threads, **how, elements=elements)
         step = max(step, batch, key=lambda each: each.peak)
-    return Plan(
+    plan = Plan(
         shape=shape,
         machine=machine,
         schedule=schedule,
@@ -292,6 +290,13 @@ def make_plan(
         joining=joining,
         columns=columns,
     )
+    if not shape.n_kernels:
+        return replace(plan, kernel_store=KernelStore("none", 0, "there is no kernel"))
+    free = plan.room(columns)
+    if request.kernel_store == request.memory_limit == "auto":
+        free = min(free, int(STORE_FRACTION * machine.limit))
+    sizes = (shape.n_rows, columns, machine.workers, free)
+    return replace(plan, kernel_store=choose(request.kernel_store, rates, *sizes, repeats=shape.classes))
 
 
 def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_threads: bool = True) -> tuple[int, int]:

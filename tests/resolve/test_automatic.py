@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from partirvm.core.termination import Termination
+from partirvm.likelihoods import GAUSSIAN
+from partirvm.likelihoods.classes import SOFTMAX
 from partirvm.options import Request
 from partirvm.resolve.measuring import resolve_partition_size
 from partirvm.resolve.resolve import resolve_fit_rows, resolve_strategy
@@ -50,9 +52,9 @@ def measured(rows, vectors):
         (6144, 8, 100, 134, 134, []),
         (6144, 8, 190, 222, 222, []),
         (6144, 32, 100, 267, 267, []),
-        (1000, 4, 20, 32, 13, ["partition size raised from 13 to 32, the minimum of 'auto'"]),
-        (40_000, 100, 190, 1000, 2000, ["partition size lowered to 1,000, the maximum of 'auto'"]),
-        (40, 250, 190, 40, 100, ["partition size lowered to 40, the number of rows"]),
+        (1000, 4, 20, 32, 13, ["partition size changed from 13 to 32"]),
+        (40_000, 100, 190, 1000, 2000, ["partition size changed from 2,000 to 1,000"]),
+        (40, 250, 190, 40, 100, ["partition size changed from 100 to 40"]),
         (10_000, 10, 220, 317, 317, ["nearly every row became a vector: the kernel is probably too narrow"]),
     ],
 )
@@ -66,7 +68,8 @@ def test_the_partition_size_of_the_heuristic(n, d, vectors, size, heuristic, not
 
 
 def test_few_rows_are_one_basic_fit():
-    """Up to 200, unless a partition size was asked for."""
-    assert [resolve_strategy(Request(), n) for n in (200, 201)] == ["basic", "working-set"]
-    assert resolve_strategy(Request(partition_size=10), 200) == "working-set"
-    assert resolve_strategy(Request(strategy="incremental"), 200) == "incremental"
+    """Up to 200 rows, or C·N² = 10⁶ of classes, unless a partition size was asked for."""
+    assert [resolve_strategy(Request(), n, GAUSSIAN) for n in (200, 201)] == ["basic", "working-set"]
+    assert [resolve_strategy(Request(), n, SOFTMAX, 4) for n in (500, 501)] == ["basic", "working-set"]
+    assert resolve_strategy(Request(partition_size=10), 200, GAUSSIAN) == "working-set"
+    assert resolve_strategy(Request(strategy="incremental"), 200, GAUSSIAN) == "incremental"
