@@ -259,7 +259,7 @@ class Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
         ``data`` and ``validation`` are new places of the DATA and the held-out DATA, if they were moved. ``changed``
-        holds new limits (``resolve.resolve.LIMITS``); a time limit counts from the resume on. A job with a kernel or basis
+        holds new limits (``resolve.LIMITS``); a time limit counts from the resume on. A job with a kernel or basis
         that is a named function requires ``allow_code``. ``allow_data`` names the places of DATA in another store
         (host, bucket, or this machine) than the job that it may read, unless they are given here. ``grown`` resumes as
         ``update`` does.
