@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from abc import ABC, abstractmethod
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, field, fields
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +27,6 @@ from partirvm.model import FAR, bases_of, plain_labels
 from partirvm.model.relevance import relevances
 from partirvm.options import Request
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
-from partirvm.options.table import TABLE
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
@@ -41,32 +38,14 @@ from partirvm.types import OFF
 
 Float = NDArray[np.float64]
 Labels = NDArray[Any]
-Documented = TypeVar("Documented", bound=type)
 
 STORED = {"history_", "termination_", "n_features_in_", "feature_names_in_", "classes_", "_input_variance"}
 """Attributes that a file has beside the model, from which the others follow."""
-
-PLACE = "    (The parameters are those of the fields.)\n"
-"""Line of a docstring in place of which the entries are put."""
 
 
 def parameter(default: Any, kind: str, text: str = "") -> Any:
     """Return the field of a parameter of this ``kind``; ``text`` follows the help of the option of the same name."""
     return field(default=default, metadata={"kind": kind, "text": text})
-
-
-def documented(estimator: Documented) -> Documented:
-    """Put the entries of the parameters into the docstring of an estimator."""
-    entries = []
-    for each in fields(estimator):
-        option = re.sub(r"\s*\[default: [^]]*\]$", "", TABLE[each.name].help) if each.name in TABLE else ""
-        body = textwrap.fill(f"{option} {each.metadata['text']}".strip(), 112, break_on_hyphens=False)
-        default = repr(each.default).replace("'", '"')
-        entry = f"{each.name} : {each.metadata['kind']}, default={default}\n" + textwrap.indent(body, "    ")
-        entries.append(textwrap.indent(entry, "    ") + "\n")
-    if estimator.__doc__ is not None:  # python -OO has no docstrings
-        estimator.__doc__ = estimator.__doc__.replace(PLACE, "".join(entries))
-    return estimator
 
 
 @dataclass(eq=False, repr=False)

@@ -15,11 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import probabilities
 from partirvm.data.labels import coded, find_classes, text_of_label
-from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
+from partirvm.estimators.base import RelevanceVectorMachine, parameter
 from partirvm.estimators.inputs import Labels, array_of, data_errors, labels_of, source_of, training_source
 from partirvm.model import ClassModel, label_array
 from partirvm.options import Request
 from partirvm.options.constraints import Auto, MultiClass
+from partirvm.options.values import documented
 
 Float = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
 from partirvm.errors import DataError, UsageError
-from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
+from partirvm.estimators.base import RelevanceVectorMachine, parameter
 from partirvm.estimators.inputs import (
     TrainingRows,
     data_errors,
@@ -34,7 +34,7 @@ from partirvm.model import Model
 from partirvm.options import Request
 from partirvm.options.constraints import Estimate, NoiseForm, Reference
 from partirvm.options.table import TABLE
-from partirvm.options.values import Noise
+from partirvm.options.values import Noise, documented
 from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import Augmenting, require_augmentable
 from partirvm.resolve.resolve import LIMITS, FitSpec
