@@ -27,6 +27,7 @@ from partirvm.likelihoods import likelihood_for
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
 from partirvm.options.constraints import Check
+from partirvm.process_memory import return_freed_memory
 from partirvm.quoting import listed, quoted
 from partirvm.resolve.kernel import resolve_basis, resolve_kernel
 from partirvm.strategies.problem import Problem, Stopped
@@ -73,6 +74,9 @@ def checked_data(
 
     Raises ``UsageError`` for options that do not fit the data, and ``DataError`` for data that cannot be fitted.
     """
+    check_aborted(interrupted)
+    if request.memory_limit != "auto":
+        return_freed_memory()
     check_request(source, request, held_out)
     labels, facts = source.columns.classes, dict[str, Any]()
     if labels is not None:

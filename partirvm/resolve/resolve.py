@@ -27,7 +27,6 @@ from partirvm.options.constraints import Check
 from partirvm.planning.cost import Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, make_plan
-from partirvm.process_memory import return_freed_memory
 from partirvm.resolve.kernel import (
     checked_basis,
     checked_kernel,
@@ -38,7 +37,7 @@ from partirvm.resolve.kernel import (
     plain,
 )
 from partirvm.resolve.measuring import Measuring, calibrate
-from partirvm.resolve.new_problem import CheckedData, Interrupted, check_aborted, checked_data, new_problem
+from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
 from partirvm.strategies import schedule_of
 from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
@@ -58,15 +57,12 @@ There it lowers the log loss by up to a quarter; beyond, or with more classes, t
 
 @dataclass(frozen=True)
 class FitSpec:
-    """The specification of a fit that is ready to run.
+    """The specification of a fit that is ready to run; ``request`` has every "auto" that affects the model resolved.
 
-    ``request`` is the request of the user with every "auto" that affects the model resolved. ``problem`` holds the
-    kernel, learned or given. ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is
-    the variance of the scaled inputs, ``constant`` (d,) marks constant features, and ``counted`` is the number of rows
-    of positive weight.
-
-    ``measured`` are the history entries of kernel learning and of the heuristic's fit. ``notes`` are the notes of the
-    plan that were found before planning.
+    ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is the variance of the
+    scaled inputs, ``constant`` (d,) marks constant features, and ``counted`` is the number of rows of positive weight.
+    ``measured`` are the history entries of kernel learning and of the heuristic's fit, ``notes`` those found before
+    planning.
     """
 
     request: Request
@@ -133,11 +129,11 @@ def resolve(
 ) -> FitSpec:
     """Check the data, resolve every "auto" of a checked request, learn the kernel if requested, and plan.
 
-    ``interrupted`` is called between tiles and dense iterations. If it returns ``TIME``, the remaining learning and
-    measuring is skipped. If it returns ``ABORTED``, ``Stopped`` is raised. Raises ``UsageError`` for an invalid option,
-    ``DataError`` for unsuitable data, and ``MemoryLimitError`` if the fit needs more memory than the limit.
+    If ``interrupted`` returns ``TIME``, the remaining learning and measuring is skipped. Raises ``Stopped`` if it
+    returns ``ABORTED``, ``UsageError`` for an invalid option, ``DataError`` for unsuitable data, and
+    ``MemoryLimitError`` if the fit needs more memory than the limit.
     """
-    data = _checked(source, request, executor, held_out, interrupted)
+    data = checked_data(source, request, executor, held_out, interrupted)
     source, problem = data.source, new_problem(data, request)
     schedule = schedule_of(resolve_strategy(request, problem.n_rows, problem.likelihood, problem.n_outputs))
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
@@ -201,7 +197,7 @@ def continued(
     earlier fit, and ``fit_rows="auto"`` is resolved for the new rows. After a fit of all rows at once, the partition
     size is at most the number of new rows. Raises the errors of ``resolve``.
     """
-    data = _checked(source, asked, executor, held_out, interrupted)
+    data = checked_data(source, asked, executor, held_out, interrupted)
     before, options, source = spec.problem, spec.options, data.source
     new = source.n_rows - before.n_rows
     problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=data.codes)
@@ -247,15 +243,6 @@ def continued(
     )
 
 
-def _checked(
-    source: Source, request: Request, executor: Executor, held_out: Source | None, interrupted: Interrupted
-) -> CheckedData:
-    check_aborted(interrupted)
-    if request.memory_limit != "auto":
-        return_freed_memory()
-    return checked_data(source, request, executor, held_out, interrupted)
-
-
 def _facts(data: CheckedData, problem: Problem) -> dict[str, Any]:
     """Return the fields of ``FitSpec`` that describe the data."""
     moments = data.moments
@@ -268,10 +255,7 @@ def _facts(data: CheckedData, problem: Problem) -> dict[str, Any]:
 
 
 def machine_for(request: Request, executor: Executor, source: Source) -> Machine:
-    """Describe the machine on which tasks run, with the memory limit of the request.
-
-    The base of a process includes ``LABEL_COPIES`` copies of the names and labels of the source.
-    """
+    """Describe the machine on which tasks run; the base of a process includes copies of the labels of the source."""
     machine = executor.machine(None if request.memory_limit == "auto" else int(request.memory_limit))
     return replace(machine, base=machine.base + LABEL_COPIES * source.columns.nbytes)
 
