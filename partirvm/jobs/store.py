@@ -32,7 +32,7 @@ from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import lease as leases
 from partirvm.storage import open_folder, storing
 from partirvm.storage.address import require_address
-from partirvm.storage.lease import Lease, Snapshots, limits, valid
+from partirvm.storage.lease import Lease, Snapshots, valid
 from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
 
 Found = TypeVar("Found")
@@ -72,7 +72,6 @@ class JobStore:
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
         self.folder = open_folder(self.location)
-        self._watch = leases.HeartbeatWatch()
         self._saved: dict[str, str] = {}  # the model saved last, until an event names it
 
     @classmethod
@@ -159,7 +158,7 @@ class JobStore:
     def acquire(self, *, patience: float = 0.0) -> Lease:
         """Take the lease; raises ``LeaseError`` if another process holds it. Read the state after this call."""
         self.spec()
-        self.lease = leases.acquire(self.folder, self._marks, patience=patience, watch=self._watch)
+        self.lease = leases.acquire(self.folder, self._marks, patience=patience)
         return self.lease
 
     def release(self) -> None:
@@ -185,7 +184,7 @@ class JobStore:
         """Raise ``LeaseError`` if this process may not write: a job that had a lease is written only with one."""
         if self.lease is not None:
             self.lease.check()
-        elif leases.epochs(self.folder):
+        elif numbers(self.folder, "lease"):
             raise LeaseError(f"{self.location}: only the holder of the lease may write to this job: call acquire first")
 
     def _marks(self) -> leases.Marks:
@@ -227,11 +226,11 @@ class JobStore:
         events = list[dict[str, Any]]()
         found = {n: read_json(self.folder, numbered(EVENTS, n), EVENT) for n in numbers(self.folder, EVENTS, first=1)}
         claims = leases.claims(self.folder)
-        marks, tokens = limits(self.folder, EVENTS, claims), {epoch: claim["token"] for epoch, claim in claims.items()}
+        tokens = {epoch: claim["token"] for epoch, claim in claims.items()}
         if any(event["epoch"] == 0 for event in found.values()):
             tokens[0] = self._token()
         for number, event in found.items():
-            if not valid(event["epoch"], (0, number), marks):
+            if not valid(claims, EVENTS, event["epoch"], (0, number)):
                 continue
             if event.pop("token") != tokens.get(event["epoch"]):
                 raise FormatError(
@@ -258,7 +257,7 @@ class JobStore:
             return None if last is None else (last.epoch, last.over)
 
         state, last = self._stable(lambda: (self.folded(), self.holder()), mark)  # no driver begins or ends meanwhile
-        request, held = self.requested(state.attempt), self._watch.held(last)
+        request, held = self.requested(state.attempt), last is not None and last.alive()
         lost = last is not None and not (held or last.over)
         current = observed(state, held=held, aborting=request is not None, lost=lost)
         if request is not None and current.status is Status.ABORTING is not state.status:
@@ -295,7 +294,7 @@ class JobStore:
 
     def has_model(self) -> bool:
         """Return True if the job has a model."""
-        return self._snapshots("models").current() is not None
+        return self._snapshots("models").mark() > (0, 0)
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
         """Return the current model: the newest whole one, which is not older than the one that events name.
@@ -303,7 +302,7 @@ class JobStore:
         Raises ``MissingDataError`` without one, or as ``load_model`` does.
         """
         self.spec()
-        return self._stable(lambda: self._newest_model(allow_code), self._snapshots("models").current)
+        return self._stable(lambda: self._newest_model(allow_code), self._snapshots("models").mark)
 
     def _newest_model(self, allow_code: bool) -> AnyModel:
         events = self.events()
