@@ -200,6 +200,21 @@ class Folder:
                 if not left:
                     raise
 
+    def remove_each(self, name: str, check: Callable[[], None]) -> None:
+        """Remove a folder object by object. ``check`` is called before each removal and may raise.
+
+        A new object that another process has put into the folder since then is not removed.
+        """
+        link = self.path is not None and self._at(name).is_symlink()
+        children = [] if link else self.list(name, hidden=True)
+        for child in children:
+            self.remove_each(f"{name}/{child}", check)
+        check()
+        if link or self.at(name).is_file():
+            self.remove(name)
+        else:
+            self.remove_empty(name)
+
     def remove_empty(self, name: str = "") -> None:
         """Remove a local folder in one step if it has no contents besides hidden files of killed writers."""
         if self.path is not None:
