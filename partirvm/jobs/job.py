@@ -98,6 +98,8 @@ def _called(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
 def open_job(job: str | os.PathLike[str]) -> Job:
     """Return the job in this folder. Raises ``MissingDataError`` if there is no job.
 
+    Examples
+    --------
     >>> open_job("jobs/run1").progress()["status"]  # doctest: +SKIP
     'done'
     """
