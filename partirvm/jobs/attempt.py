@@ -39,8 +39,7 @@ from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.resolve.measuring import Timer
 from partirvm.resolve.new_problem import Interrupted, check_aborted
-from partirvm.resolve.resolve import continued, resolve
-from partirvm.resolve.spec import LIMITS, FitSpec, check_parameters, portable
+from partirvm.resolve.resolve import LIMITS, FitSpec, check_parameters, continued, portable, resolve
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 

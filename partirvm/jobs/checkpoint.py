@@ -28,7 +28,7 @@ from partirvm.options import Request
 from partirvm.planning.cost import RoundCost, Schedule
 from partirvm.planning.memory import DataShape, StepBytes
 from partirvm.planning.plan import KernelStore, Machine, Plan, Sparseness
-from partirvm.resolve.spec import FitSpec
+from partirvm.resolve.resolve import FitSpec
 from partirvm.storage import reading
 from partirvm.storage.codec import Codec
 from partirvm.strategies.problem import AppendedBatch, Options, Problem

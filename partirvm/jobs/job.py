@@ -24,7 +24,7 @@ from partirvm.model import AnyModel
 from partirvm.model.relevance import basis_functions_json, directions_json, relevances
 from partirvm.options import Request
 from partirvm.quoting import html_table
-from partirvm.resolve.spec import check_parameters, portable
+from partirvm.resolve.resolve import check_parameters, portable
 from partirvm.storage import open_folder
 from partirvm.storage.records import MOST, TIME, require
 from partirvm.strategies.problem import Record
@@ -240,7 +240,7 @@ class Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
         ``data`` and ``validation`` are new places of moved DATA. ``changed`` holds new limits
-        (``resolve.spec.LIMITS``); a time limit counts from the resume on. ``allow_code`` permits a named function as
+        (``resolve.LIMITS``); a time limit counts from the resume on. ``allow_code`` permits a named function as
         kernel or basis, ``allow_data`` names DATA in another store (host, bucket, or this machine) than the job that it
         may read. ``grown`` resumes as ``update`` does.
 

@@ -23,7 +23,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
 from partirvm.resolve.new_problem import check_request
-from partirvm.resolve.spec import LIMITS, check_parameters, portable
+from partirvm.resolve.resolve import LIMITS, check_parameters, portable
 from partirvm.storage.address import require_address, store_of
 from partirvm.strategies.rounds import IncrementalRounds
 from partirvm.strategies.working_set import LEAST_GAIN

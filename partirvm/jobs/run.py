@@ -34,7 +34,7 @@ from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.learning.forms import kernel_texts
 from partirvm.learning.sample import Spent, gathered
 from partirvm.quoting import listed, quoted
-from partirvm.resolve.spec import FitSpec
+from partirvm.resolve.resolve import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
@@ -188,7 +188,7 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
         entry["kind"] == "final"
         and spec.request.reference != "none"
         and any(each["kind"] == "kernel" for each in spec.measured)
-        and not problem.classifies
+        and problem.likelihood.has_noise
         and problem.n_targets == 1
         and problem.n_rows >= LEAST_ROWS
         and spec.plan.machine.limit >= LEAST_MEMORY
