@@ -1,0 +1,59 @@
+"""What a real browser makes of the page of a job: everything is drawn, nothing is run, and it fits a phone."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html import escape, unescape
+
+import numpy as np
+import pytest
+
+from partirvm import RVMRegressor, ingest, submit
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+MEASURE = """
+<script>
+addEventListener("load", () => {
+  const found = [];
+  for (const part of document.querySelectorAll(".value, h1, dd, p"))
+    if (part.scrollWidth > part.clientWidth + 1) found.push("too wide: " + part.textContent);
+  for (const image of document.images) if (!image.naturalWidth) found.push("not drawn: " + image.alt);
+  const measured = {found, wide: document.documentElement.scrollWidth, seen: innerWidth, title: document.title};
+  parent.document.body.dataset.measured = JSON.stringify(measured);
+});
+</script>
+"""
+"""Runs in the browser, after the page: what does not fit, and what is not drawn."""
+
+
+def browse(folder, source, width):
+    """The measures of a page in a frame of this width, because a window may not be as narrow as a phone."""
+    inside = escape(source.replace("</body>", MEASURE + "</body>"))
+    page = folder / "measured.html"
+    page.write_text(f'<meta charset="utf-8"><iframe width="{width}" height="3000" srcdoc="{inside}"></iframe>')
+    quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    command = [CHROMIUM, *quiet, f"--user-data-dir={folder / 'profile'}", "--dump-dom", page.as_uri()]
+    tree = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    return json.loads(unescape(re.search(r'data-measured="(.*?)"', tree)[1]))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
+@pytest.mark.parametrize("width", [390, 1100])
+def test_a_browser_draws_the_page(tmp_path, width):
+    """A job whose folder is called like a script and a long word."""
+    pytest.importorskip("matplotlib")
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-3, 3, (300, 2))
+    ingest((X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)), tmp_path / "d.zarr")
+    name = "<script>document.title = 'taken'<!--" + "x" * 100
+    model = RVMRegressor(gamma=0.5, strategy="working-set", partition_size=20, max_rounds=2, random_state=0)
+    job = submit(model, tmp_path / "d.zarr", tmp_path / name)
+    job.wait(60)
+    measured = browse(tmp_path, job.report().html, width)
+    assert measured["found"] == []
+    assert measured["wide"] <= measured["seen"] == width
+    assert measured["title"].startswith("<script>")
