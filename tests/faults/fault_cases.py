@@ -57,9 +57,9 @@ def rows(n, seed):
     return X, 10 + np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1]) + 0.2 * rng.normal(size=n)
 
 
-def make_data(folder):
+def make_data(folder, n=1997):
     """DATA to train on, whose last tile is odd, and to look at while training; returns the paths of both."""
-    ingest(rows(1997, 0), folder / "train.zarr", tile_rows=TILE)
+    ingest(rows(n, 0), folder / "train.zarr", tile_rows=TILE)
     ingest(rows(400, 1), folder / "test.zarr", tile_rows=TILE)
     return str(folder / "train.zarr"), str(folder / "test.zarr")
 
@@ -425,32 +425,6 @@ def carry_in_little_room(job, after, limit):
         return carry(job)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-
-
-class Meeting(Waiting):
-    """Waits after the first line until so many others have noted that they are there."""
-
-    def __init__(self, path, others):
-        self.left, self.path, self.others = 1, Path(path), others
-
-    def on_record(self, entry):
-        self.left -= 1
-        if self.left == 0:
-            wait_for(lambda: count(self.path) >= self.others, "the others")
-
-
-def compete_once(job, folder, others):
-    """Try to carry a job out without patience, at the same moment as so many others: its reason."""
-    from partirvm.errors import LeaseError
-    from partirvm.jobs.attempt import run_job
-
-    meet(Path(folder, "ready"), others + 1)
-    try:
-        fitted = run_job(job, patience=0.0, watcher=Meeting(Path(folder, "refused"), others))
-    except LeaseError:
-        note(Path(folder, "refused"))
-        raise
-    return fitted.outcome.reason.value
 
 
 MOTHER = f"""
