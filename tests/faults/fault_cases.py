@@ -323,7 +323,7 @@ def carry(job, quick=False, patience=40.0, halt=None, wait=None):
     if quick:
         hurry()
     watcher = Halting(*halt) if halt else Waiting(*wait) if wait else None
-    fitted = run_job(job, patience=patience, watcher=watcher, on_plan=getattr(watcher, "on_plan", None))
+    fitted = run_job(job, patience=patience, watcher=watcher)
     return None if fitted is None else fitted.outcome.reason.value
 
 
@@ -332,7 +332,7 @@ def carry_counting(job):
     from partirvm.jobs.attempt import run_job
 
     watcher = Halting(None, 0, 0)
-    run_job(job, watcher=watcher, on_plan=watcher.on_plan)
+    run_job(job, watcher=watcher)
     return watcher.planned, watcher.done
 
 
@@ -425,6 +425,32 @@ def carry_in_little_room(job, after, limit):
         return carry(job)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+class Meeting(Waiting):
+    """Waits after the first line until so many others have noted that they are there."""
+
+    def __init__(self, path, others):
+        self.left, self.path, self.others = 1, Path(path), others
+
+    def on_record(self, entry):
+        self.left -= 1
+        if self.left == 0:
+            wait_for(lambda: count(self.path) >= self.others, "the others")
+
+
+def compete_once(job, folder, others):
+    """Try to carry a job out without patience, at the same moment as so many others: its reason."""
+    from partirvm.errors import LeaseError
+    from partirvm.jobs.attempt import run_job
+
+    meet(Path(folder, "ready"), others + 1)
+    try:
+        fitted = run_job(job, patience=0.0, watcher=Meeting(Path(folder, "refused"), others))
+    except LeaseError:
+        note(Path(folder, "refused"))
+        raise
+    return fitted.outcome.reason.value
 
 
 MOTHER = f"""
