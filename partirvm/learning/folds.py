@@ -42,7 +42,6 @@ from partirvm.likelihoods.base import survivors
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, LogisticPass, ResidualPass
-from partirvm.strategies.fit_rows import count_duplicates
 from partirvm.strategies.problem import Options, Problem, Record
 from partirvm.strategies.stages import INTERMEDIATE, final_rule, record
 from partirvm.types import power_of_two
@@ -218,7 +217,7 @@ def stratified_folds(problem: Problem, seed: int, rows: Int) -> tuple[Int, ...]:
 def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
     offered, design = sample.candidates(problem, sample.rows.rows)
-    count, duplicates = len(design.labels), count_duplicates(offered, design)
+    count, duplicates = len(design.labels), len(np.setdiff1d(offered.rows, design.rows))
     options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
     likelihood: Any = problem.likelihood
     fit: Any

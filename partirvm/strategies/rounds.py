@@ -3,17 +3,13 @@
 In ``incremental`` partitions join in order; ``basic`` has one partition. In ``working-set`` P unused rows join, which
 ``working_set`` chooses.
 
-**A growing sample** (``fit_rows="growing"``). Which columns matter, and their α, are known from
-``fit_rows.ROWS_PER_COLUMN`` rows per column nearly as well as from all rows. The sample also doubles when a round gains
-little: with more rows, the evidence supports more vectors. The Gram statistics of the fresh rows are added to those of
-the sample. A noise that depends on the inputs is fitted to rows of the last sample, before the last fit: the products
-of all rows are then computed once, with their weights.
+**A growing sample** (``fit_rows="growing"``) also doubles when a round gains little: with more rows, the evidence
+supports more vectors. The Gram statistics of the fresh rows are added to those of the sample.
 
-**Appended rows.** Scaling and kernel stay. A regression adds the statistics of the new rows to those of its columns;
-the fit of a classification moves to the mode over all rows. The present columns are fitted first, in a round without
-candidates whose model is saved. A regression that used a part of the rows skips this round. The usual rounds follow:
-the working set chooses among all rows that were never candidates, ``incremental`` goes on with its remaining
-partitions, then with those of the new rows. It also continues runs of ``basic`` and ``split-merge``.
+**Appended rows.** Scaling and kernel stay. The present columns are fitted first, in a round without candidates whose
+model is saved, unless a regression used a part of the rows. The usual rounds follow: the working set chooses among all
+rows that were never candidates, ``incremental`` goes on with its remaining partitions, then with those of the new rows.
+It also continues runs of ``basic`` and ``split-merge``.
 """
 
 from __future__ import annotations
@@ -27,13 +23,10 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, Rows
 from partirvm.likelihoods.gaussian import with_rows
-from partirvm.likelihoods.noise_fit import CONSTANT, FittedNoise
 from partirvm.planning.cost import Schedule
 from partirvm.strategies.fit_rows import (
-    count_duplicates,
     enlarged,
     fresh,
-    fresh_rows,
     grows,
     intermediate_rows,
     partition,
@@ -48,12 +41,10 @@ from partirvm.strategies.stages import (
     first_state,
     intermediate_rule,
     measured,
-    noise_of_sample,
     saved,
     scored,
     settled,
     solved,
-    with_noise,
 )
 from partirvm.strategies.working_set import choose, judged, work_before_rounds, worse
 
@@ -138,8 +129,8 @@ class Rounds:
     def join(self, state: RoundsState, chosen: Design) -> Steps[RoundsState]:
         """Fit these candidates beside the vectors; if no further round is possible, their fit is the last."""
         new = chosen.take(fresh(chosen, state.design), leading=state.problem.missing_leading(state.design))
-        candidates, duplicates = state.fit.n_vectors + len(new.labels), state.duplicates + count_duplicates(chosen, new)
-        state = replace(state, candidates=candidates, duplicates=duplicates)
+        duplicates = state.duplicates + len(np.setdiff1d(chosen.rows, new.rows))
+        state = replace(state, candidates=state.fit.n_vectors + len(new.labels), duplicates=duplicates)
         if not len(new.labels):
             return replace(state, reason=Termination.CONVERGED)
         limit, rows = self.room(state)[1], intermediate_rows(state.problem, state.options)
@@ -151,24 +142,19 @@ class Rounds:
 
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Run the last fit; if it uses other rows than the current fit, measure them first."""
-        grew, noise = grows(state.seen), None
-        if grew and state.options.noise != CONSTANT:
-            noise = yield from noise_of_sample(state)
-            if noise is not None and noise.noise is not None:
-                state = yield from with_noise(state, noise)
-                return (yield from self.last_fit(state, reason, noise))
+        grew = grows(state.seen)
         state = replace(state, candidates=state.fit.n_vectors, fit=state.fit.again())
         if grew:
             state = yield from enlarge(state, state.problem.n_rows)
         if state.seen != state.options.last_rows:
             leading = NONE if grew else state.problem.missing_leading(state.design)
             state = yield from measured(state, state.design.take(NONE, leading=leading), state.options.last_rows)
-        return (yield from self.last_fit(state, reason, noise))
+        return (yield from self.last_fit(state, reason))
 
-    def last_fit(self, state: RoundsState, reason: Termination, noise: FittedNoise | None = None) -> Steps[RoundsState]:
+    def last_fit(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Fit until convergence, settle, score and save."""
         state = yield from solved(state, final_rule(state.options))
-        state = yield from settled(state, noise)
+        state = yield from settled(state)
         return (yield from self.ended(state, reason))
 
     def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
@@ -237,9 +223,8 @@ class WorkingSetRounds(Rounds):
 def early_state(problem: Problem, options: Options) -> RoundsState:
     """Return the state, for ``IncrementalRounds``, before the small fit of a run whose time limit ends it too early.
 
-    The fit has one round, few candidates, a sample of rows and few steps, and is not scored on held-out rows: it takes
-    about a second. Only ``seed``, ``tol`` and ``moderate`` of ``options`` are used. It writes a line of history but no
-    checkpoint: a later resume ignores it.
+    Only ``seed``, ``tol`` and ``moderate`` of ``options`` are used. It takes about a second, and writes a line of
+    history but no checkpoint: a later resume ignores it.
     """
     rows, outputs = min(problem.likelihood.early_rows, problem.n_rows), max(problem.n_outputs, problem.n_targets)
     candidates = max(MAX_COLUMNS // (outputs * max(problem.n_kernels, 1)), MIN_CANDIDATES)
@@ -266,8 +251,8 @@ def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
     added, the next fit computes those of all its columns, and its evidence is compared with none.
     """
     problem, options, fit = state.problem, replace(state.options, sample_rows=count), state.fit
-    rows = fresh_rows(problem, state.options, options)
-    passes = () if rows is None else passes_over(state, rows)
+    neighbours = problem.codes is None and problem.shuffled  # fresh rows follow those of the sample
+    passes = passes_over(state, range(state.options.sample_rows, min(count, problem.n_rows))) if neighbours else ()
     more, seen, evidence = count - state.options.sample_rows, "", -np.inf
     if passes:
         fit = with_rows(fit, *(yield passes))

@@ -44,10 +44,7 @@ EVALUATIONS, ITERATIONS = 100, 16
 """Typical numbers of evaluations of the evidence in kernel learning, and of dense iterations in a round."""
 
 LEAST_WORK = 1e11
-"""Multiplications of a second or two, which count as done before the first round: less is not worth saving.
-
-Without them, the first rounds double the work again and again, and small fits end too early.
-"""
+"""Multiplications of a second or two: they count as done before the first round, lest small fits end early."""
 
 
 def choose(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
@@ -91,15 +88,13 @@ def _marked(state: RoundsState, rows: Int) -> RoundsState:
 
 
 def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
-    """Count flat and slow rounds after a round, and return the reason to end the run, if there is one.
-
-    For ``Termination.VALIDATION`` the best round is to be restored.
-    """
+    """Count flat and slow rounds; return the reason to end the run, if any (``VALIDATION``: restore the best round)."""
     fit, before = state.fit, state.evidence
     gain = (fit.log_evidence - before) / fit.n
     level = fit.log_evidence - before < FLAT * state.options.tol * fit.n
     flat = state.flat + 1 if level and state.reason is Termination.CONVERGED else 0
-    work, slow = state.work + work_of_round(fit.n, state.candidates, state.candidates - state.kept), state.slow
+    columns, new, slow = state.candidates, state.candidates - state.kept, state.slow
+    work = state.work + float(fit.n * new * (2 * columns - new) + ITERATIONS * columns**3)
     if np.isfinite(before):  # there is an evidence to compare
         loss = -before / fit.n if state.problem.classifies else None
         slow = slow + 1 if is_slow(state.options.effort, work, state.work, gain, loss) else 0
@@ -125,33 +120,12 @@ def worse(state: RoundsState) -> bool:
 def is_slow(effort: str, work: float, before: float, gain: float, loss: float | None) -> bool:
     """Return whether a round was slow that raised the work of all rounds from ``before`` to ``work``.
 
-    ``gain`` is the gain of the round in nats per row. ``loss`` is −log evidence per row of a classification before the
-    round, and None for a regression.
-
-    >>> is_slow("balanced", 2e9, 1e9, 0.05, None), is_slow("balanced", 4e9, 1e9, 0.05, None)
-    (False, True)
-    >>> is_slow("quick", 2e9, 1e9, 0.06, None), is_slow("quick", 2e9, 1e9, 0.06, 0.2)
-    (True, False)
+    ``gain`` is in nats per row; ``loss`` is −log evidence per row of a classification before the round, else None.
     """
     least = LEAST_GAIN[effort] * (1.0 if loss is None else max(loss, 0.0))
     return least > 0 and gain < least * log2(work / before)
 
 
 def work_before_rounds(rows: int, centres: int) -> float:
-    """Return the expected multiplications of kernel learning with this number of centres, at least ``LEAST_WORK``.
-
-    An evaluation takes three multiplications for each row and pair of centres.
-
-    >>> work_before_rounds(20_000, 500), work_before_rounds(1000, 0)
-    (600000000000.0, 100000000000.0)
-    """
+    """Return the expected multiplications of kernel learning with this number of centres, at least ``LEAST_WORK``."""
     return max(float(EVALUATIONS * 3 * min(rows, LEARNING_ROWS) * centres**2), LEAST_WORK)
-
-
-def work_of_round(rows: int, columns: int, new: int) -> float:
-    """Return the expected multiplications of a round with ``columns`` columns, of which ``new`` are new.
-
-    >>> work_of_round(1000, 20, 10)
-    428000.0
-    """
-    return float(rows * new * (2 * columns - new) + ITERATIONS * columns**3)
