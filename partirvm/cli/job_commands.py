@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -43,22 +42,15 @@ def status(job: str, follow: bool, as_json: bool) -> int:
       partirvm status jobs/run1 --follow
     """
     from partirvm import jobs
-    from partirvm.report.text import Follower
+    from partirvm.report.text import followed
 
     opened = jobs.open_job(job)
     if not follow:
         show_status(opened, as_json)
         return ExitStatus.DONE
-    follower, printed = Follower(), 0
     try:
-        for state in opened.follow():
-            if as_json:
-                lines = [json.dumps(entry) for entry in state.history[printed:]]
-                printed = max(printed, len(state.history))
-            else:
-                lines = [as_flags(line) for line in follower.of(state)]
-            for line in lines:
-                echo(line)
+        for line in followed(opened.follow(), as_json):
+            echo(line if as_json else as_flags(line))
     except KeyboardInterrupt:
         echo(f"stopped following the job; {job} is still running", err=True)
         return ExitStatus.DONE

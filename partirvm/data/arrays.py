@@ -27,11 +27,7 @@ Rows = Callable[[int, int], NDArray[Any]]
 
 
 def shuffled_rows(n_rows: int, seed: int) -> Int:
-    """Return the order of rows after shuffling, (n_rows,) int64: row i of the shuffled data is row ``order[i]``.
-
-    Every row gets a random number in [0, 1) from ``numpy.random.default_rng(seed)``, in the order of rows. The rows are
-    then sorted by these numbers, by ``ingest`` on disk.
-    """
+    """Return the order of rows by random keys, (n_rows,) int64: row i of the shuffled data is row ``order[i]``."""
     return np.argsort(np.random.default_rng(seed).random(n_rows), kind="stable").astype(np.int64)
 
 
@@ -46,12 +42,8 @@ class ArraySource(Source):
 
     X is (N, d), ``t`` (N,) or (N, T), and ``weights``, zero or positive, (N,). Without targets the ``t`` of each tile
     has shape (rows, 0). With ``permutation`` (N,) row i of the source is row ``permutation[i]`` of the arrays in
-    memory, and the source counts as shuffled; ``seed`` is only recorded. Raises ``DataError`` for wrong shapes and
-    dtypes and for integers that float64 cannot represent, and ``MissingDataError`` for missing chunks of Zarr arrays.
-
-    >>> source = ArraySource(np.arange(6.0).reshape(3, 2), np.arange(3), tile_rows=2)
-    >>> source.n_tiles, source.tile(1).X.tolist(), source.tile(1).t.tolist()
-    (2, [[4.0, 5.0]], [[2.0]])
+    memory, and the source counts as shuffled. Raises ``DataError`` for wrong shapes and dtypes and for integers that
+    float64 cannot represent, and ``MissingDataError`` for missing chunks of Zarr arrays.
     """
 
     def __init__(
@@ -63,7 +55,6 @@ class ArraySource(Source):
         permutation: Int | None = None,
         tile_rows: int | None = None,
         columns: Columns | None = None,
-        seed: int | None = None,
     ) -> None:
         given = {name: array for name, array in (("X", X), ("y", t), ("the weights", weights)) if array is not None}
         self._arrays: dict[str, Any] = {
@@ -75,7 +66,7 @@ class ArraySource(Source):
         self.n_targets = 0 if t is None else math.prod(self._arrays["y"].shape[1:])
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
         self.columns = columns or Columns(default_names(self.n_features))
-        self.weighted, self.seed, self.shuffled = weights is not None, seed, permutation is not None
+        self.weighted, self.shuffled = weights is not None, permutation is not None
         self._names = {"X": self.columns.features, "y": self.columns.target_names(self.n_targets)}
         for name, array in self._arrays.items():
             refuse_missing_chunks(name, array)
@@ -141,15 +132,10 @@ class ArraySource(Source):
 
     def tile(self, number: int) -> Tile:
         """Read one tile."""
-        X = self._inputs(number)
+        X = self._read("X", number)
         t = self._read("y", number).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
-        return Tile(number, number * self.tile_rows, X, t, self._weights_in(number) if self.weighted else None)
-
-    def _inputs(self, number: int) -> Float:
-        return self._read("X", number)
-
-    def _weights_in(self, number: int) -> Float:
-        return self._read("the weights", number)
+        weights = self._read("the weights", number) if self.weighted else None
+        return Tile(number, number * self.tile_rows, X, t, weights)
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
         """Return the inputs of the rows with the given numbers, shape (len(rows), d)."""
@@ -190,9 +176,8 @@ class GatheredRows(Source):
     """Selected rows of a source in memory, ``rows`` (n,) in increasing order. The tiles are those of the source that
     contain selected rows, numbered from 0.
 
-    Gathered rows keep their tiles, order and panels, so a pass over them gives the bits of a pass over some rows of the
-    source. Tiles differ in length, and row numbers within a tile count only the held rows. ``gather`` and
-    ``weights_of`` take row numbers of the source. ``pieces`` are the inputs, targets and weights of the rows in order.
+    A pass over them has the bits of a pass over some rows of the source. ``gather`` and ``weights_of`` take row numbers
+    of the source. ``pieces`` are the inputs, targets and weights of the rows in order.
     """
 
     def __init__(self, source: Source, rows: Int, pieces: Iterable[tuple[Float, Float, Float | None]]) -> None:
@@ -215,11 +200,9 @@ class GatheredRows(Source):
         return Tile(number, held.start, self._X[held], self._t[held], weights)
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Return the inputs of rows by their numbers in the source, (len(rows), d)."""
         return self._X[self._places(rows)]
 
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        """Return the precision weights of rows by their numbers in the source, (len(rows),); None without weights."""
         return None if self._weights is None else self._weights[self._places(rows)]
 
     def only(self, rows: Int) -> GatheredRows:
@@ -247,8 +230,7 @@ def rows_of_tile(rows: Int, source: Source, number: int) -> tuple[Float, Float, 
 class ClassWeighted(Source):
     """A source whose row weights are multiplied by ``weights[code]``, (K,), the weight of the class of the row.
 
-    The codes are the first column of the targets. ``moments`` is None until a pass computes the moments, because those
-    of ``source`` ignore the class weights.
+    The codes are the first column of the targets. ``moments`` is None, since those of ``source`` ignore the weights.
 
     >>> source = ArraySource(np.zeros((3, 1)), np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 4.0]))
     >>> ClassWeighted(source, np.array([3.0, 0.5])).tile(0).weights.tolist()
@@ -266,10 +248,6 @@ class ClassWeighted(Source):
         weights = self._class_weights[tile.t[:, 0].astype(np.int64)]
         return replace(tile, weights=as_rows(weights if tile.weights is None else weights * tile.weights))
 
-    def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Return the inputs of the rows with the given numbers, shape (len(rows), d)."""
-        return self._source.gather(rows)
-
     def part(self, tiles: Sequence[int]) -> ClassWeighted:
         """Return a part of the source with the same class weights."""
         part = ClassWeighted(self._source.part(tiles), self._class_weights)
@@ -281,31 +259,24 @@ class ClassWeighted(Source):
 
 
 def client_of(*collections: Any) -> Any:
-    """Return the client of the cluster on which the collections were persisted, or None if they were not persisted.
-
-    Raises ``DataError`` if this client cannot be reached.
-    """
+    """Return the client of the cluster on which the collections were persisted, or None if they were not persisted."""
     for collection in collections if "distributed" in sys.modules else ():
         for value in collection.__dask_graph__().values() if hasattr(collection, "__dask_graph__") else ():
             if type(value).__module__.startswith("distributed.") and hasattr(value, "client"):
-                return _running(value.client)
+                return value.client
     return None
-
-
-def _running(client: Any) -> Any:
-    if getattr(client, "status", None) != "running":
-        raise DataError(
-            "the data were persisted on a Dask cluster whose client is closed or cannot be reached: pass the array or "
-            "data frame from before persist(), or ingest it while the client is open."
-        )
-    return client
 
 
 def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
     """Compute the values of Dask collections through the client, or in the calling thread if ``client`` is None."""
     import dask
 
-    scheduler = "synchronous" if client is None else _running(client)
+    if client is not None and getattr(client, "status", None) != "running":
+        raise DataError(
+            "the data were persisted on a Dask cluster whose client is closed or cannot be reached: pass the array or "
+            "data frame from before persist(), or ingest it while the client is open."
+        )
+    scheduler = client or "synchronous"
     values: tuple[Any, ...] = dask.compute(*collections, scheduler=scheduler)  # type: ignore[attr-defined,no-untyped-call,unused-ignore]
     return values
 

@@ -13,22 +13,18 @@ from partirvm.data.source import Columns, Source
 from partirvm.errors import DataError
 from partirvm.quoting import listed_values, quoted
 
-FARTHEST, HEAVIEST = 1e60, 1e100
-"""The largest standard deviation and mean weight accepted; beyond, or below their inverses, powers leave float64."""
+FARTHEST, HEAVIEST = 1e60, 1e100  # standard deviation and mean weight beyond which powers leave float64
 
 
-def check_shapes(X: Any, t: Any = None, weights: Any = None, *, least: int = 2) -> None:
-    """Raise ``DataError`` for wrong shapes and dtypes of array-likes: X (N, d), t (N,) or (N, T), weights (N,).
-
-    ``least`` is the minimum number of rows if there is a target; without a target one row is enough.
-    """
+def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
+    """Raise ``DataError`` for wrong shapes and dtypes of array-likes: X (N, d), t (N,) or (N, T), weights (N,)."""
     if len(X.shape) != 2:
         hint = "X.reshape(-1, 1) gives one feature, X.reshape(1, -1) one row" if len(X.shape) == 1 else "reshape X"
-        raise DataError(f"X must have two dimensions (rows, features), found shape {_shape(X)}: {hint}.")
+        raise DataError(f"X must have two dimensions (rows, features), found shape {X.shape}: {hint}.")
     n_rows, n_features = X.shape
     if n_features == 0:
-        raise DataError(f"X has no features: its shape is {_shape(X)}.")
-    check_row_count(n_rows, least if t is not None else 1)
+        raise DataError(f"X has no features: its shape is {X.shape}.")
+    check_row_count(n_rows, 2 if t is not None else 1)
     check_dtype("X", X.dtype)
     for name, values, most in (("y", t, 2), ("the weights", weights, 1)):
         if values is not None:
@@ -40,7 +36,7 @@ def check_beside(name: str, values: Any, n_rows: int, *, most: int) -> None:
     """Raise ``DataError`` unless values beside X have ``n_rows`` rows, and at most ``most`` dimensions."""
     if len(values.shape) not in range(1, most + 1) or 0 in values.shape[1:]:
         found = "(rows,) or (rows, targets)" if most == 2 else "(rows,)"
-        raise DataError(f"{name} must have shape {found}, found {_shape(values)}.")
+        raise DataError(f"{name} must have shape {found}, found {values.shape}.")
     if values.shape[0] != n_rows:
         raise DataError(f"X has {n_rows:,} rows, but {name} has {values.shape[0]:,}: the lengths must be equal.")
 
@@ -54,28 +50,24 @@ def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
 
 
 def require_target(source: Source) -> None:
-    """Raise ``DataError`` for data without a target, such as data ingested with ``like`` for prediction."""
+    """Raise ``DataError`` for data without a target."""
     if source.n_targets == 0:
         raise DataError(
-            f"{source}: the data have no target, and can be used only for prediction: ingest the "
-            f"data from a source that has the target {quoted(source.columns.target)}."
+            f"{source}: the data have no target, and can be used only for prediction: ingest them from a source that "
+            f"has the target {quoted(source.columns.target)}."
         )
 
 
 def check_dtype(name: str, dtype: Any) -> None:
     """Raise ``DataError`` for complex numbers, text, dates and objects; real numbers and booleans are accepted."""
-    kind = getattr(dtype, "kind", "O")
-    if kind in "fiub":
-        return
+    kind, found, advice = getattr(dtype, "kind", "O"), "text, dates or objects", "convert the values to numbers"
     if kind == "c":
+        found, advice = "complex numbers", "Complex data not supported: take real and imaginary part as two columns"
+    if kind not in "fiub":
         raise DataError(
-            f"{name} holds complex numbers ({dtype}). Complex data not supported: take real and imaginary part as two "
-            "columns."
+            f"{name} holds {found} ({dtype}), but real numbers are needed: {advice}, or ingest the table with its text "
+            "columns named as categorical (`--categorical`)."
         )
-    raise DataError(
-        f"{name} holds text, dates or objects ({dtype}), but numbers are needed: convert the values to numbers, or "
-        "ingest the table with its text columns named as categorical (`--categorical`)."
-    )
 
 
 def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | None:
@@ -89,15 +81,14 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
             f"{source}: the model is a classifier for {listed_values(classes)}, but the target of the data is numeric: "
             "ingest the data with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
         )
-    codes = {label: code for code, label in enumerate(classes)}
-    unknown = [label for label in found if label not in codes]
+    unknown = [label for label in found if label not in classes]
     if unknown:
         raise DataError(
             f"{source}: the classes {listed_values(unknown)} of the data are not in the training data, whose "
             f"classes are {listed_values(classes)}. Leave such rows out, or train on rows of all classes"
         )
-    mapped = tuple(codes[label] for label in found)
-    return None if mapped == tuple(range(len(classes))) else mapped
+    codes = {label: code for code, label in enumerate(classes)}
+    return None if found == tuple(classes) else tuple(codes[label] for label in found)
 
 
 def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
@@ -113,34 +104,27 @@ def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
         )
     inputs, targets = moments.inputs, moments.targets
     names = (*columns.features, *columns.target_names(len(targets.mean)))
-    for name, largest, deviation in zip(
-        names, (*inputs.largest, *targets.largest), (*inputs.deviation, *targets.deviation), strict=True
-    ):
+    sizes = (*inputs.largest, *targets.largest), (*inputs.deviation, *targets.deviation)
+    for name, largest, deviation in zip(names, *sizes, strict=True):
+        found = ""
         if largest > np.finfo(np.float64).max / 2:
-            raise DataError(
-                f"the column {quoted(name)} has values up to {largest:.3g}, too large to subtract: divide the "
-                "column by ten"
-            )
-        if deviation and not (scaled or 1 / FARTHEST <= deviation <= FARTHEST):
-            raise DataError(
-                f"the column {quoted(name)} has the standard deviation {deviation:.0e}, too far from 1: "
-                "use standardize, or divide the column by a power of ten"
-            )
+            found = f"values up to {largest:.3g}, too large to subtract: divide the column by ten"
+        elif deviation and not (scaled or 1 / FARTHEST <= deviation <= FARTHEST):
+            found = f"the standard deviation {deviation:.0e}, too far from 1: use standardize, or divide the column"
+        if found:
+            raise DataError(f"the column {quoted(name)} has {found}")
 
 
 def check_weights(weights: Any) -> None:
     """Raise ``DataError`` for negative weights, or if all weights are zero."""
     negative = int((weights < 0).sum())
-    if negative:
-        raise DataError(f"the weights hold {negative} negative values: precision weights are zero or positive.")
-    if not (weights != 0).any():
-        raise DataError("the weights are all zero: at least one row needs a positive weight.")
+    if negative or not weights.any():
+        found = f"hold {negative} negative values" if negative else "are all zero"
+        raise DataError(f"the weights {found}: precision weights are zero or positive, and at least one is positive.")
 
 
 def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """Convert ``values`` to a NumPy array of real numbers of their dtype, or of float64 for objects. Raises
-    ``DataError``.
-    """
+    """Convert ``values`` to a NumPy array of real numbers of their dtype, or of float64 for objects."""
     if hasattr(values, "toarray"):
         raise DataError(f"{name} is a sparse matrix, but dense rows are needed: pass {name}.toarray().")
     try:
@@ -153,7 +137,3 @@ def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
             array = array.astype(np.float64)
     check_dtype(name, array.dtype)
     return array
-
-
-def _shape(values: Any) -> str:
-    return str(tuple(int(n) for n in values.shape))

@@ -38,32 +38,16 @@ def as_source(
     columns: Columns | None = None,
     tile_rows: int | None = None,
 ) -> Source:
-    """Convert data of any supported kind to a source of row tiles. Large data are neither read nor copied.
+    """Convert data to a source of row tiles. Large data are neither read nor copied.
 
-    Parameters
-    ----------
-    X : array, data frame, path, URL or Source
-        NumPy array or nested list (N, d); pandas, polars or Dask data frame; Zarr or Dask array (N, d); path or URL of
-        DATA made by ``ingest``; or a source, which is returned unchanged. DATA and sources already contain y and
-        weights.
-    y, weights : array, optional
-        Targets (N,) or (N, T) and precision weights (N,), of the same kind as X or as NumPy arrays.
-    seed : int, optional
-        Seed for shuffling the rows of data in memory, as in ``ingest``. The rows of all other data keep their order.
-    columns : Columns, optional
-        Names of the columns; default: the names in the data frame, or ``x0``, ``x1``, …
-    tile_rows : int, optional
-        Number of rows per tile; default: computed from the shape of the data.
+    X (N, d) is a NumPy array, nested list, data frame, or Zarr or Dask array. Beside it are the targets y, (N,) or
+    (N, T), and the precision weights (N,), of the same kind or as NumPy arrays. X may also be the path or URL of DATA,
+    or a source, which contain y and weights. ``seed`` shuffles the rows of data in memory as ``ingest`` does.
+    ``columns`` are by default the names of the data frame, or ``x0``, ``x1``, ….
 
     Raises ``DataError`` for values that are no numbers, wrong shapes, no rows, or a single row with a target,
     ``MissingDataError`` or ``FormatError`` for DATA or chunks that are missing or cannot be read, and ``UsageError`` if
     y or weights are given together with DATA or a source.
-
-    Examples
-    --------
-    >>> source = as_source([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], [1, 2, 3])
-    >>> source.n_rows, source.n_features, source.columns.features
-    (3, 2, ('x0', 'x1'))
     """
     if isinstance(X, str | os.PathLike | Source):
         if y is not None or weights is not None:
@@ -76,32 +60,22 @@ def as_source(
     X, y, weights = _numbers("X", X), _numbers("y", y), _numbers("the weights", weights)
     loaded = not any(hasattr(values, "chunks") for values in (X, y, weights))
     order = shuffled_rows(len(X), seed) if loaded and seed is not None and X.ndim == 2 else None
-    seed = seed if loaded else None
-    return ArraySource(X, y, weights, permutation=order, tile_rows=tile_rows, columns=columns, seed=seed)
+    return ArraySource(X, y, weights, permutation=order, tile_rows=tile_rows, columns=columns)
 
 
 def _numbers(name: str, values: Any) -> Any:
     """Convert numbers to an array that supports slicing; arrays of Zarr and Dask are unchanged."""
-    if values is None or module_of(values) == "zarr" or hasattr(values, "chunks"):
+    if values is None or hasattr(values, "chunks"):
         return with_known_sizes(values)
-    if module_of(values) not in ("pandas", "dask", "dask_expr"):
+    if not hasattr(values, "npartitions"):
         return numeric_array(name, values)
-    names, dtypes = (list(values.columns), list(values.dtypes)) if values.ndim == 2 else ([name], [values.dtype])
-    twice = [str(column) for place, column in enumerate(names) if column in names[:place]]
-    if twice:
-        raise DataError(f"the data frame has several columns named {quoted(min(twice))}: rename them.")
-    for column, dtype in zip(names, dtypes, strict=True):
+    for column, dtype in values.dtypes.items() if values.ndim == 2 else [(name, values.dtype)]:
         check_dtype(f"the column {quoted(str(column))} of the data frame" if name == "X" else name, dtype)
-    if hasattr(values, "npartitions"):
-        return values.map_partitions(_floats, meta=values._meta.astype(np.float64)).to_dask_array(_lengths(values))
-    if len(set(dtypes)) == 1 and isinstance(dtypes[0], np.dtype):
-        return values.to_numpy()
-    require_exact_frame(values if values.ndim == 2 else values.to_frame(name))
-    return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values.map_partitions(_floats, meta=values._meta.astype(np.float64)).to_dask_array(_lengths(values))
 
 
 def _floats(part: Any) -> Any:
-    """Convert a partition, a pandas frame or series, to float64."""
+    """Convert a partition to float64."""
     require_exact_frame(part if part.ndim == 2 else part.to_frame(), "row {:,} of its partition")
     return part.astype(np.float64)
 
@@ -109,8 +83,7 @@ def _floats(part: Any) -> Any:
 def open_table(source: Any, room: int | None = None) -> Reader:
     """Return the table of a path, an fsspec URL, a data frame, or a tuple (X, y) or (X, y, weights); y may be None.
 
-    ``room`` is the maximum number of bytes of an .npz file. Raises ``DataError``, ``MissingDataError``, ``UsageError``
-    or ``MemoryLimitError`` for a source that cannot be read.
+    ``room`` is the maximum number of bytes of an .npz file.
     """
     if isinstance(source, str | os.PathLike):
         url = os.fspath(source)
@@ -132,17 +105,11 @@ def open_table(source: Any, room: int | None = None) -> Reader:
 
 
 def arrays_table(
-    X: Any,
-    y: Any = None,
-    weights: Any = None,
-    *,
-    name: str = "",
-    names: Sequence[str] | None = None,
+    X: Any, y: Any = None, weights: Any = None, *, name: str = "", names: Sequence[str] | None = None
 ) -> Reader:
     """Return the table of a data frame or array X, with targets and weights beside X. Rows are matched by position.
 
-    The columns of an array X are called ``names``, default ``x0``, ``x1``, …; those of an array y (N, T) are called
-    ``y0``, ``y1``, …. Columns of pandas' categorical type are categories by default.
+    ``names`` are those of the columns of an array X. Columns of pandas' categorical type are categories by default.
     """
     frame = is_frame(X)
     name = name or ("the data frame" if frame else "the array X" if y is None else "the arrays (X, y)")
@@ -175,16 +142,7 @@ def arrays_table(
                 parts = [_rows(block, start, start + step) for block in blocks]
                 yield {column: _arrow(name, column, parts[places[column][0]], places[column][1]) for column in wanted}
 
-    return Reader(
-        name,
-        columns,
-        batches,
-        n_rows,
-        features=None if frame else own,
-        targets=targets,
-        weights="weights" if of_weights else None,
-        categorical=coded,
-    )
+    return Reader(name, columns, batches, n_rows, targets, "weights" if of_weights else None, coded)
 
 
 def _rows(values: Any, start: int, stop: int) -> Any:
@@ -234,11 +192,7 @@ def _lengths(frame: Any) -> list[int]:
 
 
 def _target_names(y: Any, *, named: bool) -> tuple[str, ...]:
-    """Return the names of the targets: those in a series or data frame y if ``named``, otherwise y, or y0, y1, ….
-
-    >>> _target_names(np.zeros(9), named=True), _target_names(np.zeros((9, 2)), named=True)
-    (('y',), ('y0', 'y1'))
-    """
+    """Return the names of the targets: those in a series or data frame y if ``named``, otherwise y, or y0, y1, …."""
     if named and is_frame(y):
         return tuple(str(name or "y") for name in y.columns)
     if named and hasattr(y, "to_frame"):
@@ -260,9 +214,7 @@ def _positional(values: Any) -> Any:
 
 
 def _npz_table(filesystem: Any, path: str, room: int | None) -> Reader:
-    """Return the table of an archive with ``X`` (N, d), and optionally ``y`` (N,) or (N, T), ``weights`` (N,) and the
-    feature names ``columns`` (d,), which are read whole. Raises ``MemoryLimitError`` for more than ``room`` bytes.
-    """
+    """Return the table of an archive, which is read whole. Raises ``MemoryLimitError`` beyond ``room`` bytes."""
     advice = "or write the rows as Parquet, which is read in batches"
     with opened(filesystem, path) as file:
         with zipfile.ZipFile(file) as archive:
@@ -276,9 +228,7 @@ def _npz_table(filesystem: Any, path: str, room: int | None) -> Reader:
         try:
             arrays = dict(np.load(file, allow_pickle=False))
         except MemoryError as error:
-            raise DataError(
-                f"{path}: an array states more values than the file holds: write the file again."
-            ) from error
+            raise DataError(f"{path}: an array states more values than the file holds: write it again.") from error
     if "X" not in arrays:
         raise DataError(f"{path}: there is no array X in the archive. Its arrays: {listed(sorted(arrays))}.")
     names = list(map(str, arrays["columns"].reshape(-1))) if "columns" in arrays else None

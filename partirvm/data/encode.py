@@ -10,12 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import LARGEST, require_exact
+from partirvm.core.moments import require_exact
 from partirvm.data.labels import plain_label, weights_of_noise
 from partirvm.data.source import Columns, Float
 from partirvm.data.tables import Batch, Reader, numbers, text_column
@@ -25,22 +25,14 @@ from partirvm.types import label_bytes
 
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
-LONGEST_LABEL, LABELS = 1000, 16 << 20
-"""Maximum number of characters of a label or name, and of bytes of all labels: every process reads all labels."""
-
-MOST_CLASSES = np.iinfo(np.int16).max
-"""Maximum number of classes of a target. Codes are stored in two bytes."""
-
+LONGEST_LABEL, LABELS = 1000, 16 << 20  # characters of a label, bytes of all labels, which every process reads
+MOST_CLASSES = np.iinfo(np.int16).max  # codes are stored in two bytes
 NUMBER = re.compile(r"-?(0|[1-9]\d{0,300})(\.\d{1,300})?")
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The role of every column.
-
-    Rows for prediction have no ``targets``. ``classes`` is true for one class target. If ``noisy`` is true, the weights
-    column contains relative noise r, and the weights are 1/r².
-    """
+    """The role of every column. If ``noisy``, the weights column holds relative noise r, and the weights are 1/r²."""
 
     features: tuple[str, ...]
     targets: tuple[str, ...]
@@ -71,10 +63,7 @@ def assign_roles(
     classes: bool,
     like: Columns | None,
 ) -> Roles:
-    """Assign a role to every column. A target is required, except for data ``like`` others.
-
-    Raises ``DataError`` for an unknown name, and ``UsageError`` for conflicting roles.
-    """
+    """Assign a role to every column. A target is required, except for data ``like`` others."""
     where, targets, categorical = table.name, _named(target, table), tuple(map(str, categorical))
     features = None if features is None else tuple(map(str, features))
     weights, noise = (None if name is None else str(name) for name in (weights, noise))
@@ -100,7 +89,7 @@ def assign_roles(
         )
     own, noisy = weights or noise, noise is not None
     if features is None:
-        features = [name for name in table.features or table.columns if name not in (*targets, own)]
+        features = [name for name in table.columns if name not in (*targets, own)]
     if like is None:
         found = (name for name in table.categorical if name in features and name not in categorical)
         categorical = (*categorical, *found)
@@ -118,10 +107,9 @@ def _named(target: Any, table: Reader) -> tuple[str, ...]:
 
 def _check_roles(roles: Roles, table: Reader) -> None:
     """Raise ``DataError`` for unknown, long or ambiguous names, and ``UsageError`` for names with two roles."""
-    where = table.name
-    twice = min((name for name, count in Counter(table.columns).items() if count > 1), default=None)
-    if twice is not None:
-        raise DataError(f"{where}: the column name {quoted(twice)} occurs twice: rename one column.")
+    where, twice = table.name, [name for name, count in Counter(table.columns).items() if count > 1]
+    if twice:
+        raise DataError(f"{where}: the column name {quoted(twice[0])} occurs twice: rename one column.")
     own = [roles.weights] if roles.weights else []
     given = {"target": roles.targets, "noise" if roles.noisy else "weights": own, "feature": roles.features}
     for role, name in [(role, name) for role, names in given.items() for name in names]:
@@ -133,16 +121,13 @@ def _check_roles(roles: Roles, table: Reader) -> None:
                 + f" {UNLABELLED}" * (role == "target")
             )
         if len(name) > LONGEST_LABEL:
-            raise DataError(
-                f"{where}: a column name has {len(name):,} characters, at most {LONGEST_LABEL:,} are possible: rename "
-                f"the column {quoted(name)}."
-            )
+            raise DataError(f"{where}: a column name has more than {LONGEST_LABEL:,} characters: {quoted(name)}.")
     if not roles.features:
         raise DataError(f"{where}: there is no feature column besides {listed(roles.wanted)}.")
-    several = next((name for name, count in Counter(roles.wanted).items() if count > 1), None)
-    if several is not None:
-        held = " and ".join(f"a {role}" for role, names in given.items() for name in names if name == several)
-        raise UsageError(f"{where}: the column {quoted(several)} cannot be {held} at once.")
+    several = [name for name, count in Counter(roles.wanted).items() if count > 1]
+    if several:
+        held = " and ".join(f"a {role}" for role, names in given.items() for name in names if name == several[0])
+        raise UsageError(f"{where}: the column {quoted(several[0])} cannot be {held} at once.")
     for name in roles.categorical:
         if name in roles.targets:
             raise UsageError(f"{where}: the target {quoted(name)} cannot be categorical: pass --classes for classes.")
@@ -155,13 +140,6 @@ class Levels:
 
     ``known`` labels keep their codes from the start, and any other label has the code ``len(known)``. Labels of an
     ``untyped`` source (CSV) are converted to numbers if every label is a number.
-
-    >>> import pyarrow as pa
-    >>> levels = Levels("a column")
-    >>> levels.codes(pa.array(["b"])).tolist(), levels.codes(pa.array(["a", "b", None])).tolist()
-    ([0.0], [1.0, 0.0, nan])
-    >>> levels.final()[0], levels.final()[1].tolist()
-    (('a', 'b'), [1.0, 0.0])
     """
 
     def __init__(self, where: str, known: Sequence[Any] | None = None, *, untyped: bool = False) -> None:
@@ -173,10 +151,7 @@ class Levels:
         self.nbytes = 0
 
     def codes(self, values: Any) -> Float:
-        """Return the codes of an Arrow array, float64; NaN for missing values.
-
-        Raises ``DataError`` for values that cannot be labels, and for long labels.
-        """
+        """Return the codes of an Arrow array, float64; NaN for missing values."""
         try:
             coded = values if hasattr(values, "dictionary") else values.dictionary_encode()
             labels = coded.dictionary.to_pylist()
@@ -184,10 +159,7 @@ class Levels:
             used = np.bincount(places, minlength=len(labels)) > 0
             table = [self._code(label) if used[place] else np.nan for place, label in enumerate(labels)]
         except (TypeError, NotImplementedError) as error:  # Arrow raises NotImplementedError
-            raise DataError(
-                f"{self._where} holds values that cannot be labels, or values of several types ({error}): convert the "
-                "values to text."
-            ) from error
+            raise DataError(f"{self._where} holds values that cannot be labels, make them text: {error}") from error
         codes: Float = np.array([*table, np.nan], dtype=np.float64)[places]
         return codes
 
@@ -198,11 +170,11 @@ class Levels:
         if self._known is None:
             if label not in self.found:
                 self.nbytes += label_bytes(label)
-                if isinstance(label, str) and len(label) > LONGEST_LABEL:
-                    raise DataError(
-                        f"{self._where} has a label of {len(label):,} characters, at most {LONGEST_LABEL:,} are "
-                        "possible: omit the column, or replace its texts by short codes."
-                    )
+            if isinstance(label, str) and len(label) > LONGEST_LABEL:
+                raise DataError(
+                    f"{self._where} has a label of {len(label):,} characters, at most {LONGEST_LABEL:,} are possible: "
+                    "omit the column, or replace its texts by short codes."
+                )
             return self.found.setdefault(label, len(self.found))
         if label not in self.found and self._numeric and isinstance(label, str):
             label = _number(label)
@@ -232,14 +204,11 @@ def _number(text: str) -> Any:
     (1.5, 9007199254740993, '0.12345678901234567890', 'red')
     """
     try:
-        number, value = Decimal(text), float(text)
-    except (InvalidOperation, ValueError):
+        number = Decimal(text)
+        value = int(number) if number == number.to_integral_value() else float(text)
+        return value if Decimal(repr(value)) == number else text
+    except (ArithmeticError, ValueError):  # no number, or an infinite one
         return text
-    if not np.isfinite(value):
-        return text
-    if number == number.to_integral_value():
-        return int(number)
-    return value if Decimal(repr(value)) == number else text
 
 
 class Encoder:
@@ -282,24 +251,21 @@ class Encoder:
             if (into[:, -1] < 0).any():
                 row = self.n_rows + int(np.argmax(into[:, -1] < 0))
                 raise DataError(
-                    f"{self._name}: the weight in row {row:,} (column {quoted(self.roles.weights)}) is negative: "
-                    "precision weights are zero or positive."
+                    f"{self._name}: the weight in row {row:,} (column {quoted(self.roles.weights)}) is negative."
                 )
         self.n_rows += len(into)
 
     def _labels(self, column: str, batch: Batch) -> Float:
         levels = self.levels[column]
         codes = levels.codes(batch[column])
+        n = len(levels.found)
         if sum(each.nbytes for each in self.levels.values()) > LABELS:
             raise DataError(
-                f"{self._column(column)} has {len(levels.found):,} labels so far; the labels of all columns take more "
-                f"than {LABELS >> 20} MiB: omit the column, or replace its texts by short codes or numbers."
+                f"{self._column(column)} has {n:,} labels so far; the labels of all columns take more than "
+                f"{LABELS >> 20} MiB: omit the column, or replace its texts by short codes or numbers."
             )
-        if levels is self._classes and len(levels.found) > MOST_CLASSES:
-            raise DataError(
-                f"{self._column(column)} has more than {MOST_CLASSES:,} classes: if the target is numeric, ingest the "
-                "data without --classes."
-            )
+        if levels is self._classes and n > MOST_CLASSES:
+            raise DataError(f"{self._column(column)} has {n:,} classes: ingest a numeric target without --classes.")
         return codes
 
     def _numbers(self, column: str, values: Any) -> Float:
@@ -318,8 +284,7 @@ class Encoder:
         if whole:
             require_exact(numbers(values.fill_null(0)), self._name, self.n_rows, columns=[column], ingested=True)
         elif kind.is_decimal(values.type):
-            large = {int(row): values[int(row)].as_py() for row in np.flatnonzero(np.abs(floats) >= LARGEST)}
-            given = np.array([large.get(row, 0) for row in range(len(floats))] if large else [], dtype=object)
+            given = np.array(values.to_pylist(), dtype=object)
             require_exact(given, self._name, self.n_rows, columns=[column], ingested=True)
         return floats
 
@@ -332,10 +297,7 @@ class Encoder:
                 f"from 0), column {quoted(column)}. Remove these rows or impute the values first."
             )
         if not self._has_weight:
-            raise DataError(
-                f"{self._name}: the weights (column {quoted(self.roles.weights)}) are all zero: at least one row needs "
-                "a positive weight."
-            )
+            raise DataError(f"{self._name}: the weights (column {quoted(self.roles.weights)}) are all zero.")
         self._final = {column: levels.final() for column, levels in self.levels.items()}
         if self._classes is None:
             return
@@ -343,16 +305,15 @@ class Encoder:
         if self._classes.unseen:
             raise DataError(
                 f"{where} holds classes that the DATA of `--like` or `--append` do not have: "
-                f"{listed_values(self._classes.unseen)}. Leave these rows out, or ingest all rows together as new DATA "
-                "and train a new model."
+                f"{listed_values(self._classes.unseen)}. Leave these rows out, or ingest all rows as new DATA."
             )
         if len(classes) < 2:
             raise DataError(f"{where} has only one class, {quoted(classes[0])}: classification needs at least two.")
         continuous = all(isinstance(label, float) and not label.is_integer() for label in classes)
         if self._like is None and continuous and 2 * len(classes) > self.n_rows:
             raise DataError(
-                f"{where} holds continuous values such as {classes[0]:g} ({len(classes):,} distinct values in "
-                f"{self.n_rows:,} rows), not classes: ingest the data without --classes, or bin the target."
+                f"{where} holds continuous values such as {classes[0]:g}, not classes: ingest the data without "
+                "--classes, or bin the target."
             )
 
     def finished(self, records: Float, first: int) -> Float:
@@ -364,7 +325,7 @@ class Encoder:
         return records
 
     def columns(self) -> Columns:
-        """Return names, categories and classes. Without a target, the target and classes of ``like`` are returned."""
+        """Return names, categories and classes; without a target, the target and classes of ``like``."""
         final = {column: labels for column, (labels, _) in self._final.items()}
         if not self.roles.targets:
             assert self._like is not None

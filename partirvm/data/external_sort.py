@@ -11,8 +11,7 @@ import numpy as np
 
 from partirvm.types import Float
 
-BUCKETS = 256
-"""Number of key ranges of equal width; each is an open file."""
+BUCKETS = 256  # key ranges of equal width; each is an open file
 
 
 class ExternalSorter:
@@ -20,15 +19,7 @@ class ExternalSorter:
 
     Each record is appended to one of ``BUCKETS`` files by its key range in ``folder``, which is created and removed
     here. Each file is sorted; one that is larger than memory is scattered again. Therefore the keys, all in
-    [low, high), should be nearly uniform, and few may be equal. The sort is stable. Without ``high``, records keep
-    their order of arrival.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, ExternalSorter(Path(folder, "spill"), width=2, high=3) as sorter:
-    ...     sorter.add(np.array([[2.0, 20.0], [0.0, 0.0]]))
-    ...     sorter.add(np.array([[1.0, 10.0]]))
-    ...     np.concatenate(list(sorter.blocks())).tolist()
-    [[0.0, 0.0], [1.0, 10.0], [2.0, 20.0]]
+    [low, high), should be nearly uniform. The sort is stable. Without ``high``, records keep their order of arrival.
     """
 
     def __init__(self, folder: Path, width: int, *, low: float = 0.0, high: float | None = 1.0) -> None:

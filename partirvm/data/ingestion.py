@@ -1,13 +1,12 @@
 """Ingest: conversion of a table or arrays of any size to DATA, in bounded memory. Rows are checked, shuffled and
 divided into tiles. The same steps append rows to DATA.
 
-There are two phases. The phase *read* streams the source, codes labels, draws the shuffle key of every row and writes
-records to temporary files. The phase *write* reads the records in their final order, tile by tile, and computes moments
-and hashes. The result depends only on the source and the seed.
+The phase *read* streams the source, codes labels, draws the shuffle key of every row and writes records to temporary
+files. The phase *write* reads the records in their final order, tile by tile, and computes moments and hashes. The
+result depends only on the source and the seed.
 
-An append writes the last tile of the DATA, if it was not full, and the new rows. Full tiles keep their hashes, so that
-a job made from the old DATA can verify that the new DATA extend them (``ZarrSource.has_grown``). New rows are shuffled
-only among each other, so the DATA count as unshuffled after an append: a fit draws each candidate separately.
+An append writes the last tile of the DATA, if it was not full, and the new rows. New rows are shuffled only among each
+other, so the DATA count as unshuffled after an append: a fit draws each candidate separately.
 """
 
 from __future__ import annotations
@@ -35,14 +34,9 @@ from partirvm.options.constraints import parse_bytes
 from partirvm.process_memory import return_freed_memory, settled_memory
 from partirvm.quoting import listed
 
-ALLOWANCE = 28 << 20
-"""Bytes that the formula does not contain: libraries loaded at first use, uncollected Python objects, fragmentation."""
-
-BATCHES = 6
-"""Number of copies of a batch: raw, as records, records ordered by spill file, masks, and buffers of the reader."""
-
-LEAST_BATCH, LEAST_SORT = 1 << 20, 4 << 20
-"""Minimum number of bytes of a batch, and of the records that are sorted at once."""
+ALLOWANCE = 28 << 20  # bytes for libraries loaded at first use, uncollected objects, fragmentation
+BATCHES = 6  # copies of a batch: raw, as records, ordered by spill file, masks, and buffers of the reader
+LEAST_BATCH, LEAST_SORT = 1 << 20, 4 << 20  # bytes of a batch, and of the records that are sorted at once
 
 
 def ingest(
@@ -72,9 +66,8 @@ def ingest(
     source : str, path, data frame or tuple
         A CSV, Parquet or .npz file; a folder or glob of CSV or Parquet files; an fsspec URL; a pandas, polars or Dask
         data frame; or a tuple (X, y) or (X, y, weights) of arrays of NumPy, Zarr or Dask, with y of shape (N,) or (N,
-        T) for T targets. Categorical columns of a data frame become categories, except the target. An .npz file
-        contains the arrays ``X`` and ``y``, and may contain ``columns`` (names of features) and ``weights``. With
-        ``like``, y may be None or missing in the .npz file. Columns of y without names are called ``y0``, ``y1``, …
+        T). Categorical columns of a data frame become categories. An .npz file contains the arrays ``X`` and ``y``,
+        and may contain ``columns`` (names of features) and ``weights``. With ``like``, y may be None or missing.
     data : str or path
         Folder or fsspec URL to write.
     target : str or sequence of str, optional
@@ -178,8 +171,8 @@ def ingest(
     large = [name for name, most in zip(roles.features, inputs.largest, strict=True) if most >= LARGEST]
     if table.untyped and large:
         warnings.warn(
-            f"{data}: columns with numbers of 2⁵³ or more, which are rounded to double precision: {listed(large)}. If "
-            "they are identifiers, leave them out, or ingest them as categorical (`--categorical`).",
+            f"{data}: columns with numbers of 2⁵³ or more, which are rounded to double precision: {listed(large)}. "
+            "Leave identifiers out, or ingest them as categorical (`--categorical`).",
             DataWarning,
             stacklevel=2,
         )
@@ -197,14 +190,11 @@ def _known_columns(like: Any) -> Columns | None:
 def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:
     """Raise ``DataError`` if DATA and the new rows differ in having weights, or in their targets."""
     targets = (old.columns.targets or (old.columns.target,)) if old.labelled else ()
-    weighted = new.weights is not None
-    if old.weighted != weighted:
-        has, lacks = ("the new rows have", "DATA do not") if weighted else ("DATA have", "the new rows do not")
-        raise DataError(f"{place}: {has} weights, but {lacks}: append only rows with the same columns")
-    if targets != new.targets:
+    if (targets, old.weighted) != (new.targets, new.weights is not None):
+        has, have = (" with weights" * weighted for weighted in (old.weighted, new.weights is not None))
         raise DataError(
-            f"{place}: the targets of DATA are [{listed(targets)}], those of the new rows [{listed(new.targets)}]: "
-            "append only rows with the same columns, and several targets in the same order"
+            f"{place}: the targets of DATA are [{listed(targets)}]{has}, those of the new rows "
+            f"[{listed(new.targets)}]{have}: append only rows with the same columns in the same order"
         )
 
 
@@ -228,7 +218,7 @@ def _no_rows(encoder: Encoder, tile_rows: int, seed: int | None) -> DataAttribut
 
 
 def _last_rows(url: str, old: DataAttributes) -> Float:
-    """Return the records of the last tile of DATA, if it is not full: key, row number, features, targets, weights."""
+    """Return the records of the last tile of DATA, if it is not full."""
     last, rest = divmod(old.n_rows, old.tile_rows)
     if not rest:
         return np.empty((0, 2 + old.n_features + old.n_targets + old.weighted))
@@ -262,17 +252,13 @@ def _read(
                 rows.add(records)
         del batch  # free the memory before the next batch is read
         if budget.resident() > budget.limit:  # frees memory, too: pages of many sizes leave gaps
-            raise MemoryLimitError(
-                f"{table.name}: reading took more memory than memory_limit: raise the limit{table.advice}."
-            )
+            raise MemoryLimitError(f"{table.name}: reading took more than memory_limit: raise the limit{table.advice}.")
         report("read", encoder.n_rows, table.n_rows)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The memory limit of a process, the bytes ``base`` that it uses already, and a function that returns the current
-    number of resident bytes.
-    """
+    """The memory limit of a process, the bytes ``base`` used already, and a function of the bytes resident now."""
 
     limit: int
     base: int
@@ -280,21 +266,14 @@ class Budget:
 
     @classmethod
     def of(cls, limit: int | None, resident: Callable[[], int]) -> Budget:
-        """Return the budget for the given or the default limit. Libraries are imported before, so that they count.
-
-        >>> Budget.of(None, lambda: 100 << 20).limit >> 20, Budget.of(None, lambda: 900 << 20).limit >> 20
-        (512, 1156)
-        """
-        import zarr.codecs  # noqa: F401
+        """Return the budget for the given or the default limit."""
+        import zarr.codecs  # noqa: F401 - so that it counts
 
         base = resident()
         return cls(max(512 << 20, base + (256 << 20)) if limit is None else limit, base, resident)
 
     def batch_bytes(self, table: Reader, width: int, tile_rows: int, held: int) -> int:
-        """Return the bytes of float64 per batch for records of ``width`` values; ``most_batch`` if memory suffices.
-
-        Raises ``MemoryLimitError`` if the limit is too small for reading or writing.
-        """
+        """Return the bytes per batch for records of ``width`` values. Raises ``MemoryLimitError`` for a low limit."""
         least = max(LEAST_BATCH, 64 * 8 * width)
         needs = ALLOWANCE + max(held + BATCHES * least, tile_bytes(width, tile_rows) + 2 * LEAST_SORT)
         if self.base + needs > self.limit:
@@ -306,13 +285,11 @@ class Budget:
         return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(table.most_batch, least))
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:
-        """Return the number of bytes of records to sort at a time; call this method after all rows are read."""
+        """Return the number of bytes of records to sort at a time, after all rows are read."""
         return max((self.limit - self.resident() - ALLOWANCE - tile_bytes(width, tile_rows)) // 2, LEAST_SORT)
 
 
 def tile_bytes(width: int, tile_rows: int) -> int:
-    """Return the bytes of the tiles being written, for records of ``width`` values.
-
-    20 copies of a tile: 4 being filled or queued, 3 for hashing rows, and 6 in each of two writer threads.
-    """
+    """Return the bytes of the tiles being written, for records of ``width`` values."""
+    # copies of a tile: 4 being filled or queued, 3 for hashing rows, and 6 in each of two writer threads
     return 20 * 8 * tile_rows * width

@@ -1,9 +1,4 @@
-"""Conversion of labels of any type to class codes 0 … K−1, and precision weights of classes and of known noise.
-
->>> classes = find_classes(["spam", "ham", "spam"])
->>> classes.tolist(), coded(["spam", "ham"], classes).tolist()
-(['ham', 'spam'], [1.0, 0.0])
-"""
+"""Conversion of labels of any type to class codes 0 … K−1, and precision weights of classes and of known noise."""
 
 from __future__ import annotations
 
@@ -22,10 +17,7 @@ Labels = NDArray[Any]
 
 
 def find_classes(y: Any) -> Labels:
-    """Return the distinct labels of y (N,) in sorted order, (K,), with the dtype of y, an array of NumPy, Zarr or Dask.
-
-    Raises ``DataError`` for labels that cannot be classes, and for fewer than two classes.
-    """
+    """Return the distinct labels of y (N,) in sorted order, (K,), of its dtype: an array of NumPy, Zarr or Dask."""
     labels = in_process("y", y)
     _check(labels)
     classes = np.unique(labels)
@@ -36,13 +28,7 @@ def find_classes(y: Any) -> Labels:
 
 
 def label_values(y: Any) -> Labels:
-    """Return labels in memory as an array; numbers and booleans of dtype object get a numeric or boolean dtype.
-
-    Raises ``DataError`` for labels that cannot be classes.
-
-    >>> label_values([1, 2]).dtype.kind, label_values(np.array([True, False], dtype=object)).dtype.kind
-    ('i', 'b')
-    """
+    """Return labels in memory as an array; numbers and booleans of dtype object get a numeric or boolean dtype."""
     if isinstance(y, list | tuple) and not any(np.ndim(label) for label in y):
         labels = np.empty(len(y), dtype=object)
         labels[:] = y
@@ -55,10 +41,7 @@ def label_values(y: Any) -> Labels:
 
 
 def coded(y: Any, classes: Labels) -> Float:
-    """Return the codes of labels: a float64 array of the shape of y. Labels of Zarr and Dask are read whole.
-
-    Raises ``DataError`` for a label that is not among the classes.
-    """
+    """Return the codes of labels: a float64 array of the shape of y. Labels of Zarr and Dask are read whole."""
     labels, known = in_process("y", y), listed_values(classes.tolist())
     try:
         places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
@@ -71,7 +54,7 @@ def coded(y: Any, classes: Labels) -> Float:
 
 
 def plain_label(label: Any) -> Any:
-    """Convert a label to a JSON value: 1.0 becomes 1, so that labels stored as floats equal labels stored as integers.
+    """Convert a label to a JSON value.
 
     >>> plain_label(1.0), plain_label(np.int8(1)), plain_label(True), plain_label(b"a"), plain_label(None)
     (1, 1, True, 'a', None)
@@ -97,23 +80,21 @@ def plain_labels(classes: Labels) -> tuple[Any, ...]:
 
 def _check(labels: Labels) -> None:
     """Raise ``DataError`` for labels that cannot be classes."""
-    missing = np.zeros(labels.shape, dtype=bool)
+    missing, examples = np.zeros(labels.shape, dtype=bool), dict[str, Any]()
     if labels.dtype.kind == "f":
         missing = np.isnan(labels)
         broken = ~(missing | (np.isfinite(labels) & (labels == np.floor(labels))))
         if broken.any():
-            raise DataError(
-                f"y holds continuous values such as {labels[broken].flat[0]:g}, but labels must be classes: fit "
-                "numeric targets with RVMRegressor, or bin the values."
-            )
+            found = f"y holds continuous values such as {labels[broken].flat[0]:g}, but labels must be classes"
+            raise DataError(f"{found}: fit numeric targets with RVMRegressor, or bin the values.")
     elif labels.dtype.kind == "O":
-        missing = np.array([_kind(label) == "missing" for label in labels.flat], dtype=bool)
+        kinds = list(map(_kind, labels.flat))
+        missing, examples = np.array(kinds) == "missing", dict(zip(kinds[::-1], labels.ravel()[::-1], strict=True))
     if missing.any():
         raise DataError(
             f"y has {int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,}: remove these "
             "rows, or give missing labels a separate class."
         )
-    examples = {_kind(label): label for label in reversed(labels.ravel().tolist())} if labels.dtype.kind == "O" else {}
     if len(examples) > 1:
         mixed = " and ".join(f"{kind} ({quoted(label)})" for kind, label in sorted(examples.items()))
         raise DataError(f"the labels in y mix {mixed}: convert all labels to one type, such as text.")
@@ -138,7 +119,7 @@ def weights_of_noise(noise: NDArray[Any], first: int, name: str) -> Float:
         place = int(np.argmax(wrong))
         raise DataError(
             f"{name} is {noise[place]:g} in row {first + place:,} (counted from 0): noise and 1/noise² must be "
-            "positive and finite. Remove the row, or set its weight to zero and its noise to any valid value."
+            "positive and finite."
         )
     return weights
 
@@ -148,12 +129,7 @@ def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | Non
 
     "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) is the sum of the weights of the rows of each
     class, and n is the sum of ``counts``. A mapping gives the weight of a label, which may be written as text; other
-    classes have the weight 1. Raises ``UsageError`` or ``DataError`` for weights that cannot be.
-
-    >>> class_weights({"yes": 3}, ("no", "yes")).tolist()
-    [1.0, 3.0]
-    >>> class_weights("balanced", (0, 1), np.array([30.0, 10.0])).round(3).tolist()
-    [0.667, 2.0]
+    classes have the weight 1.
     """
     if isinstance(class_weight, str) and class_weight == "balanced":
         assert counts is not None
@@ -163,9 +139,7 @@ def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | Non
         balanced: Float = counts.sum() / (len(classes) * counts)
         return balanced
     if not isinstance(class_weight, Mapping):
-        raise UsageError(
-            f"class_weight is {class_weight!r}: it must be None, 'balanced' or a dict of labels and weights"
-        )
+        raise UsageError(f"class_weight is {class_weight!r}: it must be None, 'balanced' or weights by label")
     places = {text_of_label(label): code for code, label in enumerate(classes)}
     weights = np.ones(len(classes))
     for label, weight in class_weight.items():

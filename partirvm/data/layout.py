@@ -16,9 +16,8 @@ succeeds, and the newest version counts. A writer that was killed, or silent for
 until its version exists nobody reads its group, and when another version exists it cannot publish. Each writer also
 holds the lease in the folder ``.NAME.lease`` next to the DATA, which is removed at the end.
 
-Chunks are compressed (Blosc, lz4 with byte shuffle) and end with a CRC-32C checksum, so that no damaged chunk reaches
-the decompressor. Readers use the attributes, which contain a checksum of each chunk, and the bytes of the chunks; the
-metadata that Zarr keeps of an array serve other programs.
+Chunks are compressed (Blosc) and end with a CRC-32C checksum, so that no damaged chunk reaches the decompressor.
+Readers use the attributes, which contain a checksum of each chunk; Zarr's metadata of an array serve other programs.
 """
 
 from __future__ import annotations
@@ -44,26 +43,22 @@ from partirvm.storage.codec import Codec
 from partirvm.storage.lease import Lease, acquire
 from partirvm.storage.records import digest, listed_numbers, numbered, read_json, to_json
 
-KIND, FORMAT = "partirvm-data", 8
+KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 8, "versions", re.compile("rows-[0-9a-f]{32}")
 
-VERSIONS = "versions"
-GROUP = re.compile("rows-[0-9a-f]{32}")
-
-ADVICE = "make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number"
-
-storing = partial(storage.storing, advice=ADVICE)
-"""Converts errors of a full, read-only or forbidden store to ``StorageError``."""
+storing = partial(
+    storage.storing,
+    advice="make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number",
+)
 
 
 @dataclass(frozen=True)
 class DataAttributes:
     """The attributes of DATA.
 
-    ``seed`` is the seed of the shuffle, None if the rows kept their order. ``hashes`` contains the checksums
-    (``storage.records``) of the chunks of each array, in the order of the tiles. If ``labelled`` is false, the rows are
-    for prediction: ``columns`` still contains the target and classes to predict, and the target moments have no
-    columns. ``batches`` contains, for the ingest and each append, the number of rows and a checksum of their values.
-    ``segments`` contains the first tile and the group name of each run of tiles.
+    ``seed`` is None if the rows kept their order. ``hashes`` contains the checksums of the chunks of each array. Rows
+    not ``labelled`` are for prediction: ``columns`` still contains the target and classes to predict. ``batches``
+    contains, for the ingest and each append, the number of rows and a checksum of their values, and ``segments`` the
+    first tile and the group name of each run of tiles.
     """
 
     n_rows: int
@@ -96,7 +91,7 @@ class DataAttributes:
         return {name: shape for name, shape in arrays.items() if shape is not None}
 
     def fingerprint(self) -> Fingerprint:
-        """Return the identity of the data: the hashes of the rows, and of what does not change when rows are added."""
+        """Return the identity of the data."""
         blocks = (self.hashes[name] for name in ("X", "y", "weights") if name in self.hashes)
         hashes = tuple(map(hash_of, zip(*blocks, strict=True)))
         fixed = (asdict(self.columns), self.tile_rows, self.seed, self.weighted, self.labelled)
@@ -126,8 +121,7 @@ CODEC = Codec([DataAttributes, Columns, Moments, ColumnMoments])
 def open_data(url: str) -> tuple[Folder, DataAttributes]:
     """Return the folder of DATA and their newest attributes.
 
-    Raises ``MissingDataError`` if there are no DATA or their attributes are damaged, ``FormatError`` for another format
-    or attributes that contradict each other, and ``ChangedDataError`` if other processes replace the DATA in each try.
+    Raises ``MissingDataError``, ``FormatError``, or ``ChangedDataError`` if others replace the DATA in each try.
     """
     folder = open_folder(url)
     for _ in range(5):
@@ -157,10 +151,9 @@ def open_data(url: str) -> tuple[Folder, DataAttributes]:
 
 @dataclass
 class Publication:
-    """A new group of arrays in the folder of DATA, and a folder ``spill``, not made yet, for temporary files.
+    """A new group of arrays of DATA, which gets the version ``number``; ``spill`` is a folder for temporary files.
 
-    ``before`` are the attributes of the DATA to which rows are appended, ``number`` is the version that the group gets,
-    and ``found`` are the groups so far.
+    ``before`` are the attributes of the DATA to which rows are appended, and ``found`` the groups so far.
     """
 
     folder: Folder
@@ -220,11 +213,7 @@ class Publication:
 
 @contextmanager
 def publication(url: str, *, overwrite: bool = False, append: bool = False) -> Iterator[Publication]:
-    """Yield a ``Publication`` for new DATA at ``url``, or for rows to append. On any error its group is removed.
-
-    Raises ``LeaseError`` if another process writes the DATA, ``ExistsError`` if the path holds something other than
-    DATA, or if it holds DATA and ``overwrite`` is false, and ``StorageError`` if the path cannot be written.
-    """
+    """Yield a ``Publication`` for new DATA at ``url``, or for rows to append. On any error its group is removed."""
     folder, name = open_folder(url), f"rows-{uuid.uuid4().hex}"
     with claimed(url) as lease, folder.scratch(folder.path and folder.path / name) as scratch:
         with storing(url):
@@ -233,9 +222,7 @@ def publication(url: str, *, overwrite: bool = False, append: bool = False) -> I
             if numbers and not overwrite and not append:
                 raise ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
             if folder.is_file() or not (numbers or all(map(GROUP.fullmatch, names))):
-                raise ExistsError(
-                    f"{url} exists and is not DATA of partirvm, so it is not overwritten. Choose another name."
-                )
+                raise ExistsError(f"{url} exists and is not DATA of partirvm. Choose another name.")
         found, number = list(filter(GROUP.fullmatch, names)), max(numbers, default=0) + 1
         made = Publication(folder, name, scratch / "spill", before, number, found, lease)
         try:
@@ -250,9 +237,7 @@ def publication(url: str, *, overwrite: bool = False, append: bool = False) -> I
 
 @contextmanager
 def claimed(url: str) -> Iterator[Lease]:
-    """Hold the lease of a path or URL. Raises ``LeaseError`` if another process holds it, and ``LeaseLostError`` in
-    place of errors that came after another process took over.
-    """
+    """Hold the lease of a path or URL. Raises ``LeaseLostError`` in place of errors after another process took over."""
     place = open_folder(url.rstrip("/"))
     if place.path is not None:
         place = Folder(url, os.path.abspath(place.path))  # noqa: PTH100 - resolve() would follow links

@@ -9,7 +9,7 @@ depends on the data and not on the machine, so that sums over tiles have the sam
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +24,8 @@ from partirvm.types import Columns as Columns
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-TILE_BYTES = 1 << 20
-"""Approximate number of bytes of inputs per tile for data with many rows."""
-
-FINGERPRINT_TILES = 16
-"""Number of tiles that are hashed for a fingerprint if ingest did not record hashes."""
+TILE_BYTES = 1 << 20  # of the inputs of a tile, about, for data with many rows
+FINGERPRINT_TILES = 16  # are hashed if ingest did not record hashes
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,6 @@ class Source:
     columns: Columns
     shuffled: bool = False
     moments: Moments | None = None
-    seed: int | None = None
     weighted: bool = False
     _fingerprint: Fingerprint | None = None
     _held: tuple[int, int] | None = None  # first row of a part, and the row after its last one
@@ -86,52 +82,38 @@ class Source:
         return -(-self.n_rows // self.tile_rows)
 
     def tile(self, number: int) -> Tile:
-        """Read one tile. Raises ``IndexError`` for an invalid tile number, and ``MissingDataError`` for a missing or
-        damaged chunk; values are never replaced.
-        """
+        """Read one tile. Raises ``IndexError`` for its number, and ``MissingDataError`` for a damaged chunk."""
         raise NotImplementedError
 
     def part(self, tiles: Sequence[int]) -> Source:
-        """Return a picklable source from which another process can read the given tiles, with unchanged tile numbers.
-
-        A source that every process can read returns itself.
-        """
+        """Return a picklable source from which another process can read the given tiles, with the same numbers."""
         return self
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Return the inputs of the rows with the given numbers, shape (len(rows), d), in the given order. Each tile is
-        read once; the result and one tile are in memory. Raises ``IndexError`` for a number outside [0, n_rows).
+        """Return the inputs of the rows with the given numbers, shape (len(rows), d), in the given order.
+
+        Each tile is read once. Raises ``IndexError`` for a number outside [0, n_rows).
         """
         wanted = self._row_numbers(rows)
-        return self._collect(wanted, np.empty((len(wanted), self.n_features)), self._inputs)
+        return self._collect(wanted, np.empty((len(wanted), self.n_features)), "X")
 
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        """Return the precision weights of the rows with the given numbers, (len(rows),), in the given order.
+        """As ``gather``, the precision weights, (len(rows),). None for unweighted data, whose rows have the weight 1.
 
-        Returns None for unweighted data, whose rows have the weight 1. A row of weight zero counts as absent and cannot
-        be a candidate. Raises ``IndexError`` for a number outside [0, n_rows).
+        A row of weight zero counts as absent and cannot be a candidate.
         """
         wanted = self._row_numbers(rows)
-        return self._collect(wanted, np.empty(len(wanted)), self._weights_in) if self.weighted else None
+        return self._collect(wanted, np.empty(len(wanted)), "weights") if self.weighted else None
 
-    def _collect(self, wanted: Int, collected: Float, read: Callable[[int], Float]) -> Float:
-        """Fill ``collected`` with the wanted rows of the arrays that ``read`` returns for each tile."""
+    def _collect(self, wanted: Int, collected: Float, name: str) -> Float:
+        """Fill ``collected`` with the wanted rows of an array of the tiles."""
         tiles = wanted // self.tile_rows
         order = np.argsort(tiles, kind="stable")
         for places in np.split(order, np.flatnonzero(np.diff(tiles[order])) + 1):
             if len(places):
                 number = int(tiles[places[0]])
-                collected[places] = read(number)[wanted[places] - number * self.tile_rows]
+                collected[places] = getattr(self.tile(number), name)[wanted[places] - number * self.tile_rows]
         return collected
-
-    def _inputs(self, number: int) -> Float:
-        return self.tile(number).X
-
-    def _weights_in(self, number: int) -> Float:
-        """Return the weights of a tile; called only for weighted data."""
-        weights = self.tile(number).weights
-        assert weights is not None
-        return weights
 
     def fingerprint(self) -> Fingerprint:
         """Return the shape and the hashes of the first ``FINGERPRINT_TILES`` tiles, computed once."""
@@ -142,20 +124,19 @@ class Source:
 
     def check(self, expected: Fingerprint) -> None:
         """Raise ``ChangedDataError`` unless shape, attributes and common hashes are those of an earlier fingerprint."""
-        found, advice = self.fingerprint(), "Pass the same data again, or start a new fit."
-        if (found.n_rows, found.n_features) != (expected.n_rows, expected.n_features):
-            raise ChangedDataError(
-                f"{self}: the data have {found.n_rows:,} rows × {found.n_features} features, but had "
-                f"{expected.n_rows:,} × {expected.n_features} before. {advice}"
-            )
-        for number, (now, before) in enumerate(zip(found.hashes, expected.hashes, strict=False)):
-            if now != before:
-                raise ChangedDataError(f"{self}: the values of tile {number} have changed. {advice}")
-        pairs = ((found.about, expected.about), (found.moments, expected.moments))
-        if any(now != before for now, before in pairs if now and before):
-            raise ChangedDataError(
-                f"{self}: names, categories, classes, moments or the tile size have changed. {advice}"
-            )
+        now, pairs = self.fingerprint(), zip(self.fingerprint().hashes, expected.hashes, strict=False)
+        others = [number for number, (hash_now, before) in enumerate(pairs) if hash_now != before]
+        about = ((now.about, expected.about), (now.moments, expected.moments))
+        if (now.n_rows, now.n_features) != (expected.n_rows, expected.n_features):
+            shapes = f"{now.n_rows:,} rows × {now.n_features} features, but had {expected.n_rows:,} × "
+            found = f"the data have {shapes}{expected.n_features} before"
+        elif others:
+            found = f"the values of tile {others[0]} have changed"
+        elif any(each != before for each, before in about if each and before):
+            found = "names, categories, classes, moments or the tile size have changed"
+        else:
+            return
+        raise ChangedDataError(f"{self}: {found}. Pass the same data again, or start a new fit.")
 
     def _span(self, number: int) -> tuple[int, int]:
         """Return the number of the first row of a tile, and the number of the first row after the tile."""
@@ -175,8 +156,8 @@ class Source:
     def _take_shape_of(self, source: Source) -> None:
         """Take shape, tiles, columns and order of another source."""
         self.n_rows, self.n_features, self.n_targets = source.n_rows, source.n_features, source.n_targets
-        self.tile_rows, self.columns, self.shuffled = source.tile_rows, source.columns, source.shuffled
-        self.seed, self.weighted = source.seed, source.weighted
+        self.tile_rows, self.columns = source.tile_rows, source.columns
+        self.shuffled, self.weighted = source.shuffled, source.weighted
 
     def __str__(self) -> str:
         return f"{type(self).__name__} of {self.n_rows:,} rows × {self.n_features} features"
@@ -195,12 +176,7 @@ def tile_rows_for(n_rows: int, n_features: int) -> int:
 
 
 def hash_tile(tile: Tile) -> str:
-    """Return a hash of sixteen hexadecimal digits of X, t and the weights of a tile.
-
-    >>> zeros = np.zeros((2, 1))
-    >>> hash_tile(Tile(0, 0, zeros, zeros)) == hash_tile(Tile(7, 14, zeros, zeros))
-    True
-    """
+    """Return a hash of sixteen hexadecimal digits of X, t and the weights of a tile."""
     return hash_of(checksum(block) for block in (tile.X, tile.t, tile.weights) if block is not None and block.size)
 
 
@@ -210,11 +186,7 @@ def hash_of(checksums: Iterable[str]) -> str:
 
 
 def as_rows(block: Any, name: str = "the rows", start: int = 0, columns: Sequence[str] | None = None) -> Float:
-    """Return a read-only, C-contiguous float64 view or copy of ``block``.
-
-    Raises ``DataError`` for an integer that float64 cannot represent. The error states the position of the integer by
-    ``name``, the number ``start`` of the first row, and the names of the ``columns``.
-    """
+    """Return a read-only, C-contiguous float64 view or copy of ``block``, as checked by ``require_exact``."""
     require_exact(np.asarray(block), name, start, columns=columns)
     rows = np.ascontiguousarray(block, dtype=np.float64).view()
     rows.flags.writeable = False

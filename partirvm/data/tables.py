@@ -18,8 +18,8 @@ CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
 ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS, ".npz")
 
-LEAST_BUFFER, MOST_BUFFER, PAGE = 64 << 10, 1 << 20, 2 << 20
-"""Bytes of a Parquet column that are read at once, and of a page with its dictionary: writers limit each to 1 MiB."""
+LEAST_BUFFER, MOST_BUFFER = 64 << 10, 1 << 20  # bytes of a Parquet column that are read at once
+PAGE = 2 << 20  # bytes of a page with its dictionary: writers limit each to 1 MiB
 
 Batch = Mapping[str, Any]
 """Arrow arrays of one length by the names of their columns."""
@@ -29,18 +29,16 @@ Batch = Mapping[str, Any]
 class Reader:
     """A table to be ingested.
 
-    ``batches`` is called with the names of the wanted columns, those of them that contain labels, and the approximate
-    number of bytes of a batch. ``features`` (None: all other columns), ``targets``, ``weights`` and ``categorical`` are
-    the columns of these roles if the source defines them. An ``untyped`` source does not distinguish numbers from text.
-    ``held`` returns the bytes that reading given columns needs in addition to the batches, and ``advice`` states how to
-    read the source with less memory. Batches larger than ``most_batch`` bytes are not faster.
+    ``batches`` is called with the wanted columns, those of them that contain labels, and the approximate bytes of a
+    batch; those beyond ``most_batch`` are not faster. ``targets``, ``weights`` and ``categorical`` are the columns of
+    these roles if the source defines them. An ``untyped`` source does not tell numbers from text. ``held`` returns the
+    bytes that reading given columns needs beside the batches; ``advice`` states how to use less memory.
     """
 
     name: str
     columns: tuple[str, ...]
     batches: Callable[[Sequence[str], frozenset[str], int], Iterator[Batch]]
     n_rows: int | None = None
-    features: tuple[str, ...] | None = None
     targets: tuple[str, ...] = ()
     weights: str | None = None
     categorical: tuple[str, ...] = ()
@@ -56,29 +54,20 @@ def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
 
 
 def numbers(values: Any) -> np.ndarray[Any, Any]:
-    """Convert a numeric Arrow array to a NumPy array. Missing values, which occur only in arrays of floats, become NaN.
-
-    Arrow's ``to_numpy`` is not used, because this method imports pandas (about 45 MiB).
-
-    >>> import pyarrow as pa
-    >>> numbers(pa.array([1.5, None])).tolist(), numbers(pa.array([2, 3])[1:]).tolist()
-    ([1.5, nan], [3])
-    """
+    """Convert a numeric Arrow array to a NumPy array; missing values of floats become NaN."""
+    # Arrow's to_numpy would import pandas (about 45 MiB)
     return np.from_dlpack(values.fill_null(float("nan")) if values.null_count else values)
 
 
 def find_files(url: str) -> tuple[str, Any, list[str]]:
     """Return the kind ("csv", "parquet" or "npz"), the file system and the paths of a file, a folder or a glob.
 
-    The files of a folder are all below it that ingest can read, without paths that have a part beginning with ``.`` or
-    ``_``. Raises ``MissingDataError`` if there are no files, and ``DataError`` for files of several kinds.
+    Paths below a folder that have a part beginning with ``.`` or ``_`` are left out.
     """
     filesystem, path = open_filesystem(url)
     with reading(url):
         if filesystem.isfile(path):
             found = [path]
-            if not path.lower().endswith(ENDINGS):
-                raise DataError(f"{url}: the file type is unknown: ingest reads files ending in {', '.join(ENDINGS)}.")
         elif filesystem.isdir(path):
             below = path.rstrip("/")
             found = [file for file in filesystem.find(path) if not re.search(r"/[._]", file.removeprefix(below))]
@@ -90,9 +79,7 @@ def find_files(url: str) -> tuple[str, Any, list[str]]:
     endings = {next(ending for ending in ENDINGS if file.lower().endswith(ending)) for file in files}
     kinds = {"csv" if ending in CSV_ENDINGS else "npz" if ending == ".npz" else "parquet" for ending in endings}
     if len(kinds) > 1:
-        raise DataError(
-            f"{url} holds files of several kinds ({', '.join(sorted(endings))}): select one kind, as in *.csv."
-        )
+        raise DataError(f"{url} holds files of several kinds ({', '.join(sorted(endings))}): select one kind.")
     return kinds.pop(), filesystem, files
 
 
@@ -108,10 +95,7 @@ def opened(filesystem: Any, path: str) -> Iterator[Any]:
 
 
 def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
-    """Return a table of Parquet files with equal columns. Row groups are read one after another without read-ahead.
-
-    ``held`` assumes a page of ``PAGE`` bytes for each column of the largest row group, and one more, as stored.
-    """
+    """Return a table of Parquet files with equal columns. ``held`` assumes a page of each column, and one as stored."""
     import pyarrow.parquet as pq
 
     found, groups, n_rows = list[tuple[str, ...]](), list[Any](), 0
@@ -145,10 +129,9 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
 
 
 def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
-    """Return a table of CSV files with a header and equal columns. The files are parsed block by block.
+    """Return a table of CSV files with a header and equal columns. Every column without labels is parsed as float64.
 
-    Every column without labels is parsed as float64, so fractional values may occur anywhere in a column of integers.
-    Empty fields, NA, NaN and null are missing values. Arrow reads 32 blocks ahead, in two thirds of a batch's memory.
+    Arrow reads 32 blocks ahead, in two thirds of a batch's memory.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -156,12 +139,7 @@ def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     found = []
     for path in files:
         with _parsed(filesystem, path, (), read_options=csv.ReadOptions(use_threads=False)) as stream:
-            names = tuple(stream.schema.names)
-        if any("\0" in name for name in names):
-            raise _no_utf8(path)
-        if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
-            raise DataError(f"{path}: fields seem to be separated by {other[0]!r}, but ingest reads commas only.")
-        found.append(names)
+            found.append(tuple(stream.schema.names))
     columns = _same_columns(url, files, found)
 
     def batches(wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
@@ -192,33 +170,19 @@ def _parsed(filesystem: Any, path: str, columns: Sequence[str], **options: Any) 
         try:
             with csv.open_csv(plain, **options) as stream:
                 yield stream
-        except UnicodeDecodeError as error:
-            raise _no_utf8(path) from error
-        except pa.ArrowInvalid as error:
+        except (UnicodeDecodeError, pa.ArrowInvalid) as error:
             raise _csv_error(str(error), path, columns) from error
 
 
 def _csv_error(text: str, path: str, columns: Sequence[str]) -> DataError:
     """Return the error for a file that Arrow could not parse, with the name of the column and advice."""
-    if "Empty CSV" in text:
-        return DataError(f"{path}: the file is empty: it has no rows, and possibly no header.")
-    if "straddl" in text:
-        return DataError(f"{path}: a row is too long: check for an open quotation mark, or raise the memory limit.")
     place, value = re.search(r"column #(\d+)", text), re.search(r"invalid value '(.*)'", text, re.DOTALL)
-    if "invalid UTF8 data" in text or (place is None and "\0" in text):
-        return _no_utf8(path)
     if place is None or value is None:
-        return DataError(f"{path}: cannot be read as CSV ({text}): separate fields by commas, one row per line.")
+        advice = "its text must be UTF-8, with a header, fields separated by commas, and closed quotation marks"
+        return DataError(f"{path}: cannot be read as CSV: {advice}. {text}")
     row = re.search(r"Row #(\d+)", text)
     line = f" (line {row[1]})" if row else ""
     return text_column(path, columns[int(place[1])], f"{quoted(value[1])}{line}")
-
-
-def _no_utf8(path: str) -> DataError:
-    return DataError(
-        f"{path}: the text is not UTF-8: convert it, for example with `iconv -f LATIN1 -t UTF-8` (-f UTF-16 for some "
-        "spreadsheets)."
-    )
 
 
 def text_column(where: str, name: str, found: str) -> DataError:
@@ -235,8 +199,8 @@ def _same_columns(url: str, files: Sequence[str], found: Sequence[tuple[str, ...
     for path, names in zip(files, found, strict=True):
         more, fewer = sorted(set(names) - set(found[0])), sorted(set(found[0]) - set(names))
         if more or fewer:
-            said = [f"lacks {listed(fewer)}"] * bool(fewer) + [f"also has {listed(more)}"] * bool(more)
             raise DataError(
-                f"{url}: {path} {' and '.join(said)}, compared with {files[0]}. All files must have the same columns."
+                f"{url}: all files must have the same columns, but compared with {files[0]} {path} lacks "
+                f"[{listed(fewer)}] and also has [{listed(more)}]."
             )
     return found[0]

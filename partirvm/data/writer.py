@@ -33,8 +33,8 @@ def write_tiles(
     """Divide records into tiles, and write the tiles as a group, two at a time. Return the attributes of all rows.
 
     A record contains a key, the number of the row, features, targets and weights. ``old`` are the attributes of the
-    rows so far, perhaps none; ``before`` are the records of their last tile if it is not full, which the group begins
-    with. ``blocks`` contain ``n_new`` new records in their final order.
+    rows so far, and ``before`` the records of their last tile if it is not full, with which the group begins.
+    ``blocks`` contain ``n_new`` new records in their final order.
     """
     R, n = old.tile_rows, len(before) + n_new
     first, n_tiles = old.n_rows // R, -(-n // R)
@@ -87,7 +87,7 @@ def _write_tile(
 
 
 def moments_of(X: Float, t: Float, weights: Float | None) -> Moments:
-    """Return the moments of rows of finite values. Without a target the target moments have no columns."""
+    """Return the moments of rows of finite values, perhaps without a target."""
     if t.shape[1]:
         return Moments.of(X, t, weights)
     inputs, none = ColumnMoments.of(X, weights), np.empty(0)
@@ -95,11 +95,7 @@ def moments_of(X: Float, t: Float, weights: Float | None) -> Moments:
 
 
 def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
-    """Divide blocks of any length into separate arrays of ``rows`` rows; the last array may be shorter.
-
-    >>> [len(run) for run in runs_of([np.zeros((5, 1)), np.zeros((2, 1))], 3)]
-    [3, 3, 1]
-    """
+    """Divide blocks of any length into separate arrays of ``rows`` rows; the last array may be shorter."""
     held: list[Float] = []
     count = 0
     for block in blocks:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.data.layout import DataAttributes, dtype_of, open_data
-from partirvm.data.source import Fingerprint, Float, Int, Source, Tile, as_rows, hash_tile
+from partirvm.data.source import Fingerprint, Int, Source, Tile, as_rows, hash_tile
 from partirvm.errors import ChangedDataError, MissingDataError
 from partirvm.storage import Folder, reading
 from partirvm.storage.address import allow_protocols, protocol_of
@@ -20,12 +20,9 @@ from partirvm.storage.records import checksum, digest, read_blosc
 class ZarrSource(Source):
     """A source for DATA on disk or at an fsspec URL ``url``. Each chunk is compared with its checksum when it is read.
 
-    ``moments`` were computed by ingest from all rows. ``n_targets`` is 0 for data without a target; the ``t`` of their
-    tiles has shape (rows, 0). ``seed`` is that of the shuffle, None if the rows kept their order.
-
-    A pickled source contains the address and the expected fingerprint. A process that finds different data at the
-    address raises ``ChangedDataError``, as ``tile`` and ``gather`` do for a chunk with other values than those
-    ingested. Raises ``MissingDataError`` if DATA or a chunk are missing or damaged, ``FormatError`` for another format.
+    ``seed`` is that of the shuffle, None if the rows kept their order. A pickled source
+    contains the address and the expected fingerprint. Raises ``MissingDataError`` if DATA or a chunk are missing or
+    damaged, ``ChangedDataError`` for other DATA or values than those ingested, and ``FormatError`` for another format.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
@@ -58,10 +55,7 @@ class ZarrSource(Source):
     def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)
         folder, attributes = self._open()
-        place, advice = (
-            f"{self.url}: chunk {number} of the array {name!r}",
-            "restore the file, or ingest the data again",
-        )
+        place, advice = f"{self.url}: chunk {number} of the array {name!r}", "restore it, or ingest the data again"
         shape = attributes.chunks[name]
         first, group = next(each for each in reversed(attributes.segments) if each[0] <= number)
         file = "/".join([group, name, "c", str(number - first), *("0" for _ in shape[1:])])
@@ -80,14 +74,8 @@ class ZarrSource(Source):
         """Read one tile."""
         X = self._read("X", number)
         t = self._read("y", number).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
-        weights = self._weights_in(number) if self.weighted else None
+        weights = as_rows(self._read("weights", number)) if self.weighted else None
         return Tile(number, number * self.tile_rows, as_rows(X), as_rows(t), weights)
-
-    def _inputs(self, number: int) -> Float:
-        return self._read("X", number)
-
-    def _weights_in(self, number: int) -> Float:
-        return as_rows(self._read("weights", number))
 
     def original_rows(self, number: int) -> Int:
         """Return the numbers of a tile's rows in the original order, (rows,) int64."""

@@ -21,11 +21,11 @@ from partirvm.data import as_source, require_target
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.estimators.callbacks import FitCallback, Watching
-from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of
+from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
-from partirvm.model import FAR, bases_of, plain_labels
+from partirvm.model import FAR, bases_of, label_array
 from partirvm.model.relevance import relevances
 from partirvm.options import Request
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
@@ -44,11 +44,30 @@ Float = NDArray[np.float64]
 Labels = NDArray[Any]
 Documented = TypeVar("Documented", bound=type)
 
-STORED = {"history_", "termination_", "n_features_in_", "feature_names_in_", "classes_", "_input_variance"}
-"""Attributes that a file has beside the model, from which the others follow."""
+PARAMETERS = "    (The parameters are those of the fields.)\n"
+"""Line of a docstring in place of which the entries of the parameters are put."""
 
-PLACE = "    (The parameters are those of the fields.)\n"
-"""Line of a docstring in place of which the entries are put."""
+ATTRIBUTES = """
+    n_relevance_vectors_ : int
+        M, the number of relevance vectors. The bias and basis functions are not counted.
+    relevance_vectors_ : ndarray of shape (M, d), in the units of X
+    basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the loss of evidence, in nats,
+        if the function alone was deleted: 0 if it was pruned, small if other functions can replace it
+    basis_weights_, basis_alpha_ : ndarray of shape (B + 1,), of T targets or K > 2 classes (T or K, B + 1), of the
+        standardised problem; 0 and ∞ where pruned
+    kernel_ : kernel with its learned parameters
+    gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
+    feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
+        fraction of the largest; only if the kernel has a gamma
+    history_ : list of dict, one per fit; of T targets errors are the root of the mean over targets of their squares
+    termination_ : Termination, a value with ``advice``
+    plan_ : Plan
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, where X has them
+"""
+"""Entries of the attributes that both estimators have; they follow the line ``SHARED`` of a docstring."""
+
+SHARED = "\n    (The attributes of both estimators.)\n"
 
 
 def parameter(default: Any, kind: str, text: str = "") -> Any:
@@ -57,7 +76,7 @@ def parameter(default: Any, kind: str, text: str = "") -> Any:
 
 
 def documented(estimator: Documented) -> Documented:
-    """Put the entries of the parameters into the docstring of an estimator."""
+    """Put the entries of the parameters and of the shared attributes into the docstring of an estimator."""
     entries = []
     for each in fields(estimator):
         option = re.sub(r"\s*\[default: [^]]*\]$", "", TABLE[each.name].help) if each.name in TABLE else ""
@@ -66,7 +85,7 @@ def documented(estimator: Documented) -> Documented:
         entry = f"{each.name} : {each.metadata['kind']}, default={default}\n" + textwrap.indent(body, "    ")
         entries.append(textwrap.indent(entry, "    ") + "\n")
     if estimator.__doc__ is not None:  # python -OO has no docstrings
-        estimator.__doc__ = estimator.__doc__.replace(PLACE, "".join(entries))
+        estimator.__doc__ = estimator.__doc__.replace(PARAMETERS, "".join(entries)).replace(SHARED, ATTRIBUTES)
     return estimator
 
 
@@ -78,7 +97,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         "auto",
         "str, option value, kernel, callable, list of these, or None",
         "Any callable of points and centres works if the fit runs in this process. An option value such as "
-        '``Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))`` has options of its own; a '
+        '``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` has options of its own; a '
         "kernel of ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a "
         'list, each candidate row offers one basis function per kernel. None means "none".',
     )
@@ -175,21 +194,6 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         self._callbacks = callbacks
         return self
 
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, nested ones as ``strategy__selection``.
-
-        Raises ``UsageError`` (a ``ValueError``) for a nested name if the parameter is a string and not an option value.
-        """
-        for key in params:
-            name, nested, rest = key.partition("__")
-            word = getattr(self, name, None)
-            if nested and name not in params and isinstance(word, str):
-                raise UsageError(
-                    f"{name} is {word!r}, which has no {rest!r}: give a value first, such as strategy=WorkingSet()"
-                )
-        changed: Self = super().set_params(**params)
-        return changed
-
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a pickle, without the client and the callbacks, which may hold connections."""
         state = {**super().__getstate__(), "client": None}
@@ -209,6 +213,38 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         if isinstance(asked["gamma"], np.ndarray):
             asked["gamma"] = asked["gamma"].tolist()
         return Request(**asked, seed=seed, classify=is_classifier(self))
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
+        """Train on X (N, d) and targets or labels y (N,); of a regression of several targets y is (N, T).
+
+        Parameters
+        ----------
+        X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
+            Data frames are of pandas, polars or Arrow; their categorical columns are categories, here and where the
+            model predicts. DATA is the path or URL of what ``ingest`` made (of labels with ``classes=True``); it holds
+            y and weights itself. No reference to X is kept.
+        y : array-like (N,) or (N, T)
+            Targets, or labels of any type that has an order; of the same kind as X or a NumPy array.
+        sample_weight : array-like (N,), optional
+            Precision weights of a regression: a row's noise variance is σ²/weight, so that known relative noise r is
+            the weight 1/r². Of a classification a row of weight 2 counts as two. A row of zero weight is absent.
+        validation : pair (X, y) or DATA, optional
+            Held-out rows: their error or log loss goes into ``history_`` and ends the fit when it stops falling.
+
+        Raises
+        ------
+        DataError, UsageError, MemoryLimitError, NumericalError
+            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``
+            (data of a type that cannot be used a ``TypeError``, too), and ``ArithmeticError`` where numbers overflow.
+        """
+        parameters = self.parameters()
+        source, labels = training_source(self, X, y, sample_weight, parameters.seed)
+        held_out = None if validation is None else source_of(self, validation, source.columns, labels)
+        self._fit(source, held_out, parameters)
+        if is_classifier(self):
+            self.classes_ = label_array(source.columns.classes or ()) if labels is None else labels
+        self.__dict__.pop("_stream", None)
+        return self
 
     def _fit(
         self,
@@ -254,23 +290,6 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         self.history_, self.termination_, self.plan_ = log.history, outcome.reason, spec.plan
         self._take(log.model, spec.input_variance)
         return spec
-
-    def _beside_model(self) -> dict[str, Any]:
-        """Return the attributes that a file stores in addition to the model and the parameters."""
-        found = {name: value for name, value in vars(self).items() if name in STORED}
-        texts = [name for name, value in found.items() if isinstance(value, np.ndarray) and value.dtype.kind in "OU"]
-        listed = {name: list(plain_labels(found[name].tolist())) for name in texts}
-        return {"attributes": found | listed, "objects": [name for name in texts if found[name].dtype == object]}
-
-    def _take_saved(self, model: Any, beside: dict[str, Any]) -> None:
-        """Restore a fitted estimator from its model and the dict of ``_beside_model``."""
-        for name in STORED & beside["attributes"].keys():
-            value = beside["attributes"][name]
-            listed = isinstance(value, list) and name != "history_"
-            setattr(
-                self, name, np.array(value, dtype=object if name in beside["objects"] else str) if listed else value
-            )
-        self._take(model, self._input_variance)
 
     @abstractmethod
     def _coded(self, y: Any) -> tuple[Any, Labels | None]:
@@ -337,28 +356,13 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         400 random rows; all other panels count all rows. The rows are read once, tile by tile. Of several targets the
         first four are drawn, and of more than twelve classes the last ones are one class.
 
-        Parameters
-        ----------
-        X : of any kind that ``fit`` takes, optional
-            Rows (n, d). Training rows have smaller errors than new rows, so that their picture looks too good. None:
-            the held-out rows (``validation``) of the fit. A regression of one target without held-out rows has the
-            training rows, each predicted as if the fit had not had it, and no coverage of intervals.
-        y : array-like (n,) or (n, T)
-            Targets or labels, of the same kind as X or a NumPy array; None if X is DATA, which holds them.
-        figure : matplotlib Figure, optional
-            An empty figure; by default a new one of ``pyplot``.
+        X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; training rows look too good. Without X the
+        rows are the held-out rows (``validation``) of the fit; a regression of one target without these has the
+        training rows, each predicted as if the fit had not had it, and no coverage of intervals. ``figure`` is an empty
+        matplotlib figure, by default a new one of ``pyplot``. The display has ``figure_`` and ``axes_``.
 
-        Returns
-        -------
-        DiagnosticsDisplay
-            With ``figure_`` and ``axes_``.
-
-        Raises
-        ------
-        UsageError
-            If matplotlib is not installed, or X is None and the fit has no such rows.
-        DataError
-            For other features, targets or labels than those of the fit; both are ``ValueError``.
+        Raises ``UsageError`` if matplotlib is not installed, or X is None and the fit has no such rows, and
+        ``DataError`` for other features, targets or labels than those of the fit; both are ``ValueError``.
         """
         check_is_fitted(self)
         return DiagnosticsDisplay(self._diagnostics(X, y), self.model_.output_names).plot(figure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from partirvm.core.link import probabilities
 from partirvm.data.labels import coded, find_classes, text_of_label
 from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
-from partirvm.estimators.inputs import Labels, array_of, data_errors, labels_of, source_of, training_source
-from partirvm.model import ClassModel, label_array
+from partirvm.estimators.inputs import Labels, array_of, data_errors, labels_of
+from partirvm.model import ClassModel
 from partirvm.options import Request
 from partirvm.options.constraints import Auto, MultiClass
 
@@ -40,25 +40,11 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     Attributes
     ----------
     classes_ : ndarray of shape (K,), of y's own dtype, in the order of the columns of probabilities
-    n_relevance_vectors_ : int
-        M, the number of relevance vectors. The bias and basis functions are not counted.
-    relevance_vectors_ : ndarray of shape (M, d), in the units of X
     weights_ : ndarray of shape (M,) for two classes, otherwise (K, M)
     alpha_ : ndarray of the same shape; infinite, with a weight of zero, for a vector that a class does not use
     intercept_ : float for two classes, otherwise ndarray of shape (K,)
     log_evidence_ : float, nats; a prior adds its log density in log α, less the largest value of that
-    basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the loss of evidence, in nats,
-        if the function alone was deleted: 0 if it was pruned, small if other functions can replace it
-    basis_weights_, basis_alpha_ : ndarray of shape (B + 1,), of K > 2 classes (K, B + 1); 0 and ∞ where pruned
-    kernel_ : kernel with its learned parameters
-    gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
-    feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
-        fraction of the largest; only if the kernel has a gamma
-    history_ : list of dict, one per fit; ``iterations`` is the number of passes
-    termination_ : Termination, a value with ``advice``
-    plan_ : Plan
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str, where X has them
+    (The attributes of both estimators.)
 
     Examples
     --------
@@ -98,37 +84,6 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
             return asked
         texts = {text_of_label(label): weight for label, weight in asked.class_weight.items()}
         return replace(asked, class_weight=texts)
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
-        """Train on X (N, d) and labels y (N,).
-
-        Parameters
-        ----------
-        X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
-            Data frames are of pandas, polars or Arrow; their categorical columns are categories, here and where the
-            model predicts.
-            DATA is the path or URL of what ``ingest`` made with ``classes=True``; it holds y and weights itself. No
-            reference to X is kept.
-        y : array-like (N,)
-            Labels of any type that has an order, of the same kind as X or a NumPy array.
-        sample_weight : array-like (N,), optional
-            A row of weight 2 counts as two such rows, and one of zero weight is absent.
-        validation : pair (X, y) or DATA, optional
-            Held-out rows of the same classes: their log loss goes into ``history_`` and ends the fit when it stops
-            falling.
-
-        Raises
-        ------
-        DataError, UsageError, MemoryLimitError, NumericalError
-            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``
-            (data of a type that cannot be used a ``TypeError``, too), and ``ArithmeticError`` where numbers overflow.
-        """
-        parameters = self.parameters()
-        source, labels = training_source(self, X, y, sample_weight, parameters.seed)
-        held_out = None if validation is None else source_of(self, validation, source.columns, labels)
-        self._fit(source, held_out, parameters)
-        self.classes_ = label_array(source.columns.classes or ()) if labels is None else labels
-        return self
 
     def _coded(self, y: Any) -> tuple[Any, Labels]:
         y = array_of(y)

@@ -38,10 +38,8 @@ def plan(
     20
     >>> folder.cleanup()
     """
-    held_out = None if validation is None else _place("validation", validation)
-    return jobs.plan(
-        _place("data", data), estimator.parameters(), validation=held_out, client=client or estimator.client
-    )
+    places = _places(data, validation)
+    return jobs.plan(places[0], estimator.parameters(), validation=places[1], client=client or estimator.client)
 
 
 def submit(
@@ -56,12 +54,9 @@ def submit(
     """Start fitting this estimator to DATA, keep it in the folder JOB, and return at once.
 
     With a client (by default the estimator's) the job runs on the cluster, and this process may end. Without a client
-    the job runs in a thread, and is interrupted if this process ends. The returned handle, ``open_job(job)`` in another
-    process, and the command line can watch, abort and resume the job. ``model()`` of the handle returns the latest
-    model. The estimator is not fitted.
-
-    DATA and validation are paths or URLs of what ``ingest`` made. Raises ``ExistsError`` if JOB exists,
-    unless ``overwrite``, and errors that can be found without reading rows.
+    the job runs in a thread, and is interrupted if this process ends. The returned handle, ``open_job(job)`` and the
+    command line can watch, abort and resume the job; ``model()`` returns its latest model. The estimator is not fitted.
+    Raises ``ExistsError`` if JOB exists, unless ``overwrite``, and errors that can be found without reading rows.
 
     Examples
     --------
@@ -80,20 +75,14 @@ def submit(
     True
     >>> folder.cleanup()
     """
-    return jobs.submit(
-        _place("data", data),
-        os.fspath(job),
-        estimator.parameters(),
-        validation=None if validation is None else _place("validation", validation),
-        client=client or estimator.client,
-        overwrite=overwrite,
-    )
+    places = _places(data, validation)
+    options = {"client": client or estimator.client, "overwrite": overwrite}
+    return jobs.submit(places[0], os.fspath(job), estimator.parameters(), validation=places[1], **options)
 
 
-def _place(name: str, given: Any) -> str:
-    """Return a path or URL as text. Raises ``UsageError`` for rows in memory where DATA is needed."""
+def _places(data: Any, validation: Any) -> tuple[str, str | None]:
+    """Return the paths or URLs as text. Raises ``UsageError`` for rows in memory where DATA is needed."""
     try:
-        return str(os.fspath(given))
+        return str(os.fspath(data)), None if validation is None else str(os.fspath(validation))
     except TypeError as error:
-        kind = type(given).__name__
-        raise UsageError(f"{name} is of type {kind}: give the path or URL of DATA that ingest made") from error
+        raise UsageError(f"{error}: give the path or URL of DATA that ingest made") from error

@@ -25,7 +25,6 @@ from partirvm.estimators.inputs import (
     rows_of,
     source_of,
     training_rows,
-    training_source,
 )
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
@@ -69,9 +68,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
 
     Attributes
     ----------
-    n_relevance_vectors_ : int
-        M, the number of relevance vectors. The bias and basis functions are not counted.
-    relevance_vectors_ : ndarray of shape (M, d), in the units of X
     weights_, alpha_ : ndarray of shape (M,), of the standardised problem
     determinedness_ : ndarray of shape (M,); γ of each weight: 1 if the data determine it, 0 if the prior does
     intercept_ : float, in the target's unit
@@ -81,18 +77,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         Of T targets ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
     log_evidence_ : float, nats, of the target in its own units, of T targets of all together; a prior adds its log
         density in log α and log σ², less the largest value of that
-    basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the loss of evidence, in nats,
-        if the function alone was deleted: 0 if it was pruned, small if other functions can replace it
-    basis_weights_, basis_alpha_ : ndarray of shape (B + 1,), of the standardised problem; 0 and ∞ where pruned
-    kernel_ : kernel with its learned parameters
-    gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
-    feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
-        fraction of the largest; only if the kernel has a gamma
-    history_ : list of dict, one per fit; of T targets errors are the root of the mean over targets of their squares
-    termination_ : Termination, a value with ``advice``
-    plan_ : Plan
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str, where X has them
+    (The attributes of both estimators.)
 
     Examples
     --------
@@ -120,36 +105,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         "variance is estimated.",
     )
     reference: Reference = parameter("auto", '{"auto", "none"}')
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
-        """Train on X (N, d) and y (N,), or y (N, T).
-
-        Parameters
-        ----------
-        X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
-            Data frames are of pandas, polars or Arrow; their categorical columns are categories, here and where the
-            model predicts.
-            DATA is the path or URL of what ``ingest`` made; it holds y and weights itself. No reference to X is kept.
-        y : array-like (N,) or (N, T)
-            Targets, of the same kind as X or a NumPy array; a single column is one target.
-        sample_weight : array-like (N,), optional
-            Precision weights: a row's noise variance is σ²/weight, so that known relative noise r is the weight 1/r². A
-            row of zero weight is absent.
-        validation : pair (X, y) or DATA, optional
-            Held-out rows: their error goes into ``history_`` and ends the fit when it stops falling.
-
-        Raises
-        ------
-        DataError, UsageError, MemoryLimitError, NumericalError
-            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``
-            (data of a type that cannot be used a ``TypeError``, too), and ``ArithmeticError`` where numbers overflow.
-        """
-        parameters = self.parameters()
-        source, _ = training_source(self, X, y, sample_weight, parameters.seed)
-        held_out = None if validation is None else source_of(self, validation, source.columns)
-        self._fit(source, held_out, parameters)
-        self.__dict__.pop("_stream", None)
-        return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Update the model with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call fits the given rows.
@@ -337,4 +292,4 @@ def _source_of_calls(calls: Iterable[TrainingRows], columns: Columns, seed: int)
     starts = np.cumsum([0, *sizes[:-1]])
     order = np.concatenate([start + shuffled_rows(n, seed) for start, n in zip(starts, sizes, strict=True)])
     X, y = (np.concatenate([getattr(call, name) for call in calls]) for name in ("X", "y"))
-    return ArraySource(X, y, weights, permutation=order, columns=columns, seed=seed)
+    return ArraySource(X, y, weights, permutation=order, columns=columns)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, TypeAlias
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.errors import FormatError, PartirvmError, UsageError
@@ -17,14 +18,23 @@ from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
 from partirvm.kernels.functions import require_no_code
-from partirvm.model import ClassModel, FittedModel, Model
+from partirvm.model import ClassModel, FittedModel, Model, plain_labels
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
 from partirvm.resolve.spec import check_parameters, portable
 from partirvm.storage.records import require
 
-VALUE_OF = {"class": str, "parameters": {"kernel": Any, "basis": Any}, "requests": dict[str, dict[str, Any]]}
-"""The schema of the content of a file."""
+VALUE_OF = {
+    "class": str,
+    "parameters": {"kernel": Any, "basis": Any},
+    "requests": dict[str, dict[str, Any]],
+    "attributes": dict[str, Any],
+    "texts": dict[str, str],
+}
+"""The schema of the content of a file; ``texts`` has the kind of the type of attributes that are stored as lists."""
+
+STORED = {"history_", "termination_", "n_features_in_", "feature_names_in_", "classes_", "_input_variance"}
+"""Attributes that a file has beside the model, from which the others follow."""
 
 CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}
 
@@ -38,24 +48,12 @@ def save_model(model: Saved, location: str | os.PathLike[str]) -> None:
     Three things cannot be saved: a ``kernel`` or ``basis`` that only this process has, such as a lambda; a
     ``random_state`` that is not an integer; a subclass of the two estimators. Nothing is pickled.
 
-    Parameters
-    ----------
-    model : RVMRegressor, RVMClassifier, or the model of a job or of an estimator (``model_``)
-    location : str or path
-
-    Raises
-    ------
-    UsageError
-        For a parameter that cannot be saved (the message names it), or an estimator of another class.
-    ExistsError, StorageError
-        If the location exists already, or cannot be written.
-    NotFittedError
-        For an estimator that is not fitted.
+    Raises ``UsageError`` for what cannot be saved (the message names it), ``ExistsError`` if the location exists,
+    ``StorageError`` if it cannot be written, and ``NotFittedError`` for an estimator that is not fitted.
 
     Examples
     --------
     >>> import tempfile
-    >>> import numpy as np
     >>> from partirvm import RVMRegressor, load_model, save_model
     >>> X = np.linspace(-5, 5, 100)[:, None]
     >>> model = RVMRegressor(gamma=2.0).fit(X, np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=100))
@@ -79,16 +77,8 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
 
     A loaded estimator has parameters, metadata requests and the attributes of its fit, except that ``client`` is None
     and there is no ``plan_``. ``partial_fit`` of a loaded regressor raises ``UsageError``, because the file holds no
-    training rows; ``fit`` works. A subclass of ``RVMRegressor`` or ``RVMClassifier`` cannot be
-    saved.
-
-    Parameters
-    ----------
-    location : str or path
-        Folder or fsspec URL.
-    allow_code : bool
-        Allow kernels and basis functions given as "module:function". A model imports and runs such a function to
-        predict, an estimator to fit. Without ``allow_code`` both are refused.
+    training rows; ``fit`` works. ``location`` is a folder or an fsspec URL. ``allow_code`` allows kernels and basis
+    functions given as "module:function", which a model imports and runs to predict, an estimator to fit.
 
     Raises
     ------
@@ -102,7 +92,6 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     Examples
     --------
     >>> import tempfile
-    >>> import numpy as np
     >>> from partirvm import RVMRegressor, load_model, save_model
     >>> X = np.linspace(-5, 5, 100)[:, None]
     >>> model = RVMRegressor(gamma=2.0).fit(X, np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=100))
@@ -128,14 +117,21 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
 
 def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
     """Return the parameters, metadata requests and attributes of an estimator without its model, as plain values."""
-    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name != "client"}
-    value: dict[str, Any] = {"class": type(estimator).__name__, "parameters": parameters}
-    requests = getattr(estimator, "_metadata_request", None)
-    value["requests"] = {} if requests is None else requests._serialize()
-    if value["class"] not in CLASSES:
-        raise UsageError(f"a {value['class']} cannot be kept in a file: only {' and '.join(CLASSES)} can")
+    name, requests = type(estimator).__name__, getattr(estimator, "_metadata_request", None)
+    if name not in CLASSES:
+        raise UsageError(f"a {name} cannot be kept in a file: only {' and '.join(CLASSES)} can")
     portable(check_parameters(estimator.parameters()))
-    return {**value, **estimator._beside_model()}
+    attributes, texts = {name: value for name, value in vars(estimator).items() if name in STORED}, {}
+    for each, value in attributes.items():
+        if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
+            attributes[each], texts[each] = list(plain_labels(value.tolist())), value.dtype.kind
+    return {
+        "class": name,
+        "parameters": {name: value for name, value in estimator.get_params(deep=False).items() if name != "client"},
+        "requests": {} if requests is None else requests._serialize(),
+        "attributes": attributes,
+        "texts": texts,
+    }
 
 
 def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: bool) -> RVMRegressor | RVMClassifier:
@@ -143,7 +139,7 @@ def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: boo
     require(saved, VALUE_OF, location)
     if saved["class"] not in CLASSES:
         raise FormatError(f"{location}: the estimator {saved['class']!r} is unknown to this version of partirvm")
-    parameters = saved["parameters"]
+    parameters, attributes = saved["parameters"], saved["attributes"]
     if not allow_code:
         require_no_code((parameters["kernel"], parameters["basis"]), location)
     found = CLASSES[saved["class"]](**parameters)
@@ -152,5 +148,8 @@ def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: boo
     for method, requests in saved["requests"].items():
         for name, alias in requests.items():
             getattr(found._metadata_request, method).add_request(param=name, alias=alias)
-    found._take_saved(model, saved)
+    for name in STORED & attributes.keys():
+        kind = saved["texts"].get(name)
+        setattr(found, name, attributes[name] if kind is None else np.array(attributes[name], dtype=kind))
+    found._take(model, found._input_variance)
     return found

@@ -208,7 +208,7 @@ def learn_regression(
     widths, turned, evidence = search(sample, problem, order, most, family=family, turned=learning.metric != "widths")
     chosen = max(evidence, key=evidence.__getitem__, default="")
     facts = {"families": evidence, "family": chosen}
-    if most >= min(ROWS, len(order)) and len(order) <= FEW and learning.prior == "flat":
+    if most >= min(ROWS, len(order)) and len(order) <= FEW:
         most = min(most, len(order))
         found = left_out(sample, problem, widths, order, most, turned=turned is not None)
         best, square, choice = _choose(found, widths, turned, learning.metric)

@@ -224,7 +224,6 @@ class Radial(Value):
 
     name, of = "auto", "kernel"
     gamma: words.Gamma = held("gamma")
-    prior: words.GammaPrior = held("gamma_prior")
     multiples: Sequence[float] = held("gamma_multiples")
     metric: words.Metric = held("metric")
 

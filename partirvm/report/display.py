@@ -30,39 +30,26 @@ def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> li
     """Return the charts of each target. ``names`` are those of the targets, or of the classes of a classification."""
     drawn = []
     for number, each in enumerate(found):
+        pairs = zip(each.largest.rows.tolist(), each.largest.values.tolist(), strict=True)
         if isinstance(each, ClassDiagnostics):
-            drawn.append(TargetCharts("", class_charts(each, names), _class_errors(each, names)))
+            labels = list(map(str, names)) or [f"class {code}" for code in range(len(each.rows))]
+            rows = [
+                [f"{row:,}", labels[int(own)], labels[int(likeliest)], format_share(p), format_share(largest)]
+                for row, (own, likeliest, p, largest) in pairs
+            ]
+            header = ("row", "true class", "predicted class", "probability of the true class", "of the predicted class")
+            drawn.append(TargetCharts("", class_charts(each, names), Table("Largest errors", header, rows)))
             continue
         name = names[number] if number < len(names) else "target" if len(found) == 1 else f"target {number}"
-        own, left_out = name if len(found) > 1 else "", not len(each.covered)
-        drawn.append(TargetCharts(own, number_charts(each, name), _number_errors(each, own), left_out))
+        own_name = name if len(found) > 1 else ""
+        rows = [
+            [f"{row:,}", f"{t:.5g}", f"{mean:.5g}", f"{std:.5g}", f"{(t - mean) / std:.2f}"]
+            for row, (t, mean, std) in pairs
+        ]
+        header = ("row", "actual", "predicted", "stated deviation", "error / deviation")
+        table = Table("Largest errors" + (f": {own_name}" if own_name else ""), header, rows)
+        drawn.append(TargetCharts(own_name, number_charts(each, name), table, not len(each.covered)))
     return [group for group in drawn if group.charts]
-
-
-def _number_errors(found: NumberDiagnostics, name: str) -> Table:
-    """Return the rows of largest error of a numeric target, with (actual − predicted)/standard deviation."""
-    rows = [
-        [f"{row:,}", f"{t:.5g}", f"{mean:.5g}", f"{std:.5g}", f"{(t - mean) / std:.2f}"]
-        for row, (t, mean, std) in zip(found.largest.rows.tolist(), found.largest.values.tolist(), strict=True)
-    ]
-    header = ("row", "actual", "predicted", "stated deviation", "error / deviation")
-    return Table("Largest errors" + (f": {name}" if name else ""), header, rows)
-
-
-def _class_errors(found: ClassDiagnostics, classes: Sequence[str]) -> Table:
-    """Return the rows of largest log loss; without names ``classes`` are numbered."""
-
-    def name(code: float) -> str:
-        return str(classes[int(code)]) if classes else f"class {code:.0f}"
-
-    rows = [
-        [f"{row:,}", name(own), name(likeliest), format_share(p), format_share(largest)]
-        for row, (own, likeliest, p, largest) in zip(
-            found.largest.rows.tolist(), found.largest.values.tolist(), strict=True
-        )
-    ]
-    header = ("row", "true class", "predicted class", "probability of the true class", "of the predicted class")
-    return Table("Largest errors", header, rows)
 
 
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:

@@ -7,60 +7,56 @@ from statistics import median
 from typing import NamedTuple
 
 from partirvm.quoting import counted, format_bytes, format_duration
-from partirvm.report.quantities import MEASURED, MISSING, Entry, Kind, Quantity, format_error, format_evidence, kind_of
+from partirvm.report.quantities import (
+    MEASURED,
+    MISSING,
+    Entry,
+    Kind,
+    Quantity,
+    format_error,
+    format_evidence,
+    kind_of,
+)
 
 
-def format_rate(rows: float | None) -> str:
-    """Format a number of rows per second.
-
-    >>> format_rate(1234567), format_rate(98765), format_rate(12), format_rate(None)
-    ('1.23 M', '98.8 k', '12', '–')
-    """
-    if rows is None:
-        return MISSING
-    for unit, size in ((" M", 1e6), (" k", 1e3)):
-        if rows >= size:
-            return f"{rows / size:.3g}{unit}"
-    return f"{rows:.3g}"
-
-
-def rows_per_second(entry: Entry) -> float | None:
-    """Return the rows per second that the passes of a round read, or None for a round without passes."""
-    seconds = entry.get("pass_seconds")
-    return entry["pass_rows"] / seconds if seconds else None
+def _count(name: str) -> Callable[[Entry], str]:
+    return lambda entry: f"{entry[name]:,}"
 
 
 class Column(NamedTuple):
-    """A column of the table of fits: its title, the function of a cell, and the width on a terminal."""
+    """A column of the table of fits: its title, the function of a cell, and the width on a terminal.
+
+    A terminal shows only columns that have a width.
+    """
 
     title: str
     cell: Callable[[Entry], str]
-    width: int
+    width: int = 0
 
 
 def columns(kind: Kind, quantities: Sequence[Quantity]) -> list[Column]:
-    """Return all columns of the table of fits of this kind, with these errors."""
-    noise = [Column("noise sd", _noise, 12)] if kind.noise else []
+    """Return the columns of the table of fits of this kind, with these errors."""
+    noise = [Column("noise sd", _noise)] if kind.noise else []
     return [
         Column("round", _name, 5),
-        Column("rows used", lambda entry: f"{entry['rows']:,}", 9),
-        Column("candidates", lambda entry: f"{entry['candidates']:,}", 10),
-        Column("vectors", lambda entry: f"{entry['vectors']:,}", 7),
-        Column(kind.steps, lambda entry: f"{entry['iterations']:,}", 13),
+        Column("rows used", _count("rows")),
+        Column("candidates", _count("candidates"), 10),
+        Column("vectors", _count("vectors"), 7),
+        Column(kind.steps, _count("iterations")),
         *(Column(one.label, one.text, len(one.label)) for one in quantities),
         Column("log evidence", lambda entry: format_evidence(entry["log_evidence"]), 13),
         *noise,
-        Column("rows/s", lambda entry: format_rate(rows_per_second(entry)), 7),
+        Column("rows/s", rate, 9),
         Column("elapsed", lambda entry: format_duration(entry["seconds"]), 12),
         Column("memory", lambda entry: format_bytes(entry.get("peak_memory") or 0), 9),
-        Column("ended", lambda entry: str(entry["termination"]), 9),
+        Column("ended", lambda entry: str(entry["termination"])),
     ]
 
 
 def _name(entry: Entry) -> str:
-    names = {"final": "last", "early": "early", "heuristic": "sparseness", "kernel": "kernel"}
     if entry["kind"] == "part":
         return f"level {entry['level']}, {entry['number']}"
+    names = {"final": "last", "early": "early", "heuristic": "sparseness", "kernel": "kernel"}
     return names.get(entry["kind"], str(entry["number"]))
 
 
@@ -69,11 +65,14 @@ def _noise(entry: Entry) -> str:
     return format_error(entry.get("noise_sd")) + remark
 
 
-def short_columns(entries: Sequence[Entry]) -> list[Column]:
-    """Return the columns of the table of rounds, with held-out errors if these entries have some."""
-    kind = kind_of(entries[0])
-    left_out = {"rows used", kind.steps, "noise sd", "ended"}
-    return [column for column in columns(kind, kind.shown(entries)[:3]) if column.title not in left_out]
+def rate(entry: Entry) -> str:
+    """Return the rows per second that the passes of a round read.
+
+    >>> rate({"pass_rows": 72_000, "pass_seconds": 0.5}), rate({"pass_rows": 0, "pass_seconds": 0.0})
+    ('144,000', '–')
+    """
+    seconds = entry.get("pass_seconds")
+    return f"{entry['pass_rows'] / seconds:,.0f}" if seconds else MISSING
 
 
 def heuristic_line(entry: Entry) -> str:
@@ -111,12 +110,6 @@ class Stage(NamedTuple):
         values = [float(entry[name]) for entry in self.entries if entry.get(name) is not None]
         return median(values) if values else None
 
-    def line(self, began: float) -> str:
-        """Return a level as text; ``began`` is the time at its start, in seconds of the fit."""
-        fits, candidates, vectors = counted(len(self.entries), "fit"), self.total("candidates"), self.total("vectors")
-        took = format_duration(self.entries[-1]["seconds"] - began)
-        return f"level {self.x}: {fits}, {candidates:,} candidates → {vectors:,} vectors, {took}"
-
 
 def stages(history: Iterable[Entry]) -> list[Stage]:
     """Return the rounds and levels of a history in order. Fits of planning belong to none."""
@@ -139,7 +132,7 @@ class Lines:
     """Converter of history entries to lines: one for each round, and one for a level when the next one begins."""
 
     def __init__(self) -> None:
-        self._level: Stage | None = None
+        self._parts: list[Entry] = []
         self._level_began = 0.0
         self._columns: list[Column] = []
 
@@ -150,23 +143,23 @@ class Lines:
         if entry["kind"] == "kernel":
             again = " again" if entry.get("taken") is not None else ""
             return [f"learned{again}: {entry['text']}"]
-        if entry["kind"] != "part":
-            return [*self.rest(), *self._round(entry)]
-        if self._level is not None and self._level.x == entry["level"]:
-            self._level.entries.append(entry)
-            return []
-        ended, self._level = self.rest(), Stage(entry["level"], [entry])
-        return ended
+        if entry["kind"] == "part":
+            ended = self.rest() if self._parts and self._parts[0]["level"] != entry["level"] else []
+            self._parts.append(entry)
+            return ended
+        lines = self.rest()
+        if not self._columns:
+            kind = kind_of(entry)
+            self._columns = [column for column in columns(kind, kind.shown([entry])[:3]) if column.width]
+            lines.append("  ".join(f"{column.title:>{column.width}}" for column in self._columns))
+        return [*lines, "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns)]
 
     def rest(self) -> list[str]:
         """Return the line of a level that was not printed yet, at the end of a fit."""
-        level, self._level = self._level, None
-        if level is None:
+        if not self._parts:
             return []
-        line, self._level_began = level.line(self._level_began), level.entries[-1]["seconds"]
-        return [line]
-
-    def _round(self, entry: Entry) -> list[str]:
-        header = [] if self._columns else ["  ".join(f"{each.title:>{each.width}}" for each in short_columns([entry]))]
-        self._columns = self._columns or short_columns([entry])
-        return [*header, "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns)]
+        level, self._parts = Stage(self._parts[0]["level"], self._parts), []
+        began, self._level_began = self._level_began, level.entries[-1]["seconds"]
+        fits, took = counted(len(level.entries), "fit"), format_duration(self._level_began - began)
+        candidates, vectors = level.total("candidates"), level.total("vectors")
+        return [f"level {level.x}: {fits}, {candidates:,} candidates → {vectors:,} vectors, {took}"]

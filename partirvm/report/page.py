@@ -11,7 +11,7 @@ from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from partirvm.errors import PartirvmError
 from partirvm.jobs.state import Status
@@ -27,6 +27,7 @@ from partirvm.report.quantities import (
     Table,
     format_error,
     format_evidence,
+    format_share,
     kind_of,
     last_model,
 )
@@ -105,10 +106,6 @@ def report_of(job: Any) -> Report:
     )
 
 
-Values: TypeAlias = SimpleNamespace
-"""Type of the values of a report as attributes."""
-
-
 class Section(NamedTuple):
     """A part of the page: notes, charts, and tables below them."""
 
@@ -118,7 +115,7 @@ class Section(NamedTuple):
     tables: Sequence[Table] = ()
 
 
-def _page(job: Values) -> str:
+def _page(job: Any) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -130,6 +127,13 @@ def _page(job: Values) -> str:
         finalize=lambda value: printable(value, keep="\n\t\u00a0") if type(value) is str else value,
     )
     kind = kind_of(job.history[-1] if job.history else {}, job.plan)
+    shown = columns(kind, kind.shown(job.history))
+    fits = Table(
+        f"{counted(len(job.history), 'fit')}, every column",
+        [column.title for column in shown],
+        [[column.cell(entry) for column in shown] for entry in job.history],
+    )
+    peak = format_bytes(max((entry.get("peak_memory") or 0 for entry in job.history), default=0))
     sections = [
         Section("What is missing", job.damaged),
         Section("Worth knowing", _notes(job)),
@@ -138,9 +142,9 @@ def _page(job: Values) -> str:
         _features(job.relevance or {}),
         _directions(job.directions),
         _basis(job.bases),
-        _fits(job, kind),
-        _plan(job),
-        _parameters(job),
+        Section("History", tables=[fits]),
+        Section("Plan", tables=_plan(job, peak)),
+        _parameters(job.parameters or {}),
     ]
     sections = [section._replace(tables=[each for each in section.tables if each.rows]) for section in sections]
     times = [("queued", job.queued), ("began", job.began), ("ended", job.ended)]
@@ -149,7 +153,7 @@ def _page(job: Values) -> str:
         name=job.location.rstrip("/").rpartition("/")[2] or job.location,
         tone=job.status if job.status in {status.value for status in Status} else "other",
         times=[(what, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))) for what, at in times if at is not None],
-        figures=_figures(job, kind),
+        figures=_figures(job, kind, peak),
         sections=[section for section in sections if any(section[1:])],
         image=_image if find_spec("matplotlib") else None,
     )
@@ -160,14 +164,10 @@ def _image(chart: Chart) -> str:
     return f"data:image/svg+xml;base64,{b64encode(chart.svg()).decode()}"
 
 
-def _peak(job: Values) -> str:
-    return format_bytes(max((entry.get("peak_memory") or 0 for entry in job.history), default=0))
-
-
-def _figures(job: Values, kind: Kind) -> list[tuple[str, str, str]]:
+def _figures(job: Any, kind: Kind, peak: str) -> list[tuple[str, str, str]]:
     """Return the main figures of the current model: name, value and note of each."""
     last = last_model(job.history)
-    if last is None:
+    if not last:
         return []
     figures = [
         ("Relevance vectors", f"{last['vectors']:,}", f"of {counted(job.plan['rows'], 'row')}" if job.plan else "")
@@ -182,10 +182,10 @@ def _figures(job: Values, kind: Kind) -> list[tuple[str, str, str]]:
         figures.append(("Noise", format_error(last.get("noise_sd")), "standard deviation"))
     evidence = f"{kind.evidence}, over {counted(last['rows'], 'row')}"
     figures.append(("Log evidence", format_evidence(last["log_evidence"]), evidence))
-    return [*figures, ("Time", format_duration(job.seconds or 0.0), f"peak memory {_peak(job)}")]
+    return [*figures, ("Time", format_duration(job.seconds or 0.0), f"peak memory {peak}")]
 
 
-def _notes(job: Values) -> list[str]:
+def _notes(job: Any) -> list[str]:
     """Return the notes of the plan, and warnings about the last model."""
     notes = [str(note) for note in (job.plan or {}).get("notes", ())]
     last = job.history[-1] if job.history else {}
@@ -198,9 +198,8 @@ def _notes(job: Values) -> list[str]:
     return [note[:1].upper() + note[1:] for note in notes]
 
 
-def _predictions(job: Values) -> list[Section]:
+def _predictions(job: Any) -> list[Section]:
     """Return the predictions of the current model beside the targets, a section for each target."""
-    last = last_model(job.history) or {}
     note = (
         "Bars are 95 % intervals, dashed lines what the model states or chance. Rows are numbered as before the ingest."
     )
@@ -213,7 +212,7 @@ def _predictions(job: Values) -> list[Section]:
             group.charts,
             [group.largest],
         )
-        for group in target_charts(from_json(last.get("diagnostics") or ()), job.outputs)
+        for group in target_charts(from_json(last_model(job.history).get("diagnostics") or ()), job.outputs)
     ]
 
 
@@ -230,23 +229,15 @@ def _features(relevance: Mapping[str, float]) -> Section:
 
 
 def _directions(directions: Sequence[Mapping[str, Any]]) -> Section:
-    """Return the directions of a kernel by their share of the squared distances."""
-    ordered = sorted(directions, key=lambda each: -each["share"])
-    rows = [(f"{100 * each['share']:.3g} %", combination(each["loadings"])) for each in ordered]
+    """Return the directions of a kernel by their share of the squared distances, as sums of their main features."""
+    rows = []
+    for each in sorted(directions, key=lambda each: -each["share"]):
+        loadings = sorted(each["loadings"].items(), key=lambda pair: -abs(pair[1]))
+        terms = " ".join(f"{value:+.2f} {name}" for name, value in loadings[:FEATURES])
+        more = f" and {len(loadings) - FEATURES:,} more" if len(loadings) > FEATURES else ""
+        rows.append((format_share(each["share"]), terms + more))
     header = ("share of the squared distances", "combination of the standardised features")
     return Section("Directions", tables=[Table("Directions of the kernel", header, rows)])
-
-
-def combination(loadings: Mapping[str, float]) -> str:
-    """Return a direction as a sum of its main features, the largest loading first.
-
-    >>> combination({"a": 0.6, "b": -0.8})
-    '-0.80 b +0.60 a'
-    """
-    ordered = sorted(loadings.items(), key=lambda pair: -abs(pair[1]))
-    text = " ".join(f"{value:+.2f} {name}" for name, value in ordered[:FEATURES])
-    more = len(ordered) - FEATURES
-    return text + (f" and {more:,} more" if more > 0 else "")
 
 
 def _basis(functions: Sequence[Mapping[str, Any]]) -> Section:
@@ -261,28 +252,17 @@ def _basis(functions: Sequence[Mapping[str, Any]]) -> Section:
     return Section("Basis", notes, tables=[Table("Basis functions", header, rows)])
 
 
-def _fits(job: Values, kind: Kind) -> Section:
-    """Return the table of all fits."""
-    shown = columns(kind, kind.shown(job.history))
-    rows = [[column.cell(entry) for column in shown] for entry in job.history]
-    title = f"{counted(len(rows), 'fit')}, every column"
-    return Section("History", tables=[Table(title, [column.title for column in shown], rows)])
-
-
-def _plan(job: Values) -> Section:
+def _plan(job: Any, peak: str) -> list[Table]:
     """Return the data and the course of the fit, and what was expected beside what was measured."""
-    facts = [("Data", job.data), ("Held-out data", job.validation or "")]
-    plan = job.plan
+    plan, facts = job.plan, [("Data", job.data)]
+    facts += [("Held-out data", job.validation)] if job.validation else []
     if plan is None:
-        return Section("Plan", tables=[Table("Plan", (), [*facts, ("Plan", "none yet: the fit has not begun")])])
+        return [Table("Plan", (), [*facts, ("Plan", "none yet: the fit has not begun")])]
     course, resources, *_ = plan_line(plan).splitlines()
-    measured = next((entry for entry in job.history if "heuristic_size" in entry), None)
+    measured = [f", by {heuristic_line(entry)}" for entry in job.history if "heuristic_size" in entry]
     facts += [
         ("Course", course),
-        (
-            "Partition size",
-            f"P = {plan['partition_size']:,}" + (f", by {heuristic_line(measured)}" if measured else ""),
-        ),
+        ("Partition size", f"P = {plan['partition_size']:,}" + "".join(measured[:1])),
         ("Selection", str(plan["selection"])),
         ("Resources", resources),
     ]
@@ -290,16 +270,16 @@ def _plan(job: Values) -> Section:
     rows = [
         ("Passes", f"{plan['passes']:,}", f"{passes:,}"),
         ("Time", format_duration(plan["seconds"]), format_duration(job.seconds or 0.0)),
-        ("Peak memory", format_bytes(plan["memory_peak"]), _peak(job)),
+        ("Peak memory", format_bytes(plan["memory_peak"]), peak),
     ]
     beside = Table("Expected and measured", ("quantity", "expected", "measured, with planning"), rows)
-    return Section("Plan", tables=[Table("Plan", (), [pair for pair in facts if pair[1]]), beside])
+    return [Table("Plan", (), facts), beside]
 
 
-def _parameters(job: Values) -> Section:
+def _parameters(parameters: Mapping[str, Any]) -> Section:
     """Return all parameters, first those that differ from the defaults."""
-    given, usual = (json.loads(json.dumps(each)) for each in (dict(job.parameters or {}), asdict(Request())))
-    rows = [(name, _value(value), _value(usual.get(name))) for name, value in given.items()]
+    usual = json.loads(json.dumps(asdict(Request())))
+    rows = [(name, _value(value), _value(usual.get(name))) for name, value in parameters.items()]
     rows.sort(key=lambda row: row[1] == row[2])
     changed = [name for name, value, default in rows if value != default]
     notes = [f"Changed: {', '.join(changed)}" if changed else "All are defaults."] if rows else []

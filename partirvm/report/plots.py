@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from partirvm.core.diagnostics import PIT_BINS, STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
 from partirvm.quoting import counted, printable
 from partirvm.report.history import Stage
-from partirvm.report.quantities import SIDES, Kind, Measure, Quantity
+from partirvm.report.quantities import SIDES, Kind, Quantity
 
 Float = NDArray[np.float64]
 Points: TypeAlias = Sequence[tuple[float, float]]
@@ -41,11 +42,8 @@ FEWEST, FEWEST_IN_BIN, MANY = 40, 5, 400
 """Minimum numbers of rows for means of tenths, of a drawn bin, and for all bins of the probability integral transform;
 fewer rows have half as many bins."""
 
-VARIES = 1.1
-"""Minimum ratio of the 95 % to the 5 % quantile of stated deviations for a chart that compares them with errors."""
-
-LARGEST = 1e100
-"""Values that are drawn are smaller, because their squares must not overflow."""
+Paint: TypeAlias = Callable[[Any], None]
+"""A function that paints a chart into matplotlib axes."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Chart:
 
     title: str
     remark: str
-    paint: Callable[[Any], None]
+    paint: Paint
     size: tuple[float, float] = (4.2, 2.5)
 
     def draw(self, axis: Any) -> None:
@@ -108,13 +106,8 @@ def span(*values: Float) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _label(axis: Any, x: str, y: str, percent: str = "", **properties: Any) -> None:
-    """Label the axes; ``percent`` names those that are fractions, such as "xy"."""
-    from matplotlib.ticker import PercentFormatter
-
+def _label(axis: Any, x: str, y: str, **properties: Any) -> None:
     axis.set(xlabel=printable(x), ylabel=printable(y), **properties)
-    for side in percent:
-        getattr(axis, f"{side}axis").set_major_formatter(PercentFormatter(1.0, decimals=None, symbol=" %"))
 
 
 def _dots(axis: Any, x: Float, y: Float) -> None:
@@ -132,23 +125,48 @@ def _estimates(axis: Any, x: Float, y: Float, low: Float, high: Float) -> None:
     axis.errorbar(x, y, bars, fmt="o", color=CONTRAST, markersize=4, linewidth=1.2, zorder=4, clip_on=False)
 
 
-def _shares(axis: Any, x: Float, hits: Any, rows: Any) -> None:
+def _shares(x: Float, hits: Any, rows: Any, labels: tuple[str, str], axis: Any) -> None:
     """Draw observed against stated shares, with 95 % intervals (Wilson 1927), and the diagonal."""
     share, spread = hits / rows, Z**2 / rows
     centre = (share + spread / 2) / (1 + spread)
     half = np.sqrt(spread * share * (1 - share) + (spread / 2) ** 2) / (1 + spread)
     _stated(axis, (0, 1), (0, 1))
     _estimates(axis, x, share, centre - half, centre + half)
+    _label(axis, *labels, xlim=(0, 1), ylim=(0, 1))
 
 
 def number_charts(found: NumberDiagnostics, target: str = "target") -> list[Chart]:
-    """Return the charts of one numeric target with this name."""
-    if not found.n or not (np.abs(found.points) < LARGEST).all():
+    """Return the charts of one numeric target with this name; none if squares of the values would overflow."""
+    if not found.n or not (np.abs(found.points) < 1e100).all():
         return []
-    charts = [_predictions(found, target), *_coverage(found), _residuals(found, target), _transform(found)]
+    rows, total = len(found.points), counted(found.n, "row")
+    charts = [
+        Chart(
+            "Predictions",
+            total if rows == found.n else f"{rows:,} random rows of {found.n:,}",
+            partial(_predictions, found, target),
+        )
+    ]
+    if len(found.covered):
+        labels = "stated level", "rows inside the interval"
+        paint = partial(_shares, np.array(STATED_LEVELS), found.covered, found.n, labels)
+        charts.append(Chart("Coverage of intervals", f"{total}; below the line: too narrow", paint))
+    charts += [
+        Chart(
+            "Standardised residuals",
+            "95 % between the outer lines if right; bars: means of tenths",
+            partial(_residuals, found, target),
+        ),
+        Chart(
+            "Position in the predicted distribution",
+            "a hill: stated deviations are too large; a valley: too small",
+            partial(_transform, found),
+        ),
+    ]
     low, high = np.quantile(found.points[:, 2], [0.05, 0.95])
-    if high > VARIES * low and len(found.points) >= FEWEST:
-        charts.append(_deviations(found, target))
+    if high > 1.1 * low and rows >= FEWEST:  # the stated deviations vary
+        paint = partial(_deviations, found, target)
+        charts.append(Chart("Errors against stated deviations", "each point: a tenth of the rows", paint))
     return charts
 
 
@@ -159,119 +177,85 @@ def _tenths(order: Float, values: Float) -> tuple[Float, Float]:
     return np.array(means), Z * np.array(errors)
 
 
-def _predictions(found: NumberDiagnostics, target: str) -> Chart:
+def _predictions(found: NumberDiagnostics, target: str, axis: Any) -> None:
     actual, predicted, _ = found.points.T
-    rows, ends = len(found.points), span(actual, predicted)
-
-    def paint(axis: Any) -> None:
-        _dots(axis, predicted, actual)
-        _stated(axis, ends, ends)
-        _label(axis, f"predicted {target}", f"actual {target}", xlim=ends, ylim=ends)
-
-    return Chart(
-        "Predictions", counted(rows, "row") if rows == found.n else f"{rows:,} random rows of {found.n:,}", paint
-    )
+    ends = span(actual, predicted)
+    _dots(axis, predicted, actual)
+    _stated(axis, ends, ends)
+    _label(axis, f"predicted {target}", f"actual {target}", xlim=ends, ylim=ends)
 
 
-def _coverage(found: NumberDiagnostics) -> list[Chart]:
-    def paint(axis: Any) -> None:
-        _shares(axis, np.array(STATED_LEVELS), found.covered, found.n)
-        _label(axis, "stated level", "rows inside the interval", "xy", xlim=(0, 1), ylim=(0, 1))
-
-    remark = f"{counted(found.n, 'row')}; below the line: too narrow"
-    return [Chart("Coverage of intervals", remark, paint)] if len(found.covered) else []
-
-
-def _residuals(found: NumberDiagnostics, target: str) -> Chart:
+def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
     actual, predicted, std = found.points.T
     z, ends = (actual - predicted) / std, span(predicted)
-
-    def paint(axis: Any) -> None:
-        _dots(axis, predicted, z)
-        for level in (0.0, -Z, Z):
-            _stated(axis, ends, (level, level))
-        if len(z) >= FEWEST:
-            mean, half = _tenths(predicted, z)
-            _estimates(axis, _tenths(predicted, predicted)[0], mean, mean - half, mean + half)
-        y = span(z, np.array([-2.5, 2.5]))
-        _label(axis, f"predicted {target}", "residual / stated deviation", xlim=ends, ylim=y)
-
-    remark = "95 % between the outer lines if right; bars: means of tenths"
-    return Chart("Standardised residuals", remark, paint)
+    _dots(axis, predicted, z)
+    for level in (0.0, -Z, Z):
+        _stated(axis, ends, (level, level))
+    if len(z) >= FEWEST:
+        mean, half = _tenths(predicted, z)
+        _estimates(axis, _tenths(predicted, predicted)[0], mean, mean - half, mean + half)
+    y = span(z, np.array([-2.5, 2.5]))
+    _label(axis, f"predicted {target}", "residual / stated deviation", xlim=ends, ylim=y)
 
 
-def _transform(found: NumberDiagnostics) -> Chart:
+def _transform(found: NumberDiagnostics, axis: Any) -> None:
+    """Draw the histogram of the probability integral transform, with the band of chance."""
     bins = PIT_BINS if found.n >= MANY else PIT_BINS // 2
     heights = bins * found.pit.reshape(bins, -1).sum(axis=1) / found.n
     half = Z * np.sqrt((bins - 1) / found.n)
-
-    def paint(axis: Any) -> None:
-        axis.axhspan(max(1 - half, 0.0), 1 + half, color="#777777", alpha=0.25, linewidth=0, zorder=0)
-        _stated(axis, (0, 1), (1, 1))
-        axis.bar(np.arange(bins) / bins, heights, 0.96 / bins, align="edge", color=OBSERVED, alpha=0.75)
-        top = 1.1 * max(float(heights.max()), 1 + half)
-        _label(axis, "stated probability of a smaller value", "rows / expected rows", "x", xlim=(0, 1), ylim=(0, top))
-
-    remark = "a hill: stated deviations are too large; a valley: too small"
-    return Chart("Position in the predicted distribution", remark, paint)
+    axis.axhspan(max(1 - half, 0.0), 1 + half, color="#777777", alpha=0.25, linewidth=0, zorder=0)
+    _stated(axis, (0, 1), (1, 1))
+    axis.bar(np.arange(bins) / bins, heights, 0.96 / bins, align="edge", color=OBSERVED, alpha=0.75)
+    top = 1.1 * max(float(heights.max()), 1 + half)
+    _label(axis, "stated probability of a smaller value", "rows / expected rows", xlim=(0, 1), ylim=(0, top))
 
 
-def _deviations(found: NumberDiagnostics, target: str) -> Chart:
-    """Return root mean square errors of rows grouped by stated deviation, with 95 % intervals."""
+def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
+    """Draw root mean square errors of rows grouped by stated deviation, with 95 % intervals."""
     actual, predicted, std = found.points.T
     (mean, half), (variance, _) = _tenths(std, (actual - predicted) ** 2), _tenths(std, std**2)
     x, y, low, high = (np.sqrt(np.maximum(each, 0.0)) for each in (variance, mean, mean - half, mean + half))
     ends = (0.0, 1.05 * float(max(x.max(), high.max())))
-
-    def paint(axis: Any) -> None:
-        _stated(axis, ends, ends)
-        _estimates(axis, x, y, low, high)
-        _label(axis, f"stated deviation of {target}", "root mean square error", xlim=ends, ylim=ends)
-
-    return Chart("Errors against stated deviations", "each point: a tenth of the rows", paint)
+    _stated(axis, ends, ends)
+    _estimates(axis, x, y, low, high)
+    _label(axis, f"stated deviation of {target}", "root mean square error", xlim=ends, ylim=ends)
 
 
 def class_charts(found: ClassDiagnostics, classes: Sequence[str] = ()) -> list[Chart]:
-    """Return the charts of a classification; without names ``classes`` are numbered."""
+    """Return the charts of a classification; without names ``classes`` are numbered.
+
+    Frequencies are those of the second of two classes, or of all classes.
+    """
     if not found.n:
         return []
     names = [shortened(name) for name in classes] or [f"class {code}" for code in range(len(found.rows))]
     others = len(names) - len(found.rows)
     if others:  # the last counted class is the union of several
         names = [*names[: len(found.rows) - 1], f"{others + 1:,} others"]
-    return [_reliability(found, names), _confusion(found, names)]
-
-
-def _reliability(found: ClassDiagnostics, names: Sequence[str]) -> Chart:
-    """Return observed frequencies for bins of stated probabilities: of the second of two classes, or of all classes."""
-    two = len(names) == 2
+    K, two = len(names), len(names) == 2
     sums, rows, hits = (each[1] if two else each.sum(axis=0) for each in (found.stated, found.rows, found.hits))
     shown = rows >= FEWEST_IN_BIN
+    labels = f"stated probability of {names[1] if two else 'a class'}", "observed frequency"
+    reliability = partial(_shares, sums[shown] / rows[shown], hits[shown], rows[shown], labels)
+    size = 4.2, max(2.5, 1.6 + 0.2 * K)
+    return [
+        Chart("Reliability of probabilities", counted(found.n, "row"), reliability),
+        Chart("Confusion", "% of the rows of each true class", partial(_confusion, found, names), size),
+    ]
 
-    def paint(axis: Any) -> None:
-        _shares(axis, sums[shown] / rows[shown], hits[shown], rows[shown])
-        of = names[1] if two else "a class"
-        _label(axis, f"stated probability of {of}", "observed frequency", "xy", xlim=(0, 1), ylim=(0, 1))
 
-    return Chart("Reliability of probabilities", counted(found.n, "row"), paint)
-
-
-def _confusion(found: ClassDiagnostics, names: Sequence[str]) -> Chart:
-    """Return the matrix of fractions, first row at the top; up to ten classes have percentages in the cells."""
+def _confusion(found: ClassDiagnostics, names: Sequence[str], axis: Any) -> None:
+    """Draw the matrix of fractions, first row at the top; up to ten classes have percentages in the cells."""
     shares = found.confusion / np.maximum(found.confusion.sum(axis=1, keepdims=True), 1)
     K = len(names)
-
-    def paint(axis: Any) -> None:
-        axis.grid(visible=False)
-        axis.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.5, aspect="auto")
-        for (row, column), share in np.ndenumerate(shares):
-            if K <= 10 and f"{100 * share:.0f}" != "0":
-                axis.text(column, row, f"{100 * share:.0f}", ha="center", va="center")
-        axis.set_xticks(range(K), names, rotation=90 if K * max(map(len, names)) > 36 else 0)
-        axis.set_yticks(range(K), names)
-        _label(axis, "predicted class", "true class")
-
-    return Chart("Confusion", "% of the rows of each true class", paint, (4.2, max(2.5, 1.6 + 0.2 * K)))
+    axis.grid(visible=False)
+    axis.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.5, aspect="auto")
+    for (row, column), share in np.ndenumerate(shares):
+        if K <= 10 and f"{100 * share:.0f}" != "0":
+            axis.text(column, row, f"{100 * share:.0f}", ha="center", va="center")
+    axis.set_xticks(range(K), names, rotation=90 if K * max(map(len, names)) > 36 else 0)
+    axis.set_yticks(range(K), names)
+    _label(axis, "predicted class", "true class")
 
 
 def history_charts(found: Sequence[Stage], kind: Kind) -> list[Chart]:
@@ -279,29 +263,15 @@ def history_charts(found: Sequence[Stage], kind: Kind) -> list[Chart]:
     if not found:
         return []
     rows = found[0].entries[0]["rows"]
-    comparable = [stage for stage in found if stage.entries[0]["rows"] == rows]
     step = "level" if any(stage.level for stage in found) else "round"
-    charts = [_errors(found, measure, step) for measure in (kind.head, kind.beside)]
+    charts = []
+    for measure in (kind.head, kind.beside):
+        errors = {str(side): _points(found, Quantity(side, measure).key, measure.scale) for side in SIDES}
+        charts += _lines(measure.title, measure.unit, errors, step)
     vectors = [(stage.x, float(stage.total("vectors"))) for stage in found]
-    charts.append(_lines(f"Relevance vectors over {step}s", "", {"vectors": vectors}, step))
-    evidence = _points(comparable, "log_evidence")
-    charts.append(_lines(f"Log evidence over {step}s", f"nats, over {rows:,} rows", {"evidence": evidence}, step))
-    return [chart for chart in charts if chart is not None]
-
-
-def _lines(title: str, remark: str, lines: Mapping[str, Points], step: str, **limits: Any) -> Chart | None:
-    """Return a chart of lines by a name of ``STYLES``; None if none has two points."""
-    shown = {name: points for name, points in lines.items() if points}
-
-    def paint(axis: Any) -> None:
-        _label(axis, step, "", **limits)
-        for name, points in shown.items():
-            form, colour = STYLES[name]
-            axis.plot(*zip(*points, strict=True), form, color=colour, linewidth=1.4, markersize=4, label=name)
-        if len(shown) > 1:
-            axis.legend()
-
-    return Chart(title, remark, paint) if any(len(points) > 1 for points in shown.values()) else None
+    charts += _lines("Relevance vectors", "", {"vectors": vectors}, step)
+    evidence = _points([stage for stage in found if stage.entries[0]["rows"] == rows], "log_evidence")
+    return [*charts, *_lines("Log evidence", f"nats, over {rows:,} rows", {"evidence": evidence}, step)]
 
 
 def _points(found: Sequence[Stage], key: str, scale: float = 1.0) -> Points:
@@ -310,13 +280,23 @@ def _points(found: Sequence[Stage], key: str, scale: float = 1.0) -> Points:
     return [(x, scale * value) for x, value in pairs if value is not None and math.isfinite(value)]
 
 
-def _errors(found: Sequence[Stage], measure: Measure, step: str) -> Chart | None:
-    lines = {str(rows): _points(found, Quantity(rows, measure).key, measure.scale) for rows in SIDES}
-    values = [value for line in lines.values() for _, value in line]
-    limits: dict[str, Any] = {"yscale": "log"} if values and 0 < 20 * min(values) < max(values) else {}
-    if values and min(values) == 0.0:
-        limits = {"ylim": (0.0, 1.05 * max(values) or 1.0)}
-    return _lines(f"{measure.title} over {step}s", measure.unit, lines, step, **limits)
+def _lines(title: str, remark: str, lines: Mapping[str, Points], step: str) -> list[Chart]:
+    """Return a chart of lines by a name of ``STYLES``; none if no line has two points."""
+    shown = {name: points for name, points in lines.items() if points}
+
+    def paint(axis: Any) -> None:
+        _label(axis, step, "")
+        for name, points in shown.items():
+            form, colour = STYLES[name]
+            axis.plot(*zip(*points, strict=True), form, color=colour, linewidth=1.4, markersize=4, label=name)
+        values = [value for points in shown.values() for _, value in points]
+        if 0 < 20 * min(values) < max(values):
+            axis.set_yscale("log")
+        if len(shown) > 1:
+            axis.legend()
+
+    drawn = any(len(points) > 1 for points in shown.values())
+    return [Chart(f"{title} over {step}s", remark, paint)] if drawn else []
 
 
 def relevance_chart(relevance: Mapping[str, float]) -> Chart:

@@ -1,7 +1,7 @@
 """Progress of a fit, an ingest or a prediction: a live view on a terminal, plain lines elsewhere.
 
-A ``Progress`` is a driver's ``Watcher``; it keeps the latest state and gives lines to its view. It is a context
-manager, which restores the terminal after any exception.
+A ``Progress`` is a driver's ``Watcher`` that keeps the latest state. It is a context manager, which restores the
+terminal after any exception.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -18,7 +17,7 @@ from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
 from partirvm.process_memory import peak_memory
 from partirvm.quoting import counted, format_bytes, format_duration, printable
-from partirvm.report.history import Lines, format_rate
+from partirvm.report.history import Lines
 from partirvm.report.quantities import MEASURED
 from partirvm.report.text import plan_line
 from partirvm.strategies import schedule_of
@@ -39,71 +38,23 @@ TITLES = {
 """Names of the phases in the output."""
 
 
-class View:
-    """Lines on a stream, and the state: below them on a terminal, otherwise a line of a long phase once a minute."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._printed = stream, time.monotonic()
-        self._live: Any = None
-
-    def open(self, progress: Progress) -> None:
-        """Begin to draw the state eight times a second, in a thread of rich."""
-        if self._stream.isatty():
-            from rich.console import Console
-            from rich.live import Live
-
-            console = Console(file=self._stream, highlight=False, force_terminal=True, force_jupyter=False)
-            options: dict[str, Any] = {"refresh_per_second": 8, "transient": True, "redirect_stdout": False}
-            self._live = Live(get_renderable=partial(self.state, progress), console=console, **options)
-            self._live.start()
-
-    def close(self) -> None:
-        """End the display."""
-        if self._live is not None:
-            self._live.stop()
-
-    def line(self, text: str) -> None:
-        """Show a line of text that stays."""
-        if self._live is None:
-            print(text, file=self._stream, flush=True)
-        else:
-            self._live.console.print(text, markup=False, soft_wrap=True)
-        self._printed = time.monotonic()
-
-    def changed(self, progress: Progress) -> None:
-        """Notice that the state has changed, and return at once."""
-        if self._live is None and progress.count and time.monotonic() - self._printed > 60.0:
-            self.line(f"{progress.title}: {progress.count}")
-
-    def state(self, progress: Progress) -> Any:
-        """Return the phase with a bar, and a line of facts."""
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table as Grid
-        from rich.text import Text
-
-        row = Grid.grid(padding=(0, 2))
-        bar = ProgressBar(total=progress.total, completed=progress.done, width=20) if progress.total else Text("")
-        row.add_row(Text(progress.title, style="bold"), bar, Text(progress.count))
-        return Group(row, Text(progress.facts, style="dim"))
-
-
 class Progress(Watcher):
-    """State of a running fit, ingest or prediction, and its display ``view``, by default none.
+    """State of a running fit, ingest or prediction, with its lines on ``stream``; without a stream nothing is shown.
 
+    On a terminal the state is drawn below the lines, eight times a second; elsewhere a long phase has a line a minute.
     ``spell`` converts the names of Python parameters in messages, for example to command-line flags.
     """
 
-    def __init__(self, view: View | None = None, *, spell: Callable[[str], str] = str) -> None:
-        self.view, self._spell = view, spell
+    def __init__(self, stream: TextIO | None = None, *, spell: Callable[[str], str] = str) -> None:
+        self.stream, self._spell, self._lines = stream, spell, Lines()
+        self._live: Any = None
         self.began = self.phase_began = self._last_event = self._plan_made = self._last_fit = time.monotonic()
+        self._printed = self.began
         self.phase, self.done, self.total, self.rows, self.unit = "starting", 0, 0, 0, "tile"
         self.steps = self.fits = 0
         self.fit: tuple[int, int] | None = None
         self.planned: tuple[tuple[int, float], ...] = ()
         self.memory_limit: int | None = None
-        self.closed = False
-        self._lines = Lines()
 
     @property
     def title(self) -> str:
@@ -128,19 +79,15 @@ class Progress(Watcher):
             parts[0] += f", about {format_duration(left)} left"
         if self.fit is not None:
             parts.append(f"{self.fit[0]:,} candidates → {self.fit[1]:,} vectors")
-        if self.rate:
-            parts.append(f"{format_rate(self.rate)} rows/s")
+        if self.rows:
+            parts.append(self._rate())
         limit = "" if self.memory_limit is None else f" of {format_bytes(self.memory_limit)}"
         return " · ".join([*parts, f"peak memory {format_bytes(peak_memory())}{limit}"])
 
-    @property
-    def rate(self) -> float | None:
-        """Rows per second of the current phase, or None if unknown."""
-        seconds = time.monotonic() - self.phase_began
-        if not self.rows or seconds <= 0:
-            return None
+    def _rate(self) -> str:
         share = self.done / self.total if self.unit == "tile" and self.total else 1.0
-        return share * self.rows / seconds
+        seconds = max(time.monotonic() - self.phase_began, 1e-3)
+        return f"{share * self.rows / seconds:,.0f} rows/s"
 
     def remaining(self) -> float | None:
         """Return the approximate remaining seconds of a fit: the planned seconds, at the pace of the finished fits.
@@ -155,9 +102,21 @@ class Progress(Watcher):
         left = pace * (total - done) - (time.monotonic() - self._last_fit)
         return left if left > 0 else None
 
+    def state(self) -> Any:
+        """Return the phase with a bar, and a line of facts, for a terminal."""
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        row = Grid.grid(padding=(0, 2))
+        bar = ProgressBar(total=self.total, completed=self.done, width=20) if self.total else Text("")
+        row.add_row(Text(self.title, style="bold"), bar, Text(self.count))
+        return Group(row, Text(self.facts, style="dim"))
+
     def note(self, message: str) -> None:
         """Show a message."""
-        self._show([self._spell(message)])
+        self._show(self._spell(message))
 
     def on_plan(self, plan: Any) -> None:
         """Receive the plan of the fit before its start."""
@@ -188,7 +147,7 @@ class Progress(Watcher):
         if entry["kind"] not in MEASURED:
             self.fit = entry["candidates"], entry["vectors"]
             self.fits, self._last_fit = self.fits + 1, time.monotonic()
-        self._show(self._lines.of(entry))
+        self._show(*self._lines.of(entry))
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         """Receive the number of rows that ingest has read or written. ``total`` is None if unknown."""
@@ -200,7 +159,7 @@ class Progress(Watcher):
         """Receive the number of tiles that prediction or evaluation has finished."""
         self._set_phase(phase, done, total, 0, "tile")
         if done == total:
-            self._show([self._phase_line(total, "tile")])
+            self._show(self._phase_line(total, "tile"))
 
     def _set_phase(self, phase: str, done: int, total: int, rows: int, unit: str) -> None:
         if phase != self.phase or done < self.done:
@@ -208,13 +167,13 @@ class Progress(Watcher):
             self.phase_began = self._last_event  # this phase has worked since the last event of the one before
         self._last_event = time.monotonic()
         self.phase, self.done, self.total, self.rows, self.unit = phase, done, total, rows, unit
-        if self.view is not None:
-            self.view.changed(self)
+        if self._live is None and self.count and self._last_event - self._printed > 60.0:
+            self._show(f"{self.title}: {self.count}")
 
     def _end_rows(self) -> None:
         """Show a line for the rows of a phase that has ended."""
         if self.unit == "row" and self.done:
-            self._show([f"{self._phase_line(self.done, 'row')}  {format_rate(self.rate):>7} rows/s"])
+            self._show(f"{self._phase_line(self.done, 'row')}  {self._rate()}")
             self.done = self.rows = 0
 
     def _phase_line(self, number: int, noun: str) -> str:
@@ -222,29 +181,33 @@ class Progress(Watcher):
         took = format_duration(time.monotonic() - self.phase_began)
         return f"{self.title:<11}{figure:>12} {word:<5} {took:>10}"
 
-    def _show(self, lines: list[str]) -> None:
-        if self.view is not None:
-            for line in lines:
-                self.view.line(printable(line, keep="\n\t"))
+    def _show(self, *lines: str) -> None:
+        for line in lines if self.stream is not None else ():
+            text = printable(line, keep="\n\t")
+            if self._live is None:
+                print(text, file=self.stream, flush=True)
+            else:
+                self._live.console.print(text, markup=False, soft_wrap=True)
+            self._printed = time.monotonic()
 
     def __enter__(self) -> Progress:
-        if self.view is not None:
-            self.view.open(self)
+        if self.stream is not None and self.stream.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=self.stream, highlight=False, force_terminal=True, force_jupyter=False)
+            options: dict[str, Any] = {"refresh_per_second": 8, "transient": True, "redirect_stdout": False}
+            self._live = Live(get_renderable=self.state, console=console, **options)
+            self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the display. A second call has no effect."""
-        if not self.closed:
-            self.closed = True
-            self._end_rows()
-            self._show(self._lines.rest())
-            if self.view is not None:
-                self.view.close()
+        self._end_rows()
+        self._show(*self._lines.rest())
+        if self._live is not None:
+            self._live.stop()
 
 
 def progress_for(stream: TextIO | None = None, *, quiet: bool = False, spell: Callable[[str], str] = str) -> Progress:
@@ -257,4 +220,4 @@ def progress_for(stream: TextIO | None = None, *, quiet: bool = False, spell: Ca
     shell = sys.modules.get("IPython")  # loaded by the kernel of a notebook
     if stream is None and shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None:
         stream = sys.stdout
-    return Progress(View(sys.stderr if stream is None else stream), spell=spell)
+    return Progress(sys.stderr if stream is None else stream, spell=spell)

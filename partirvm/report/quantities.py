@@ -1,8 +1,7 @@
 """The measures of a fit: their keys in history entries, their names, and their formatting.
 
-A regression entry has RMSE and NLPD, and a classification entry log loss and error. All views use this module, so that
-no view depends on the kind of target. Keys are fields of ``strategies.problem.Record``; those of the other kind
-are None.
+A regression entry has RMSE and NLPD, a classification entry log loss and error; those of the other kind are None. No
+view depends on the kind of target. Keys are fields of ``strategies.problem.Record``.
 """
 
 from __future__ import annotations
@@ -67,11 +66,7 @@ class Table(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A measure of prediction quality.
-
-    ``key`` is the last part of the keys of its quantities, ``name`` is used in sentences, and ``title`` above curves.
-    Curves show ``scale`` × the values in the history, in the unit ``unit``.
-    """
+    """A measure of prediction quality. Curves have the ``title`` and show ``scale`` × the values of the history."""
 
     key: str
     name: str
@@ -98,7 +93,7 @@ class Quantity(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Label of the quantity, such as ``"training RMSE"``."""
+        """Its name, such as ``"training RMSE"``."""
         return f"{self.rows} {self.measure.name}"
 
     def text(self, entry: Entry) -> str:
@@ -113,10 +108,9 @@ ERROR = Measure("error", "error", "Error", "% of rows in a wrong class", format_
 
 
 class Kind(NamedTuple):
-    """The kind of target of a fit: regression or classification.
+    """Regression or classification: its main measure ``head`` and the second one ``beside``.
 
-    ``head`` is the main measure and ``beside`` the second one. ``noise`` is true if there is a noise variance,
-    ``steps`` is the name of the iterations of a fit, and ``evidence`` the unit of the log evidence.
+    ``noise`` says whether there is a noise variance; ``steps`` are the iterations, ``evidence`` its unit.
     """
 
     head: Measure
@@ -158,14 +152,14 @@ CLASSIFICATION = Kind(ERROR, LOG_LOSS, noise=False, steps="Newton passes", evide
 QUANTITIES = (*REGRESSION.every, *CLASSIFICATION.every)
 
 
-def last_model(history: Sequence[Entry]) -> Entry | None:
-    """Return the entry of the last saved model, or None without a model."""
-    return next((entry for entry in reversed(history) if leaves_model(entry)), None)
-
-
 def leaves_model(entry: Entry) -> bool:
     """Return True if a history entry belongs to a saved model; a fit of a level is saved if it is the best so far."""
     return entry["kind"] in ("round", "early", "final") or bool(entry.get("saved"))
+
+
+def last_model(history: Sequence[Entry]) -> Entry:
+    """Return the entry of the last saved model; empty without a model."""
+    return next(filter(leaves_model, reversed(history)), {})
 
 
 def kind_of(entry: Entry, plan: dict[str, Any] | None = None) -> Kind:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +19,6 @@ from partirvm.report.quantities import (
     MISSING,
     QUANTITIES,
     SIDES,
-    Kind,
     Quantity,
     Table,
     format_error,
@@ -28,35 +28,28 @@ from partirvm.report.quantities import (
 )
 from partirvm.strategies import schedule_of
 
-NAMED = 6
-"""Maximum number of basis functions that a line names; others are counted."""
+FORMS: dict[str, Callable[[Any], str]] = {
+    **{quantity.key: quantity.measure.figure for quantity in QUANTITIES},
+    "noise_sd": format_error,
+    "rho": format_error,
+    "seconds": format_duration,
+    "peak_memory": format_bytes,
+    "log_evidence": format_evidence,
+}
+"""Formats of facts by key; counts have commas, others are shown as they are."""
 
-CALCULATED = {"=", "+", "-", "@"}
-"""First characters of texts that a spreadsheet calculates."""
+
+def formatted(facts: Mapping[str, Any], key: str) -> str:
+    """Return a fact as text."""
+    value = facts[key]
+    if value is None:
+        return MISSING
+    return FORMS.get(key, lambda value: f"{value:,}" if isinstance(value, int) else str(value))(value)
 
 
 def facts_text(pairs: Sequence[tuple[str, str | None]]) -> str:
     """Return names and values on a line each, without those that have no value."""
-    return "\n".join(f"{name:<16}{text}" for name, text in pairs if text)
-
-
-def _form(form: Callable[[Any], str], value: Any) -> str | None:
-    return None if value is None else form(value)
-
-
-def _count(number: int | None) -> str:
-    return MISSING if number is None else f"{number:,}"
-
-
-def size_text(plan: dict[str, Any]) -> str:
-    """Return the numbers of rows, features and classes of a plan's JSON as text.
-
-    >>> size_text({"rows": 400, "features": 1, "outputs": 3}), size_text({"rows": 1, "features": 2})
-    ('400 rows × 1 feature, 3 classes, 3 outputs', '1 row × 2 features')
-    """
-    size = f"{counted(plan['rows'], 'row')} × {counted(plan['features'], 'feature')}"
-    outputs = plan.get("outputs")
-    return f"{size}, {max(outputs, 2):,} classes, {counted(outputs, 'output')}" if outputs else size
+    return "\n".join(f"{name:<16}{text}" for name, text in pairs if text and text != MISSING)
 
 
 def plan_line(plan: dict[str, Any]) -> str:
@@ -68,8 +61,11 @@ def plan_line(plan: dict[str, Any]) -> str:
     if sample is not None:
         grows = "that grows from" if plan["fit_rows"] == "growing" else "of"
         course += f", likelihood of a sample {grows} {counted(sample, 'row')}"
+    size, outputs = f"{counted(plan['rows'], 'row')} × {counted(plan['features'], 'feature')}", plan.get("outputs")
+    if outputs:
+        size += f", {max(outputs, 2):,} classes, {counted(outputs, 'output')}"
     return (
-        f"{size_text(plan)} in {counted(plan['tiles'], 'tile')}; {plan['strategy']}, {course}\n"
+        f"{size} in {counted(plan['tiles'], 'tile')}; {plan['strategy']}, {course}\n"
         f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} "
         f"memory, about {format_duration(plan['seconds'])}" + "".join(f"\nnote: {note}" for note in plan["notes"])
     )
@@ -90,28 +86,26 @@ def summary(facts: dict[str, Any]) -> str:
             ("vectors", f"{counted(facts['n_vectors'], 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
             ("training error", kind.phrase(facts, "training", units)),
             ("held-out error", kind.phrase(facts, "held-out")),
-            *_noise_and_evidence(kind, facts),
+            ("noise", _noise(facts) if kind.noise else None),
+            ("log evidence", formatted(facts, "log_evidence") + ("" if kind.noise else " (Laplace's)")),
+            ("passes", None if kind.noise else f"{facts['passes']:,} over the rows, in all fits"),
             ("ended", facts["advice"]),
             *(("check", remark) for remark in facts["remarks"] if remark not in facts["advice"]),
-            ("took", f"{format_duration(facts['seconds'])}, peak memory {format_bytes(facts['peak_memory'])}"),
+            ("took", f"{formatted(facts, 'seconds')}, peak memory {formatted(facts, 'peak_memory')}"),
             ("model", facts["job"]),
             ("basis", functions_line(facts.get("basis", ()))),
         ]
     )
 
 
-def _noise_and_evidence(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
-    evidence = format_evidence(facts["log_evidence"])
-    if not kind.noise:
-        passes = f"{facts['passes']:,} over the rows, in all fits"
-        return [("log evidence", f"{evidence} (Laplace's)"), ("passes", passes)]
+def _noise(facts: dict[str, Any]) -> str:
     if "targets" in facts:
         noises = ", ".join(f"{name} {format_error(each['noise_sd'])}" for name, each in facts["targets"].items())
-        return [("noise", f"{noises} (standard deviations)"), ("log evidence", evidence)]
+        return f"{noises} (standard deviations)"
     form = "standard deviation"
     if facts.get("noise_vectors") is not None:
         form = f"root mean variance; the noise depends on the inputs, {counted(facts['noise_vectors'], 'centre')}"
-    return [("noise", f"{format_error(facts['noise_sd'])} ({form})"), ("log evidence", evidence)]
+    return f"{formatted(facts, 'noise_sd')} ({form})"
 
 
 def ranked_functions(functions: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[str]]:
@@ -131,7 +125,7 @@ def functions_line(functions: Sequence[Mapping[str, Any]]) -> str:
         return ""
     kept, pruned = ranked_functions(functions)
     shown = [f"{each['name']} ({each['relevance']:.3g} nats)" for each in kept]
-    parts = [f": {first_names(shown, NAMED)}" * bool(kept), f"; pruned: {first_names(pruned, NAMED)}" * bool(pruned)]
+    parts = [f": {first_names(shown, 6)}" * bool(kept), f"; pruned: {first_names(pruned, 6)}" * bool(pruned)]
     return f"{len(kept):,} of {counted(len(functions), 'function')}" + "".join(parts)
 
 
@@ -157,11 +151,11 @@ def status_text(progress: dict[str, Any]) -> str:
             ("reason", progress["reason"]),
             ("strategy", progress["strategy"]),
             ("fits", f"{progress['fits']:,}" if progress["fits"] else "none is finished yet"),
-            ("vectors", _form(_count, progress["vectors"])),
+            ("vectors", formatted(progress, "vectors")),
             *((f"{rows} error", kind.phrase(progress, rows)) for rows in SIDES),
-            ("log evidence", _form(format_evidence, progress["log_evidence"])),
+            ("log evidence", formatted(progress, "log_evidence")),
             ("model", "usable" if progress["model"] else "none yet"),
-            ("took" if Status(progress["status"]).final else "so far", _form(format_duration, progress["seconds"])),
+            ("took" if Status(progress["status"]).final else "so far", formatted(progress, "seconds")),
         ]
     )
 
@@ -169,48 +163,45 @@ def status_text(progress: dict[str, Any]) -> str:
 def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
     """Return a table with one line per job, from ``Job.progress()``; a job with ``error`` could not be read."""
     header = ("job", "status", "fits", "vectors", "measure", "training", "held-out", "time", "since", "reason")
-    return Table("", header, [_job_row(job) for job in jobs]).text()
+    rows = []
+    for job in jobs:
+        name = job["job"].rpartition("/")[2]
+        if "error" in job:
+            rows.append([name, "unreadable", *[MISSING] * 7, job["error"]])
+            continue
+        first = kind_of(job).head
+        errors = [Quantity(rows, first).text(job) for rows in SIDES]
+        measure = first.name if set(errors) != {MISSING} else MISSING
+        fits, vectors, took = (formatted(job, key) for key in ("fits", "vectors", "seconds"))
+        rows.append([name, job["status"], fits, vectors, measure, *errors, took, moment(job["since"]), job["reason"]])
+    return Table("", header, rows).text()
 
 
-def _job_row(job: dict[str, Any]) -> list[str]:
-    name = job["job"].rpartition("/")[2]
-    if "error" in job:
-        return [name, "unreadable", *[MISSING] * 7, job["error"]]
-    first = kind_of(job).head
-    errors = [Quantity(rows, first).text(job) for rows in SIDES]
-    measure = first.name if set(errors) != {MISSING} else MISSING
-    took = _form(format_duration, job["seconds"]) or MISSING
-    counts = [f"{job['fits']:,}", _count(job["vectors"])]
-    return [name, job["status"], *counts, measure, *errors, took, moment(job["since"]), job["reason"]]
+def followed(states: Iterable[JobState], as_json: bool = False) -> Iterator[str]:
+    """Yield lines for successive states of a job: each change of status, plan or round once; as JSON only rounds.
 
-
-class Follower:
-    """Converter of successive states of a job to lines: each change of status, plan or round is printed once."""
-
-    def __init__(self) -> None:
-        self._lines = Lines()
-        self._begun: tuple[Any, ...] = ()
-        self._plan: Any = None
-        self._printed = 0
-
-    def of(self, state: JobState) -> list[str]:
-        """Return the lines for the changes since the last state.
-
-        A round that is repeated after a resume has been printed before, with the same figures.
-        """
-        lines: list[str] = []
-        if state.status is not Status.QUEUED and state.plan is not None and state.plan != self._plan:
-            self._plan = state.plan
-            lines += plan_line(state.plan).splitlines()
-        lines += [line for entry in state.history[self._printed :] for line in self._lines.of(entry)]
-        self._printed = max(self._printed, len(state.history))
-        if (state.status, state.attempt) != self._begun:
-            self._begun = state.status, state.attempt
-            change = f"{moment(state.since)}  {state.status}" + (f": {state.reason}" if state.reason else "")
-            if state.status is not None and state.status.final:
-                return [*lines, *self._lines.rest(), change]
-            return [change, *lines]
-        return lines
+    A round that is repeated after a resume has been printed before, with the same figures.
+    """
+    lines, begun, plan, printed = Lines(), None, None, 0
+    for state in states:
+        new = state.history[printed:]
+        printed = max(printed, len(state.history))
+        if as_json:
+            yield from map(json.dumps, new)
+            continue
+        change = f"{moment(state.since)}  {state.status}" + (f": {state.reason}" if state.reason else "")
+        changed, begun = (state.status, state.attempt) != begun, (state.status, state.attempt)
+        final = state.status is not None and state.status.final
+        if changed and not final:
+            yield change
+        if state.status is not Status.QUEUED and state.plan is not None and state.plan != plan:
+            plan = state.plan
+            yield from plan_line(plan).splitlines()
+        for entry in new:
+            yield from lines.of(entry)
+        if changed and final:
+            yield from lines.rest()
+            yield change
 
 
 def job_facts(job: Any) -> dict[str, Any]:
@@ -222,19 +213,17 @@ def job_facts(job: Any) -> dict[str, Any]:
     """
     state, progress = job.state(), job.progress()
     history, plan = state.history, state.plan or {}
-    last, advice = last_model(history) or {}, progress["advice"]
+    last, advice = last_model(history), progress["advice"]
     if state.reason == Termination.CONVERGED.value and not schedule_of(plan["strategy"]).selects:
         advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
     levels = {entry["level"] for entry in history if entry["kind"] == "part"}
-    remarks: list[str] = next(
-        (entry["reference"]["remarks"] for entry in reversed(history) if entry.get("reference")), []
-    )
+    references = [entry["reference"] for entry in history if entry.get("reference")]
     return {
         "job": job.location,
         "status": progress["status"],
         "reason": state.reason,
         "advice": advice,
-        "remarks": remarks,
+        "remarks": references[-1]["remarks"] if references else [],
         "data": job.data(),
         **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho")},
         "n_rows": plan.get("rows"),
@@ -242,8 +231,7 @@ def job_facts(job: Any) -> dict[str, Any]:
         "rounds": len(levels) + (last.get("kind") == "final") if levels else last.get("number"),
         "fits": progress["fits"],
         **{quantity.key: last.get(quantity.key) for quantity in QUANTITIES},
-        **{key: last.get(key) for key in ("noise_sd", "noise_vectors")},
-        "log_evidence": last.get("log_evidence"),
+        **{key: last.get(key) for key in ("noise_sd", "noise_vectors", "log_evidence")},
         "passes": sum(entry.get("passes", 0) for entry in history),
         "seconds": progress["seconds"],
         "peak_memory": max((entry.get("peak_memory") or 0 for entry in history), default=0),
@@ -256,22 +244,13 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
 
     Parameters follow that are not equal in all jobs; ``spell`` converts their names, for example to flags.
     """
-    forms: dict[str, Callable[[Any], str]] = {quantity.key: quantity.measure.figure for quantity in QUANTITIES}
-    forms |= {
-        "noise_sd": format_error,
-        "rho": format_error,
-        "seconds": format_duration,
-        "peak_memory": format_bytes,
-        "log_evidence": format_evidence,
-    }
     titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time"}
     titles |= {quantity.key: quantity.label for quantity in QUANTITIES}
-    rows = []
-    for key in jobs[0]:
-        if key not in ("job", "reason", "advice", "remarks", "data", "parameters"):
-            form = forms.get(key, lambda value: f"{value:,}" if isinstance(value, int) else str(value))
-            cells = [_form(form, job[key]) or MISSING for job in jobs]
-            rows.append([titles.get(key, key.replace("_", " ")), *cells])
+    rows = [
+        [titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
+        for key in jobs[0]
+        if key not in ("job", "reason", "advice", "remarks", "data", "parameters")
+    ]
     names = [name for name in asdict(Request()) if any(name in job["parameters"] for job in jobs)]
     asked = {spell(name): [job["parameters"].get(name) for job in jobs] for name in names}
     asked["data"] = [job["data"] for job in jobs]
@@ -294,15 +273,16 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     >>> as_csv([{"job": "a", "rmse": 0.5, "parameters": {}}, {"job": "=b", "rmse": None}])
     "job,rmse\\na,0.5\\n'=b,\\n"
     """
-    flat = [{name: value for name, value in row.items() if not isinstance(value, dict | list)} for row in rows]
+    flat = [
+        {
+            name: f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@"} else value
+            for name, value in row.items()
+            if not isinstance(value, dict | list)
+        }
+        for row in rows
+    ]
     file = io.StringIO()
     writer = csv.DictWriter(file, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
     writer.writeheader()
-    for row in flat:
-        writer.writerow(
-            {
-                name: f"'{value}" if str(value)[:1] in CALCULATED and isinstance(value, str) else value
-                for name, value in row.items()
-            }
-        )
+    writer.writerows(flat)
     return file.getvalue()

@@ -93,7 +93,7 @@ class Measuring:
         request, n_rows, d, chosen = self.request, self.source.n_rows, self.shape.n_features, chooses(self.request)
         metric = "widths" if request.metric == "auto" and not chosen else request.metric
         kinds = {"classes": problem.classifies, "several": problem.n_classes > 2}
-        learning = learning_options(n_rows, **kinds, prior=request.gamma_prior, metric=metric)
+        learning = learning_options(n_rows, **kinds, metric=metric)
         wanted = learning.max_centres
         rows, worth, evaluations = within_work(min(n_rows, LEARNING_ROWS), wanted, d)
         columns, room = self._affordable(max(2 * worth, min(LAST_ROWS, n_rows)), LEARNING_ROWS)

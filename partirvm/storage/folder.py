@@ -327,7 +327,10 @@ def _make(folder: Path) -> None:
     """Make a folder whose name survives a power failure."""
     if not folder.is_dir():
         _make(folder.parent)
-        folder.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+        except FileExistsError as error:  # raised for a file; callers of ``create`` would take it for their object
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
         sync(folder.parent)
 
 

@@ -141,7 +141,6 @@ class Options:
     moderate: bool = False
     seed: int = 0
     centres: int = 0
-    gamma_prior: str = "flat"
     learning_columns: int = 0
     solver: str = "fixed-point"
     noise: str = "constant"
@@ -167,13 +166,12 @@ class Gathered:
 class LearnKernel:
     """Request to search for a better kernel for the columns of ``design``, at the α and β of their ``fit``.
 
-    The search uses ``rows`` (row numbers, increasing; None: all) and this ``prior`` of a gamma per feature.
+    The search uses the rows ``rows`` (row numbers, increasing) or, if None, all rows.
     """
 
     design: Design
     fit: HyperState
     rows: Int | None
-    prior: str
 
 
 @dataclass(frozen=True)

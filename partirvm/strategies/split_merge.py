@@ -144,12 +144,9 @@ def _last(state: SplitMergeState) -> Steps[RoundsState]:
     design, start, joined = state.below[0].design, state.below[0].warm, state
     if len(state.below) > 1:
         design, start, joined = _joined(state)
-    facts: dict[str, Any] = {
-        "duplicates": joined.duplicates,
-        "dropped": joined.dropped,
-        "candidates": len(design.labels),
-    }
-    last = replace(BasicRound().start(state.problem, state.options), round=1, selection="order", **facts)
+    facts: dict[str, Any] = {"duplicates": joined.duplicates, "dropped": joined.dropped}
+    last = BasicRound().start(state.problem, state.options)
+    last = replace(last, round=1, selection="order", candidates=len(design.labels), **facts)
     last = yield from measured(last, design, last.options.last_rows, start)
     last = yield from solved(last, final_rule(last.options), warm=start)
     last = yield from settled(last)

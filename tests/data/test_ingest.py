@@ -191,19 +191,6 @@ def test_moments_and_hashes_are_those_of_a_later_pass(tmp_path: Path) -> None:
     assert data.fingerprint().hashes == tuple(hash_tile(data.tile(number)) for number in range(data.n_tiles))
 
 
-def test_the_layout_on_disk(tmp_path: Path) -> None:
-    X, y = rows()
-    ingest((X, y, np.ones(500)), tmp_path / "d.zarr", tile_rows=64)
-    (group,) = (tmp_path / "d.zarr").glob("rows-*")
-    arrays = {path.name: zarr.open_array(str(path), mode="r") for path in group.iterdir() if path.name != "attributes"}
-    shapes = {name: (array.shape, array.chunks, str(array.dtype)) for name, array in arrays.items()}
-    assert shapes == {
-        "X": ((500, 3), (64, 3), "float64"), "y": ((500,), (64,), "float64"),
-        "weights": ((500,), (64,), "float64"), "row": ((500,), (64,), "int64"),
-    }  # fmt: skip
-    assert all(array.nchunks_initialized == 8 for array in arrays.values())
-
-
 def test_values_equal_to_a_fill_value_are_written(tmp_path: Path) -> None:
     X = np.zeros((130, 1))
     X[-1] = 1

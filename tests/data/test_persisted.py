@@ -91,8 +91,3 @@ def test_a_closed_client_is_named(client: Client, tmp_path: Path) -> None:
     for use in (lambda *parts: as_source(*parts).tile(0), lambda *parts: ingest(parts, tmp_path / "d.zarr")):
         with pytest.raises(DataError, match="persisted on a Dask cluster"):
             use(*arrays)
-
-
-def test_arrays_not_persisted_stay_in_this_process(client: Client) -> None:
-    computed_in = da.from_array(X, chunks=(90, 2)).map_blocks(lambda rows: rows + (client is not None), dtype=float)
-    np.testing.assert_array_equal(ArraySource(computed_in, tile_rows=32).tile(1).X, X[32:64] + 1)

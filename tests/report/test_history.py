@@ -8,7 +8,7 @@ import histories
 import pytest
 from histories import round_of
 
-from partirvm.report.history import Lines, format_rate, rows_per_second, stages
+from partirvm.report.history import Lines, stages
 from partirvm.report.quantities import format_error, format_share
 
 
@@ -31,13 +31,6 @@ def test_kernels_have_a_line_that_says_when_they_were_learned():
     ]
 
 
-def test_rate_counts_the_rows_of_every_pass():
-    """Two passes over 36,000 rows in half a second are 144,000 rows a second."""
-    assert rows_per_second(round_of(pass_rows=72_000)) == 144_000
-    assert rows_per_second(round_of(pass_seconds=0.0, pass_rows=0)) is None
-    assert format_rate(144_000) == "144 k"
-
-
 @pytest.mark.parametrize("held_out", [None, 0.2])
 def test_columns_are_aligned(held_out):
     history = [
@@ -48,7 +41,7 @@ def test_columns_are_aligned(held_out):
     lines = printed(history)
     assert len({len(line) for line in lines}) == 1
     assert ("held-out RMSE" in lines[0]) == (held_out is not None)
-    cells = ["1", "50", "25", "0.1235", *["0.2"] * bool(held_out), "-12,346", "2 k", "1 min 15 s", "256 MiB"]
+    cells = ["1", "50", "25", "0.1235", *["0.2"] * bool(held_out), "-12,346", "2,000", "1 min 15 s", "256 MiB"]
     assert re.split(" {2,}", lines[1].strip()) == cells
 
 

@@ -15,7 +15,7 @@ from histories import plan, round_of
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
 from partirvm.quoting import format_bytes
-from partirvm.report.progress import Progress, View, progress_for
+from partirvm.report.progress import Progress, progress_for
 
 
 class Screen(io.StringIO):
@@ -55,18 +55,17 @@ def test_every_progress_hears_everything(kind, monkeypatch):
     """The stream decides whether the state is drawn."""
     monkeypatch.setenv("TERM", "xterm")
     progress = progress_for(Screen() if kind != "plain" else io.StringIO(), quiet=kind == "quiet")
-    assert (progress.view is None) == (kind == "quiet")
+    assert (progress.stream is None) == (kind == "quiet")
     with progress as inside:
         assert inside is progress
         play(progress)
         assert isinstance(progress, Watcher)
     assert progress.fits == 1
-    progress.close()
 
 
 def test_plain_lines():
     stream = io.StringIO()
-    with Progress(View(stream)) as progress:
+    with Progress(stream) as progress:
         play(progress)
     lines = stream.getvalue().splitlines()
     assert [line.split()[0] for line in lines] == [
@@ -88,7 +87,7 @@ def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
     """A long phase says where it stands, once a minute."""
     now, stream = [0.0], io.StringIO()
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    with Progress(View(stream)) as progress:
+    with Progress(stream) as progress:
         for done in range(1, 8):
             now[0] += 25.0
             event(progress, done)
@@ -99,14 +98,14 @@ def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
 def test_hearing_draws_nothing(monkeypatch):
     """A hundred thousand tiles: the thread of the fit draws no panel and writes nothing for any of them."""
     monkeypatch.setenv("TERM", "xterm")
-    drawn, draw, screen = [], View.state, Screen()
+    drawn, draw, screen = [], Progress.state, Screen()
 
-    def counted(self, progress):
+    def counted(self):
         drawn.append(threading.get_ident())
-        return draw(self, progress)
+        return draw(self)
 
-    monkeypatch.setattr(View, "state", counted)
-    with Progress(View(screen)) as progress:
+    monkeypatch.setattr(Progress, "state", counted)
+    with Progress(screen) as progress:
         progress.on_plan(SomePlan())
         before = drawn.count(threading.get_ident())
         for done in range(100_000):
@@ -143,7 +142,7 @@ def merge(progress: Progress) -> None:
 def test_parts_get_a_line_for_their_level():
     """Not one each; the heuristic has its own; the table begins with the fit that leaves a model."""
     stream = io.StringIO()
-    with Progress(View(stream)) as progress:
+    with Progress(stream) as progress:
         merge(progress)
     lines = stream.getvalue().splitlines()[2:]
     assert lines[:3] == [
@@ -156,9 +155,9 @@ def test_parts_get_a_line_for_their_level():
 
 def _drawn(progress: Progress) -> str:
     """The state that is drawn, as text."""
-    console = progress.view._live.console
+    console = progress._live.console
     with console.capture() as capture:
-        console.print(progress.view.state(progress))
+        console.print(progress.state())
     return re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", capture.get())
 
 
@@ -168,7 +167,7 @@ def test_the_live_view_cuts_nothing(monkeypatch, columns):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(columns))
     screen = Screen()
-    with Progress(View(screen)) as progress:
+    with Progress(screen) as progress:
         merge(progress)
         progress.began -= 100_000.0
         progress.remaining = lambda: 200_000.0
@@ -184,7 +183,7 @@ def test_the_live_view_cuts_nothing(monkeypatch, columns):
 def test_newton_passes_are_counted(monkeypatch):
     """An iteration of a classification has no noise variance, and is a pass."""
     monkeypatch.setenv("TERM", "xterm")
-    with Progress(View(Screen())) as progress:
+    with Progress(Screen()) as progress:
         progress.on_tiles("newton", 1, 4, 400)
         assert "Newton passes" in _drawn(progress)
         progress.on_step(StepInfo(6, 20, 0, -120.0, math.nan, math.nan), 40)

@@ -22,8 +22,8 @@ from partirvm.jobs.state import JobState, Status
 from partirvm.options import Request
 from partirvm.report.quantities import QUANTITIES
 from partirvm.report.text import (
-    Follower,
     compare_text,
+    followed,
     job_facts,
     jobs_table,
     plan_line,
@@ -215,19 +215,16 @@ def test_a_report_is_written_as_json_and_csv(folder, tmp_path):
     np.testing.assert_array_equal(table["log_evidence"], [line["log_evidence"] for line in history])
 
 
-def test_a_follower_prints_each_change_once():
+def test_followed_states_print_each_change_once():
     """A resume repeats a round after the checkpoint: its line is not printed again."""
     rounds = tuple(round_of(number=number, seconds=number) for number in range(1, 4))
     first = JobState(Status.RUNNING, reason="here", attempt=1, plan=plan(), history=rounds[:2])
-    follower = Follower()
-    begun, _, _, _, *shown = follower.of(first)
-    assert begun.endswith("running: here")
-    assert [line.split()[0] for line in shown] == ["1", "2"]
-    assert follower.of(first) == []
     again = JobState(Status.RUNNING, reason="there", attempt=2, plan=plan(), history=rounds[:1])
-    assert [line.split()[-1] for line in follower.of(again)] == ["there"]
-    assert [
-        line.split()[0] for line in follower.of(JobState(Status.RUNNING, "", "", 2, plan=plan(), history=rounds))
-    ] == ["3"]
+    more = JobState(Status.RUNNING, reason="", attempt=2, plan=plan(), history=rounds)
     ended = JobState(Status.DONE, reason="rounds", attempt=2, plan=plan(), history=rounds)
-    assert [line.split()[-1] for line in follower.of(ended)] == ["rounds"]
+    begun, _, _, _, *shown = followed([first, first, again, more, ended])
+    assert begun.endswith("running: here")
+    assert [line.split()[0] for line in (shown[0], shown[1], shown[3])] == ["1", "2", "3"]
+    assert [line.split()[-1] for line in (shown[2], shown[4])] == ["there", "rounds"]
+    assert len(shown) == 5
+    assert [json.loads(line)["number"] for line in followed([first, again, more, ended], True)] == [1, 2, 3]
