@@ -94,10 +94,7 @@ def enlarged(rows: int, columns: int, n_rows: int) -> int:
 
 
 def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:
-    """Return the rows that a fit uses, in increasing order; None means all, or no fit yet.
-
-    A larger growing sample contains a smaller one, except in classification, where the shares of classes are rounded.
-    """
+    """Return the rows that a fit uses, in increasing order; None means all, or no fit yet."""
     count, n_rows, seed = options.sample_rows, problem.n_rows, options.seed
     if fit_rows not in ("sample", GROWING) or count >= n_rows:
         return None
@@ -135,11 +132,7 @@ def partition_count(n_rows: int, partition_size: int) -> int:
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
-    """Return the rows of partition ``number``, in increasing order; none beyond the last one.
-
-    Sizes within a batch differ by at most one row. A partition has neighbouring rows of a shuffled batch, otherwise a
-    part of one random order.
-    """
+    """Return the rows of partition ``number``, in increasing order; none beyond the last; sizes differ by one."""
     start, codes, seed = 0, problem.codes, options.seed
     for batch in batches_of(problem, options):
         n_rows, count, shuffled = batch.stop - start, batch.partitions, batch.shuffled

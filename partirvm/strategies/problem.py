@@ -34,10 +34,9 @@ Codes = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class AppendedBatch:
-    """The rows from the end of the previous batch up to, but without, row ``stop``.
+    """The rows from the end of the previous batch up to, but without, row ``stop``, in so many ``partitions``.
 
-    Strategies that use rows in order divide the batch into ``partitions`` partitions. ``shuffled`` is true if
-    neighbouring rows are a random sample of the batch.
+    ``shuffled`` is true if neighbouring rows are a random sample of the batch.
     """
 
     stop: int
@@ -118,11 +117,9 @@ class Options:
     """Resolved options of a fit.
 
     ``fit_rows`` says which rows an intermediate fit uses (``strategies.fit_rows``), ``last_rows`` those of the last.
-    ``stop_fraction`` is a fraction of the fit's candidates. ``max_columns`` is the number of columns, including the
-    candidates, for which there is memory. ``batch`` limits fits that run side by side: the sum of their squared numbers
-    of columns. ``tol`` is in nats per row. Regression ends after ``max_iterations``, classification after
-    ``max_passes``. ``centres`` is the number of centres from which the kernel was learned, or 0 if it must stay;
-    ``learning_columns`` is the number of columns for which there is memory to learn it again.
+    There is memory for ``max_columns`` columns with candidates, and for ``learning_columns`` to learn the kernel again.
+    ``batch`` limits the sum of squared numbers of columns of fits side by side. ``tol`` is in nats per row. ``centres``
+    is the number of centres from which the kernel was learned, or 0 if it must stay.
     """
 
     partition_size: int
@@ -176,10 +173,7 @@ class LearnKernel:
 
 @dataclass(frozen=True)
 class KernelLearned:
-    """The kernel of largest evidence; ``better`` is true if it differs from the previous one.
-
-    ``evaluations`` is the number of evaluations of the evidence, and ``rows`` that of rows with a weight above zero.
-    """
+    """The kernel of largest evidence, ``better`` if it is another one, and the number of rows of positive weight."""
 
     kernel: Kernel
     better: bool

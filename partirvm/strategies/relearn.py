@@ -29,8 +29,7 @@ GROWTH = 2
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     """Return whether a kernel that was learned from ``centres`` centres should be learned again at this fit's vectors.
 
-    Not if the kernel was given, with too many vectors for the rows (``SHARE``), or without memory for all columns in
-    one pass. Never in classification: a comparison would take a whole fit over all rows.
+    Never in classification: a comparison would take a whole fit over all rows.
     """
     if not options.centres or not problem.likelihood.relearns:
         return False

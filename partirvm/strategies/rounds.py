@@ -1,15 +1,12 @@
 """``basic``, ``incremental`` and ``working-set``: rounds, in which rows become candidates beside the kept vectors.
 
 In ``incremental`` partitions join in order; ``basic`` has one partition. In ``working-set`` P unused rows join, which
-``working_set`` chooses.
+``working_set`` chooses. A growing sample (``fit_rows="growing"``) also doubles when a round gains little: with more
+rows, the evidence supports more vectors.
 
-**A growing sample** (``fit_rows="growing"``) also doubles when a round gains little: with more rows, the evidence
-supports more vectors. The Gram statistics of the fresh rows are added to those of the sample.
-
-**Appended rows.** Scaling and kernel stay. The present columns are fitted first, in a round without candidates whose
-model is saved, unless a regression used a part of the rows. The usual rounds follow: the working set chooses among all
-rows that were never candidates, ``incremental`` goes on with its remaining partitions, then with those of the new rows.
-It also continues runs of ``basic`` and ``split-merge``.
+After an append, scaling and kernel stay. The present columns are fitted first, in a round without candidates whose
+model is saved, unless a regression used a part of the rows. The usual rounds follow; ``incremental``, which also
+continues ``basic`` and ``split-merge``, goes on with its remaining partitions, then with those of the new rows.
 """
 
 from __future__ import annotations
@@ -104,10 +101,7 @@ class Rounds:
         return (yield from self.join(state, chosen))
 
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
-        """Return the number of rows that may join in the next round and, if it is 0, the reason for the end.
-
-        A part of the selected rows may join when a limit excludes the others; partitions join whole.
-        """
+        """Return how many rows may join next, and the reason for the end if none may; partitions join whole."""
         options, problem, each = state.options, state.problem, state.problem.n_kernels
         if options.max_rounds is not None and state.round >= options.max_rounds:
             return 0, Termination.ROUNDS
@@ -165,10 +159,7 @@ class Rounds:
         return (yield from saved(state, "final", reason))
 
     def restore(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """End with the model of the best round, unchanged: a further fit could be worse again.
-
-        If the best round used a sample, a last fit over all rows follows.
-        """
+        """End with the model of the best round, unchanged unless it used a sample: a further fit could be worse."""
         best = state.best
         assert best is not None
         names = ("problem", "design", "fit", "seen", "round", "candidates", "reason")
@@ -247,8 +238,8 @@ def _round(state: RoundsState, rule: StopRule | None = None, *, hold: bool = Fal
 def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
     """Enlarge the sample to ``count`` rows; the columns, α and β stay.
 
-    The next evidence is compared with that of the same fit over the larger sample. Without statistics that can be
-    added, the next fit computes those of all its columns, and its evidence is compared with none.
+    The next evidence is compared with that of the same fit over the larger sample, or with none if the statistics
+    cannot be added.
     """
     problem, options, fit = state.problem, replace(state.options, sample_rows=count), state.fit
     neighbours = problem.codes is None and problem.shuffled  # fresh rows follow those of the sample
@@ -268,10 +259,7 @@ def passes_over(state: RoundsState, rows: Rows) -> tuple[Pass, ...]:
 
 
 def with_appended_rows(state: RoundsState, problem: Problem, options: Options) -> RoundsState:
-    """Return the state of a checkpoint, with these options and a problem with additional rows (``fit_rows.joined``).
-
-    The kernel of the checkpoint stays and is not learned again. Earlier evidences and errors are no longer compared.
-    """
+    """Return the state of a checkpoint for a problem with additional rows (``fit_rows.joined``); its kernel stays."""
     kept = ("design", "fit", "round", "selection", "seen", "candidates", "duplicates", "learned", "used", "kept")
     problem, options = replace(problem, empty=state.problem.empty), replace(options, centres=0)
     fresh_state = first_state(problem, options, appended=True, work=work_before_rounds(problem.n_rows, 0))

@@ -1,11 +1,8 @@
 """``split-merge``: one RVM on each of ⌈N/P⌉ partitions, then on the joined vectors of pairs of fits.
 
-The fits of a level run side by side, as many as ``Options.batch`` allows. If the number of fits is odd, the last one is
-merged a level later. The merge of the last two fits is the last fit of the run. Until then, the saved model is the fit
-with the highest evidence per row.
-
-Merged sets are reduced to ``max_vectors`` and to the size that memory allows: the vectors with the smallest evidence in
-their previous fits are left out. The kernel is never learned again: one kernel would have to suit all partitions.
+The fits of a level run side by side, as many as ``Options.batch`` allows. If their number is odd, the last one is
+merged a level later. The merge of the last two fits is the last fit; until then, the saved model is the fit with the
+highest evidence per row. Beyond ``max_vectors`` and the memory, the vectors with the smallest evidence are left out.
 """
 
 from __future__ import annotations

@@ -112,10 +112,7 @@ def columns_of(design: Design, rows: Int) -> Steps[Design]:
 
 
 def measured(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -> Steps[RoundsState]:
-    """Request the statistics of the new columns, or of all columns if the rows of the fit change.
-
-    ``warm`` is the start of a fit over other rows; None means the current fit.
-    """
+    """Request the statistics of the new columns, or of all if the rows change; ``warm`` is then the start, if given."""
     problem, fit, design = state.problem, state.fit, state.design.join(new)
     likelihood, rows = problem.likelihood, posterior_rows(problem, state.options, fit_rows)
     base, kept, added = fit, state.design, new
@@ -128,10 +125,7 @@ def measured(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None, hold: bool = False) -> Steps[RoundsState]:
-    """Request a fit of the design's columns over the fit rows; ``likelihoods.base.Begin`` explains the arguments.
-
-    A fit that ends because its statistics lost digits goes on with those of the residual target.
-    """
+    """Request a fit (``Begin``); if its statistics lost digits, it goes on with those of the residual target."""
     problem, options = state.problem, state.options
     rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
     for rebases in count():
@@ -182,10 +176,7 @@ def settled(state: RoundsState, noise: FittedNoise | None = None) -> Steps[Round
 
 
 def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | None]:
-    """Fit a noise that depends on the inputs to rows left out of a settled fit.
-
-    None at the noise floor (errors are rounding errors) and for an overconfident fit (its kernel is too narrow).
-    """
+    """Fit a noise that depends on the inputs; None for mere rounding errors, and for too narrow a kernel."""
     sample = noise_sample(left_out, len(state.design.scaling.x_shift))
     assert isinstance(state.fit, HyperState)
     if sample is None or state.fit.floored or state.fit.overconfident:
@@ -208,10 +199,7 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
 
 
 def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Steps[RoundsState]:
-    """Save the model with a line of history; ``end`` is the reason if the run ends here.
-
-    The last line of a run that uses a sample to its end is one of an early fit.
-    """
+    """Save the model with a line of history; ``end`` is the reason if the run ends here."""
     noise = state.design.noise
     kind = "early" if kind == "final" and state.options.last_rows != "full" else kind
     facts = {"fit_rows": state.seen or state.options.last_rows}

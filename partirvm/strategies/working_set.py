@@ -1,13 +1,11 @@
 """The decisions of the working set: which candidates join next, and whether the run ends.
 
-The run ends when the evidence was flat in two consecutive rounds, the second of them with random candidates. It also
-ends when every row has been a candidate, or at a limit. If the held-out error stops falling, the run ends with the
-model of the best round.
+The run ends when the evidence was flat in two consecutive rounds, the second of them with random candidates, when every
+row has been a candidate, or at a limit. If the held-out error stops falling, it ends with the model of the best round.
 
-Later rounds cost more and gain less. A round is *slow* if, at its rate, twice the work would raise the evidence by
-less than ``LEAST_GAIN`` nats per row; a gain of g nats per row of a regression lowers the error by about a fraction g.
-Gains of a classification are fractions of the loss so far, −log evidence per row. The work is the number of
-multiplications of kernel learning and of all rounds, and not the time, so that results can be repeated.
+A round is *slow* if, at its rate, twice the work would raise the evidence by less than ``LEAST_GAIN`` nats per row: g
+nats lower the error by about a fraction g. Gains of a classification are fractions of −log evidence per row so far. The
+work is the number of multiplications, and not the time, so that results can be repeated.
 """
 
 from __future__ import annotations
@@ -96,8 +94,9 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     columns, new, slow = state.candidates, state.candidates - state.kept, state.slow
     work = state.work + float(fit.n * new * (2 * columns - new) + ITERATIONS * columns**3)
     if np.isfinite(before):  # there is an evidence to compare
-        loss = -before / fit.n if state.problem.classifies else None
-        slow = slow + 1 if is_slow(state.options.effort, work, state.work, gain, loss) else 0
+        loss = max(-before / fit.n, 0.0) if state.problem.classifies else 1.0
+        least = LEAST_GAIN[state.options.effort] * loss
+        slow = slow + 1 if least > 0 and gain < least * log2(work / state.work) else 0
     evidence = max(fit.log_evidence, before)
     state = replace(state, evidence=evidence, flat=flat, patient=level, work=work, slow=slow)
     if flat >= FLAT_ROUNDS:
@@ -115,15 +114,6 @@ def worse(state: RoundsState) -> bool:
     if best is None or best.scores is None or scores is None or best.round == state.round:
         return False
     return scores.loss > best.scores.loss * (1 + BETTER)
-
-
-def is_slow(effort: str, work: float, before: float, gain: float, loss: float | None) -> bool:
-    """Return whether a round was slow that raised the work of all rounds from ``before`` to ``work``.
-
-    ``gain`` is in nats per row; ``loss`` is −log evidence per row of a classification before the round, else None.
-    """
-    least = LEAST_GAIN[effort] * (1.0 if loss is None else max(loss, 0.0))
-    return least > 0 and gain < least * log2(work / before)
 
 
 def work_before_rounds(rows: int, centres: int) -> float:
