@@ -12,7 +12,7 @@ continues ``basic`` and ``split-merge``, goes on with its remaining partitions, 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from partirvm.strategies.fit_rows import (
 from partirvm.strategies.problem import Options, Problem, Steps
 from partirvm.strategies.relearn import due, learned_again
 from partirvm.strategies.stages import (
+    BETTER,
     INTERMEDIATE,
     RoundsState,
     columns_of,
@@ -43,7 +44,7 @@ from partirvm.strategies.stages import (
     settled,
     solved,
 )
-from partirvm.strategies.working_set import choose, judged, work_before_rounds, worse
+from partirvm.strategies.working_set import choose, judged, work_before_rounds
 
 MAX_COLUMNS, MIN_CANDIDATES = 200, 5
 """Maximum number of kernel columns of an early fit, those of all outputs together, but at least so many rows."""
@@ -154,7 +155,9 @@ class Rounds:
     def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Score a settled fit and save its model; a working set restores the best round if the fit is worse."""
         state = yield from scored(state)
-        if self.schedule.selects and worse(state):
+        best = state.best if self.schedule.selects else None
+        earlier = None if best is None or best.round == state.round else best.scores
+        if earlier and state.scores and state.scores.loss > earlier.loss * (1 + BETTER):
             return (yield from self.restore(state, reason))
         return (yield from saved(state, "final", reason))
 
@@ -192,8 +195,8 @@ class BasicRound(Rounds):
     def start(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the fit, in which all rows form one partition."""
         size = problem.n_rows * problem.n_kernels
-        options = replace(options, partition_size=size, max_vectors=None, max_rounds=None, max_columns=None)
-        options = replace(options, fit_rows="full")
+        unlimited: dict[str, Any] = dict.fromkeys(("max_vectors", "max_rounds", "max_columns"))
+        options = replace(options, partition_size=size, fit_rows="full", **unlimited)
         return first_state(problem, options, selection="all")
 
 

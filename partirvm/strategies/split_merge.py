@@ -19,7 +19,7 @@ from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Start, labels_of
 from partirvm.planning.cost import Schedule
-from partirvm.strategies.fit_rows import fresh, partition, partition_count
+from partirvm.strategies.fit_rows import batches_of, fresh, partition
 from partirvm.strategies.problem import Gather, Instruction, Log, Options, Problem, Save, Steps
 from partirvm.strategies.rounds import BasicRound
 from partirvm.strategies.stages import (
@@ -80,7 +80,7 @@ class SplitMergeLevels:
 
     def start(self, problem: Problem, options: Options) -> State:
         """Return the state before the first partitions; for one partition or a constant target, before the last fit."""
-        if problem.target_variance and n_partitions(problem, options) > 1:
+        if problem.target_variance and batches_of(problem, options)[0].partitions > 1:
             return SplitMergeState(problem, options)
         return BasicRound().start(problem, options)
 
@@ -88,7 +88,7 @@ class SplitMergeLevels:
         """Run the next fits of this level or of the next level, or the last fit."""
         if isinstance(state, RoundsState):
             return (yield from BasicRound().step(state))
-        if state.level == 0 and state.partitions < n_partitions(state.problem, state.options):
+        if state.level == 0 and state.partitions < batches_of(state.problem, state.options)[0].partitions:
             return (yield from _split(state))
         if len(state.below) < 2:
             state = replace(state, level=state.level + 1, below=state.parts + state.below, parts=())
@@ -97,16 +97,11 @@ class SplitMergeLevels:
         return (yield from _merge(state))
 
 
-def n_partitions(problem: Problem, options: Options) -> int:
-    """Return ⌈N/P⌉."""
-    return partition_count(problem.n_rows, problem.rows_of(options.partition_size))
-
-
 def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
     """Fit the next partitions, as many as may be fitted side by side."""
     problem, options = state.problem, state.options
     count = max(options.batch // state.squared(options.partition_size), 1)
-    numbers = range(state.partitions, min(state.partitions + count, n_partitions(problem, options)))
+    numbers = range(state.partitions, min(state.partitions + count, batches_of(problem, options)[0].partitions))
     partitions = [partition(problem, options, number) for number in numbers]
     (found,) = yield (Gather(np.concatenate(partitions)),)
     designs, start = list[Design](), 0

@@ -21,7 +21,7 @@ from partirvm.core.termination import Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.strategies.fit_rows import POOL, SPREAD, drawn_rows, posterior_rows
 from partirvm.strategies.problem import Steps
-from partirvm.strategies.stages import BETTER, RoundsState, columns_of
+from partirvm.strategies.stages import RoundsState, columns_of
 from partirvm.types import LEARNING_ROWS
 
 Int = NDArray[np.int64]
@@ -106,14 +106,6 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     if state.best is not None and state.round - state.best.round >= PATIENCE:
         return state, Termination.VALIDATION
     return state, None
-
-
-def worse(state: RoundsState) -> bool:
-    """Return whether the last fit is worse than the best round, an earlier one."""
-    best, scores = state.best, state.scores
-    if best is None or best.scores is None or scores is None or best.round == state.round:
-        return False
-    return scores.loss > best.scores.loss * (1 + BETTER)
 
 
 def work_before_rounds(rows: int, centres: int) -> float:
