@@ -22,9 +22,6 @@ from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS
 SHARE = 0.4
 """Maximum number of centres, as a fraction of the rows of kernel learning; with more centres the evidence overfits."""
 
-GROWTH = 2
-"""A kernel is learned again when the number of vectors is this multiple of the centres of the last learning."""
-
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     """Return whether a kernel that was learned from ``centres`` centres should be learned again at this fit's vectors.
@@ -35,7 +32,7 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
         return False
     rows = min(problem.n_rows, learning_rows(problem.empty.centres.shape[1]))
     maximum = min(int(SHARE * rows), options.learning_columns - 1)
-    return bool(GROWTH * max(centres, options.centres) <= fit.n_vectors <= maximum)
+    return bool(2 * max(centres, options.centres) <= fit.n_vectors <= maximum)
 
 
 def learning_rows(n_features: int) -> int:

@@ -39,9 +39,6 @@ BETTER = 1e-3
 REBASES = 2
 """Maximum number of passes per fit against cancellation."""
 
-DIAGNOSED = ("round", "early", "final")
-"""Kinds of history lines with diagnostics: those whose model may be the result of the run."""
-
 
 @dataclass(frozen=True)
 class RoundsState:
@@ -218,5 +215,5 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
 def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
     """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
     found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
-    diagnostics = [to_json(each) for each in found] if facts["kind"] in DIAGNOSED else []
+    diagnostics = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
     return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)

@@ -32,9 +32,6 @@ FLAT = 1000.0
 FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
 """Numbers of consecutive rounds, flat, slow or without a better held-out error, that end the run."""
 
-EVEN = 0.5
-"""Fraction of random candidates divided equally among classes; the rest is in proportion to the class sizes."""
-
 LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
@@ -77,7 +74,7 @@ def choose(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
 
 def _random(state: RoundsState, used: Int, count: int) -> Int:
     """Return random rows outside ``used``, different in each round."""
-    return drawn_rows(state.problem, used, count, seed=state.options.seed, draw=state.round - 1, even=EVEN)
+    return drawn_rows(state.problem, used, count, seed=state.options.seed, draw=state.round - 1, even=0.5)
 
 
 def _marked(state: RoundsState, rows: Int) -> RoundsState:
