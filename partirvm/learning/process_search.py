@@ -68,7 +68,7 @@ FOLDS, LEFT_OUT = 5, 400
 def searchable(problem: Problem) -> bool:
     """Return whether the process can search this problem's kernel: a regression, and one kernel with parameters."""
     kernel = problem.empty.kernel
-    return not problem.classifies and not isinstance(kernel, Several) and bool(np.isfinite(kernel.logs).any())
+    return problem.likelihood.has_noise and not isinstance(kernel, Several) and bool(np.isfinite(kernel.logs).any())
 
 
 def search(

@@ -191,7 +191,7 @@ def evaluate(
     variances = problem.target_variance if problem.target_variances is None else problem.target_variances
     tied, count = _first_tied(problem, variances) if last is None else last.tied, 10 if fresh else 5
     assert tied is not None
-    if problem.classifies:
+    if not problem.likelihood.has_noise:
         statistics = _statistics(sample, design, problem.n_classes, problem.n_classes)
         tied, shared = indicator_updates(statistics, tied, count)
         beta, n_classes = float(tied.beta), problem.n_classes
@@ -221,7 +221,7 @@ def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design) -> Eviden
 
 def _first_tied(problem: Problem, variances: float | Float) -> Tied:
     """Return the initial α and β: the target variance (indicators: .1) as prior variance, the usual first noise."""
-    if problem.classifies:
+    if not problem.likelihood.has_noise:
         return Tied(1.0, 1.0, 1.0 / (FIRST_NOISE * 0.1))
     variance = FIRST_NOISE * variances if problem.noise_variance is None else problem.noise_variance
     return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)

@@ -168,13 +168,13 @@ class KernelSearch:
         assert best is not None
         assert best.tied is not None
         facts: dict[str, Any] = {"train_rmse": root_mean(scale * np.sqrt(best.residual / best.rows))}
-        if problem.classifies:
+        if not problem.likelihood.has_noise:
             facts["train_rmse"] = float(np.sqrt(best.residual[0] / (best.rows * problem.n_classes)))
             facts["train_error"] = best.wrong / best.rows
         facts |= {"number": self.number, "candidates": self.count, "iterations": self.evaluations}
         facts |= {"gain": best.value - self.first, "fit_rows": "full" if self.sample.whole else "sample"}
         facts |= {"choice": self.choice, "termination": self.reason or Termination.CONVERGED}
-        variance = None if problem.classifies else 1 / best.tied.beta
+        variance = 1 / best.tied.beta if problem.likelihood.has_noise else None
         return kernel_record(problem, self.kernel, variance, best.rows, best.value, facts)
 
 

@@ -91,7 +91,7 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     columns, new, slow = state.candidates, state.candidates - state.kept, state.slow
     work = state.work + float(fit.n * new * (2 * columns - new) + ITERATIONS * columns**3)
     if np.isfinite(before):  # there is an evidence to compare
-        loss = max(-before / fit.n, 0.0) if state.problem.classifies else 1.0
+        loss = 1.0 if state.problem.likelihood.has_noise else max(-before / fit.n, 0.0)
         least = LEAST_GAIN[state.options.effort] * loss
         slow = slow + 1 if least > 0 and gain < least * log2(work / state.work) else 0
     evidence = max(fit.log_evidence, before)
