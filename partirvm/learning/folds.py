@@ -105,9 +105,8 @@ def compare(
 ) -> tuple[dict[str, Any], Kernel, int]:
     """Cross-validate ``one_widths`` and a width per feature: ``basic`` RVMs of two classes, or their indicators.
 
-    The search for a width per feature has few centres and no revival stage, which does not change the choice; of
-    indicators it begins at the kernel with the best evidence. Returns the choice of ``choice_of``, its best kernel, and
-    the number of evaluations.
+    The search for a width per feature has few centres and no revival stage; of indicators it begins at the kernel with
+    the best evidence. Returns the choice of ``choice_of``, its best kernel, and the number of evaluations.
     """
     kernels = one_widths(sample, problem)
     few, seed = min(learning.centres, CENTRES), options.seed

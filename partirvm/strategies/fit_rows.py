@@ -30,7 +30,7 @@ ROWS_PER_COLUMN = 100
 """Minimum rows per column of a growing sample; its default first size is this number × the partition size P."""
 
 LEAST = 10
-"""Minimum number of rows of each class in a sample; a class with fewer rows is used whole."""
+"""Minimum number of rows of each class in a sample."""
 
 SPREAD, POOL = 20, 4
 """``error`` searches SPREAD · P random rows (of all, outliers have the largest errors), ``gain`` ranks POOL · P."""
@@ -179,9 +179,8 @@ def drawn_rows(
 ) -> Int:
     """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing order.
 
-    Of shuffled data these are neighbouring rows (of each class), others for each value of ``draw``. Of classes, the
-    fraction ``even`` of the rows is divided equally among them, the rest in proportion to their sizes, at least
-    ``least`` rows of each. If ``count`` is smaller than the number of classes, they take turns from draw to draw.
+    Of shuffled data these are neighbouring rows (of each class), others for each ``draw``. The fraction ``even`` is
+    divided equally among classes, the rest by size, at least ``least`` of each; fewer rows than classes take turns.
     """
     codes, shuffled, n_rows = problem.codes, problem.shuffled, problem.n_rows
     if codes is None:

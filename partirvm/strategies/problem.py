@@ -3,9 +3,8 @@
 A strategy runs in steps. ``step(state)`` is a generator: it yields instructions, is sent their answers, and returns the
 next state, which is all that a further step depends on: the state after a stored line of history is the checkpoint. A
 strategy has no access to data, clock, disk or cluster: the driver performs the instructions that are yielded together,
-side by side if possible, and sends one answer for each of them, in the same order: for a pass (``likelihoods.base``)
-its statistic, for a fit ``Solved``, for ``Gather`` ``Gathered``, for ``LearnKernel`` ``KernelLearned``, for ``Save``
-and ``Log`` None. ``Stopped`` is raised where the step waits for its answers.
+side by side if possible, and sends their answers in the same order (for a pass its statistic, for a fit ``Solved``, for
+``Save`` and ``Log`` None). ``Stopped`` is raised where the step waits for its answers.
 """
 
 from __future__ import annotations

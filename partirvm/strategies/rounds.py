@@ -217,8 +217,7 @@ class WorkingSetRounds(Rounds):
 def early_state(problem: Problem, options: Options) -> RoundsState:
     """Return the state, for ``IncrementalRounds``, before the small fit of a run whose time limit ends it too early.
 
-    Only ``seed``, ``tol`` and ``moderate`` of ``options`` are used. It takes about a second, and writes a line of
-    history but no checkpoint: a later resume ignores it.
+    It uses ``seed``, ``tol`` and ``moderate`` alone, takes about a second, and writes no checkpoint.
     """
     rows, outputs = min(problem.likelihood.early_rows, problem.n_rows), max(problem.n_outputs, problem.n_targets)
     candidates = max(MAX_COLUMNS // (outputs * max(problem.n_kernels, 1)), MIN_CANDIDATES)
@@ -239,11 +238,7 @@ def _round(state: RoundsState, rule: StopRule | None = None, *, hold: bool = Fal
 
 
 def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
-    """Enlarge the sample to ``count`` rows; the columns, α and β stay.
-
-    The next evidence is compared with that of the same fit over the larger sample, or with none if the statistics
-    cannot be added.
-    """
+    """Enlarge the sample to ``count`` rows; the next evidence is compared with that of the same fit over these rows."""
     problem, options, fit = state.problem, replace(state.options, sample_rows=count), state.fit
     neighbours = problem.codes is None and problem.shuffled  # fresh rows follow those of the sample
     passes = passes_over(state, range(state.options.sample_rows, min(count, problem.n_rows))) if neighbours else ()

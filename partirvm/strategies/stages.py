@@ -147,10 +147,7 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
 
 
 def settled(state: RoundsState, noise: FittedNoise | None = None) -> Steps[RoundsState]:
-    """Compute the noise variance of a last fit from residuals, and fit again if its noise depends on the inputs.
-
-    ``noise`` is the noise of the design if it was just fitted. A run that is stopped meanwhile keeps constant noise.
-    """
+    """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise`` was just fitted."""
     statistics = yield from residuals(state, last=True)
     left_out = left_out_of(statistics)
     if left_out is not None and noise is not None:
