@@ -46,7 +46,7 @@ class ColumnMoments:
             if not present.all():
                 values, weights = values[present], weights[present]
         n, columns = values.shape
-        if n == 0:
+        if values.size == 0:
             zero = np.zeros(columns)
             return cls(0, 0.0, zero, zero, np.full(columns, np.inf), np.full(columns, -np.inf))
         minimum, maximum = values.min(axis=0), values.max(axis=0)

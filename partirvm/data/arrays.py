@@ -22,8 +22,7 @@ from partirvm.data.source import Columns, Float, Int, Source, Tile, as_rows, def
 from partirvm.errors import DataError, MissingDataError
 from partirvm.storage import reading
 
-Rows = Callable[[int, int], NDArray[Any]]
-"""A function that reads rows by the numbers of the first row and of the row after the last."""
+Rows = Callable[[int, int], NDArray[Any]]  # reads rows from the first number to before the second
 
 
 def shuffled_rows(n_rows: int, seed: int) -> Int:
@@ -35,10 +34,8 @@ class ArraySource(Source):
     """A source of tiles from arrays of NumPy, Zarr or Dask. Types other than float64 are converted tile by tile.
 
     Only the chunks of a tile are read of Zarr and Dask arrays. If chunks are larger than two tiles, the last two are
-    cached, so that each chunk is read once per pass and not once per tile. Dask arrays are computed in the calling
-    thread, by every pass again, so ingest the result of an expensive graph first. Rows persisted on a cluster are
-    fetched through the client of the cluster. A part of the source holds its rows of NumPy arrays and of persisted
-    arrays in memory, and the graph of its rows of other Dask arrays.
+    cached. Dask arrays are computed in the calling thread, by every pass again. Rows persisted on a cluster are fetched
+    through its client. A part holds its rows of NumPy arrays and of persisted arrays in memory.
 
     X is (N, d), ``t`` (N,) or (N, T), and ``weights``, zero or positive, (N,). Without targets the ``t`` of each tile
     has shape (rows, 0). With ``permutation`` (N,) row i of the source is row ``permutation[i]`` of the arrays in
@@ -82,17 +79,15 @@ class ArraySource(Source):
         """Return the rows of an array in one tile: a view of a float64 array that is not permuted, otherwise a copy."""
         (start, stop), array, names = self._span(number), self._arrays[name], self._names.get(name)
         if isinstance(array, np.ndarray):
-            return as_rows(array[self._places(name, slice(start, stop))])
+            return as_rows(array[self._places(name, start, stop)])
         if name not in self._readers:
             self._readers[name] = self._reader(name)
         return as_rows(self._readers[name](start, stop), "the rows" if names is None else name, start, names)
 
-    def _places(self, name: str, rows: Any) -> Any:
-        """Return the places of rows, numbers or a slice of them, in a NumPy array."""
-        if self._permutation is not None:
-            return self._permutation[rows]
+    def _places(self, name: str, start: int, stop: int) -> Any:
+        """Return the places of a run of rows in a NumPy array."""
         first = self._first[name]
-        return slice(rows.start - first, rows.stop - first) if isinstance(rows, slice) else rows - first
+        return slice(start - first, stop - first) if self._permutation is None else self._permutation[start:stop]
 
     def _reader(self, name: str) -> Rows:
         """Return the function that reads rows of a Zarr or Dask array, two cached chunks for a tile on their border."""
@@ -137,21 +132,13 @@ class ArraySource(Source):
         weights = self._read("the weights", number) if self.weighted else None
         return Tile(number, number * self.tile_rows, X, t, weights)
 
-    def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Return the inputs of the rows with the given numbers, shape (len(rows), d)."""
-        X = self._arrays["X"]
-        if not isinstance(X, np.ndarray):
-            return super().gather(rows)
-        gathered: Float = X[self._places("X", self._row_numbers(rows))].astype(np.float64, copy=False)
-        return gathered
-
     def part(self, tiles: Sequence[int]) -> ArraySource:
         """Return a source with the rows from the first to the last of the given tiles."""
         start, stop = self._span(min(tiles))[0], self._span(max(tiles))[1]
         rows, lazy = dict[str, Any](), dict[str, Any]()
         for name, array in self._arrays.items():
             if isinstance(array, np.ndarray):
-                rows[name] = array[self._places(name, slice(start, stop))]
+                rows[name] = array[self._places(name, start, stop)]
             elif hasattr(array, "dask"):
                 lazy[name] = array[start - self._first[name] : stop - self._first[name]]
         if lazy and self._client is not None:
@@ -231,10 +218,6 @@ class ClassWeighted(Source):
     """A source whose row weights are multiplied by ``weights[code]``, (K,), the weight of the class of the row.
 
     The codes are the first column of the targets. ``moments`` is None, since those of ``source`` ignore the weights.
-
-    >>> source = ArraySource(np.zeros((3, 1)), np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 4.0]))
-    >>> ClassWeighted(source, np.array([3.0, 0.5])).tile(0).weights.tolist()
-    [3.0, 0.5, 2.0]
     """
 
     def __init__(self, source: Source, weights: Float) -> None:

@@ -1,6 +1,4 @@
-"""Conversion of the user's data: to a source for a fit, and to columns for ingest. Dask and pandas are imported only if
-needed.
-"""
+"""Conversion of the user's data: to a source for a fit, and to columns for ingest."""
 
 from __future__ import annotations
 
@@ -45,9 +43,8 @@ def as_source(
     or a source, which contain y and weights. ``seed`` shuffles the rows of data in memory as ``ingest`` does.
     ``columns`` are by default the names of the data frame, or ``x0``, ``x1``, ….
 
-    Raises ``DataError`` for values that are no numbers, wrong shapes, no rows, or a single row with a target,
-    ``MissingDataError`` or ``FormatError`` for DATA or chunks that are missing or cannot be read, and ``UsageError`` if
-    y or weights are given together with DATA or a source.
+    Raises ``DataError`` for values that cannot be used, ``MissingDataError`` or ``FormatError`` for DATA or chunks that
+    cannot be read, and ``UsageError`` if y or weights are given together with DATA or a source.
     """
     if isinstance(X, str | os.PathLike | Source):
         if y is not None or weights is not None:
@@ -81,10 +78,7 @@ def _floats(part: Any) -> Any:
 
 
 def open_table(source: Any, room: int | None = None) -> Reader:
-    """Return the table of a path, an fsspec URL, a data frame, or a tuple (X, y) or (X, y, weights); y may be None.
-
-    ``room`` is the maximum number of bytes of an .npz file.
-    """
+    """Return the table of a path, URL, data frame or tuple of arrays; ``room`` is the most bytes of an .npz file."""
     if isinstance(source, str | os.PathLike):
         url = os.fspath(source)
         kind, filesystem, files = find_files(url)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import LARGEST
+from partirvm.core.moments import LARGEST, Moments
 from partirvm.data.checks import check_row_count
 from partirvm.data.convert import open_table
 from partirvm.data.encode import Encoder, Roles, assign_roles
@@ -27,7 +27,7 @@ from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.layout import DataAttributes, open_data, publication, storing
 from partirvm.data.source import Columns, Float, tile_rows_for
 from partirvm.data.tables import Reader
-from partirvm.data.writer import Progress, moments_of, write_tiles
+from partirvm.data.writer import Progress, write_tiles
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, DataWarning, MemoryLimitError, UsageError
 from partirvm.options.constraints import parse_bytes
@@ -76,7 +76,7 @@ def ingest(
     features : sequence of str, optional
         Feature columns, in this order; default: all columns except targets and weights.
     categorical : sequence of str
-        Features whose values are labels. Values are stored as integer codes, the labels in the attributes.
+        Features whose values are labels, stored as integer codes.
     weights, noise : str, optional
         Column of precision weights, zero or positive; or instead of positive relative noise r. The noise variance of a
         row is then σ²·r², and its weight is 1/r².
@@ -86,9 +86,8 @@ def ingest(
         Seed of the shuffle; None keeps the order of the source. Appended rows keep their order if those of DATA did.
     like : DATA, path or Columns, optional
         Use the features, categories, target and classes of the DATA ``like``, for a test set or for rows to predict. A
-        category missing in ``like`` gets the code after the last category; a class missing in ``like`` is an error. If
-        ``source`` has no target column and ``target`` is None, the new DATA are unlabelled. Unlabelled DATA can be used
-        only for prediction and may have a single row.
+        category missing in ``like`` gets the code after the last category; a class missing in ``like`` is an error.
+        Without a target column the new DATA can be used only for prediction.
     memory_limit : int or str, optional
         Maximum resident memory of this process in bytes, or a text such as ``"512MiB"``. Default: the larger of 512 MiB
         and the current memory of the process plus 256 MiB.
@@ -103,13 +102,12 @@ def ingest(
     Raises
     ------
     DataError, MissingDataError
-        There are missing values, text columns, no rows, or a single row with a target; files have different columns
-        or cannot be read; or appended rows have other columns than DATA, or are there already.
+        There are missing values, text columns, or no rows; files have different columns or cannot be read; or
+        appended rows have other columns than DATA, or are there already.
     UsageError
         Options contradict each other, or a table has no target and ``like`` is None.
     MemoryLimitError, ExistsError, StorageError, LeaseError
-        The ingest needs more memory than the limit; the output path exists; the store is full or read-only; or another
-        process writes the DATA.
+        The limit is too low; the path exists; the store is full or read-only; or another process writes the DATA.
 
     Examples
     --------
@@ -210,7 +208,7 @@ def _no_rows(encoder: Encoder, tile_rows: int, seed: int | None) -> DataAttribut
         seed=seed,
         weighted=roles.weights is not None,
         labelled=n_targets > 0,
-        moments=moments_of(np.empty((0, d)), np.empty((0, n_targets)), None),
+        moments=Moments.of(np.empty((0, d)), np.empty((0, n_targets))),
         hashes={},
         batches=(),
         segments=(),

@@ -54,11 +54,7 @@ def coded(y: Any, classes: Labels) -> Float:
 
 
 def plain_label(label: Any) -> Any:
-    """Convert a label to a JSON value.
-
-    >>> plain_label(1.0), plain_label(np.int8(1)), plain_label(True), plain_label(b"a"), plain_label(None)
-    (1, 1, True, 'a', None)
-    """
+    """Convert a label to a JSON value; 1.0 becomes 1."""
     if isinstance(label, np.generic):
         label = label.item()
     if isinstance(label, bytes):

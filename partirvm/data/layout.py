@@ -119,10 +119,7 @@ CODEC = Codec([DataAttributes, Columns, Moments, ColumnMoments])
 
 
 def open_data(url: str) -> tuple[Folder, DataAttributes]:
-    """Return the folder of DATA and their newest attributes.
-
-    Raises ``MissingDataError``, ``FormatError``, or ``ChangedDataError`` if others replace the DATA in each try.
-    """
+    """Return the folder of DATA and their newest attributes."""
     folder = open_folder(url)
     for _ in range(5):
         numbers = listed_numbers(folder, VERSIONS)

@@ -2,8 +2,8 @@
 data.
 
 A *source* has N rows of d features, T targets and optional precision weights. Its *tiles* are runs of ``tile_rows``
-rows, numbered from 0; the last tile may be shorter. Tiles are the unit of reading and of summation. The tile size
-depends on the data and not on the machine, so that sums over tiles have the same bits on all machines.
+rows, the last one perhaps shorter. The tile size depends on the data and not on the machine, so that sums over tiles
+have the same bits on all machines.
 """
 
 from __future__ import annotations
@@ -46,9 +46,8 @@ class Tile:
 class Fingerprint:
     """The identity of data: the shape, and one short hash per tile of the raw bytes of X, t and weights.
 
-    ``hashes`` may contain only the first tiles, if the hashes of all tiles would require reading all rows. For DATA,
-    ``about`` is a hash of the attributes that do not change when rows are appended (names, categories, classes), and
-    ``moments`` is a hash of the moments.
+    ``hashes`` may contain only the first tiles. For DATA, ``about`` is a hash of the attributes that do not change when
+    rows are appended (names, categories, classes), and ``moments`` one of the moments.
     """
 
     n_rows: int
@@ -61,8 +60,7 @@ class Fingerprint:
 class Source:
     """A set of rows that is read tile by tile. Reading is thread-safe. A source on disk is small when pickled.
 
-    ``shuffled`` states that neighbouring rows are a random sample of all rows. ``moments`` are those of all rows, if
-    already computed. A subclass sets the attributes, and reads tiles with ``tile``.
+    ``shuffled`` states that neighbouring rows are a random sample. ``moments`` are those of all rows, if known.
     """
 
     n_rows: int
@@ -164,11 +162,9 @@ class Source:
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:
-    """Return the number of rows per tile: a power of two, with inputs of about ``TILE_BYTES`` bytes. There are at least
-    32 tiles, provided that each tile keeps 2048 rows. The result depends only on the shape.
+    """Return the number of rows per tile: a power of two, with inputs of about ``TILE_BYTES`` bytes.
 
-    >>> tile_rows_for(36_000, 8), tile_rows_for(20_000_000, 16), tile_rows_for(583_740, 2)
-    (2048, 8192, 16384)
+    There are at least 32 tiles, provided that each tile keeps 2048 rows. The result depends only on the shape.
     """
     by_size = max(TILE_BYTES // (8 * max(n_features, 1)), 1)
     by_count = max(n_rows // 32, 2048)

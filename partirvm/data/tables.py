@@ -21,8 +21,7 @@ ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS, ".npz")
 LEAST_BUFFER, MOST_BUFFER = 64 << 10, 1 << 20  # bytes of a Parquet column that are read at once
 PAGE = 2 << 20  # bytes of a page with its dictionary: writers limit each to 1 MiB
 
-Batch = Mapping[str, Any]
-"""Arrow arrays of one length by the names of their columns."""
+Batch = Mapping[str, Any]  # Arrow arrays of one length by the names of their columns
 
 
 @dataclass
@@ -60,10 +59,7 @@ def numbers(values: Any) -> np.ndarray[Any, Any]:
 
 
 def find_files(url: str) -> tuple[str, Any, list[str]]:
-    """Return the kind ("csv", "parquet" or "npz"), the file system and the paths of a file, a folder or a glob.
-
-    Paths below a folder that have a part beginning with ``.`` or ``_`` are left out.
-    """
+    """Return the kind ("csv", "parquet" or "npz"), the file system and the paths of a file, a folder or a glob."""
     filesystem, path = open_filesystem(url)
     with reading(url):
         if filesystem.isfile(path):
@@ -98,21 +94,16 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     """Return a table of Parquet files with equal columns. ``held`` assumes a page of each column, and one as stored."""
     import pyarrow.parquet as pq
 
-    found, groups, n_rows = list[tuple[str, ...]](), list[Any](), 0
+    found, largest, n_rows = list[tuple[str, ...]](), 0, 0
     for path in files:
         with opened(filesystem, path) as file:
             metadata = pq.ParquetFile(file, pre_buffer=False).metadata
             found.append(tuple(metadata.schema.to_arrow_schema().names))
         n_rows += metadata.num_rows
-        groups = [*groups, *map(metadata.row_group, range(metadata.num_row_groups))]
-        groups = [max(groups, key=lambda group: group.total_byte_size)] if groups else []
+        largest = max([largest, *(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))])
 
     def held(wanted: Sequence[str]) -> int:
-        chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-        starts = tuple(f"{name}." for name in wanted)  # columns of a column of structs are separate
-        used = [chunk for chunk in chunks if f"{chunk.path_in_schema}.".startswith(starts)]
-        sizes = [LEAST_BUFFER + min(int(chunk.total_uncompressed_size), PAGE) for chunk in used]
-        return sum(sizes) + max(sizes, default=0)
+        return len(wanted) * LEAST_BUFFER + min(largest, len(wanted) * PAGE) + PAGE
 
     def batches(wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         rows = rows_per_batch(batch_bytes, len(wanted))

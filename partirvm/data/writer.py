@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.moments import ColumnMoments, Moments
+from partirvm.core.moments import Moments
 from partirvm.core.reduction import TreeSum
 from partirvm.data.layout import DataAttributes, Publication, storing
 from partirvm.data.source import Float
 from partirvm.storage.records import checksum
 
-Progress = Callable[[str, int, int | None], None]
-"""A function that is called with the phase, "read" or "write", the rows done, and the total or None."""
+Progress = Callable[[str, int, int | None], None]  # the phase, "read" or "write", rows done, and the total
 
 
 def write_tiles(
@@ -82,16 +81,8 @@ def _write_tile(
     with storing("the data"):
         for name, array in arrays.items():
             array[first : first + len(X)] = parts[name]
-    moments = moments_of(X[n_old:], t[n_old:], None if weights is None else weights[n_old:])
+    moments = Moments.of(X[n_old:], t[n_old:], None if weights is None else weights[n_old:])
     return moments, {name: checksum(parts[name]) for name in arrays}
-
-
-def moments_of(X: Float, t: Float, weights: Float | None) -> Moments:
-    """Return the moments of rows of finite values, perhaps without a target."""
-    if t.shape[1]:
-        return Moments.of(X, t, weights)
-    inputs, none = ColumnMoments.of(X, weights), np.empty(0)
-    return Moments(inputs, ColumnMoments(inputs.n, inputs.total, none, none, none, none))
 
 
 def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
@@ -113,10 +104,7 @@ def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
 
 
 def row_hashes(rows: Float) -> NDArray[np.uint64]:
-    """Return a hash of every row: multiply-add with random odd numbers, then the final mixing steps of splitmix64.
-
-    The sum of the hashes identifies the values of all rows, in any order; 0.0 and −0.0 are equal.
-    """
+    """Return a hash of every row by splitmix64; their sum identifies the values of all rows, in any order."""
     bits = (rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
     multipliers = np.random.default_rng(20230517).integers(0, 2**63, size=rows.shape[1], dtype=np.uint64)
     bits ^= bits >> np.uint64(32)

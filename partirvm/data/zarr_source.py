@@ -89,10 +89,7 @@ class ZarrSource(Source):
         return super().fingerprint()
 
     def has_grown(self, then: Fingerprint) -> bool:
-        """Return True if the DATA consist of the rows of an earlier fingerprint followed by more rows.
-
-        Full tiles are compared by their hashes. If the last tile was not full, its rows are read and compared.
-        """
+        """Return True if the DATA consist of the rows of an earlier fingerprint followed by more rows."""
         (full, rest), now = divmod(then.n_rows, self.tile_rows), self.fingerprint()
         if now.n_rows <= then.n_rows or now.about != then.about or now.hashes[:full] != then.hashes[:full]:
             return False

@@ -281,23 +281,6 @@ def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path: Pat
     data.verify()
 
 
-def test_data_stay_when_new_ones_cannot_be_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "d.zarr"
-    before, files = ingest((X, Y), place).fingerprint(), sorted(place.rglob("*"))
-
-    def refuse(self: Folder, name: str, data: bytes, create: Any = Folder.create) -> None:
-        if name.startswith("versions"):
-            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-        create(self, name, data)
-
-    monkeypatch.setattr(Folder, "create", refuse)
-    with pytest.raises(StorageError, match="denied"):
-        ingest((X + 1, Y), place, overwrite=True)
-    assert list(tmp_path.iterdir()) == [place]
-    assert sorted(place.rglob("*")) == files
-    assert ZarrSource(place).fingerprint() == before
-
-
 def test_a_writer_that_wakes_too_late_publishes_nothing(tmp_path: Path) -> None:
     """Another one has published after the last look at the lease."""
     place, folder = tmp_path / "d.zarr", Folder("d", tmp_path / "d.zarr")

@@ -45,7 +45,7 @@ def test_a_table_comes_back_without_a_target(write, seed, train, tmp_path):
     np.testing.assert_array_equal(np.concatenate([tile.X for tile in tiles]), X[expected])
     assert [tile.t.shape for tile in tiles] == [(64, 0)] * 3 + [(8, 0)]
     np.testing.assert_allclose(data.moments.inputs.mean, X.mean(axis=0), atol=1e-14)
-    assert (data.moments.targets.n, data.moments.targets.mean.shape) == (200, (0,))
+    assert (data.moments.inputs.n, data.moments.targets.mean.shape) == (200, (0,))
     assert "no target" in repr(data)
     assert "no target" not in repr(train)
 

@@ -57,9 +57,9 @@ def rows(n, seed):
     return X, 10 + np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1]) + 0.2 * rng.normal(size=n)
 
 
-def make_data(folder):
+def make_data(folder, n=1997):
     """DATA to train on, whose last tile is odd, and to look at while training; returns the paths of both."""
-    ingest(rows(1997, 0), folder / "train.zarr", tile_rows=TILE)
+    ingest(rows(n, 0), folder / "train.zarr", tile_rows=TILE)
     ingest(rows(400, 1), folder / "test.zarr", tile_rows=TILE)
     return str(folder / "train.zarr"), str(folder / "test.zarr")
 

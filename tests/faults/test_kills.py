@@ -15,10 +15,16 @@ from fault_cases import (
     assert_usable,
     begun_later,
     carry,
+    carry_learning_again,
     carry_until_asked,
+    crash,
     kills,
+    make_data,
     queued,
+    wait_for,
 )
+
+from partirvm.options import Request
 
 KILLS = {"working-set": 4, "incremental": 3, "split-merge": 3, "classes": 2}
 """Spread over the run: each job is killed so often on its way."""
@@ -35,6 +41,36 @@ def test_kills_change_no_bits(breeder, data_of, undisturbed, tmp_path, case, num
     breeder.call(carry, job=store.location, patience=0.0).end()
     assert_same_end(store, undisturbed[case])
     assert_one_round_repeated(store.events())
+
+
+AT_EACH = {
+    "incremental": (carry, Request(gamma=2.0, strategy="incremental", partition_size=150, max_rounds=2)),
+    "split-merge": (carry, Request(gamma=2.0, strategy="split-merge", partition_size=150)),
+    "learned again": (
+        carry_learning_again,
+        Request(gamma="learn-per-feature", strategy="working-set", partition_size=30, max_rounds=2),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", AT_EACH)
+def test_a_kill_at_every_file_operation(breeder, tmp_path, kind):
+    """Resumed at once, to the model, history and reason of the undisturbed job."""
+    (work, asked), small = AT_EACH[kind], make_data(tmp_path, 500)
+    whole = queued(small, tmp_path / "whole", asked)
+    total = breeder.call(crash, work=work.__name__, folder=whole.location, point=0, job=whole.location).end()
+    kernels = [line["kind"] for line in whole.state().history].count("kernel")
+    assert kernels > 1 if work is carry_learning_again else kernels == 0
+    for point in range(1, total + 1):
+        store = queued(small, tmp_path / f"job{point}", asked)
+        child = breeder.call(crash, work=work.__name__, folder=store.location, point=point, job=store.location)
+        wait_for(lambda child=child: child.gone, "the end of a process")
+        store.state()
+        breeder.call(work, job=store.location, patience=0.0).end()
+        assert_same_end(store, whole)
+        store.folder.remove()
 
 
 @pytest.mark.parametrize(

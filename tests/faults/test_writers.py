@@ -67,16 +67,6 @@ def test_two_appends_at_once(breeder, data, tmp_path):
     assert [path.name for path in data.parent.iterdir()] == ["d.zarr"]
 
 
-def test_two_ingests_at_once(breeder, data, tmp_path):
-    """The second neither replaces the DATA of the first nor removes its files."""
-    place = data.with_name("new.zarr")
-    options = {"data": str(place), "gate": str(tmp_path / "gate")}
-    failed = ended([breeder.call(write_rows, seed=seed, **options) for seed in (1, 2)])
-    assert failed.count(None) == 1
-    assert set(failed) <= {None, "LeaseError", "ExistsError"}
-    np.testing.assert_array_equal(contents(place), expected((150, 1 + failed.index(None))))
-
-
 def test_a_repeated_append_is_refused(data):
     """Also in another order and by another seed; ``again`` appends the rows; rows of the first ingest count."""
     X, y = rows(150, 1)

@@ -84,35 +84,21 @@ def test_a_job_is_refused_until_its_reader_allows_code(part, code, data, tmp_pat
     assert load_model(job, allow_code=True).n_vectors == open_job(job).model(allow_code=True).n_vectors > 0
 
 
-def test_a_saved_estimator(code, tmp_path):
-    """The same, of one that save_model wrote; in another process the module is imported once it predicts."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(100, 2))
-    save_model(RVMRegressor(kernel="own_code:kernel").fit(X, X[:, 0] + rng.normal(size=100)), tmp_path / "m")
-    forget(code)
-    with pytest.raises(UsageError, match="own_code:kernel"):
-        load_model(tmp_path / "m")
-    found = load_model(tmp_path / "m", allow_code=True)
-    assert not (code / "imported").exists()
-    found.predict(X)
-    assert (code / "imported").exists()
-
-
-@pytest.mark.parametrize("parameter", ["kernel", "basis"])
-def test_parameters_of_a_saved_estimator(parameter, code, tmp_path):
-    """Its model has no function, the next fit of its parameters has: refused too."""
+@pytest.mark.parametrize(("parameter", "fitted"), [("kernel", True), ("kernel", False), ("basis", False)])
+def test_a_saved_estimator(parameter, fitted, code, tmp_path):
+    """The same, of one that save_model wrote; also if only the next fit of its parameters has a function."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 2))
     y = X[:, 0] + 0.1 * rng.normal(size=100)
-    fitted = RVMRegressor(gamma=0.5).fit(X, y)
-    fitted.set_params(**{parameter: f"own_code:{parameter}"}, gamma="auto" if parameter == "kernel" else 0.5)
-    save_model(fitted, tmp_path / "m")
+    asked = {parameter: f"own_code:{parameter}", "gamma": "auto" if parameter == "kernel" else 0.5}
+    found = RVMRegressor(**asked) if fitted else RVMRegressor(gamma=0.5)
+    save_model(found.fit(X, y).set_params(**asked), tmp_path / "m")
     forget(code)
     with pytest.raises(UsageError, match=rf"own_code:{parameter}.*allow_code=True"):
         load_model(tmp_path / "m")
     found = load_model(tmp_path / "m", allow_code=True)
     assert not (code / "imported").exists()
-    clone(found).fit(X, y)
+    _ = found.predict(X) if fitted else clone(found).fit(X, y)
     assert (code / "imported").exists()
 
 

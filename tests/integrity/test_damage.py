@@ -1,6 +1,6 @@
 """Random damage to models, DATA and jobs: a named error, or exactly the numbers of the intact folder.
 
-    python -m pytest -m slow -s tests/integrity/test_damage.py     # 300 damages, and a table of what came of them
+    python -m pytest -m slow tests/integrity/test_damage.py     # 300 damages
 
 DATA have grown twice, and the job was resumed. No case may take more than ``LIMIT`` seconds.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import shutil
 import threading
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +166,7 @@ def outcome_of(act, expected):
 
 def check(case, count, seed):
     """Damage one file at a time."""
-    rng, outcomes, wrong, expected = random.Random(seed), Counter(), [], {}
+    rng, outcomes, wrong, expected = random.Random(seed), set(), [], {}
     for name, judges in JUDGES.items():
         for judge in judges:
             expected[judge] = judge(case / name)
@@ -178,16 +177,14 @@ def check(case, count, seed):
         for judge in JUDGES[name]:
             damage(path, random.Random(seeds))
             outcome = outcome_of(lambda judge=judge, name=name: judge(case / name), expected[judge])
-            outcomes[judge.__name__, damage.__name__, outcome.partition(":")[0]] += 1
+            outcomes.add(outcome)
             if outcome not in ("same bits", "named error"):
                 wrong.append(f"{damage.__name__} {path.relative_to(case)} ({number}), {judge.__name__}: {outcome}")
             if name == "job" and main(["status", str(case / name)]) not in (0, 2):
                 wrong.append(f"{damage.__name__} {path.relative_to(case)}: status")
             restore(case)
-    for (judge, damage, outcome), times in sorted(outcomes.items()):
-        print(f"{judge:<12}{damage:<10}{outcome:<16}{times:>6}")
     assert not wrong, "\n".join(wrong)
-    assert any(outcome == "named error" for _, _, outcome in outcomes)
+    assert "named error" in outcomes
 
 
 def test_some_damages(case):
@@ -199,5 +196,5 @@ def test_some_damages(case):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(16, 19))
 def test_many_damages(seed, case):
-    """The same, and the figures."""
+    """The same."""
     check(case, 100, seed)

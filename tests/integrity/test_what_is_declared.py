@@ -14,7 +14,6 @@ from hostile import rewrite
 from written import ASKED, edit, rows_in
 
 from partirvm import ingest, jobs, load_model, open_job
-from partirvm.cli import main
 from partirvm.core.moments import Moments
 from partirvm.data import ZarrSource, layout
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmError
@@ -104,21 +103,6 @@ def test_no_shape_is_believed_because_the_checksums_agree(shape, dtype, tmp_path
     assert peak_memory() - before < 50_000_000
 
 
-def test_a_number_in_an_event_that_changed(job, tmp_path, capsys):
-    """The event is still JSON: its checksum tells. status, report, resume and evaluate end with status 2."""
-    event = next(path for path in sorted((job / "events").iterdir()) if '"event": "fit"' in path.read_text())
-    text = event.read_text()
-    event.write_text(text.replace('"vectors": ', '"vectors": 1'))
-    with pytest.raises(FormatError, match=rf"{event.name}: damaged"):
-        JobStore(job).events()
-    page = str(tmp_path / "p.html")
-    for verb in (["status", str(job)], ["resume", str(job), "--max-rounds=3"], ["report", str(job), page]):
-        assert main(verb) == 2
-        said = capsys.readouterr().err
-        assert event.name in said
-        assert "fault of the program" not in said
-
-
 def test_a_head_that_is_gone(job):
     """The events name the last model: the one before it is not given for it."""
     newest = max((job / "models").iterdir())
@@ -126,13 +110,6 @@ def test_a_head_that_is_gone(job):
     for read in (load_model, lambda place: open_job(place).model()):
         with pytest.raises(MissingDataError, match=rf"{newest.name}, the last model, is missing"):
             read(job)
-
-
-def test_a_claim_that_is_gone(job):
-    """Without it nobody can tell whose events count."""
-    (job / "lease" / "000001.json").unlink()
-    with pytest.raises(FormatError, match="the claim of epoch 1"):
-        open_job(job).state()
 
 
 def test_a_checkpoint_without_a_field(job):

@@ -12,8 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-from waiting import PATIENCE
-
 DELAY = 6.0
 """Seconds by which a reply is delayed; clients wait for ``READ_TIMEOUT``."""
 
@@ -21,8 +19,8 @@ READ_TIMEOUT = 4.0
 
 KINDS = ("lost", "repeated", "delayed", "failed")
 """After the request was executed: the connection is closed; the request is executed again, and the second reply is
-sent; the reply is sent when the client has given up; the reply is 500. Further kinds are ``throttled``: 503, and the
-request is not executed; and ``held``: the request is executed after ``Proxy.released`` is set."""
+sent; the reply is sent when the client has given up; the reply is 500. A further kind is ``throttled``: 503, and the
+request is not executed."""
 
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 INTERNAL = b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
@@ -43,7 +41,7 @@ class Request:
 
 class Proxy:
     """``fault`` returns the kind of the fault of a request, or None. ``hits`` are the requests with a fault, and
-    ``writes`` all requests that change the store. ``released`` lets requests pass that are held.
+    ``writes`` all requests that change the store.
     """
 
     def __init__(self, address: str) -> None:
@@ -52,7 +50,6 @@ class Proxy:
         self.hits: list[Request] = []
         self.writes: list[Request] = []
         self._seen: set[tuple[str, str]] = set()
-        self.released = threading.Event()
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -62,7 +59,6 @@ class Proxy:
         """Count from the beginning, with these faults."""
         with self._lock:
             self.fault, self.hits, self.writes, self._seen = fault, [], [], set()
-            self.released.clear()
 
     def request(self, method: str, path: str, creates: bool) -> tuple[Request, str | None]:
         """Note a request, and return it with its fault."""
@@ -109,8 +105,6 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
             _, fault = proxy.request(self.command, self.path, "If-None-Match" in self.headers)
             if fault == "throttled":
                 return self._answer(503, {}, SLOW_DOWN)
-            if fault == "held":
-                proxy.released.wait(PATIENCE)
             reply = self._forward(body)
             if fault == "repeated":
                 reply = self._forward(body)

@@ -5,15 +5,9 @@ All kinds of faults: ``pytest tests/objects/test_lost_replies.py -m "slow or not
 
 from __future__ import annotations
 
-import itertools
-import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -22,7 +16,7 @@ import numpy as np
 import pytest
 from by_default import some
 from proxy import KINDS, READ_TIMEOUT, Proxy, Request, proxy
-from waiting import PATIENCE, stopped, wait_for
+from waiting import PATIENCE
 
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
@@ -30,7 +24,7 @@ pytest.importorskip("s3fs")
 from partirvm import RVMRegressor, ingest, jobs, save_model
 from partirvm.errors import PartirvmError, StorageError
 from partirvm.jobs import open_job
-from partirvm.jobs.request import Allowed, create
+from partirvm.jobs.request import Allowed
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request as Options
@@ -174,21 +168,6 @@ def test_an_object_of_another_writer_is_still_one_that_exists(between) -> None:
     assert folder.read("one") == b"mine"
 
 
-DRIVER = """
-import sys
-from partirvm import jobs
-from partirvm.errors import LeaseError
-from partirvm.jobs.request import Allowed
-print("ready", flush=True)
-sys.stdin.readline()
-try:
-    done = jobs.run_job(sys.argv[1], patience=0.0, allowed=Allowed.of(False, sys.argv[2]))
-    print("nothing" if done is None else "done", flush=True)
-except LeaseError as error:
-    print(type(error).__name__, error, flush=True)
-"""
-
-
 class ReadsOnly(BaseHTTPRequestHandler):
     """A bucket without objects that takes no write: a request to write gets no reply before the end of the test."""
 
@@ -238,45 +217,3 @@ def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch, tmp_
         finally:
             server.ended.set()
             server.shutdown()
-
-
-@pytest.fixture
-def driver(between, local) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
-    """Return a function that starts a process, which runs a job when it reads a line."""
-    command, pipe = [sys.executable, "-c", DRIVER], subprocess.PIPE
-    with ExitStack() as stack:
-
-        def start(job: str) -> subprocess.Popen[str]:
-            variables = {**os.environ, "AWS_ENDPOINT_URL": between.address}
-            made = subprocess.Popen([*command, job, local.data], stdin=pipe, stdout=pipe, text=True, env=variables)
-            stack.enter_context(made)
-            stack.callback(made.kill)
-            assert made.stdout is not None
-            assert made.stdout.readline() == "ready\n"
-            return made
-
-        yield start
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("what", ["event", "head of a model", "head of a checkpoint", "part of a model"])
-def test_a_frozen_driver_that_wakes_is_fenced_off(between, local, driver, what) -> None:
-    """SIGSTOP while a request is on its way, which arrives when another driver has taken over and has ended the job."""
-    job = f"{BUCKET}/frozen-{what.replace(' ', '-')}"
-    between.begin()
-    create(local.data, job, OPTIONS, None, False)
-    frozen, number = driver(job), itertools.count()
-    between.begin(lambda made: "held" if object_of(made) == what and next(number) == 0 else None)
-    frozen.stdin.write("go\n")
-    frozen.stdin.flush()
-    wait_for(lambda: between.hits, "the request")
-    frozen.send_signal(signal.SIGSTOP)
-    wait_for(lambda: stopped(frozen.pid), "the stop")
-    assert jobs.run_job(job, allowed=Allowed.of(False, local.data)) is not None
-    before = seen(job)
-    assert before[0] == local.after[0][0]
-    between.released.set()
-    frozen.send_signal(signal.SIGCONT)
-    assert frozen.communicate(timeout=PATIENCE)[0].startswith("LeaseLostError")
-    assert seen(job) == before
-    assert open_job(job).status() is Status.DONE
