@@ -129,7 +129,7 @@ class Measuring:
         return replace(problem.with_kernel(kernel_from_spec(last["kernel"])), left_out_square=square)
 
     def partition_size(self, problem: Problem) -> int:
-        """Choose the partition size by a fit of the heuristic: the minimum if the target is constant or time is over."""
+        """Choose the partition size by the heuristic; the minimum if the target is constant or time is over."""
         n_rows, d, least = self.source.n_rows, self.source.n_features, min(AUTO_PARTITION[0], self.shape.n_candidates)
         if not problem.target_variance:
             return least
