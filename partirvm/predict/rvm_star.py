@@ -114,11 +114,12 @@ class Augmenting:
 
     def scores(self, source: Source, progress: Progress | None = None) -> Scores:
         """Return the scores of the predictions of all rows of a source."""
-        total: TreeSum[Scores] = TreeSum(_n_pieces(source))
+        total = TreeSum(_n_pieces(source))
         multiples = self.model.multiples(LEVELS)
         for number, found in enumerate(self.pieces(source, progress)):
             total.add(number, Scores.of(found.t[:, 0], found.mean, found.variance, found.unit, multiples))
-        return total.result()
+        scores: Scores = total.result()
+        return scores
 
     @one_blas_thread()
     def _predicted(self, pieces: Sequence[tuple[Int, Float, Float]], report: Progress) -> list[Augmented]:
