@@ -74,11 +74,7 @@ def one_of(literal: Any) -> Check:
 
 
 def near(value: Any, words: Iterable[str]) -> str:
-    """Return a question that names the most similar word, empty if none is similar.
-
-    >>> near("workingset", ("basic", "working-set")), near("x", ("basic", "working-set"))
-    ("; did you mean 'working-set'?", '')
-    """
+    """Return a question that names the most similar word, empty if none is similar."""
     found = get_close_matches(str(value), list(words), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
 
@@ -185,10 +181,7 @@ Group: TypeAlias = Literal["everyday", "kernel", "strategy", "noise and priors",
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a fit.
-
-    ``help`` is the text of its flag, ``metavar`` stands there for the value, and ``flag_name`` replaces the name.
-    """
+    """One option of a fit; in the ``help`` of its flag ``metavar`` is the value; ``flag_name`` replaces the name."""
 
     default: Any
     check: Check

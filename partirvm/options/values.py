@@ -132,14 +132,7 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 @value_of_options
 class SplitMerge(Value):
-    """Partitions of P rows are fitted side by side, and their vectors are merged in pairs.
-
-    Examples
-    --------
-    >>> from partirvm import RVMRegressor, SplitMerge
-    >>> RVMRegressor(strategy=SplitMerge(stop_fraction=0.6)).get_params()["strategy__stop_fraction"]
-    0.6
-    """
+    """Partitions of P rows are fitted side by side, and their vectors are merged in pairs."""
 
     name, of = "split-merge", "strategy"
     fit_rows: words.FitRows = held("fit_rows")
@@ -149,14 +142,7 @@ class SplitMerge(Value):
 
 @value_of_options
 class Incremental(Value):
-    """Partitions join the kept vectors one after the other, each as candidates.
-
-    Examples
-    --------
-    >>> from partirvm import Incremental, RVMRegressor
-    >>> RVMRegressor(strategy=Incremental(stop_fraction=0.6)).get_params()["strategy__stop_fraction"]
-    0.6
-    """
+    """Partitions join the kept vectors one after the other, each as candidates."""
 
     name, of = "incremental", "strategy"
     fit_rows: words.FitRows = held("fit_rows")

@@ -50,9 +50,8 @@ class DataShape:
     """The sizes of data and model that the formulas use.
 
     ``n_outputs`` is the number of linear predictors: one per class with ``classes``, otherwise one per target.
-    ``n_leading`` is the number of columns in every fit besides the candidates: one for the bias (reserved even without
-    a bias) and one per explicit basis function. ``local_noise_rows`` is the number of rows to which a noise variance
-    that depends on the inputs is fitted, and 0 if the noise is constant.
+    ``n_leading`` counts the columns besides the candidates: the bias (reserved even without one) and basis functions.
+    ``local_noise_rows`` is the number of rows to which a local noise variance is fitted, and 0 if it is constant.
     """
 
     n_rows: int
@@ -133,10 +132,7 @@ def _batch_element(shape: DataShape, threads: int) -> int:
 
 
 def batch_elements(shape: DataShape, candidates: int, threads: int, spare: int, fits: int = BATCH) -> int:
-    """Compute E, the sum of squared columns of parallel fits for which ``spare`` bytes suffice.
-
-    E allows at least one fit of ``candidates`` columns, and at most ``BATCH`` or ``fits`` such fits.
-    """
+    """Compute E for ``spare`` bytes: at least one fit of ``candidates`` columns, at most ``BATCH`` or ``fits``."""
     one = (candidates + shape.n_leading) ** 2
     return min(max(spare // _batch_element(shape, threads), one), min(BATCH, fits) * one)
 
@@ -150,11 +146,7 @@ def kept_bytes(shape: DataShape, columns: int, threads: int, budget: int, *, poo
 
 
 def sample_bytes(shape: DataShape, rows: int) -> int:
-    """Compute the bytes of up to ``rows`` rows in memory: inputs, targets and weights.
-
-    >>> sample_bytes(DataShape(20_000_000, 16, 1, 8192), 8000)
-    1152000
-    """
+    """Compute the bytes of up to ``rows`` rows in memory: inputs, targets and weights."""
     return FLOAT * min(rows, shape.n_rows) * (shape.n_features + shape.n_targets + 1)
 
 

@@ -149,8 +149,7 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns) -> Kern
 def _named(family: type[Family], request: Request, moments: Moments, columns: Columns) -> Kernel:
     """Make the kernel of a family with the gamma of a request; a rule gives each kind of features its own scale.
 
-    The scale is 1/(d·var), with the pooled variance of all scaled values of the numeric columns, as if they were one
-    column, or the mean variance of the categorical ones.
+    It is 1/(d·var), with the variance of all values of the numeric columns as of one, or the mean categorical one.
     """
     gamma, d, inputs = request.gamma, len(columns.features), moments.inputs
     if not _is(gamma, *RULES):
@@ -204,10 +203,9 @@ def _given(given: Any, gamma: Any, columns: Columns) -> Kernel:
 def _by_kind(
     make: Callable[[tuple[float, ...]], Kernel], columns: Columns, gamma: Sequence[float], *, shared: bool = False
 ) -> Kernel:
-    """Multiply a kernel of the numeric features by a categorical kernel of the others, if there are any.
+    """Multiply a kernel of the numeric features by a categorical kernel of the others; a kind of gamma 0 is left out.
 
-    ``gamma`` is one value, or one per feature, which with ``shared`` are equal within a kind. A kind whose gamma are
-    all 0 is left out.
+    ``gamma`` is one value, or one per feature, which with ``shared`` are equal within a kind.
     """
     d, coded = len(columns.features), list(_coded(columns))
     shared, gamma = shared or len(gamma) == 1, [*gamma] * d if len(gamma) == 1 else gamma

@@ -129,10 +129,7 @@ class Measuring:
         return replace(problem.with_kernel(kernel_from_spec(last["kernel"])), left_out_square=square)
 
     def partition_size(self, problem: Problem) -> int:
-        """Choose the partition size by the heuristic's fit; after kernel learning at least the number of ``centres``.
-
-        The size is the minimum for a constant target, and after the time limit.
-        """
+        """Choose the partition size by the heuristic; the minimum if the target is constant or time is over."""
         n_rows, d, least = self.source.n_rows, self.source.n_features, min(AUTO_PARTITION[0], self.shape.n_candidates)
         if not problem.target_variance:
             return least
@@ -181,10 +178,7 @@ class Measuring:
         self._since = now
 
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
-        """Return the number of columns that fit in memory with a sample, and the bytes left for kernel blocks.
-
-        The executor then uses as many threads as these columns allow.
-        """
+        """Return the columns that fit in memory with a sample, and bytes left for kernel blocks; set the threads."""
         machine = replace(self.machine, base=self.machine.base + sample_bytes(self.shape, rows))
         threads, most = affordable(self.shape, machine, columns, shrink_threads=self.executor.elastic)
         self.executor.use(threads)
