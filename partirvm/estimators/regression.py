@@ -250,7 +250,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             check_features(model, each)
         with closing(executor_for(self.client)) as executor:
             augmenting = Augmenting.of(model, training, executor)
-            found = np.concatenate([piece.records for piece in augmenting.pieces(source)])
+            found = np.concatenate([records for records, *_ in augmenting.pieces(source)])
         _, mean, std, _ = found[np.argsort(found[:, 0])].T
         return mean, std
 

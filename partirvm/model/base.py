@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ Float = NDArray[np.float64]
 
 HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
 """Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""
+
+OfRows: TypeAlias = Callable[[Float], tuple[Float, Float]]
+"""A function from raw inputs X (n, d) to values (n, V) and nearness (n,), e.g. the intervals of a model."""
 
 FAR = 1e-4
 """Nearness (largest kernel value as a fraction of its peak) below which a row is far from all relevance vectors."""

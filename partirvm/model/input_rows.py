@@ -21,8 +21,6 @@ Float = NDArray[np.float64]
 Levels = dict[str, tuple[Any, ...]]
 """Type of the levels of each categorical column by name, in the order of the codes."""
 
-INTEGERS = np.iinfo(np.int64)
-
 
 def checked_rows(X: Any, columns: Columns) -> Float:
     """Return X, an array, nested lists or a data frame, as a float64 array.
@@ -156,7 +154,7 @@ def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
         return np.array(labels, dtype=np.str_)
     if kinds == {bool}:
         return np.array(labels, dtype=np.bool_)
-    if kinds == {int} and all(INTEGERS.min <= label <= INTEGERS.max for label in labels):
+    if kinds == {int} and all(-(2**63) <= label < 2**63 for label in labels):
         return np.array(labels, dtype=np.int64)
     if kinds == {float} or (kinds == {int, float} and all(label == float(label) for label in labels)):
         return np.array(labels, dtype=np.float64)

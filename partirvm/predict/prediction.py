@@ -20,7 +20,7 @@ from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
-from partirvm.model import FAR, AnyModel
+from partirvm.model import FAR, AnyModel, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of, original_rows
 from partirvm.quoting import listed_values, quoted
@@ -30,9 +30,6 @@ Float = NDArray[np.float64]
 
 SORT_MEMORY = 32 << 20
 """Bytes of predictions that are sorted in memory at once."""
-
-OfRows = Callable[[Float], tuple[Float, Float]]
-"""A function from raw inputs X (n, d) to values (n, V) and nearness (n,), e.g. the intervals of a model."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def predict(
             found = (records for _, records in executor.map(tiles, source, range(source.n_tiles), progress))
         else:
             augmenting = augmenting_of(store, model, augment, executor)
-            found = (piece.records for piece in augmenting.pieces(source, progress))
+            found = (records for records, *_ in augmenting.pieces(source, progress))
         with (
             _unfinished(place) as (folder, check_lease),
             ExternalSorter(folder / "rows", width=2 + len(names), high=float(source.n_rows)) as sorter,
@@ -162,15 +159,11 @@ def warn_of_far_rows(far: int, rows: int, model: AnyModel, stacklevel: int = 3) 
 def check_features(model: AnyModel, source: Source) -> None:
     """Raise ``DataError`` for data whose features differ from the model's."""
     expected, found = model.columns.features, source.columns.features
-    if len(found) != len(expected):
-        raise DataError(
-            f"the model was trained on {len(expected)} features [{listed_values(expected)}], but the data have "
-            f"{len(found)}: ingest the data with like= (`--like`) and the DATA that the model was trained on"
-        )
     if found != expected:
         raise DataError(
-            f"the model was trained on the features [{listed_values(expected)}], but the data have "
-            f"[{listed_values(found)}]: ingest the data with the same columns in the same order"
+            f"the model was trained on {len(expected)} features [{listed_values(expected)}], but the data have "
+            f"{len(found)} [{listed_values(found)}]: ingest the same columns in the same order, with like= (`--like`) "
+            "and the DATA that the model was trained on"
         )
     for name, levels in model.columns.categories.items():
         if source.columns.categories.get(name) != levels:

@@ -43,27 +43,6 @@ MAX_ROWS = 4 * EXTRA_COLUMNS
 
 
 @dataclass(frozen=True)
-class Augmented:
-    """The predictions of a piece of n ≤ ``EXTRA_COLUMNS`` test rows with targets t (n, T). Other arrays are (n,).
-
-    ``rows`` are the row numbers before shuffling. ``mean`` is the mean of a new noisy target in the target's units, and
-    ``variance`` its variance in units of ``unit``². ``near`` is the nearness, as in ``Model.moments``.
-    """
-
-    rows: Int
-    t: Float
-    mean: Float
-    variance: Float
-    near: Float
-    unit: float
-
-    @property
-    def records(self) -> Float:
-        """An array (n, 4): row number before shuffling, mean, standard deviation, and 1 for far rows."""
-        return np.column_stack([self.rows, self.mean, np.sqrt(self.variance) * self.unit, self.near < FAR])
-
-
-@dataclass(frozen=True)
 class Augmenting:
     """A regression model with its ``training`` rows.
 
@@ -96,8 +75,11 @@ class Augmenting:
         variance = float(moments.targets.variance_over(scaling.t_scale)[0])
         return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean))
 
-    def pieces(self, source: Source, progress: Progress | None = None) -> Iterator[Augmented]:
-        """Yield the predictions of all rows of a source, in pieces, in the order of its tiles.
+    def pieces(self, source: Source, progress: Progress | None = None) -> Iterator[tuple[Float, Float, Float]]:
+        """Yield the predictions of all rows of a source, in pieces of n rows, in the order of its tiles.
+
+        Of each piece: records (n, 4), which are row number before shuffling, mean of a new noisy target, its standard
+        deviation, and 1 for far rows; targets (n, T); and variances (n,) in the square of ``Scaling.t_unit``.
 
         ``progress`` is called with the number of tiles of training rows that are done, and their total over all passes.
         The executor runs the passes; all other computations run in this process.
@@ -116,16 +98,19 @@ class Augmenting:
         """Return the scores of the predictions of all rows of a source."""
         total: TreeSum[Scores] = TreeSum(_n_pieces(source))
         multiples = self.model.multiples(LEVELS)
-        for number, found in enumerate(self.pieces(source, progress)):
-            total.add(number, Scores.of(found.t[:, 0], found.mean, found.variance, found.unit, multiples))
+        unit = float(self.model.design.scaling.t_unit[0])
+        for number, (records, t, variance) in enumerate(self.pieces(source, progress)):
+            total.add(number, Scores.of(t[:, 0], records[:, 1], variance, unit, multiples))
         return total.result()
 
     @one_blas_thread()
-    def _predicted(self, pieces: Sequence[tuple[Int, Float, Float]], report: Progress) -> list[Augmented]:
-        """Return the predictions of pieces (rows, X, t), from one pass over the training rows."""
+    def _predicted(
+        self, pieces: Sequence[tuple[Int, Float, Float]], report: Progress
+    ) -> Iterator[tuple[Float, Float, Float]]:
+        """Yield the predictions of pieces (rows, X, t), from one pass over the training rows."""
         model, design, scaling = self.model, self.model.design, self.model.design.scaling
         scale, square, unit = float(scaling.t_scale[0]), float(scaling.t_variance[0]), float(scaling.t_unit[0])
-        kernel, beta, found = design.kernels[0], square / float(model.evidence_noise), []
+        kernel, beta = design.kernels[0], square / float(model.evidence_noise)
         inputs = [padded(X, EXTRA_COLUMNS) for _, X, _ in pieces]
         # among the training rows, the origin prevents a distant test row from reducing the precision of the others
         extras = (Design(kernel, scaling, X, np.arange(len(X)), bias=False, origin=self.origin) for X in inputs)
@@ -135,8 +120,8 @@ class Augmenting:
             assert spread is not None
             heights = kernel.diagonal(scaling.inputs(X))
             added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, self.variance)
-            found.append(Augmented(rows, t, mean + scale * added, spread + square * beyond, near, unit))
-        return found
+            variance = spread + square * beyond
+            yield np.column_stack([rows, mean + scale * added, np.sqrt(variance) * unit, near < FAR]), t, variance
 
 
 def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor) -> Augmenting:
