@@ -117,8 +117,8 @@ def test_score_of_targets_of_any_scale(exponent):
 
 
 @pytest.mark.parametrize("base", [0.1, 3.0, -1e9, 5e-324])
-def test_a_feature_that_varies_by_one_ulp_is_constant(base, tmp_path):
-    """A warning names it, and the fit is that of a constant; so it is where DATA are made, and for targets."""
+def test_a_feature_that_varies_by_one_ulp_is_constant(base):
+    """A warning names it, and the fit is that of a constant; so it is for targets."""
     X, y = plane(60)
     rounding = np.where(np.arange(60) % 2, base, np.nextafter(base, np.inf))
     options = {"kernel": "gaussian", "gamma": "learn-per-feature", "random_state": 0}
@@ -132,8 +132,6 @@ def test_a_feature_that_varies_by_one_ulp_is_constant(base, tmp_path):
         atol=1e-6,
     )
     assert found.feature_relevance_[3] == 0.0
-    with pytest.warns(DataWarning, match=r"1 constant feature\(s\), which have no effect: x3"):
-        ingest((np.column_stack([X, rounding]), y), tmp_path / "d.zarr")
     with pytest.warns(DataWarning, match="the target 'y' is constant"):
         assert RVMRegressor(**OPTIONS).fit(X, rounding).n_relevance_vectors_ == 0
 
