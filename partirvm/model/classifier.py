@@ -59,9 +59,6 @@ class ClassModel(FittedModel):
             columns=replace(columns, classes=plain_labels(columns.classes)),
         )
 
-    def _facts(self) -> dict[str, Any]:
-        return {"classes": ", ".join(str(label) for label in self.classes[:10])}
-
     def _stated(self) -> list[Any]:
         return [self.likelihood, self.moderate]
 

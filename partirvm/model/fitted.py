@@ -81,9 +81,6 @@ class Model(FittedModel):
         """The fields: what is cached is computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def _facts(self) -> dict[str, Any]:
-        return {"noise variance": np.asarray(self.noise_variance).round(6)}
-
     def _stated(self) -> list[Any]:
         calibration = None if self.calibration is None else asdict(self.calibration)
         return [np.asarray(self.noise_variance).tolist(), self.n_rows, self.known_noise, self.known_alpha, calibration]
@@ -193,7 +190,6 @@ class Model(FittedModel):
         the weights' covariance includes the uncertainty of α and β (``core.predictive``), and the multiple is the
         quantile of the errors of rows left out; for the mean, or without such errors, it is a quantile of Student's t.
         Without, the interval is the posterior's own, at the noise of maximum evidence (Tipping 2001, eqs. 20–22).
-        Raises ``UsageError`` for another level or kind.
         """
         if kind not in ("prediction", "credible"):
             raise UsageError(f"kind is {kind!r}: it must be 'prediction' or 'credible'")

@@ -57,10 +57,7 @@ def evaluate(
 
 
 def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> AnyScores:
-    """Scores of a model on all rows of a source, by one pass; of several targets those of each.
-
-    Raises ``DataError`` for classes that it does not know, and for other targets.
-    """
+    """Scores of a model on all rows of a source, by one pass. Raises ``DataError`` for other targets or classes."""
     if isinstance(model, ClassModel):
         codes = class_codes(source, model.classes)
         work: Any = LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)

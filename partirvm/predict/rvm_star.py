@@ -1,10 +1,9 @@
 """RVM* for large data: predictions with an extra basis function at each test row (``core.predictive``), tile by tile.
 
-The additional function uses the model's kernel; if centres have several kernels, the first one. The products of the
-extra columns with the columns of the model need a pass over the training rows. Each pass serves ``MAX_ROWS`` test rows,
-so that its statistics are few. All passes together need N·n·M products for N training rows, n test rows and M
-columns. The test rows of a tile are cut into pieces of ``EXTRA_COLUMNS`` rows, the last one with copies of a row:
-products of another shape may be rounded differently. So the bits of a row do not depend on the other rows.
+The additional function uses the model's kernel; if centres have several kernels, the first one. Each pass over the
+training rows serves ``MAX_ROWS`` test rows; all passes together need N·n·M products for N training rows, n test rows
+and M columns. Test rows are cut into pieces of ``EXTRA_COLUMNS`` rows, the last one filled up with copies of a row, so
+that the bits of a row do not depend on the other rows.
 """
 
 from __future__ import annotations
@@ -44,11 +43,7 @@ MAX_ROWS = 4 * EXTRA_COLUMNS
 
 @dataclass(frozen=True)
 class Augmenting:
-    """A regression model with its ``training`` rows.
-
-    ``variance`` is the variance of the scaled targets. ``origin`` (d,) is the mean of the training rows in the kernel's
-    coordinates.
-    """
+    """A regression model with its ``training`` rows, the variance of their scaled targets, and their mean (d,)."""
 
     model: Model
     training: Source
@@ -58,11 +53,7 @@ class Augmenting:
 
     @classmethod
     def of(cls, model: Model, training: Source, executor: Executor) -> Augmenting:
-        """Check the training rows; the caller has checked their features.
-
-        Raises ``UsageError`` for a model with several targets or without a kernel, ``DataError`` for another number of
-        rows than that of the fit.
-        """
+        """Check the training rows, of which the caller has checked the features."""
         require_augmentable(model)
         require_target(training)
         moments = checked_moments(training, executor, lambda: None)
@@ -80,9 +71,7 @@ class Augmenting:
 
         Of each piece: records (n, 4), which are row number before shuffling, mean of a new noisy target, its standard
         deviation, and 1 for far rows; targets (n, T); and variances (n,) in the square of ``Scaling.t_unit``.
-
-        ``progress`` is called with the number of tiles of training rows that are done, and their total over all passes.
-        The executor runs the passes; all other computations run in this process.
+        ``progress`` hears of tiles of training rows, over all passes.
         """
         pieces, per_pass = _pieces(source), MAX_ROWS // EXTRA_COLUMNS
         n_passes, training = -(-_n_pieces(source) // per_pass), self.training.n_tiles
@@ -125,11 +114,7 @@ class Augmenting:
 
 
 def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor) -> Augmenting:
-    """Return an ``Augmenting`` of a job's model and its DATA ``data``.
-
-    Raises ``UsageError`` for a classification model, ``ChangedDataError`` for DATA other than those of the job's fit;
-    other exceptions are those of ``Augmenting.of``.
-    """
+    """Return an ``Augmenting`` of a job's model and its DATA. Raises ``ChangedDataError`` for other DATA."""
     if not isinstance(model, Model):
         raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
     training, state = ZarrSource(data), store.asked()
