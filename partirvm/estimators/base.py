@@ -320,10 +320,9 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
     def get_support(self, indices: bool = False) -> NDArray[Any]:
         """Return the relevant features: a mask (d,), or with ``indices`` their positions.
 
-        A feature is relevant if its ``feature_relevance_`` is at least ``OFF``. The names of the relevant features are
-        ``feature_names_in_[get_support()]``. The estimator has no ``transform``; in a pipeline use
-        ``SelectFromModel(RVMRegressor(gamma="learn-per-feature"), importance_getter="feature_relevance_",
-        threshold=1e-3)``. Raises ``UsageError`` for a kernel without per-feature widths.
+        A feature is relevant if its ``feature_relevance_`` is at least 0.001. In a pipeline use scikit-learn's
+        ``SelectFromModel`` with ``importance_getter="feature_relevance_", threshold=1e-3``. Raises ``UsageError`` for a
+        kernel without per-feature widths.
         """
         check_is_fitted(self)
         if not hasattr(self, "feature_relevance_"):

@@ -210,10 +210,10 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
         """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
 
-        Each column is one function: weights drawn from N(μ, Σ), the same for all rows, with the covariance Σ of the
-        stated uncertainty. ``noise`` adds that of a new target to each value, so that the standard deviation of the
-        values is that of ``predict``. ``random_state`` is an int, a RandomState or None. X is of any kind that ``fit``
-        takes. Raises ``DataError`` or ``ValueError`` if X has other features, ``UsageError`` for several targets.
+        Each column is one function: weights drawn from N(μ, Σ), with the covariance Σ of the stated uncertainty.
+        ``noise`` adds that of a new target to each value, so that the standard deviation of the values is that of
+        ``predict``. ``random_state`` is an int, a RandomState or None. Raises
+        ``DataError`` or ``ValueError`` if X has other features, ``UsageError`` for several targets.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)

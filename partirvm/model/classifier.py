@@ -81,9 +81,7 @@ class ClassModel(FittedModel):
     def decision_function(self, X: Any) -> Float:
         """Return linear predictors at raw inputs X (n, d), as passed to the link (moderated if ``moderate`` is true).
 
-        For two classes the shape is (n,), and positive values predict the second class. Otherwise the shape is (n, K),
-        and the largest value gives the class. Raises ``DataError`` if X has other features than the model, or
-        non-finite values.
+        For two classes (n,), otherwise (n, K). Raises ``DataError`` for other features, or non-finite values.
         """
         f, _ = self.predictors(checked_rows(X, self.columns))
         return f[:, 0] if f.shape[1] == 1 else f
@@ -118,8 +116,8 @@ class ClassModel(FittedModel):
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Return names of the columns of ``values``: ``p_<class>`` for each class, in order.
 
-        If ``interval`` is true, ``lower_<class>`` for all classes and then ``upper_<class>`` follow. Raises
-        ``DataError`` if two classes have the same text.
+        With ``interval`` ``lower_<class>`` of all and then ``upper_<class>`` follow. Raises ``DataError`` for a name
+        that occurs twice.
         """
         names = tuple(f"p_{label}" for label in self.classes)
         twice = [label for label in self.classes if names.count(f"p_{label}") > 1]

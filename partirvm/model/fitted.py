@@ -117,11 +117,9 @@ class Model(FittedModel):
         return found
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Mean (n,) of the target at raw inputs X (n, d); with ``return_std`` also the sd of a new noisy target, (n,).
+        """Mean (n,) of the target at X (n, d), an array, lists or a data frame; also the sd of a new noisy target.
 
-        Mean ± 1.645 × this standard deviation is the interval that contains 90 % of new targets (``predictive``).
-        X is an array, nested lists or a data frame; results are in the target's units. Raises ``DataError`` if X has
-        other features than the model, or non-finite values.
+        Mean ± 1.645 sd contains 90 % of new targets (``predictive``). Raises ``DataError`` for other features.
         """
         model = self.predictive if return_std else self
         mean, variance, _ = model.moments(checked_rows(X, self.columns), variance=return_std)
@@ -159,10 +157,8 @@ class Model(FittedModel):
     def predictive(self) -> Model:
         """The model whose ``moments`` are those that are stated for new rows.
 
-        Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its standard deviations
-        are those of Gaussians that are as wide as the 90 % interval: of the errors of rows left out
-        (``core.left_out``), otherwise of Student's t with the noise's degrees of freedom. Several targets that share
-        columns have the posterior's own. About 3 M³ flops, once.
+        Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its Gaussians are as wide
+        as the 90 % interval of the errors of rows left out (``core.left_out``), otherwise of Student's t.
         """
         if self.n_targets > 1:
             return self

@@ -17,11 +17,7 @@ Float = NDArray[np.float64]
 
 
 def relevances(kernel: Kernel, variance: Float) -> Float | None:
-    """Compute gamma_j·var_j of each feature (d,) as a fraction of the largest value.
-
-    ``variance`` (d,) is the variance of the scaled inputs. Returns None for a kernel without per-feature widths, and
-    zeros if every feature with a positive gamma is constant.
-    """
+    """Compute gamma_j·var_j (d,) as a fraction of the largest, from the variance (d,) of the scaled inputs; or None."""
     found = kernel.relevances(len(variance))
     if found is None:
         return None
@@ -49,10 +45,7 @@ def directions_json(kernel: Kernel, variance: Float, features: Sequence[str]) ->
 
 
 def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
-    """Return ``name``, ``weights`` (one per output) and ``relevance`` (nats) of the bias and each basis function.
-
-    The list is plain JSON, and empty for a model without explicit basis functions.
-    """
+    """Return ``name``, ``weights`` (one per output) and ``relevance`` (nats) of the bias and each basis function."""
     if model.design.functions is None:
         return []
     found = bases_of(model)
