@@ -42,10 +42,7 @@ def _set_threads(numbers: Iterable[int]) -> None:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS of this process to one thread inside the block. Several Python threads may be inside the block.
-
-    The first thread that enters sets the limit, and the last thread that leaves restores the previous value.
-    """
+    """Limit BLAS of this process to one thread while any Python thread is inside the block."""
     global _inside
     with _lock:
         if _inside == 0:

@@ -37,10 +37,7 @@ def resident_memory() -> int:
 
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the bytes that this process may use: the smallest limit of its cgroup and parents, or all memory.
-
-    ``proc`` and ``cgroups`` are the mount points of the process and control group file systems.
-    """
+    """Return the bytes that this process may use: the smallest limit of its cgroup and parents, or all memory."""
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_cgroup_limits(proc, cgroups)])
 
 
@@ -65,22 +62,16 @@ def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
 
 
 def return_freed_memory() -> bool:
-    """Make glibc return freed blocks at once from now on. Returns True if this is supported (glibc only).
+    """Make glibc return freed blocks at once from now on; True if this is supported (glibc only).
 
-    After glibc has freed a block of up to 32 MiB, glibc keeps freed blocks of this size. A fit frees many matrices of
-    slowly growing size, so the resident memory grows to 1.5 times the used memory.
+    Otherwise a fit, which frees many matrices of slowly growing size, resides in 1.5 times the used memory.
     """
     return _glibc("mallopt", M_MMAP_THRESHOLD, THRESHOLD)
 
 
-def trim_freed_memory() -> None:
-    """Return all freed blocks that glibc holds to the system. This call is slow and should be rare."""
-    _glibc("malloc_trim", 0)
-
-
 def settled_memory() -> int:
-    """Return freed memory to the system, then return the resident bytes of this process."""
-    trim_freed_memory()
+    """Return all freed blocks that glibc holds to the system, which is slow, then return the resident bytes."""
+    _glibc("malloc_trim", 0)
     return resident_memory()
 
 

@@ -1,8 +1,7 @@
 """Values in messages: foreign ones (cells, labels, names of columns and files), and numbers with their units.
 
-Such values may be very long, and may contain control characters that a terminal executes. Errors and warnings of
-partirvm pass their whole text through ``printable``; a value that comes from data is inserted into a message by
-``quoted``, ``named`` or ``listed``, so that it stays short.
+Foreign values may be very long, and contain control characters that a terminal executes. Errors and warnings pass their
+text through ``printable``; ``quoted``, ``named`` and ``listed`` insert values from data, and keep them short.
 """
 
 from __future__ import annotations

@@ -51,17 +51,14 @@ def over_square(value: Any, scale: Any) -> Any:
 GRAIN = 2.0**-32
 """Resolution of a scaled target, in standard deviations.
 
-The last bits of c·y depend on c, and where a fit of many similar columns ends depends on the last bits. Differences of
-1e-16 vanish in multiples of 2e-10, so that c·y has the vectors of y. The noise is at least 400,000 times as much.
+Where a fit of many similar columns ends depends on the last bits, which differ for c·y. Differences of 1e-16 vanish in
+multiples of 2e-10. The noise is at least 400,000 times as much.
 """
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Map from raw inputs and targets to the model's: (x − shift) / scale, per column.
-
-    ``x_shift``, ``x_scale`` are (d,), ``t_shift``, ``t_scale`` are (T,), in the data's units.
-    """
+    """Map from raw inputs (n, d) and targets (n, T) to the model's, by column: (x − shift) / scale."""
 
     x_shift: Float
     x_scale: Float
@@ -83,8 +80,7 @@ class Scaling:
 
     @property
     def t_unit(self) -> Float:
-        """Variances of the targets (T,) are stored in the square of this unit: the targets' own unit, or a power of
-        two near their size if their squares would leave the range of float64."""
+        """The unit (T,) in whose square variances are stored: the targets' own, or a power of two for extreme sizes."""
         return power_of_two(self.t_scale)
 
     @property
@@ -102,9 +98,8 @@ def label_bytes(label: Any) -> int:
 class Columns:
     """Names and meaning of the columns.
 
-    ``categories`` maps a categorical feature's name to its levels in the order of their integer codes; ``classes`` are
-    the labels of the codes 0 … K−1 of the target, or None for a numeric target. ``targets`` are the names of several
-    targets, in order, and ``target`` is all of them together; for one target ``targets`` is empty.
+    ``categories`` maps a categorical feature to its levels, ``classes`` are the labels of the target's codes, None for
+    numbers. ``targets`` are the names of several targets, empty for one, and ``target`` is all of them together.
     """
 
     features: tuple[str, ...]
@@ -131,11 +126,7 @@ class Columns:
 
 
 def module_of(value: Any) -> str:
-    """Return the top-level package of the class of a value.
-
-    >>> module_of([])
-    'builtins'
-    """
+    """Return the top-level package of the class of a value."""
     return type(value).__module__.partition(".")[0]
 
 

@@ -103,7 +103,7 @@ THIRD_PARTIES = {
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "sklearn"},
-    "cli.demo": {"numpy", "zarr", "matplotlib"},
+    "cli.demo": {"numpy", "zarr", "matplotlib", "pyarrow"},
     "cli": {"click", "distributed"},
     "__main__": set(),
 }

@@ -66,6 +66,9 @@ def run(
 
     ``fit`` are options of the fit; ``every`` is as for ``load_terrain``.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     began = time.perf_counter()
     folder, terrain = Path(output), load_terrain(every)
     folder.mkdir(parents=True, exist_ok=True)
@@ -84,9 +87,10 @@ def run(
         echo(f"{len(heights):,} cells of a landscape, split at random into train, validation and test", err=True)
     limit = ["--memory-limit", f"{memory_limit >> 20}MiB"]
     for name, rows in parts.items():
-        arrays: dict[str, Any] = {"X": terrain.points[rows], "elevation": heights[rows]}
-        np.savez(folder / f"{name}.npz", columns=np.array(["longitude", "latitude"]), **arrays)
-        table, data = str(folder / f"{name}.npz"), str(folder / f"{name}.zarr")
+        longitude, latitude = terrain.points[rows].T
+        columns = {"longitude": longitude, "latitude": latitude, "elevation": heights[rows]}
+        table, data = str(folder / f"{name}.parquet"), str(folder / f"{name}.zarr")
+        pq.write_table(pa.table(columns), table)
         command("ingest", table, data, "--target", "elevation", *limit, "--overwrite")
     job, picture = str(folder / "job"), folder / "terrain.png"
     names = ("train", "validation", "test", "grid", "prediction")

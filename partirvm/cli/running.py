@@ -211,8 +211,8 @@ def _ignore() -> None:
 def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: bool, resumed: bool = False) -> int:
     """Run ``work`` with progress, end it on Ctrl-C, print its result, and return the exit status.
 
-    ``work`` takes a watcher, ``on_plan`` and ``aborted``, and returns what ``jobs.fit`` returns, or None if another
-    process has finished the job. Before the plan is made, Ctrl-C ends a new fit at once: nothing is written yet.
+    ``work`` takes a watcher, and returns what ``jobs.fit`` returns, or None if another process has finished the job.
+    Before the plan is made, Ctrl-C ends a new fit at once: nothing is written yet.
     A ``resumed`` job is aborted instead, because its folder exists. Without a usable model the exit status is 4, and a
     message states the reason.
     """
@@ -233,9 +233,11 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
                     begun = True
                     if not resumed:
                         stop.listen()
-                    progress.on_plan(made)
+                    planned(made)
 
-                fitted = work(watcher=progress, on_plan=on_plan, aborted=stop.poll)
+                hooks: Any = progress
+                planned, hooks.on_plan, hooks.aborted = progress.on_plan, on_plan, stop.poll
+                fitted = work(watcher=progress)
         except KeyboardInterrupt:
             store = jobs.Job(job).store
             if not begun or not store.exists():

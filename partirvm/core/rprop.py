@@ -34,9 +34,6 @@ MOST_ROUNDS = 150
 OFF = 1e-3
 """A feature is off when its gamma is below this fraction of the largest."""
 
-LEAST = 0.01
-"""Inverse length scale, as a fraction of √Σγ, at which a half-normal prior is at its bound; the feature is then off."""
-
 
 @dataclass(frozen=True)
 class RpropSearch:
@@ -127,26 +124,3 @@ def awakened(logs: Float, features: Sequence[Int]) -> Float:
     for group in features:
         found[off(logs, [group])] = logs[group].max() + np.log(1e-2)
     return found
-
-
-def half_normal(logs: Float) -> tuple[float, Float]:
-    """Return log p at log γ (d,), up to a constant, and the gradient (d,), whose elements sum to zero.
-
-    The prior is half-normal in s_j = √(γ_j/Σγ), the inverse length scales relative to each other (on absolute ones it
-    would increase all length scales together until the kernel is constant): p(s_j) ∝ √β_j exp(−½β_j s_j²), with the
-    optimal precision β_j ≤ 1/``LEAST``² (MacKay's automatic relevance determination). So −log p is
-
-        log(s_j/``LEAST``) + ½   where s_j > ``LEAST``,      ½ (s_j/``LEAST``)²   below,
-
-    half a nat per unit of log γ_j while the feature is on. Without the bound it would reward ever smaller γ_j.
-    """
-    share = np.exp(logs - logs.max())
-    share /= share.sum()
-    above = 0.5 * np.log(np.maximum(share, np.finfo(float).tiny)) - np.log(LEAST)
-    pull = 0.5 * np.exp(2 * np.minimum(above, 0.0))
-    value = -float(np.where(above > 0, above + 0.5, pull).sum())
-    return value, pull.sum() * share - pull
-
-
-PRIORS = {"half-normal": half_normal}
-"""Priors other than the flat one, by name."""

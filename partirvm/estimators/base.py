@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from abc import ABC, abstractmethod
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -27,25 +25,20 @@ from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
 from partirvm.model import FAR, OfRows, bases_of, label_array
 from partirvm.model.relevance import relevances
-from partirvm.options import Request
+from partirvm.options import Request, values
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
-from partirvm.options.table import TABLE
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import TileValues, check_features, warn_of_far_rows
 from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import progress_for
 from partirvm.resolve.measuring import Timer
-from partirvm.resolve.resolve import continued, resolve
-from partirvm.resolve.spec import FitSpec, check_parameters, portable
+from partirvm.resolve.resolve import FitSpec, check_parameters, continued, portable, resolve
 from partirvm.types import OFF
 
 Float = NDArray[np.float64]
 Labels = NDArray[Any]
 Documented = TypeVar("Documented", bound=type)
-
-PARAMETERS = "    (The parameters are those of the fields.)\n"
-"""Line of a docstring in place of which the entries of the parameters are put."""
 
 ATTRIBUTES = """
     n_relevance_vectors_ : int
@@ -77,16 +70,9 @@ def parameter(default: Any, kind: str, text: str = "") -> Any:
 
 def documented(estimator: Documented) -> Documented:
     """Put the entries of the parameters and of the shared attributes into the docstring of an estimator."""
-    entries = []
-    for each in fields(estimator):
-        option = re.sub(r"\s*\[default: [^]]*\]$", "", TABLE[each.name].help) if each.name in TABLE else ""
-        body = textwrap.fill(f"{option} {each.metadata['text']}".strip(), 112, break_on_hyphens=False)
-        default = repr(each.default).replace("'", '"')
-        entry = f"{each.name} : {each.metadata['kind']}, default={default}\n" + textwrap.indent(body, "    ")
-        entries.append(textwrap.indent(entry, "    ") + "\n")
     if estimator.__doc__ is not None:  # python -OO has no docstrings
-        estimator.__doc__ = estimator.__doc__.replace(PARAMETERS, "".join(entries)).replace(SHARED, ATTRIBUTES)
-    return estimator
+        estimator.__doc__ = estimator.__doc__.replace(SHARED, ATTRIBUTES)
+    return values.documented(estimator)
 
 
 @dataclass(eq=False, repr=False)
@@ -97,7 +83,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         "auto",
         "str, option value, kernel, callable, list of these, or None",
         "Any callable of points and centres works if the fit runs in this process. An option value such as "
-        '``Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))`` has options of its own; a '
+        '``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` has options of its own; a '
         "kernel of ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a "
         'list, each candidate row offers one basis function per kernel. None means "none".',
     )

@@ -36,7 +36,7 @@ from partirvm.options.table import TABLE
 from partirvm.options.values import Noise
 from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import Augmenting, require_augmentable
-from partirvm.resolve.spec import LIMITS, FitSpec
+from partirvm.resolve.resolve import LIMITS, FitSpec
 from partirvm.types import Columns, power_of_two
 
 Float = NDArray[np.float64]

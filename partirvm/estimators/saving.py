@@ -21,7 +21,7 @@ from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, FittedModel, Model, plain_labels
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
-from partirvm.resolve.spec import check_parameters, portable
+from partirvm.resolve.resolve import check_parameters, portable
 from partirvm.storage.records import require
 
 VALUE_OF = {

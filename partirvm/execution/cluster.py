@@ -8,15 +8,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-import threading
 import time
-import uuid
 import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from partirvm.blas_threads import kernels
@@ -32,31 +29,22 @@ QUESTION = 5.0  # seconds to wait for one response of the scheduler
 SILENCE = 20.0  # seconds without response after which a scheduler, even if it was restarted, counts as gone
 ANSWER = 60.0  # seconds to wait for the responses of all workers to one question
 WORKER_TIMEOUT = 30.0  # seconds to wait for a worker before an error
-FAREWELL = 3.0  # seconds that a stopped worker waits until its driver has recorded the end; Dask kills it after 4 s
 ATTEMPTS = 5  # maximum number of attempts if workers are lost repeatedly
-STOPPED: ContextVar[threading.Event | None] = ContextVar("STOPPED", default=None)
-"""For a driver on a worker: set when the worker begins to stop."""
 
 
 def connect(address: str) -> Any:
-    """Return a client of the scheduler at this address, with the TLS certificates of Dask's configuration, if any.
-
-    Raises ``ClusterError`` if the scheduler does not respond within ``CONNECT`` seconds, or refuses the connection.
-    """
+    """Return a client of the scheduler at this address, by Dask's configuration; ``ClusterError`` if none responds."""
     from distributed import Client  # type: ignore[attr-defined,unused-ignore]
 
     try:
         return Client(address, timeout=CONNECT)  # type: ignore[no-untyped-call,unused-ignore]
     except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two types: TLS on one side only
         text = f"{error} {error.__cause__ or ''}".rstrip()  # some errors of ssl are only in the text
-        advice = "start one with `dask scheduler`, and give the address that it prints, such as tcp://10.0.0.5:8786"
-        own = isinstance(error, TypeError | RuntimeError | FileNotFoundError | PermissionError)
-        if own or "SSL" in text or "(closed)" in text:
-            advice = (
-                "if the scheduler uses TLS, give its tls:// address, and name the tls.yaml of a client's certificates, "
-                "made together with the scheduler's, in DASK_CONFIG; a scheduler without TLS has a tcp:// address"
-            )
-        raise ClusterError(f"no Dask scheduler responds at {address!r} ({text}): {advice}") from error
+        raise ClusterError(
+            f"no Dask scheduler responds at {address!r} ({text}): start one with `dask scheduler`, give the address "
+            "that it prints, such as tcp://10.0.0.5:8786; if the scheduler uses TLS, give its tls:// address, and name "
+            "the tls.yaml of a client's certificates, made together with the scheduler's, in DASK_CONFIG"
+        ) from error
 
 
 def address_of(client: Any) -> str:
@@ -80,7 +68,6 @@ class Cluster:
         self.client, self.patience = client, patience
         self.address = address_of(client)
         self.n_threads = self.least_threads = 1
-        self._stopped = STOPPED.get()
         self._last_poll = time.monotonic()
         self._silent_since: float | None = None
         self._empty_since: float | None = None
@@ -100,9 +87,9 @@ class Cluster:
         """Return the workers, or None while the scheduler does not respond.
 
         Raises ``NoWorkersError`` after ``patience`` seconds without a worker, ``ClusterError`` after ``SILENCE``
-        seconds without a scheduler, or at once if the client has closed or the worker of this process is stopped.
+        seconds without a scheduler, or at once if the client has closed, as when the worker of this process stops.
         """
-        if self._ended():
+        if self.client.status == "closed":
             raise self.failure()
         try:
             identity = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=QUESTION)
@@ -111,7 +98,7 @@ class Cluster:
         self._last_poll = now = time.monotonic()
         if identity is None:
             self._silent_since = self._silent_since or now
-            if self._ended() or now - self._silent_since > SILENCE:
+            if self.client.status == "closed" or now - self._silent_since > SILENCE:
                 raise self.failure()
             return None
         workers: dict[str, Any] = identity["workers"]
@@ -125,10 +112,6 @@ class Cluster:
                 f"`dask worker {self.address}`"
             )
         return workers
-
-    def _ended(self) -> bool:
-        stopped = self._stopped is not None and self._stopped.is_set()
-        return stopped or self.client.status == "closed"
 
     def call(self, coroutine: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
         """Return the result of a call in the client's event loop. Raises also as ``poll``, or ``TimeoutError``."""
@@ -164,7 +147,7 @@ class Cluster:
         from distributed.scheduler import KilledWorker
 
         resume = f"resume with `partirvm resume JOB --scheduler {self.address}`"
-        if self._ended():
+        if self.client.status == "closed":
             return ClusterError(
                 f"the connection to the Dask cluster at {self.address} ended: its client was closed, the cluster was "
                 "restarted or has lost its scheduler, or the worker that ran the fit was stopped (retired, scaled "
@@ -186,7 +169,7 @@ class Cluster:
     def ask_workers(self, function: Callable[[], Any]) -> dict[str, Any]:
         """Return the result of ``function()``, or its exception, for each worker that does not leave meanwhile.
 
-        Raises ``ClusterError`` if all leave ``ATTEMPTS`` times or one does not respond in ``ANSWER`` seconds.
+        Raises ``ClusterError`` if all leave ``ATTEMPTS`` times or one is silent.
         """
         error: Exception = OSError("no worker is left")
         for _ in range(ATTEMPTS):
@@ -265,9 +248,9 @@ def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
 def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
     """Run ``function(*args, **options, client=…)`` on a worker, to its end even if this process exits.
 
-    The task does not occupy a thread slot of the worker, so that one worker with one thread can run the driver and the
-    tasks of the driver. If the worker dies, the scheduler restarts the task on another worker. So the function must
-    resume from its stored state. Raises ``ClusterError`` if the scheduler has not accepted the task in ``ANSWER`` s.
+    The task leaves the worker's thread slots, so that one thread can run the driver and its tasks. If the worker dies,
+    the scheduler restarts it on another one, so the function must resume from its stored state. Raises ``ClusterError``
+    if the scheduler has not accepted the task in ``ANSWER`` s.
     """
     from distributed import fire_and_forget  # type: ignore[attr-defined,unused-ignore]
 
@@ -296,22 +279,8 @@ def _call(protocols: tuple[str, ...], function: Callable[..., Any], *args: Any) 
 
 
 def _drive(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
-    from distributed import WorkerPlugin, get_client, get_worker, secede  # type: ignore[attr-defined,unused-ignore]
+    from distributed import get_client, secede  # type: ignore[attr-defined,unused-ignore]
 
-    stopped, ended = threading.Event(), threading.Event()
-
-    class ClusterDriver(WorkerPlugin):
-        async def teardown(self, worker: Any) -> None:
-            """Let the driver record its end before the worker closes its client."""
-            stopped.set()
-            await asyncio.to_thread(ended.wait, FAREWELL)
-
-    client, worker, name = get_client(), get_worker(), f"partirvm-{uuid.uuid4().hex}"  # type: ignore[no-untyped-call,unused-ignore]
+    client = get_client()  # type: ignore[no-untyped-call,unused-ignore]
     secede()  # type: ignore[no-untyped-call,unused-ignore]
-    client.sync(worker.plugin_add, ClusterDriver(), name=name, callback_timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
-    STOPPED.set(stopped)
-    try:
-        function(*args, **options, client=client)
-    finally:
-        worker.plugins.pop(name, None)
-        ended.set()
+    function(*args, **options, client=client)

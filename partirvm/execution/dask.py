@@ -1,8 +1,7 @@
 """The executor of passes and dense fits on a Dask cluster.
 
-A task runs the local tile function over an aligned run of tiles, and returns one node of the fixed summation tree.
-Workers add pairs of nodes, and only the roots return to this process. Large arguments of passes and fits (designs,
-offsets, Gram matrices) and rows of this process are sent once. The tasks refer to the sent data.
+A task runs the local tile function over an aligned run of tiles and returns one node of the fixed summation tree;
+workers add the nodes. Large arguments, and rows of this process, are sent once.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ FETCH = 10.0  # seconds to wait for a result before it is asked for again, maybe
 
 
 class DaskExecutor:
-    """Executor on the workers of a ``distributed.Client``. Results have the same bits as with a ``LocalExecutor``.
+    """Executor on the workers of a ``distributed.Client``, with the bits of a ``LocalExecutor``.
 
     Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError`` if the scheduler is gone
-    or a worker has other package versions than this process.
+    or a worker has other package versions.
     """
 
     elastic = False
@@ -71,11 +70,7 @@ class DaskExecutor:
     def run(
         self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, blocks: Blocks | None = None
     ) -> list[Any]:
-        """Return the statistic of each pass, summed on the workers in the fixed tree.
-
-        ``progress`` is called after each tile. Blocks are kept on the worker that evaluated the tile; another worker
-        evaluates the blocks again.
-        """
+        """Return the statistic of each pass, summed on the workers; ``progress`` is called after each tile."""
         groups = grouped(passes, source)
         keeping = None if blocks is None else blocks.keeping
         return ungrouped(groups, self._persist(lambda: self._run(groups, source, progress, keeping)), blocks)
@@ -118,8 +113,7 @@ class DaskExecutor:
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
         """Run dense fits, one task each, and return results in the given order.
 
-        ``progress`` is called after each fit. If ``progress`` raises an exception, running fits finish on the workers,
-        and their results are discarded.
+        ``progress`` is called after each; if it raises, running fits finish on the workers, and are discarded.
         """
 
         def begin(solve: DenseFit) -> Any:
@@ -149,9 +143,9 @@ class DaskExecutor:
     def _each(
         self, begin: Callable[[Any], Any], things: Sequence[Any], progress: Progress | None, sent: list[Any]
     ) -> Generator[Any, None, None]:
-        """Yield the results of the tasks that ``begin`` submits for each of ``things``, in order.
+        """Yield the results of the tasks that ``begin`` submits, in order; ``sent`` are futures of data that all share.
 
-        After the loss of a worker, ``sent``, futures of data that all share, is emptied, and pending tasks begin again.
+        After the loss of a worker ``sent`` is emptied, and pending tasks begin again.
         """
         waiting: deque[Any] = deque()
 
@@ -195,9 +189,9 @@ class DaskExecutor:
         return most.bit_length() - 1
 
     def _parts(self, source: Source, tiles: Sequence[int]) -> tuple[list[Any], list[tuple[int, int]]]:
-        """Return the parts from which a task reads its tiles, and the number and the part index of each tile.
+        """Return the parts from which a task reads its tiles, and the number and part of each tile.
 
-        The source is the only part if workers can open it; otherwise blocks of tiles, which are sent once and kept.
+        The source is the only part if workers can open it; otherwise blocks of tiles, which are sent once.
         """
         if source.part([0]) is source:
             return [source], [(number, 0) for number in tiles]
@@ -240,10 +234,7 @@ class DaskExecutor:
             return self._client.submit(function, *arguments, key=_key(name), pure=False)
 
     def _finished(self, waiting: Collection[Any]) -> set[Any]:
-        """Wait at most ``POLL`` seconds, and return the tasks that have ended.
-
-        Raises ``CancelledError`` if data that a task needs were lost with a worker, and the error of a failed task.
-        """
+        """Return the tasks that ended within ``POLL`` s. Raises ``CancelledError`` for lost data, or their error."""
         from distributed import wait  # type: ignore[attr-defined,unused-ignore]
 
         async def ended() -> None:

@@ -1,12 +1,10 @@
 """Kernel blocks Φ[panel, :] that are kept between passes, in memory or as Zarr arrays, to be evaluated only once.
 
-A request lists the columns that a pass needs over a panel. Kept columns are copied. The others are evaluated, and kept
-if the budget allows. Columns that were not requested in the current or the previous run of passes over the panel are
-deleted.
+Kept columns of a request are copied; the others are evaluated, and kept if the budget allows. Columns that were not
+requested in the current or the previous run of passes over the panel are deleted.
 
-A column has the same bits whether it is evaluated alone or among other columns (``Design.origin``). On a machine where
-the bits differ, nothing is kept. So results do not depend on this store. A chunk on disk ends with a checksum; the
-columns of a damaged one are evaluated again.
+A column has the same bits whether it is evaluated alone or among others (``Design.origin``); where the bits differ,
+nothing is kept. A chunk on disk ends with a checksum; the columns of a damaged one are evaluated again.
 """
 
 from __future__ import annotations
@@ -40,10 +38,7 @@ STALE = 8  # number of runs of passes after which panels that were not requested
 
 @dataclass(frozen=True)
 class Keeping:
-    """Settings of a store: the fit, the bytes per process, the number of the run, and the folder of Zarr arrays.
-
-    Without ``folder`` blocks are kept in memory.
-    """
+    """Settings of a store: the fit, the bytes per process, the number of the run, and the folder on disk, if any."""
 
     token: str
     budget: int
@@ -65,10 +60,7 @@ class Fetched:
 
 @dataclass
 class Blocks:
-    """Kept kernel blocks of a fit: the settings of the current run of passes, and the counts of all elements.
-
-    ``room`` returns the bytes that each process may use, given a number of columns.
-    """
+    """Settings of the current run of passes, counts of all elements, and ``room``: bytes for a number of columns."""
 
     keeping: Keeping
     room: Callable[[int], int]
@@ -83,8 +75,8 @@ class Blocks:
 def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | None = None) -> Iterator[Blocks | None]:
     """Keep kernel blocks as planned until the end of the ``with`` statement; ``forget`` then gets their token.
 
-    ``beside`` is the folder for blocks on disk, which is emptied first; None for a temporary folder. A failed read or
-    write of a block costs time but does not change the result; one warning reports all failures.
+    ``beside`` is the folder for blocks on disk, emptied first; None for a temporary one. A failed read or write costs
+    time alone; one warning reports all failures.
     """
     store, folder = plan.kernel_store, None
     if beside is not None:
@@ -97,11 +89,8 @@ def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | Non
         folder = str(beside or tempfile.mkdtemp(prefix="partirvm-kernel-"))
         with suppress(OSError):  # then each block that cannot be written is counted
             Path(folder).mkdir(exist_ok=True)
-    in_memory = folder is None
-    blocks = Blocks(
-        Keeping(uuid.uuid4().hex, 0, folder=folder),
-        lambda columns: min(plan.room(columns), most) if in_memory else most,
-    )
+    room = (lambda columns: min(plan.room(columns), most)) if folder is None else (lambda columns: most)
+    blocks = Blocks(Keeping(uuid.uuid4().hex, 0, folder=folder), room)
     try:
         yield blocks
     finally:
@@ -120,10 +109,7 @@ def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | Non
 
 @dataclass(eq=False)
 class _Panel:
-    """The kept columns of a panel of n rows: labels (k,) and values (k, n), or the folder of their Zarr array.
-
-    ``requested`` are the labels requested in the last ``run`` that used the panel.
-    """
+    """The kept columns of a panel: labels (k,) and values (k, n), or their place, and labels of the last request."""
 
     values: Float | Path
     labels: Int = field(default_factory=lambda: NONE)
@@ -177,10 +163,7 @@ class BlockStore:
         return Fetched(new.size, int(kept.sum()) * len(X), failures)
 
     def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> int:
-        """Delete the columns that are no longer requested, and keep as many of the new ones as fit.
-
-        Returns the number of failed writes.
-        """
+        """Keep the requested columns, and as many new ones as fit. Returns the number of failed writes."""
         alive, size = np.union1d(panel.requested, requested), 8 * values.shape[1]
         panel.requested, panel.run = (alive if panel.run == self._run else requested), self._run
         stay = np.isin(panel.labels, alive)
@@ -270,10 +253,7 @@ def forget(token: str) -> None:
 def fill_block(
     keeping: Keeping | None, tile: int, rows: str, panel: int, design: Design, X: Float, out: Float
 ) -> Fetched:
-    """Write Φ of a panel's rows X (n, d) to ``out`` (n, M), stored column by column, from kept columns if possible.
-
-    ``rows`` identifies the selected rows of the tile; empty for all rows.
-    """
+    """Write Φ of a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``rows`` names some."""
     kept = keeping is not None and design.origin is not None and len(design.centres) > 0
     if keeping is not None and kept and all(independent(each, X.shape[1], len(X)) for each in design.kernels):
         return store_of(keeping).fill((tile, rows, panel, design.basis), design, X, out)

@@ -37,10 +37,9 @@ def usable_cores() -> int:
 
 
 class LocalExecutor:
-    """Executor on the threads of this process. NumPy releases the GIL in matrix products and exponentials.
+    """Executor on the threads of this process; statistics do not depend on their number.
 
-    At most one finished tile per thread waits for its addition, so memory is bounded. Statistics do not depend on the
-    executor or the number of threads.
+    At most one finished tile per thread waits for its addition, so memory is bounded.
     """
 
     elastic = True
@@ -62,10 +61,9 @@ class LocalExecutor:
     def run(
         self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, blocks: Blocks | None = None
     ) -> list[Any]:
-        """Return the statistic of each pass, summed in the fixed tree as tiles finish.
+        """Return the statistic of each pass, summed in the fixed tree as tiles finish; each tile is read once.
 
-        A tile that several passes need is read once. ``progress`` is called after each tile. ``blocks`` has the
-        settings for kept kernel blocks, and receives the counts.
+        ``progress`` is called after each tile. ``blocks`` has the settings of kept kernel blocks, and gets the counts.
         """
         keeping = None if blocks is None else blocks.keeping
         groups = grouped(passes, source)
@@ -87,8 +85,7 @@ class LocalExecutor:
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
         """Run dense fits, one per thread at a time, and return results in the given order.
 
-        If there are fewer fits than threads, each fit uses its share of them.
-        ``progress`` is called after each fit. If ``progress`` raises an exception, running fits stop at the next step.
+        Fewer fits than threads share them. If ``progress``, called after each fit, raises, fits stop at the next step.
         """
         left = threading.Event()
 

@@ -1,9 +1,8 @@
 """The tasks of executors: passes over one tile, dense fits, and what a worker of a cluster calls.
 
-``tile_statistics(passes, source, number)`` reads one tile and returns its contribution to each of the passes that use
-it. Within a tile, rows are processed in *panels* of a fixed size, so that the whole design of a tile is never in
-memory. Tiles and panels do not depend on the machine. With one BLAS thread per task, the bits do not either. All
-functions are pure, so the scheduler of a cluster may run a task twice.
+``tile_statistics`` reads one tile and returns its contribution to each pass. Rows are processed in *panels* of a fixed
+size, so that the design of a tile is never whole in memory. Tiles and panels do not depend on the machine, so with one
+BLAS thread per task the bits do not either. All functions are pure: a scheduler may run a task twice.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class _Tile(Tile):
     fetched: list[Fetched] = field(default_factory=list)
 
     def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
-        """Yield the panels of the tile's selected rows, each with its blocks of the designs, stored column by column.
+        """Yield the panels of the selected rows, each with its blocks of the designs, stored column by column.
 
         The blocks of a panel overwrite those of the last one: new pages would cost as much as the kernel evaluation.
         """

@@ -1,16 +1,15 @@
 """Fit DATA in this process (``fit``), or run one attempt at a job: take the lease, resume, and record how it ends.
 
-An attempt records these events: ``running`` with the number of history lines at its checkpoint, ``plan``, the ``fit``
-lines, and finally ``done``, ``aborted``, ``cancelled`` or ``failed``. Models and checkpoints are saved between the
-``fit`` lines. A process that dies records no end: the next process takes the expired lease and resumes the job. A
-cluster that fails while the driver is alive is recorded as ``interrupted``, because the job itself has no error.
+An attempt records the events ``running``, ``plan``, ``fit`` (a line of history) and its end. A process that dies
+records no end: the next one takes the expired lease and resumes the job. A cluster that fails while the driver is alive
+is recorded as ``interrupted``, because the job itself has no error.
 """
 
 from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,19 +39,13 @@ from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.resolve.measuring import Timer
 from partirvm.resolve.new_problem import Interrupted, check_aborted
-from partirvm.resolve.resolve import continued, resolve
-from partirvm.resolve.spec import LIMITS, FitSpec, check_parameters, portable
+from partirvm.resolve.resolve import LIMITS, FitSpec, check_parameters, continued, portable, resolve
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 
-TAKE_OVER_SECONDS = 40.0
-"""Seconds that a new driver waits for the lease of a driver that hangs or cannot be reached."""
-
-POLL_SECONDS = 0.2
-"""Seconds between two polls for requests to end the job."""
-
-STAMPS = {"event", "time", "epoch", "model"}
-"""Fields that the store adds to a line of history."""
+TAKE_OVER_SECONDS = 40.0  # that a new driver waits for the lease of one that hangs or cannot be reached
+POLL_SECONDS = 0.2  # between two polls for requests to end the job
+STAMPS = {"event", "time", "epoch", "model"}  # fields that the store adds to a line of history
 
 
 @dataclass(frozen=True)
@@ -102,17 +95,14 @@ def fit(
     overwrite: bool = False,
     verify: bool = False,
     watcher: Watcher | None = None,
-    on_plan: Callable[[Plan], None] | None = None,
-    aborted: Callable[[], bool] | None = None,
 ) -> Fitted:
     """Fit DATA in this process and store model and history in JOB.
 
     All checks run before JOB is changed. They raise as ``resolve.resolve.resolve`` does, ``ExistsError`` if JOB exists,
-    and with ``verify`` ``ChangedDataError`` if a tile of DATA differs from the ingested tile. ``on_plan`` is called
-    with the plan before the fit begins, ``aborted`` between tiles and between dense iterations, also during planning.
-    When it returns True, the fit ends with the last saved model, or without one; JOB can be resumed.
+    and with ``verify`` ``ChangedDataError`` if a tile of DATA differs from the ingested tile. If the watcher aborts the
+    fit, it ends with the last saved model, or without one; JOB can be resumed.
     """
-    parameters = check_parameters(parameters)
+    parameters, watcher = check_parameters(parameters), watcher or Watcher()
     portable(parameters)
     timer = Timer(parameters.time_limit)
     source, held_out = requests.open_sources(data, validation)
@@ -121,7 +111,7 @@ def fit(
         source.verify()
 
     def interrupted() -> Termination | None:
-        return Termination.ABORTED if aborted is not None and aborted() else None
+        return Termination.ABORTED if watcher.aborted() else None
 
     with closing(executor_for(client)) as executor:
         try:
@@ -130,9 +120,8 @@ def fit(
             raise JobFailedError(f"aborted during planning: {job} was not changed") from error
         requests.create(data, job, parameters, validation, overwrite)
         store, allowed = JobStore(job), Allowed.of(True, (), data, validation)
-        hooks: dict[str, Any] = {"client": client, "watcher": watcher, "on_plan": on_plan, "aborted": aborted}
         with store.held():
-            fitted = run_attempt(store, allowed, planned=(spec, executor, timer), **hooks)
+            fitted = run_attempt(store, allowed, client, watcher, planned=(spec, executor, timer))
     if store.folded().status is Status.CANCELLED:
         raise JobFailedError(f"{job} was cancelled: its model was discarded")
     return fitted
@@ -144,19 +133,17 @@ def run_job(
     attempt: int | None = None,
     patience: float = TAKE_OVER_SECONDS,
     allowed: Allowed = Allowed(),  # noqa: B008 - a frozen value
-    **hooks: Any,
+    client: Any = None,
+    watcher: Watcher | None = None,
 ) -> Fitted | None:
     """Run a queued or interrupted job in this process and return its result.
 
-    Returns None if the job has already ended or if its current attempt is not ``attempt``. ``allowed`` permits the
-    functions that the job names as its kernel or basis, and DATA in another store than the job. Without this permission
-    such a job raises ``UsageError`` and stays unchanged. ``hooks`` are ``client`` and those of ``fit``. A request to
-    abort also takes effect during planning.
+    Returns None if the job has already ended or if its current attempt is not ``attempt``. A job that names functions
+    or DATA that are not ``allowed`` raises ``UsageError`` and stays unchanged.
 
-    Raises ``LeaseError`` while another process runs the job. Raises ``MissingDataError`` if the DATA are missing, and
-    ``ChangedDataError`` if the DATA have changed since the job began. The job is then interrupted, and can be resumed
-    once the original DATA are restored. All other exceptions are those of ``fit``; the job then records ``failed`` with
-    the error.
+    Raises ``LeaseError`` while another process runs the job. If the DATA are missing or have changed since the job
+    began, it raises ``MissingDataError`` or ``ChangedDataError``; the job is then interrupted, and can be resumed once
+    the original DATA are restored. Other exceptions are those of ``fit``; the job then records ``failed``.
     """
     store = JobStore(job)
 
@@ -167,24 +154,17 @@ def run_job(
     if not due():
         return None
     with store.held(patience):
-        return run_attempt(store, allowed, **hooks) if due() else None
+        return run_attempt(store, allowed, client, watcher or Watcher()) if due() else None
 
 
 def run_attempt(
     store: JobStore,
     allowed: Allowed,
-    *,
-    client: Any = None,
-    watcher: Watcher | None = None,
-    on_plan: Callable[[Plan], None] | None = None,
-    aborted: Callable[[], bool] | None = None,
+    client: Any,
+    watcher: Watcher,
     planned: tuple[FitSpec, Executor, Timer] | None = None,
 ) -> Fitted:
-    """Run the current attempt at a job whose lease the caller holds. Returns and raises as ``run_job`` does.
-
-    A fit may be ``planned`` before its job is created. The spec is stored before the first round, unless the time limit
-    is over: it may then lack learned values. The watcher first receives the earlier lines of history.
-    """
+    """Run the current attempt at a job whose lease the caller holds, as ``run_job``; it may be ``planned`` before."""
     requests.require_allowed(store.location, store.asked(), allowed)
     with ExitStack() as closed, _ending(store):
         asked = store.asked().request
@@ -196,27 +176,24 @@ def run_attempt(
                 f"{store.location}/checkpoints"
             )
         cluster, lines = "" if client is None else address_of(client), 0 if restored is None else restored.history
-        running = {"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster}
-        store.record(running)
+        store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster})
         state = store.folded()
         history = [_line(event) for event in state.history]
         before = float(history[-1]["seconds"]) if history else 0.0
         source, held_out = requests.open_unchanged(asked["data"], asked["fingerprint"]), requests.open_held_out(asked)
         requests.compare_versions(asked["versions"])
-        poll = _poll(store, state.attempt, aborted)
+        poll = _poll(store, state.attempt, watcher)
         if planned is not None:
             spec, executor, timer = planned
         else:
             request = check_parameters(requests.parameters_of(state))
             executor, timer = closed.enter_context(closing(executor_for(client))), Timer(request.time_limit)
             how = source, request, executor, held_out, timer.after(poll)
+            # before the first line of history a change of the limits makes a new spec, too
+            kept = restored is not None and (restored.state is not None or _same_limits(request, restored.spec.request))
             try:
                 check_aborted(how[-1])
-                # before the first line of history a change of the limits makes a new spec, too
-                if restored is None or (restored.state is None and _limits(request) != _limits(restored.spec.request)):
-                    spec = resolve(*how)
-                else:
-                    spec = continued(restored.spec, *how)
+                spec = continued(restored.spec, *how) if restored is not None and kept else resolve(*how)
             except Stopped:
                 stopped = Outcome(Termination.ABORTED, None, before + timer.seconds)
                 return _end(store, state.attempt, MemoryJournal(None, history), stopped, None)
@@ -225,12 +202,11 @@ def run_attempt(
             checkpoint = attached(restored.state, spec.problem, spec.options)
             if restored.spec.problem.n_rows != source.n_rows:
                 checkpoint = with_new_rows(checkpoint, spec)
-        elif timer() is None:
+        elif timer() is None:  # otherwise the spec may lack learned values
             store.checkpoint(Checkpoint(spec, None, 0))
-        watcher, journal = watcher or Watcher(), JobJournal(store, history, spec)
+        journal = JobJournal(store, history, spec)
         store.record({"event": "plan", **spec.plan.to_json()})
-        if on_plan is not None:
-            on_plan(spec.plan)
+        watcher.on_plan(spec.plan)
         for entry in history:
             watcher.on_record(entry)
         outcome = run(
@@ -249,17 +225,13 @@ def run_attempt(
         return _end(store, state.attempt, journal, outcome, spec.plan)
 
 
-def _poll(store: JobStore, attempt: int, aborted: Callable[[], bool] | None) -> Interrupted:
-    """Return a function that returns ``ABORTED`` after a request of a user to end the job, otherwise None.
-
-    The driver calls it between tiles and between dense iterations; it polls at most every ``POLL_SECONDS`` seconds. A
-    call raises ``LeaseLostError`` if another process has taken over the job.
-    """
+def _poll(store: JobStore, attempt: int, watcher: Watcher) -> Interrupted:
+    """Return a function that returns ``ABORTED`` after a request to end the job, and raises if the lease is lost."""
     found, polled = False, -POLL_SECONDS
 
     def poll() -> Termination | None:
         nonlocal found, polled
-        found = found or (aborted is not None and aborted())
+        found = found or watcher.aborted()
         if not found and time.monotonic() - polled >= POLL_SECONDS:
             polled = time.monotonic()
             if store.lease is not None and store.lease.lost:
@@ -270,8 +242,8 @@ def _poll(store: JobStore, attempt: int, aborted: Callable[[], bool] | None) -> 
     return poll
 
 
-def _limits(request: Request) -> list[Any]:
-    return [getattr(request, name) for name in LIMITS]
+def _same_limits(one: Request, other: Request) -> bool:
+    return all(getattr(one, name) == getattr(other, name) for name in LIMITS)
 
 
 @contextmanager
@@ -298,8 +270,7 @@ def _ending(store: JobStore) -> Iterator[None]:
 def _end(store: JobStore, attempt: int, journal: MemoryJournal, outcome: Outcome, plan: Plan | None) -> Fitted:
     """Record the end of an attempt and return its result.
 
-    The model of earlier rounds is kept, but not the one of a job that was cancelled. An update drops the final line of
-    history and may end before its own first line: the result then has the line that belongs to the model.
+    An update that ends before its own first line of history returns the final line before it, that of the model.
     """
     model, seconds = journal.model, outcome.seconds
     if model is None and store.has_model():

@@ -1,7 +1,7 @@
 """Checkpoints of a fit on disk: its spec, and the state of the strategy after a line of history was stored.
 
-What the spec determines is stored with the state too, but taken from the present spec when the checkpoint is used
-(``attached``). Posteriors are stored, because their bits may depend on how they were computed.
+When it is used, what the spec determines is taken from the present spec (``attached``). Posteriors are stored, because
+their bits may depend on how they were computed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from partirvm.options import Request
 from partirvm.planning.cost import RoundCost, Schedule
 from partirvm.planning.memory import DataShape, StepBytes
 from partirvm.planning.plan import KernelStore, Machine, Plan, Sparseness
-from partirvm.resolve.spec import FitSpec
+from partirvm.resolve.resolve import FitSpec
 from partirvm.storage import reading
 from partirvm.storage.codec import Codec
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
@@ -62,10 +62,7 @@ def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = No
 
 
 def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
-    """Return what ``save_checkpoint`` wrote; a state is used after ``attached``. Raises as ``Codec.read`` does.
-
-    Raises ``UsageError`` if it contains a named function (``kernels.functions``) and ``allow_code`` is false.
-    """
+    """Return what ``save_checkpoint`` wrote. Raises as ``Codec.read``, and ``UsageError`` for code not allowed."""
     value = CODEC.read(location, KIND, FORMAT)
     if not allow_code:
         require_no_code(value, location)
@@ -86,16 +83,13 @@ def stored(value: Any) -> Any:
 
 def resumes(value: Any, n_rows: int) -> bool:
     """Return True if a fit of ``n_rows`` rows can go on from a checkpoint: not after the last fit of its rows."""
-    if not isinstance(value, Checkpoint) or value.state is None:
-        return isinstance(value, Checkpoint)
-    return value.state.end is None or value.spec.problem.n_rows < n_rows
+    if not isinstance(value, Checkpoint):
+        return False
+    return value.state is None or value.state.end is None or value.spec.problem.n_rows < n_rows
 
 
 def attached(state: State, problem: Problem, options: Options) -> Any:
-    """Return a stored state of a strategy for a fit with this problem and these options.
-
-    Raises ``FormatError`` if it does not match this fit.
-    """
+    """Return a stored state for a fit with this problem and options. Raises ``FormatError`` if it is of another."""
     with reading("the checkpoint of this fit", "restore it, or start the job again"):
         problem = problem.with_kernel(state.problem.empty.kernel)
         own: dict[str, Any] = {"problem": problem, "options": replace(options, sample_rows=state.options.sample_rows)}

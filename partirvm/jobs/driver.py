@@ -1,8 +1,7 @@
 """The driver performs the instructions of a strategy and returns the answers.
 
-The driver alone uses rows, clock, disk and cluster; the strategy alone makes decisions. The executor performs passes,
-and several passes of one step run together. A single dense fit runs in this process; several dense fits of one step
-run in parallel on the executor. Models and history are written to the journal.
+The driver alone uses rows, clock, disk and cluster; the strategy alone makes decisions. Passes of one step run
+together, and several dense fits of one step in parallel. Models and history are written to the journal.
 """
 
 from __future__ import annotations
@@ -43,12 +42,19 @@ from partirvm.strategies.problem import (
 )
 from partirvm.strategies.rounds import IncrementalRounds, early_state
 
+# kinds of history lines after which a checkpoint is taken; a run resumes after ``final`` only with more rows
 RESUMABLE = ("round", "part", "kernel", "final")
-"""Kinds of history lines after which a checkpoint is taken. A run resumes after ``final`` only with more rows."""
 
 
 class Watcher:
-    """Receives the progress of the driver. Every method does nothing by default and may be overridden."""
+    """Receives the progress of a fit. Every method does nothing by default and may be overridden."""
+
+    def aborted(self) -> bool:
+        """Called between tiles and between dense iterations, during planning too; True ends the fit of a job."""
+        return False
+
+    def on_plan(self, plan: Any) -> None:
+        """Called with the plan before the first round."""
 
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
         """Called when a pass has finished ``done`` of ``total`` tiles; ``rows`` is the number of rows of the pass."""
@@ -65,10 +71,7 @@ class Watcher:
 
 @dataclass
 class MemoryJournal:
-    """The journal of a run, in memory: the last model and the history; if ``resumable``, the ``last`` state, too.
-
-    All models and lines are stored before the state to resume from.
-    """
+    """The journal of a run, in memory: the last model and the history; if ``resumable``, the ``last`` state, too."""
 
     model: AnyModel | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -107,9 +110,7 @@ class Driver:
 
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
     the last saved model. If time is up before a model is saved, a small fit (``strategies.rounds``) makes a model.
-    ``blocks`` keeps kernel blocks of the training rows between passes. ``readable`` returns the fields of a line of
-    history that its readers need: texts, and the row numbers of the ingested table. ``kept`` holds the design and the
-    fit of the last saved model.
+    ``readable`` returns fields of a line of history for its readers; ``kept`` has design and fit of the last model.
     """
 
     executor: Executor
@@ -132,10 +133,9 @@ class Driver:
         usable: bool = False,
         elapsed: float = 0.0,
     ) -> Outcome:
-        """Run the strategy to its end. Afterwards the journal holds the model.
+        """Run the strategy to its end, from the state ``resume`` on; afterwards the journal holds the model.
 
-        With ``resume`` the run continues from that state, with the bits of an uninterrupted run. ``usable`` is
-        True if the journal already has a model. ``elapsed`` is the number of seconds spent by earlier attempts.
+        ``usable`` tells that there is a model already, ``elapsed`` are the seconds of earlier attempts.
         """
         self._journal, self._began, self._epoch = journal, time.perf_counter() - elapsed, time.time()
         self._spent, self._likelihood, self._usable = Spent(), problem.likelihood, usable
@@ -199,7 +199,10 @@ class Driver:
             case LearnKernel():
                 return (self._learn(instructions[0]),)
             case Gather():
-                return tuple(self._gather(each) for each in instructions)
+                weights = [self.source.weights_of(each.rows) for each in instructions]
+                chosen = [None if each is None else each > 0 for each in weights]
+                rows = [self.source.gather(each.rows) for each in instructions]
+                return tuple(map(Gathered, rows, chosen))
         for each in instructions:
             if isinstance(each, Save):
                 self.kept = each.design, each.fit
@@ -209,10 +212,6 @@ class Driver:
                 self._usable = True
             self._record(each.record, self._spent.share(len(instructions)), saved=isinstance(each, Save))
         return (None,) * len(instructions)
-
-    def _gather(self, gather: Gather) -> Gathered:
-        weights = self.source.weights_of(gather.rows)
-        return Gathered(self.source.gather(gather.rows), None if weights is None else weights > 0)
 
     def _passes(self, passes: Sequence[Pass]) -> list[Any]:
         source = self.held_out if passes[0].held_out else self.source

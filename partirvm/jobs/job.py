@@ -17,47 +17,34 @@ from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageE
 from partirvm.execution.cluster import address_of
 from partirvm.jobs.attempt import run_job
 from partirvm.jobs.checkpoint import Checkpoint
-from partirvm.jobs.request import (
-    Allowed,
-    Place,
-    Places,
-    absolute,
-    check_changes,
-    create,
-    requeue,
-)
+from partirvm.jobs.request import Allowed, Place, Places, absolute, create, requeue
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.model.relevance import basis_functions_json, directions_json, relevances
 from partirvm.options import Request
 from partirvm.quoting import html_table
-from partirvm.resolve.spec import check_parameters, portable
+from partirvm.resolve.resolve import check_parameters, portable
 from partirvm.storage import open_folder
 from partirvm.storage.records import MOST, TIME, require
 from partirvm.strategies.problem import Record
 
-POLL_SECONDS = 0.5
-"""Seconds between two polls of a waiting caller."""
+POLL_SECONDS = 0.5  # between two polls of a waiting caller
+GRACE = 25.0  # without a driver, more than a lease lives, after which a job on a cluster counts as ended
+TRIES = 25  # when ending a job that another process is starting
 
-GRACE = 25.0
-"""Seconds without a driver, more than a lease lives, after which a job on a cluster counts as ended."""
-
-TRIES = 25
-"""Retries when ending a job that another process is starting."""
-
-
-def _each(hint: Any, names: str) -> dict[str, Any]:
-    return dict.fromkeys(names.split(), hint)
-
+WHOLE = "rows features passes rounds max_columns threads workers memory_limit memory_peak"
+OPTIONAL = "sample_rows partition_size partitions max_rounds max_vectors"
 
 PLAN = {
-    **_each(int, "rows features passes rounds max_columns threads workers memory_limit memory_peak"),
-    **_each(str, "strategy fit_rows selection"),
-    **_each(int | None, "sample_rows partition_size partitions max_rounds max_vectors"),
+    **dict.fromkeys(WHOLE.split(), int),
+    **dict.fromkeys(OPTIONAL.split(), int | None),
+    "strategy": str,
+    "fit_rows": str,
+    "selection": str,
+    "notes": list[str],
     "rho": float | None,
     "seconds": range(MOST),
-    "notes": list[str],
 }
 
 FIT = {
@@ -65,8 +52,8 @@ FIT = {
     "kind": Literal["round", "part", "heuristic", "kernel", "early", "final"],
     "termination": Literal[tuple(each.value for each in Termination)],
     "reference?": {"rows": int, "rmse": float, "boosting": float, "remarks": list[str]},
-    **_each(int, "passes pass_rows peak_memory"),
-    **_each(TIME, "seconds pass_seconds solve_seconds"),
+    **dict.fromkeys(("passes", "pass_rows", "peak_memory"), int),
+    **dict.fromkeys(("seconds", "pass_seconds", "solve_seconds"), TIME),
     "solve_began": float,
 }
 
@@ -85,8 +72,7 @@ def submit(
 ) -> Job:
     """Start a job and return at once, after all checks that read no rows, which raise as in ``jobs.attempt.fit``.
 
-    Without a ``client`` the job runs in a thread of this process, and is interrupted if this process ends. With a
-    ``client`` the driver of the job runs on the cluster: the workers open DATA and JOB, and this process may end.
+    Without a ``client`` the job runs in a thread of this process, otherwise on the cluster: this process may then end.
     """
     data, job = absolute(data), absolute(job)
     validation = None if validation is None else absolute(validation)
@@ -112,6 +98,8 @@ def _called(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
 def open_job(job: str | os.PathLike[str]) -> Job:
     """Return the job in this folder. Raises ``MissingDataError`` if there is no job.
 
+    Examples
+    --------
     >>> open_job("jobs/run1").progress()["status"]  # doctest: +SKIP
     'done'
     """
@@ -130,7 +118,7 @@ def jobs_in(folder: str) -> list[Job]:
 
 
 class Job:
-    """A handle on a job's folder. It holds no state: every answer is read from the folder."""
+    """A handle on a job's folder, from which every answer is read."""
 
     def __init__(self, location: str) -> None:
         self.store = JobStore(location)
@@ -153,10 +141,7 @@ class Job:
         return report_of(self)
 
     def state(self) -> JobState:
-        """Return the state of the job, with its plan and history.
-
-        Raises ``FormatError`` if an event lacks a field that readers use.
-        """
+        """Return the state of the job, with its plan and history. Raises ``FormatError`` for damaged events."""
         state = self.store.state()
         for event in (*state.history, *filter(None, [state.plan])):
             require(event, FIELDS[event["event"]], f"{self.location}: the event {event['event']!r}")
@@ -170,8 +155,8 @@ class Job:
         """Return the progress as plain JSON: status, reason, seconds, and the last line of history."""
         state = self.state()
         last = state.history[-1] if state.history else {}
-        keys = ["kind", "number", "level", "candidates", "vectors", "train_rmse", "held_out_rmse"]
-        keys += ["train_log_loss", "train_error", "held_out_log_loss", "held_out_error", "log_evidence"]
+        keys = "kind number level candidates vectors train_rmse held_out_rmse train_log_loss train_error "
+        keys += "held_out_log_loss held_out_error log_evidence"
         has_model = self.store.has_model()
         return {
             "job": self.location,
@@ -181,7 +166,7 @@ class Job:
             "attempt": state.attempt,
             "strategy": (state.plan or {}).get("strategy"),
             "fits": sum(entry["kind"] not in ("heuristic", "kernel") for entry in state.history),
-            **{key: last.get(key) for key in keys},
+            **{key: last.get(key) for key in keys.split()},
             "model": has_model,
             "seconds": state.computing_seconds(),
             "since": state.since,
@@ -208,8 +193,7 @@ class Job:
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield the state now and after each change, until no process runs the job.
 
-        On a cluster another process may take over within ``GRACE`` seconds. Raises ``TimeoutError`` after ``timeout``
-        seconds, and ``JobFailedError`` if the thread of this process ended before the job began.
+        Raises ``TimeoutError`` after ``timeout`` seconds, ``JobFailedError`` if its thread ended before the job began.
         """
         end, last, gone = time.monotonic() + (float("inf") if timeout is None else timeout), None, None
         while True:
@@ -239,10 +223,7 @@ class Job:
         return self._end("abort", reason)
 
     def cancel(self, reason: str = "") -> Status:
-        """Request the end of the job and discard its model. Return its status at once.
-
-        Raises ``UsageError`` if the job is done.
-        """
+        """Request the end of the job and discard its model. Return its status; a done job raises ``UsageError``."""
         return self._end("cancel", reason)
 
     def resume(
@@ -258,49 +239,36 @@ class Job:
     ) -> Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
-        ``data`` and ``validation`` are new places of the DATA and the held-out DATA, if they were moved. ``changed``
-        holds new limits (``resolve.spec.LIMITS``); a time limit counts from the resume on. A job with a kernel or basis
-        that is a named function requires ``allow_code``. ``allow_data`` names the places of DATA in another store
-        (host, bucket, or this machine) than the job that it may read, unless they are given here. ``grown`` resumes as
-        ``update`` does.
+        ``data`` and ``validation`` are new places of moved DATA. ``changed`` holds new limits
+        (``resolve.LIMITS``); a time limit counts from the resume on. ``allow_code`` permits a named function as
+        kernel or basis, ``allow_data`` names DATA in another store (host, bucket, or this machine) than the job that it
+        may read. ``grown`` resumes as ``update`` does.
 
-        Raises ``UsageError`` for other changes or without the required permission, ``DoneError`` if a resume would
-        change nothing, ``MissingDataError`` if the DATA are missing, ``ChangedDataError`` if the DATA have changed, and
-        ``LeaseError`` while another process runs the job. The job is not changed if an error is raised.
+        The job is not changed if an error is raised: ``UsageError`` for other changes or without a permission,
+        ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.
         """
         allowed = Allowed.of(allow_code, allow_data, data, validation)
-        how: dict[str, Any] = {"grown": grown, "allowed": allowed, "data": data, "validation": validation}
-        return self._start(self.requeue(client=client, **how, **changed), allowed, client)
+        places: dict[str, Any] = {"data": data, "validation": validation}
+        return self._start(self.requeue(allowed, client=client, grown=grown, **places, **changed), allowed, client)
 
     def update(self, **how: Any) -> Job:
         """Update with rows appended to the DATA; ``how`` is described in ``resume``, its one limit is ``max_rounds``.
 
-        Regression adds the statistics of the vectors over the new rows to the stored statistics; classification moves
-        to the mode over all rows. Then at most ``max_rounds`` rounds follow. The working set selects candidates among
-        all rows that have not been candidates. Any other strategy continues as ``incremental``, with the new rows as
-        the next partitions. Scaling, kernel and classes do not change; balanced class weights are those of all rows.
-
-        Raises ``UsageError`` if there are no new rows or no fit that new rows could join, ``ChangedDataError`` if the
-        earlier rows have changed, and ``LeaseError`` while another process runs the job.
+        The vectors are fitted to all rows, then at most ``max_rounds`` rounds follow. The working set selects
+        candidates among all rows; any other strategy continues as ``incremental``, with the new rows as the next
+        partitions. Scaling, kernel and classes do not change. Raises as ``resume``, and ``UsageError`` without new rows
+        or a fit that they could join.
         """
         return self.resume(grown=True, **how)
 
     def requeue(
-        self,
-        *,
-        client: Any = None,
-        data: Place = None,
-        validation: Place = None,
-        allowed: Allowed | None = None,
-        grown: bool = False,
-        **changed: Any,
+        self, allowed: Allowed | None = None, *, client: Any = None, grown: bool = False, **changed: Any
     ) -> JobState:
         """Queue the job again and return its state; ``run_job`` then runs it. Raises as ``resume`` or ``update``."""
-        check_changes(changed)
-        places = {"data": data, "validation": validation}
+        places = {name: changed.pop(name, None) for name in ("data", "validation")}
         moved = {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
         location = self.location if client is None else absolute(self.location)
-        allowed = allowed or Allowed.of(False, (), data, validation)
+        allowed = allowed or Allowed.of(False, (), *places.values())
         state: JobState = _called(client, requeue, location, moved, allowed, grown, changed)
         return state
 
@@ -326,10 +294,9 @@ class Job:
         return self
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the last saved model.
+        """Return the last saved model. Raises ``MissingDataError`` without one.
 
-        Raises ``MissingDataError`` without one, and ``UsageError`` if the job was cancelled, or if its kernel or basis
-        is a named function and ``allow_code`` is false.
+        Raises ``UsageError`` after a cancel, or if it has a named function and ``allow_code`` is false.
         """
         try:
             return self.store.model(allow_code=allow_code)
@@ -339,11 +306,7 @@ class Job:
             raise
 
     def facts(self) -> dict[str, Any]:
-        """Return facts about the model for reports, as plain JSON; empty without a model (``model.relevance``).
-
-        ``outputs`` are the names of the targets or the labels of the classes, ``relevance`` is that of each feature by
-        name, or None if the kernel has no per-feature widths. No code that the job names is imported.
-        """
+        """Return facts about the model for reports, as plain JSON; empty without a model (``model.relevance``)."""
         last: Checkpoint | None = self.store.restore(allow_code=True)
         if last is None or not self.store.has_model():
             return {}
@@ -358,16 +321,14 @@ class Job:
         }
 
     def _end(self, what: str, reason: str) -> Status:
-        end, tries = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what], 0
-        while True:
+        end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
+        for left in reversed(range(TRIES)):
             state = self.state()
             if state.status in {Status.RUNNING, Status.ABORTING}:
                 self.store.request(what, state.attempt, reason)
                 return Status.ABORTING
             if end not in TRANSITIONS[state.status]:
-                if what == "cancel" and state.status is Status.DONE:
-                    raise UsageError(f"{self.location} is done and cannot be cancelled: delete the folder")
-                return state.status
+                break
             try:
                 with self.store.held():  # no process runs it
                     if end in TRANSITIONS[self.store.folded().status]:
@@ -375,7 +336,9 @@ class Job:
                         if end is Status.CANCELLED:
                             self.store.forget()
             except LeaseError:  # another process has just started the job
-                tries += 1
-                if tries == TRIES:
+                if not left:
                     raise
                 time.sleep(0.2)
+        if what == "cancel" and state.status is Status.DONE:
+            raise UsageError(f"{self.location} is done and cannot be cancelled: delete the folder")
+        return state.status

@@ -1,7 +1,6 @@
 """The request of a job: queue it, and again for a resume or an update; check that its DATA have not changed meanwhile.
 
-``create`` and ``requeue`` run on any machine that can read the job's folder, such as a worker of a cluster. Afterwards
-``jobs.attempt.run_job`` runs the job.
+``create`` and ``requeue`` run on any machine that can read the job's folder; then ``jobs.attempt.run_job`` runs it.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 from partirvm.core.termination import Termination
@@ -18,23 +17,21 @@ from partirvm.data.source import Fingerprint
 from partirvm.errors import ChangedDataError, DoneError, FormatError, MissingDataError, PartirvmWarning, UsageError
 from partirvm.execution.tasks import package_versions
 from partirvm.jobs.checkpoint import resumes
+from partirvm.jobs.run import is_growable
 from partirvm.jobs.state import JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
-from partirvm.quoting import listed
 from partirvm.resolve.new_problem import check_request
-from partirvm.resolve.spec import LIMITS, check_parameters, portable
+from partirvm.resolve.resolve import LIMITS, check_parameters, portable
 from partirvm.storage.address import require_address, store_of
 from partirvm.strategies.rounds import IncrementalRounds
-from partirvm.strategies.stages import RoundsState
 from partirvm.strategies.working_set import LEAST_GAIN
 
 Place: TypeAlias = str | os.PathLike[str] | None
-"""A path or URL, or None for the stored one."""
-
 Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
+# the reasons of an end after which a finished job can be resumed, each with the option that caused the end
 ENDED_BY = {
     Termination.ROUNDS: "max_rounds",
     Termination.VECTORS: "max_vectors",
@@ -42,7 +39,6 @@ ENDED_BY = {
     Termination.TIME: "time_limit",
     Termination.MEMORY: "memory_limit",
 }
-"""The reasons of an end after which a finished job can be resumed, each with the option that caused the end."""
 
 
 def absolute(place: str) -> str:
@@ -52,11 +48,7 @@ def absolute(place: str) -> str:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What the caller permits a job that somebody else may have made.
-
-    ``code`` permits importing the functions that the job names. ``data`` are absolute addresses of DATA that may be
-    read although they are in another store than the job.
-    """
+    """What the caller permits a job: importing the functions it names (``code``), ``data`` in another store."""
 
     code: bool = False
     data: tuple[str, ...] = ()
@@ -85,19 +77,14 @@ def require_allowed(location: str, state: JobState, allowed: Allowed) -> None:
 
 def parameters_of(state: JobState, **changed: Any) -> Request:
     """Return the parameters of a job with the changes made by resumes and updates, and further ones."""
-    asked = {**state.request["parameters"], **changed}
-    if unknown := sorted(asked.keys() - {each.name for each in fields(Request)}):
-        raise FormatError(
-            f"the job asks for options that this version does not know: {listed(unknown)}: start it again"
-        )
-    return Request(**asked)
-
-
-# The DATA
+    try:
+        return Request(**{**state.request["parameters"], **changed})
+    except TypeError as error:
+        raise FormatError(f"the job asks for other options than this version: {error}: start it again") from error
 
 
 def open_sources(data: str, validation: str | None) -> tuple[ZarrSource, ZarrSource | None]:
-    """Open DATA and held-out DATA. Raises as ``ZarrSource`` does, e.g. ``MissingDataError``."""
+    """Open DATA and held-out DATA. Raises as ``ZarrSource`` does."""
     return ZarrSource(data), None if validation is None else ZarrSource(validation)
 
 
@@ -110,16 +97,12 @@ def open_held_out(request: dict[str, Any]) -> ZarrSource | None:
 
 
 def open_unchanged(place: str, began: dict[str, Any], option: str = "--data") -> ZarrSource:
-    """Open DATA of a job that have the fingerprint ``began``; ``option`` of a resume gives their place.
-
-    Raises ``MissingDataError`` if they are missing and ``ChangedDataError`` if they have changed.
-    """
+    """Open DATA of a job. Raises ``MissingDataError``, or ``ChangedDataError`` without the fingerprint ``began``."""
     try:
         source = ZarrSource(place)
     except MissingDataError as error:
-        raise MissingDataError(
-            f"{str(error).rstrip('.')}; if the DATA were moved, give the new place with {option}"
-        ) from error
+        why = str(error).rstrip(".")
+        raise MissingDataError(f"{why}; if the DATA were moved, give the new place with {option}") from error
     if what := difference(source, began):
         raise ChangedDataError(
             f"{source.url} has changed since the job began ({what}): start a new job, restore the old data, or give "
@@ -156,16 +139,10 @@ def compare_versions(began: dict[str, str]) -> None:
         )
 
 
-# Queueing
-
-
 def create(
     data: str, job: str, parameters: Request, validation: str | None, overwrite: bool, cluster: str = ""
 ) -> JobState:
-    """Create a queued job and return its state, after all checks that read no rows. Raises as ``fit`` does.
-
-    ``cluster`` is the address of the scheduler that runs the job, or "" without a cluster.
-    """
+    """Create a queued job and return its state, after all checks that read no rows. Raises as ``fit`` does."""
     source, held_out = open_sources(data, validation)
     parameters = check_parameters(parameters)
     check_request(source, parameters, held_out)
@@ -183,23 +160,14 @@ def create(
     return store.folded()
 
 
-def check_changes(changed: dict[str, Any]) -> None:
-    """Raise ``UsageError`` for options that a resume cannot change."""
+def requeue(
+    location: str, moved: dict[str, str], allowed: Allowed, grown: bool, changed: dict[str, Any], cluster: str = ""
+) -> JobState:
+    """Queue a job again, with new places of DATA that were ``moved``. Raises as ``Job.resume`` or ``Job.update``."""
     if other := sorted(changed.keys() - set(LIMITS)):
         raise UsageError(
             f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job with these options"
         )
-
-
-def requeue(
-    location: str, moved: dict[str, str], allowed: Allowed, grown: bool, changed: dict[str, Any], cluster: str = ""
-) -> JobState:
-    """Queue a job again and return its state. Raises as ``Job.resume`` does, if ``grown`` as ``Job.update`` does.
-
-    ``moved`` may hold new places under the keys ``data`` and ``validation``. All data are checked before the job is
-    changed: if data are missing, the job stays unchanged.
-    """
-    check_changes(changed)
     changed = {key: value for key, value in changed.items() if value is not None}
     store = JobStore(location)
     with store.held():
@@ -215,7 +183,7 @@ def requeue(
 
 
 def _resumed(location: str, state: JobState, changed: dict[str, Any]) -> dict[str, Any]:
-    """Return the event of a resume. Raises ``DoneError`` if it would change nothing."""
+    """Return the event of a resume, or raise ``DoneError``."""
     before, after = parameters_of(state), check_parameters(parameters_of(state, **changed))
     if state.status is Status.DONE:
         reason = next((each for each in Termination if each.value == state.reason), None)
@@ -234,21 +202,19 @@ def _resumed(location: str, state: JobState, changed: dict[str, Any]) -> dict[st
 
 
 def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str, Any]) -> dict[str, Any]:
-    """Return the event of an update. Raises ``UsageError`` and ``ChangedDataError`` as ``Job.update`` does."""
+    """Return the event of an update."""
     source, began = ZarrSource(state.request["data"]), state.request["fingerprint"]
     if not source.has_grown(_fingerprint(began)):
+        since = "since the last fit of the job"
         if difference(source, began):
             raise ChangedDataError(
-                f"the earlier rows of {source.url} have changed since the last fit of the job: start a new job, or "
-                "restore the earlier rows"
+                f"the earlier rows of {source.url} have changed {since}: start a new job, or restore the earlier rows"
             )
-        raise UsageError(
-            f"{source.url} has no new rows since the last fit of the job: append rows first (`ingest --append`)"
-        )
+        raise UsageError(f"{source.url} has no new rows {since}: append rows first (`ingest --append`)")
     last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allowed.code)
     if last is None or last.state is None:
         why = "the job has finished no round"
-    elif not isinstance(last.state, RoundsState):
+    elif not is_growable(last.state):
         why = "split-merge ended before its last merge"
     elif not last.spec.problem.target_variance:
         why = "the target of the earlier rows is constant, so that the target of new rows cannot be scaled"
@@ -261,6 +227,5 @@ def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str
         fingerprint = asdict(source.fingerprint())
         return {"reason": "updated", "changes": changes, "fingerprint": fingerprint, "rounds": rounds}
     raise UsageError(
-        f"{store.location} cannot be updated: {why}; there is no fit that new rows could join: start a new job with "
-        "all rows"
+        f"{store.location} cannot be updated: {why}; no fit is there that new rows could join: start a new job"
     )

@@ -1,7 +1,6 @@
 """Fit a model from a spec and a source of rows, and warn of what lowers its accuracy.
 
-The estimators and the command line both call ``run``. A fit continues with new rows after ``with_new_rows``. After a
-fit with a learned kernel the model is compared with boosted trees, on rows left out.
+After a fit with a learned kernel the model is compared with boosted trees, on rows left out.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.learning.forms import kernel_texts
 from partirvm.learning.sample import Spent, gathered
 from partirvm.quoting import listed, quoted
-from partirvm.resolve.spec import FitSpec
+from partirvm.resolve.resolve import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
@@ -43,15 +42,13 @@ from partirvm.types import PANEL_ROWS, Columns
 
 Float = NDArray[np.float64]
 
-LEAST_ROWS, MOST_ROWS, MOST_BYTES, LEAST_MEMORY = 1000, 20_000, 1 << 23, 1 << 30
-"""Least number of rows of a fit that is compared with boosted trees; maximum number of rows from which these learn, and
-of bytes of their inputs; least memory limit, for scikit-learn's trees alone take 130 MiB.
-"""
+# a fit of at least so many rows and bytes of memory (scikit-learn's trees alone take 130 MiB) is compared with boosted
+# trees, which learn from at most so many rows and bytes
+LEAST_ROWS, LEAST_MEMORY, MOST_ROWS, MOST_BYTES = 1000, 1 << 30, 20_000, 1 << 23
 
+# the trees are named if their error is lower by this ratio and by so many standard errors, and by the ratio on this
+# share of usual rows (those of smallest errors) too: a few far targets decide the mean squared error by chance
 BETTER, STANDARD_ERRORS, USUAL = 1.1, 2.0, 0.99
-"""Trees are named if their error is lower by this ratio and by so many standard errors, and by the ratio on this share
-of usual rows (those of smallest errors) too: a few targets far away decide the mean squared error by chance.
-"""
 
 
 def run(
@@ -68,11 +65,10 @@ def run(
     elapsed: float = 0.0,
     beside: Path | None = None,
 ) -> Outcome:
-    """Run the spec of a fit and warn of problems with the data or the result.
+    """Run the spec of a fit, from a state of the strategy (``checkpoint``) on, and warn of problems.
 
-    The journal receives the model and the history. ``interrupted``, ``usable`` and ``elapsed`` are passed to
-    ``Driver``. With a ``checkpoint``, a state of the strategy, the run continues from there. ``beside`` is the folder
-    for kernel blocks that are kept on disk; without ``beside`` a temporary folder is used.
+    The journal receives the model and the history; ``interrupted``, ``usable`` and ``elapsed`` are those of ``Driver``.
+    ``beside`` is the folder for kernel blocks that are kept on disk, or None for a temporary one.
     """
     executor.use(spec.plan.threads)
     texts, remarks = kernel_texts(source.columns.features), list[str]()
@@ -114,9 +110,9 @@ def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
 def table_rows(diagnostics: list[dict[str, Any]], source: Source, held_out: Source | None) -> list[dict[str, Any]]:
     """Return the diagnostics of a line of history with row numbers of the ingested table in ``largest``.
 
-    Diagnostics without coverage are of training rows left out (``core.left_out``), all others of held-out rows. If the
-    numbers cannot be read, ``largest`` is empty: a finished fit does not fail because of its report.
+    If they cannot be read, ``largest`` is empty: a finished fit does not fail because of its report.
     """
+    # without coverage they are of training rows left out (``core.left_out``), otherwise of held-out rows
     left_out = any(not each.get("covered", True) for each in diagnostics)
     shown = source if held_out is None or left_out else held_out
     if not isinstance(shown, ZarrSource):  # other sources keep the order of their rows
@@ -151,44 +147,30 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
     if last is None or last.kind == "early":
         return
     if limit is not None and last.vectors > limit:
-        yield (
-            LimitWarning,
-            f"{last.vectors:,} vectors are more than max_vectors = {limit:,}: {plan.strategy} fits all rows as "
-            "candidates at once and cannot keep this limit; choose another strategy",
-        )
+        text = f"{last.vectors:,} vectors are more than max_vectors = {limit:,}: {plan.strategy} fits all rows as "
+        yield LimitWarning, text + "candidates at once and cannot keep this limit; choose another strategy"
     if last.kind == "part":
         return
     if last.floored:
-        yield (
-            NoiseFloorWarning,
-            "the noise estimate reached its floor: the data are nearly noise-free, or the model interpolates the "
-            "targets; set noise_variance, widen the kernel, or check held-out errors",
-        )
+        text = "the noise estimate reached its floor: the data are nearly noise-free, or the model interpolates the "
+        yield NoiseFloorWarning, text + "targets; set noise_variance, widen the kernel, or check held-out errors"
     if last.overconfident:
-        yield (
-            OverconfidenceWarning,
-            f"errors of rows left out are {(last.overconfidence or 0) ** 0.5:,.1f} × the standard deviation by the "
-            "evidence; the stated noise comes from these errors. The kernel is probably too narrow: try a lower gamma",
-        )
+        text = f"errors of rows left out are {(last.overconfidence or 0) ** 0.5:,.1f} × the standard deviation by the "
+        text += "evidence; the stated noise comes from these errors. The kernel is probably too narrow: "
+        yield OverconfidenceWarning, text + "try a lower gamma"
     yield from ((AccuracyWarning, remark) for remark in remarks)
     if last.duplicates:
-        yield (
-            DataWarning,
-            f"{last.duplicates:,} candidates had the same inputs as another row: these candidates did not become "
-            f"centres, but their {'classes' if classes else 'targets'} are used in the fit",
-        )
+        text = f"{last.duplicates:,} candidates had the same inputs as another row: these candidates did not become "
+        yield DataWarning, f"{text}centres, but their {'classes' if classes else 'targets'} are used in the fit"
     if last.dropped:
-        yield (
-            LimitWarning,
-            f"{last.dropped:,} vectors were dropped at merges because of max_vectors or memory_limit: fits of these "
-            "data prune fewer than half of their candidates; raise the limit, or use the working-set strategy",
-        )
+        text = f"{last.dropped:,} vectors were dropped at merges because of max_vectors or memory_limit: fits of these "
+        text += "data prune fewer than half of their candidates; raise the limit, "
+        yield LimitWarning, text + "or use the working-set strategy"
     if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
-        yield (
-            DataWarning,
+        text = (
             f"no relevance vector is left, so that the model predicts the {'class frequencies' if classes else 'mean'}"
-            ": the kernel does not fit these data; try another gamma",
         )
+        yield DataWarning, text + ": the kernel does not fit these data; try another gamma"
     in_order = plan.schedule.has_rounds and plan.schedule.whole_partitions
     grave = {Termination.MEMORY, Termination.ITERATIONS, *([Termination.VECTORS] if in_order else [])}
     for reason in {outcome.reason, last.termination} & grave:
@@ -206,7 +188,7 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
         entry["kind"] == "final"
         and spec.request.reference != "none"
         and any(each["kind"] == "kernel" for each in spec.measured)
-        and not problem.classifies
+        and problem.likelihood.has_noise
         and problem.n_targets == 1
         and problem.n_rows >= LEAST_ROWS
         and spec.plan.machine.limit >= LEAST_MEMORY
@@ -215,10 +197,9 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
 
 
 def _compared(driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
-    """Compare the model saved last with boosted trees on every fifth row, left out of these; as plain JSON.
+    """Compare the last model with boosted trees on every fifth row, left out of these; as JSON, in units of the target.
 
-    Errors are in units of the target. Those of the model are the errors of its training rows times the ratio of its
-    left-out error to its training error (``core.left_out``).
+    The errors of the model are those of its training rows times the ratio of its left-out error to its training error.
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
 

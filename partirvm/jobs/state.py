@@ -1,13 +1,9 @@
 """The state of a job as a pure fold over its request and its events.
 
-A job is queued when its request is stored, and runs until its driver records an end (done, aborted, failed, cancelled,
-or interrupted). It is queued again by a resume or an update. Each transition is an event with the name of the new
-state, a ``time`` and a ``reason``. There are two other kinds of events: ``plan`` holds the plan, and ``fit`` holds one
-line of history. The field ``history`` of a ``running`` event is the number of history lines at the checkpoint from
-which the driver resumes. Later lines belong to rounds that are repeated, so the fold drops these lines.
-
-A driver that dies writes no event, and its job may run again or be queued again. ``observed`` combines the events, the
-lease and the requests to end the job.
+Each transition is an event with the name of the new state, a ``time`` and a ``reason``. Other events are ``plan``, and
+``fit`` with one line of history. The field ``history`` of a ``running`` event is the number of history lines at the
+checkpoint from which the driver resumes; later lines belong to rounds that are repeated, so the fold drops them. A
+driver that dies writes no event: ``observed`` combines the events, the lease and the requests to end the job.
 """
 
 from __future__ import annotations
@@ -20,43 +16,31 @@ from typing import Any
 
 from partirvm.errors import TransitionError
 
-GONE = "the process that ran it has ended without recording an end"
-"""Reason of an interruption that no event tells."""
-
 
 class Status(StrEnum):
-    """The status of a job. ``advice`` is a sentence for the user."""
+    """The status of a job. ``advice`` is a sentence for the user: the meaning of the status, and what to do next."""
 
-    QUEUED = "queued"
-    RUNNING = "running"
-    ABORTING = "aborting"
-    ABORTED = "aborted"
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"
-    DONE = "done"
-    CANCELLED = "cancelled"
+    advice: str
+
+    QUEUED = "queued", "Waiting for a process to run it: resume starts it if none does."
+    RUNNING = "running", "A process is running it."
+    ABORTING = "aborting", "The job ends after the current tile or iteration; an abort keeps the model so far."
+    ABORTED = "aborted", "Aborted by a user: the model so far is usable; resume continues from there."
+    FAILED = "failed", "Ended by an error: resume continues from the last checkpoint."
+    INTERRUPTED = "interrupted", "The process that ran it has ended: resume continues from the last checkpoint."
+    DONE = "done", "The fit is complete and its model can be used."
+    CANCELLED = "cancelled", "Cancelled by a user: the model was discarded."
+
+    def __new__(cls, value: str, advice: str = "") -> Status:
+        member = str.__new__(cls, value)
+        member._value_, member.advice = value, advice
+        return member
 
     @property
     def final(self) -> bool:
         """True if no driver is running the job or is expected to start."""
         return self not in {Status.QUEUED, Status.RUNNING, Status.ABORTING}
 
-    @property
-    def advice(self) -> str:
-        """One sentence with the meaning of the status and the next action of the user."""
-        return _ADVICE[self]
-
-
-_ADVICE = {
-    Status.QUEUED: "Waiting for a process to run it: resume starts it if none does.",
-    Status.RUNNING: "A process is running it.",
-    Status.ABORTING: "The job ends after the current tile or iteration; an abort keeps the model so far.",
-    Status.ABORTED: "Aborted by a user: the model so far is usable; resume continues from there.",
-    Status.FAILED: "Ended by an error: resume continues from the last checkpoint.",
-    Status.INTERRUPTED: "The process that ran it has ended: resume continues from the last checkpoint.",
-    Status.DONE: "The fit is complete and its model can be used.",
-    Status.CANCELLED: "Cancelled by a user: the model was discarded.",
-}
 
 _ENDS = {Status.ABORTED, Status.FAILED, Status.INTERRUPTED, Status.CANCELLED}
 
@@ -71,8 +55,7 @@ TRANSITIONS = {
 }
 """The statuses that may follow each status."""
 
-CHANGED = ("data", "validation", "fingerprint", "rounds")
-"""Fields of a request that an event ``queued`` may change."""
+CHANGED = ("data", "validation", "fingerprint", "rounds")  # what an event ``queued`` may change of the request
 
 
 @dataclass(frozen=True)
@@ -83,8 +66,8 @@ class JobState:
     ``ended`` that of the last end, or None, and ``seconds`` the computing time recorded by the last end. ``attempt`` is
     the number of times the job was queued. ``plan`` is the last plan event, ``history`` the valid fit events, and
     ``last_line`` the last fit event whether valid or not. ``cluster`` is the address of the scheduler that restarts a
-    lost driver, or empty. ``request`` is the request of the job (``spec.json``) with the changes by resumes and
-    updates; after an update it has ``rounds``, those that the update may make.
+    lost driver, or empty. ``request`` is the request (``spec.json``) with the changes by resumes and updates; after an
+    update it has ``rounds``, those that the update may make.
     """
 
     status: Status = Status.QUEUED
@@ -102,10 +85,7 @@ class JobState:
     request: dict[str, Any] = field(default_factory=dict)
 
     def computing_seconds(self) -> float | None:
-        """Return the seconds without the time between an end and a resume; None if the job has not begun.
-
-        The event of an end holds them; without one they are those up to the last line of history.
-        """
+        """Return the seconds without the time between an end and a resume; None if the job has not begun."""
         if self.began is None:
             return None
         before, at = (float(self.history[-1][name]) if self.history else 0.0 for name in ("seconds", "time"))
@@ -115,10 +95,7 @@ class JobState:
 
 
 def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None) -> JobState:
-    """Return the state of a job with this request after these events. Events of an unknown kind are only counted.
-
-    Raises ``TransitionError`` for an event that cannot follow the events before it.
-    """
+    """Return the state of a job after these events. Raises ``TransitionError`` for one that cannot follow."""
     request = request or {}
     queued = float(request.get("time", 0.0))
     state = JobState(request=request, since=queued, queued=queued, cluster=str(request.get("cluster", "")))
@@ -140,8 +117,8 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
             f"the event {kind!r} cannot follow {status.value!r}: an event file is missing or was added by hand: "
             "restore the folder events/ of the job"
         )
-    new = replace(state, status=Status(kind), since=at, reason=str(event.get("reason", "")))
-    new = replace(new, cluster=str(event.get("cluster", state.cluster)))
+    cluster = str(event.get("cluster", state.cluster))
+    new = replace(state, status=Status(kind), since=at, reason=str(event.get("reason", "")), cluster=cluster)
     if new.status is Status.QUEUED:
         changes = {name: event[name] for name in CHANGED if name in event}
         changes["parameters"] = {**state.request.get("parameters", {}), **event.get("changes", {})}
@@ -153,13 +130,9 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
 
 
 def observed(state: JobState, *, held: bool, aborting: bool = False, lost: bool = False) -> JobState:
-    """Return the state corrected by the lease (``held``) and by a request to end (``aborting``).
-
-    A running job without a live lease is interrupted. A running job with a request to end is aborting. A queued job is
-    interrupted if the last holder of its lease was ``lost``, i.e. ended without releasing the lease.
-    """
+    """Return the state corrected by the lease and by a request to end; ``lost`` if the last holder did not release."""
     if (state.status is Status.RUNNING and not held) or (state.status is Status.QUEUED and lost):
-        return replace(state, status=Status.INTERRUPTED, reason=GONE)
-    if state.status is Status.RUNNING and aborting:
-        return replace(state, status=Status.ABORTING)
-    return state
+        reason = "the process that ran it has ended without recording an end"
+        return replace(state, status=Status.INTERRUPTED, reason=reason)
+    aborted = state.status is Status.RUNNING and aborting
+    return replace(state, status=Status.ABORTING) if aborted else state

@@ -8,10 +8,9 @@
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
 
-A process killed at any moment leaves every finished event, the last finished model and the last finished checkpoint.
-Readers ignore what a process writes after it has lost the lease: an event holds the epoch of its writer's lease (0
-without one), and the token of this lease, or of the spec, which binds it to its job. A job that overwrites another one
-continues its epochs: the claim of its first epoch makes void what the old job and its driver wrote and still write.
+A process killed at any moment leaves every finished event, model and checkpoint. Readers ignore what a process writes
+after it has lost the lease: an event holds the epoch (0 without a lease) and the token of its writer's lease, or of the
+spec. A job that overwrites another one continues its epochs: its first claim makes void what the old driver writes.
 """
 
 from __future__ import annotations
@@ -32,22 +31,15 @@ from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import lease as leases
 from partirvm.storage import open_folder, storing
 from partirvm.storage.address import require_address
-from partirvm.storage.lease import Lease, Snapshots, limits, valid
+from partirvm.storage.lease import Lease, Snapshots, valid
 from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
 
 Found = TypeVar("Found")
 
 FORMAT = 9
-
-READS = 5
-"""Maximum number of reads of what another process changes during each read."""
-
-KEPT = {"models": 2, "checkpoints": 3}
-"""Numbers of models and checkpoints that are kept: an earlier checkpoint than a final one must be available."""
-
-REQUESTS = ("cancel", "abort")
-"""The requests that any process may make to a running job, the strongest request first."""
-
+READS = 5  # reads at most of what another process changes during each read
+KEPT = {"models": 2, "checkpoints": 3}  # how many are kept: an earlier checkpoint than a final one must be available
+REQUESTS = ("cancel", "abort")  # what any process may request of a running job, the strongest first
 SPEC_NAME, EVENTS = "spec.json", "events"
 
 # Schemas (``storage.records``) of a request and of events: fields that readers use. Objects may have more fields.
@@ -72,15 +64,13 @@ class JobStore:
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
         self.folder = open_folder(self.location)
-        self._watch = leases.HeartbeatWatch()
         self._saved: dict[str, str] = {}  # the model saved last, until an event names it
 
     @classmethod
     def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
         """Create the folder of a job and return its store, which holds a ``lease`` if the job overwrites another one.
 
-        Raises ``ExistsError`` if the folder holds something that may not be overwritten, ``LeaseError`` if a process
-        runs the job in the folder, and ``StorageError`` if the folder cannot hold a job.
+        Raises ``ExistsError``, ``LeaseError`` if a process runs the job there, or ``StorageError``.
         """
         store = cls(location)
         folder = store.folder
@@ -93,18 +83,17 @@ class JobStore:
                 folder.require_exclusive()
             try:
                 for name in (SPEC_NAME, EVENTS, "control", *KEPT) if store.lease is not None else ():
-                    folder.remove(name)
+                    folder.remove_each(name, store._check)  # another process may have taken over meanwhile
+                store._check()
                 begun = {"format": FORMAT, "token": uuid.uuid4().hex, "time": time.time(), **spec}
                 folder.create(SPEC_NAME, to_json(SPEC_NAME, begun))
                 store._check()
             except BaseException as error:
                 store.release()
                 folder.remove_empty()
-                if isinstance(error, FileExistsError):
-                    raise ExistsError(
-                        f"{store.location}: another process has just started a job here: choose another folder"
-                    ) from error
-                raise
+                if not isinstance(error, FileExistsError):
+                    raise
+                raise ExistsError(f"{store.location}: another process has just started a job here") from error
         return store
 
     def require_creatable(self, overwrite: bool = False) -> bool:
@@ -124,10 +113,7 @@ class JobStore:
         return self.folder.exists(SPEC_NAME)
 
     def spec(self, schema: Schema = LEAST) -> dict[str, Any]:
-        """Return the request of the job.
-
-        Raises ``MissingDataError`` if there is no job, ``FormatError`` if it is damaged or of another version.
-        """
+        """Return the request. Raises ``MissingDataError`` without a job, ``FormatError`` if it is damaged."""
         try:
             spec = read_json(self.folder, SPEC_NAME)
         except MissingDataError as error:
@@ -142,24 +128,18 @@ class JobStore:
 
     def _stable(self, read: Callable[[], Found], mark: Callable[[], Any]) -> Found:
         """Return what ``read`` returns while ``mark`` does not change; the last of ``READS`` reads counts anyway."""
-        for left in reversed(range(READS)):
+        for _ in range(READS - 1):
             before = mark()
-            try:
+            with suppress(MissingDataError):
                 found = read()
-            except MissingDataError:
-                if not left or mark() == before:
-                    raise
-            else:
-                if not left or mark() == before:
-                    break
-        return found
-
-    # The lease
+                if mark() == before:
+                    return found
+        return read()
 
     def acquire(self, *, patience: float = 0.0) -> Lease:
-        """Take the lease; raises ``LeaseError`` if another process holds it. Read the state after this call."""
+        """Take the lease. Raises ``LeaseError`` if another process holds it."""
         self.spec()
-        self.lease = leases.acquire(self.folder, self._marks, patience=patience, watch=self._watch)
+        self.lease = leases.acquire(self.folder, self._marks, patience=patience)
         return self.lease
 
     def release(self) -> None:
@@ -185,20 +165,15 @@ class JobStore:
         """Raise ``LeaseError`` if this process may not write: a job that had a lease is written only with one."""
         if self.lease is not None:
             self.lease.check()
-        elif leases.epochs(self.folder):
+        elif numbers(self.folder, "lease"):
             raise LeaseError(f"{self.location}: only the holder of the lease may write to this job: call acquire first")
 
     def _marks(self) -> leases.Marks:
         series = {each.series: list(each.mark()) for each in map(self._snapshots, KEPT)}
         return {EVENTS: [0, self._last_event()], **series}
 
-    # The events
-
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event with the time, and the ``model`` saved since the last event.
-
-        Raises ``LeaseError`` if another process has taken the lease: the event may then exist, but readers ignore it.
-        """
+        """Append an event with the time, and the ``model`` saved since the last event."""
         self._check()
         epoch, token = (0, self._token()) if self.lease is None else (self.lease.epoch, self.lease.token)
         event = {"event": entry["event"], "time": time.time(), **entry, **self._saved, "epoch": epoch, "token": token}
@@ -219,31 +194,27 @@ class JobStore:
         return str(read_json(self.folder, SPEC_NAME, {"token": str})["token"])
 
     def events(self) -> list[dict[str, Any]]:
-        """Return all valid events in order.
-
-        An event that equals the event before it, its time included, was written again by a client that heard no reply.
-        Raises ``FormatError`` for a damaged event or one of another job, and ``MissingDataError`` for a missing event.
-        """
+        """Return all valid events in order. Raises ``FormatError`` or ``MissingDataError`` for damage or a gap."""
         events = list[dict[str, Any]]()
         found = {n: read_json(self.folder, numbered(EVENTS, n), EVENT) for n in numbers(self.folder, EVENTS, first=1)}
         claims = leases.claims(self.folder)
-        marks, tokens = limits(self.folder, EVENTS, claims), {epoch: claim["token"] for epoch, claim in claims.items()}
+        tokens = {epoch: claim["token"] for epoch, claim in claims.items()}
         if any(event["epoch"] == 0 for event in found.values()):
             tokens[0] = self._token()
         for number, event in found.items():
-            if not valid(event["epoch"], (0, number), marks):
+            if not valid(claims, EVENTS, event["epoch"], (0, number)):
                 continue
             if event.pop("token") != tokens.get(event["epoch"]):
                 raise FormatError(
                     f"{self.location}: {numbered(EVENTS, number)} belongs to another job than {SPEC_NAME}, or than "
                     f"the claim of epoch {event['epoch']} in lease/: restore these files"
                 )
-            if events[-1:] != [event]:
+            if events[-1:] != [event]:  # otherwise written again by a client that heard no reply
                 events.append(event)
         return events
 
     def folded(self, schema: Schema = LEAST) -> JobState:
-        """Return the state by the request and the events alone. Raises as ``spec`` and ``events`` do."""
+        """Return the state by the request and the events alone."""
         return fold(self.events(), self.spec(schema))
 
     def asked(self) -> JobState:
@@ -258,14 +229,12 @@ class JobStore:
             return None if last is None else (last.epoch, last.over)
 
         state, last = self._stable(lambda: (self.folded(), self.holder()), mark)  # no driver begins or ends meanwhile
-        request, held = self.requested(state.attempt), self._watch.held(last)
+        request, held = self.requested(state.attempt), last is not None and last.alive()
         lost = last is not None and not (held or last.over)
         current = observed(state, held=held, aborting=request is not None, lost=lost)
-        if request is not None and current.status is Status.ABORTING is not state.status:
-            current = replace(current, reason=self.reason_of(request, state.attempt))
-        return current
-
-    # Requests to end the job
+        if request is None or current.status is not Status.ABORTING:
+            return current
+        return replace(current, reason=self.reason_of(request, state.attempt))
 
     def request(self, what: str, attempt: int, reason: str = "") -> None:
         """Request that an attempt ends, with ``what`` "abort" or "cancel"; no-op if it was requested before."""
@@ -286,24 +255,19 @@ class JobStore:
             return str(read_json(self.folder, name, {"reason": str})["reason"])
         return ""
 
-    # Models and checkpoints
-
     def save(self, model: AnyModel) -> None:
-        """Save this model and make it the current model. After an error the previous model stays current."""
+        """Save this model as the current one. After an error the previous model stays current."""
         self._check()
         self._saved["model"] = self._snapshots("models").publish(partial(save_model, model), lease=self.lease)
 
     def has_model(self) -> bool:
         """Return True if the job has a model."""
-        return self._snapshots("models").current() is not None
+        return self._snapshots("models").mark() > (0, 0)
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the current model: the newest whole one, which is not older than the one that events name.
-
-        Raises ``MissingDataError`` without one, or as ``load_model`` does.
-        """
+        """Return the newest whole model, not older than the one that events name; else ``MissingDataError``."""
         self.spec()
-        return self._stable(lambda: self._newest_model(allow_code), self._snapshots("models").current)
+        return self._stable(lambda: self._newest_model(allow_code), self._snapshots("models").mark)
 
     def _newest_model(self, allow_code: bool) -> AnyModel:
         events = self.events()
@@ -324,17 +288,13 @@ class JobStore:
         self._snapshots("checkpoints").publish(partial(save_checkpoint, value), lease=self.lease)
 
     def restore(self, wanted: Callable[[Any], bool] = lambda value: True, *, allow_code: bool = False) -> Any:
-        """Return the newest ``wanted`` checkpoint that can be read, or None if no such checkpoint was stored.
-
-        Raises ``MissingDataError`` if all are damaged.
-        """
+        """Return the newest ``wanted`` checkpoint that can be read, or None. Raises ``MissingDataError`` for damage."""
         damaged: list[str] = []
         for name, whole in self._snapshots("checkpoints").newest():
             place, value = self.folder.place(name), None  # the one before may be large: it is freed
-            if not whole:
-                damaged.append(f"{place}: damaged, or another checkpoint")
-                continue
             try:
+                if not whole:
+                    raise FormatError(f"{place}: damaged, or another checkpoint")
                 value = load_checkpoint(place, allow_code=allow_code)
             except NewerFormatError:
                 raise
@@ -352,7 +312,7 @@ class JobStore:
         self._check()
         with storing(self.location):
             for name in KEPT:
-                self.folder.remove(name)
+                self.folder.remove_each(name, self._check)
 
 
 def _request(what: str, attempt: int) -> str:

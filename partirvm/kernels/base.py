@@ -71,7 +71,7 @@ class Kernel:
 
         A callable exists only in this process: with ``local`` it is given by its address, otherwise ``UsageError``.
         """
-        options = ("prior", "multiples", "metric")  # of an estimator
+        options = ("multiples", "metric")  # of an estimator
         own = {name: _plain(value, local) for name, value in vars(self).items() if name not in options}
         return {"name": self.name, **own}
 

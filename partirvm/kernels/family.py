@@ -25,7 +25,6 @@ class Family(Kernel, Value):
     """
 
     gamma: Any = held("gamma")
-    prior: str = held("gamma_prior", kw_only=True)
     multiples: Any = held("gamma_multiples", kw_only=True)
     metric: str = held("metric", kw_only=True)
     of: ClassVar[str] = "kernel"
@@ -50,11 +49,11 @@ class Family(Kernel, Value):
                 f"{type(self).__name__}(0.5)"
             )
         if self != self._without_options():
-            raise UsageError(f"{self!r} must have no prior, multiples or metric here: only estimators have these")
+            raise UsageError(f"{self!r} must have no multiples or metric here: only estimators have these")
         return self
 
     def _without_options(self) -> Self:
-        return replace(self, prior="flat", multiples=(1.0,), metric="auto")
+        return replace(self, multiples=(1.0,), metric="auto")
 
     def flat(self, given_for: str) -> dict[str, Any]:
         """Return the options that the value stands for: with numbers as gamma the kernel itself, otherwise its name."""

@@ -117,8 +117,8 @@ class Matern32(Family):
     Examples
     --------
     >>> from partirvm import Matern32
-    >>> Matern32(gamma=0.5), Matern32(gamma="learn", prior="half-normal")
-    (Matern32(gamma=(0.5,)), Matern32(gamma='learn', prior='half-normal'))
+    >>> Matern32(gamma=0.5), Matern32(gamma="learn", metric="widths")
+    (Matern32(gamma=(0.5,)), Matern32(gamma='learn', metric='widths'))
     """
 
     name = "matern32"

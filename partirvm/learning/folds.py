@@ -223,7 +223,7 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     likelihood: Any = problem.likelihood
     fit: Any
     rule = replace(final_rule(options), guard=False)
-    if problem.classifies:
+    if not likelihood.has_noise:
         (newton,) = _newton(sample, problem, [design], options)
         fit, reason = newton.fit, newton.reason
     else:

@@ -75,7 +75,7 @@ FOLDS, LEFT_OUT = 5, 400
 def searchable(problem: Problem) -> bool:
     """Return whether the process can search this problem's kernel: a regression, and one kernel with parameters."""
     kernel = problem.empty.kernel
-    return not problem.classifies and not isinstance(kernel, Several) and bool(np.isfinite(kernel.logs).any())
+    return problem.likelihood.has_noise and not isinstance(kernel, Several) and bool(np.isfinite(kernel.logs).any())
 
 
 def search(
@@ -208,7 +208,7 @@ def learn_regression(
     widths, turned, evidence = search(sample, problem, order, most, family=family, turned=learning.metric != "widths")
     chosen = max(evidence, key=evidence.__getitem__, default="")
     facts = {"families": evidence, "family": chosen}
-    if most >= min(ROWS, len(order)) and len(order) <= FEW and learning.prior == "flat":
+    if most >= min(ROWS, len(order)) and len(order) <= FEW:
         most = min(most, len(order))
         found = left_out(sample, problem, widths, order, most, turned=turned is not None)
         best, square, choice = _choose(found, widths, turned, learning.metric)

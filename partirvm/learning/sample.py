@@ -193,7 +193,7 @@ def evaluate(
     variances = problem.target_variance if problem.target_variances is None else problem.target_variances
     tied, count = _first_tied(problem, variances) if last is None else last.tied, 10 if fresh else 5
     assert tied is not None
-    if problem.classifies:
+    if not problem.likelihood.has_noise:
         statistics = _statistics(sample, design, problem.n_classes, problem.n_classes)
         tied, shared = indicator_updates(statistics, tied, count)
         beta, n_classes = float(tied.beta), problem.n_classes
@@ -226,7 +226,7 @@ def _first_tied(problem: Problem, variances: float | Float) -> Tied:
 
     The indicator of a class with a ninth of the rows has the variance .1.
     """
-    if problem.classifies:
+    if not problem.likelihood.has_noise:
         return Tied(1.0, 1.0, 1.0 / (FIRST_NOISE * 0.1))
     variance = FIRST_NOISE * variances if problem.noise_variance is None else problem.noise_variance
     return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)

@@ -62,32 +62,29 @@ WORK = 2e8
 
 @dataclass(frozen=True)
 class LearningOptions:
-    """Options of kernel learning: initial and maximum number of centres, and the prior of a gamma per feature.
+    """Options of kernel learning: initial and maximum number of centres.
 
-    ``prior`` is "flat" (uniform in log gamma) or one of ``core.rprop``. ``metric`` is "widths", "directions", or
+    ``metric`` is "widths", "directions", or
     "auto", which chooses between them (``learning.forms``). ``warm`` (p,) are log parameters at which the first search
     begins, if they were learned before. ``evaluations`` is the maximum number of evaluations of each search.
     """
 
     centres: int
     max_centres: int
-    prior: str = "flat"
     metric: str = "widths"
     warm: Float | None = field(default=None, repr=False, compare=False)
     evaluations: int = field(default=rprop.MOST_ROUNDS, repr=False)
 
 
-def learning_options(
-    n_rows: int, *, classes: bool, several: bool = False, prior: str = "flat", metric: str = "widths"
-) -> LearningOptions:
+def learning_options(n_rows: int, *, classes: bool, several: bool = False, metric: str = "widths") -> LearningOptions:
     """Compute the options of kernel learning for data of ``n_rows`` rows; ``several`` for more than two classes.
 
     >>> learning_options(36_000, classes=False), learning_options(400, classes=True).max_centres
-    (LearningOptions(centres=300, max_centres=500, prior='flat', metric='widths'), 100)
+    (LearningOptions(centres=300, max_centres=500, metric='widths'), 100)
     """
     room = max(int((0.25 if classes else SHARE) * min(n_rows, LEARNING_ROWS)), 1)
     first, most = (100, 100) if several else (CENTRES, CENTRES) if classes else (CENTRES, MOST_CENTRES)
-    return LearningOptions(min(first, room), min(most, room), prior, metric)
+    return LearningOptions(min(first, room), min(most, room), metric)
 
 
 def within_work(rows: int, centres: int, n_features: int) -> tuple[int, int, int]:
@@ -115,7 +112,6 @@ class KernelSearch:
 
     sample: SampledRows
     start: Kernel
-    prior: str
     pool: Design
     count: int
     score: Score
@@ -153,7 +149,7 @@ class KernelSearch:
         if first:
             self.sample.best(self.kernel)
         point = self.score(self.design(self.start.with_logs(self.search.logs)), last, first or last is None)
-        value, slope = with_prior(self.prior, self.start, self.search.logs, point.value, point.slope)
+        value, slope = with_prior(self.start, self.search.logs, point.value, point.slope)
         self.search, self.reason = rprop.advance(self.search, value, slope, point.rows, window, self.most)
         self.evaluations += 1
         self.first = point.value if first else self.first
@@ -178,13 +174,13 @@ class KernelSearch:
         assert best is not None
         assert best.tied is not None
         facts: dict[str, Any] = {"train_rmse": root_mean(scale * np.sqrt(best.residual / best.rows))}
-        if problem.classifies:
+        if not problem.likelihood.has_noise:
             facts["train_rmse"] = float(np.sqrt(best.residual[0] / (best.rows * problem.n_classes)))
             facts["train_error"] = best.wrong / best.rows
         facts |= {"number": self.number, "candidates": self.count, "iterations": self.evaluations}
         facts |= {"gain": best.value - self.first, "fit_rows": "full" if self.sample.whole else "sample"}
         facts |= {"choice": self.choice, "termination": self.reason or Termination.CONVERGED}
-        variance = None if problem.classifies else 1 / best.tied.beta
+        variance = 1 / best.tied.beta if problem.likelihood.has_noise else None
         return kernel_record(problem, self.kernel, variance, best.rows, best.value, facts)
 
 
@@ -208,7 +204,7 @@ def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions
     _, pool = sample.candidates(problem, chosen)
     count, kernel = min(learning.centres, len(pool.labels)), problem.empty.kernel
     score, search = partial(evaluate, sample, problem), rprop.begin(kernel.logs)
-    return KernelSearch(sample, kernel, learning.prior, pool, count, score, search, most=learning.evaluations)
+    return KernelSearch(sample, kernel, pool, count, score, search, most=learning.evaluations)
 
 
 def first_stage(
@@ -259,7 +255,7 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
         return evaluate_fit(sample, instruction.fit, design)
 
     search = rprop.begin(start.logs, None, rprop.LATER_STEP)
-    stage = KernelSearch(sample, start, instruction.prior, design, len(design.labels), score, search)
+    stage = KernelSearch(sample, start, design, len(design.labels), score, search)
     stage.climb(stage.evaluate_next(), LATER_WINDOW)
     wider = rprop.awakened(stage.search.best, rprop.groups(start.parameters))
     if not np.array_equal(wider, stage.search.best):
@@ -271,22 +267,14 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     return KernelLearned(stage.kernel, better, stage.best.rows, stage.evaluations)
 
 
-def with_prior(prior: str, start: Kernel, logs: Float, value: float, slope: Float) -> tuple[float, Float]:
+def with_prior(start: Kernel, logs: Float, value: float, slope: Float) -> tuple[float, Float]:
     """Add the log prior of parameters ``logs`` (p,) to the evidence, and its slopes (p,); constants are left out.
 
-    Each gamma per feature has the prior ``prior``, and each entry of a direction a normal one around ``start``.
+    Each entry of a direction has a normal prior around ``start``, and each other parameter a flat one.
     """
-    names = start.parameters
-    entries = axes_of(names)
+    entries = axes_of(start.parameters)
     move = np.where(entries, logs - np.where(entries, start.logs, 0.0), 0.0)
-    value -= 0.5 * float(move @ move) / AXES_SD**2
-    slope = slope - move / AXES_SD**2
-    for group in rprop.groups(names) if prior != "flat" else ():
-        alive = group[np.isfinite(logs[group])]
-        cost, rise = rprop.PRIORS[prior](logs[alive])
-        value += cost
-        slope[alive] += rise
-    return value, slope
+    return value - 0.5 * float(move @ move) / AXES_SD**2, slope - move / AXES_SD**2
 
 
 def axes_of(names: Sequence[str]) -> NDArray[np.bool_]:

@@ -235,6 +235,12 @@ class Likelihood(ABC):
     classifies: bool = False
     binary: bool = False
     """True for two classes with one linear predictor; otherwise a classification has one per class."""
+    has_noise: bool = True
+    """True if the target has a noise variance; the evidence of a dense fit then has a closed form."""
+    selection: str = "error"
+    """Meaning of ``selection="auto"`` (``benchmarks.working_set --selections``, ``benchmarks.classification``)."""
+    at_once: int = 200**2
+    """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a single fit."""
     measured_by: Likelihood | None = None
     """The likelihood of the small fits that learn a kernel and estimate ρ for the partition size; None for this one."""
     draws_pools: bool = False

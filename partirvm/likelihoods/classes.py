@@ -69,6 +69,9 @@ class ClassLikelihood(Likelihood):
     pooled: bool = False
     measured_by: Likelihood | None = None
     classifies: bool = True
+    has_noise: bool = False
+    selection: str = "gain"
+    at_once: int = 10**6
     draws_pools: bool = True
     early_rows: int = 2000
 

@@ -121,11 +121,6 @@ class Request:
         "its start.",
         metavar="F,G,..",
     )
-    gamma_prior: str = of_kernel(
-        "flat",
-        one_of(words.GammaPrior),
-        'Prior of each learned gamma per feature: "flat", or "half-normal", which switches off more features.',
-    )
     metric: str = of_kernel(
         "auto",
         one_of(words.Metric),

@@ -20,22 +20,35 @@ from partirvm.options.table import TABLE
 Class = TypeVar("Class", bound=type)
 
 
+PLACE = "(The parameters are those of the fields.)"
+"""Line of a docstring in place of which ``documented`` puts the parameters."""
+
+
 def held(name: str, **more: Any) -> Any:
     """Return the field for the option of this name."""
     return field(default=TABLE[name].default, metadata={"option": name}, **more)
 
 
 def documented(kind: Class) -> Class:
-    """Add the parameters that are options to a docstring, with the texts of the table."""
-    text = ["Parameters", "----------"]
-    for place, name in options_of(kind).items():
-        option = TABLE[name]
-        listed = ", ".join(f'"{word}"' for word in option.check.words) if option.check.kind == "word" else ""
-        text += [f"{place} : {listed and f'{{{listed}}}, '}default={option.default!r}".replace("'", '"')]
-        text += textwrap.indent(textwrap.fill(option.meaning, 108, break_on_hyphens=False), "    ").splitlines()
-    text = [] if len(text) == 2 else [*text, ""]
-    summary, mark, examples = textwrap.dedent(" " * 4 + (kind.__doc__ or "")).partition("Examples\n")
-    kind.__doc__ = "\n".join([summary.rstrip(), "", *text, mark + examples])
+    """Add the fields that have a text, of an option or their own, to a docstring: at ``PLACE``, or before examples."""
+    if kind.__doc__ is None:  # python -OO has no docstrings
+        return kind
+    text = list[str]()
+    for each in fields(cast(Any, kind)):
+        own, option = each.metadata, TABLE.get(each.metadata.get("option", each.name))
+        if not own:
+            continue
+        words = option.check.words if option is not None and option.check.kind == "word" else ()
+        listed = own.get("kind") or (str(list(words)).replace("[", "{").replace("]", "}") if words else "")
+        meaning = f"{'' if option is None else option.meaning} {own.get('text', '')}".strip()
+        text += [f"{each.name} : {listed and f'{listed}, '}default={each.default!r}".replace("'", '"')]
+        text += textwrap.indent(textwrap.fill(meaning, 108, break_on_hyphens=False), "    ").splitlines()
+    whole = textwrap.dedent(" " * 4 + kind.__doc__)
+    if PLACE not in whole:
+        summary, mark, examples = whole.partition("Examples\n")
+        heading = ["Parameters", "----------", PLACE, ""] if text else []
+        whole = "\n".join([summary.rstrip(), "", *heading, mark + examples])
+    kind.__doc__ = whole.replace(PLACE, "\n".join(text))
     return kind
 
 
@@ -224,7 +237,6 @@ class Radial(Value):
 
     name, of = "auto", "kernel"
     gamma: words.Gamma = held("gamma")
-    prior: words.GammaPrior = held("gamma_prior")
     multiples: Sequence[float] = held("gamma_multiples")
     metric: words.Metric = held("metric")
 

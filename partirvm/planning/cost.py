@@ -197,9 +197,9 @@ def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
 class Schedule:
     """The schedule of a strategy; by default rounds, whose candidates join the vectors kept so far.
 
-    ``one_fit``: all rows are candidates of a single fit. ``whole_partitions``: every row joins exactly once, together
-    with all rows of its partition. ``merges``: the partitions of a level are fitted in parallel and merged in pairs on
-    the next level. ``selects``: the option ``selection`` chooses the candidates among all rows.
+    ``one_fit``: all rows are candidates of a single fit. ``whole_partitions``: every row joins exactly once, with its
+    partition. ``merges``: partitions are fitted in parallel and merged in pairs. ``selects``: the option ``selection``
+    chooses the candidates among all rows.
     """
 
     name: str
@@ -243,9 +243,8 @@ class Schedule:
         most, rounds = plan["max_rounds"], "until the evidence stops rising"
         if self.one_fit:
             return "all rows at once" if plan["partition_size"] else "basis functions alone"
-        if not self.whole_partitions:
-            if most is not None or not self.selects:
-                rounds = f"up to {counted(most or plan['rounds'], 'round')}"
+        if self.selects:
+            rounds = rounds if most is None else f"up to {counted(most, 'round')}"
             return f"{plan['partition_size']:,} candidates per round, {rounds}"
         found = f"{counted(plan['partitions'], 'partition')} of {counted(plan['partition_size'], 'candidate')}"
         if self.merges:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from typing import Any
 
@@ -59,10 +59,8 @@ class Sparseness:
         return self.vectors / self.rows
 
     def __str__(self) -> str:
-        return (
-            f"P = {self.partition_size:,} by sparseness: {self.vectors:,} of {self.rows:,} random rows became vectors "
-            f"(ρ = {self.rho:.3f})"
-        )
+        share = f"{self.vectors:,} of {self.rows:,} random rows became vectors"
+        return f"P = {self.partition_size:,} by sparseness: {share} (ρ = {self.rho:.3f})"
 
 
 @dataclass(frozen=True)
@@ -82,10 +80,10 @@ class KernelStore:
 class Plan:
     """The plan of a fit.
 
-    ``pool`` is the number of columns on trial if candidates are chosen by gain. ``notes`` list the numbers that were
-    capped, and the reasons. ``learned`` describes the learned kernel, if there is one, and ``learning_seconds`` is the
-    time that kernel learning and the heuristic have taken. ``joining`` is the number of rows that have yet to become
-    candidates (None for all rows). ``columns`` is the expected maximum number of columns M + P.
+    ``pool`` is the number of columns on trial if candidates are chosen by gain. ``notes`` list what was capped, and
+    why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the time that kernel learning and the
+    heuristic have taken. ``joining`` is the number of rows that have yet to become candidates (None for all rows), and
+    ``columns`` the expected maximum number of columns M + P.
     """
 
     shape: DataShape
@@ -154,15 +152,14 @@ class Plan:
 
     def to_json(self) -> dict[str, object]:
         """Convert the plan to plain JSON."""
-        own = "strategy fit_rows sample_rows selection partition_size partitions passes threads"
-        limits = "max_rounds max_vectors max_columns"
+        own = "strategy fit_rows sample_rows selection partition_size partitions passes threads max_rounds max_vectors"
         shape, heuristic, store = self.shape, self.sparseness, self.kernel_store
         return {
             "rows": shape.n_rows,
             "features": shape.n_features,
             "tile_rows": shape.tile_rows,
             "tiles": shape.n_tiles,
-            **{name: getattr(self, name) for name in f"{own} {limits}".split()},
+            **{name: getattr(self, name) for name in [*own.split(), "max_columns"]},
             "rho": None if heuristic is None else round(heuristic.rho, 4),
             "rho_rows": None if heuristic is None else heuristic.rows,
             "rounds": len(self.rounds),
@@ -190,10 +187,8 @@ class Plan:
         classes = f"{max(shape.n_outputs, 2):,} classes, " if shape.classes else ""
         rows = "" if self.sample_rows is None else f" of {self.sample_rows:,} rows"
         selection = f", selection {self.selection}" if self.schedule.selects else ""
-        vectors = "" if self.max_vectors is None else f", max_vectors {self.max_vectors:,}"
         workers = f"{machine.workers} workers × " if machine.workers > 1 else ""
         dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
-        learning = f", kernel learning {format_duration(self.learning_seconds)}" if self.learned else ""
         used = {"process": machine.base, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
         parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items())
         candidates = f"none: there is no kernel, {shape.n_leading:,} columns at once"
@@ -201,18 +196,16 @@ class Plan:
             candidates = self.schedule.text(self.to_json())
         if shape.n_kernels > 1:
             candidates += f"; a row has {shape.n_kernels} candidates, one for each kernel"
-        if shape.n_kernels and self.schedule.selects and self.max_rounds is None:
-            candidates += f"; the estimates assume {counted(len(self.rounds), 'round')}"
         lines = {
             "data": f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
             f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
             "strategy": f"{self.strategy}, likelihood {self.fit_rows}{rows}{selection}",
             "candidates": candidates,
             "heuristic": self.sparseness,
-            "columns": f"at most {self.max_columns:,} fit in memory{vectors}",
+            "columns": f"at most {self.max_columns:,} fit in memory",
             "work": f"{self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, "
             f"{workers}{counted(self.threads, 'thread')}",
-            "time": f"about {format_duration(self.seconds)}, of which dense fits {dense}{learning}",
+            "time": f"about {format_duration(self.seconds)}, of which dense fits {dense}",
             "memory": f"about {format_bytes(self.peak)} of {format_bytes(machine.limit)} ({parts})",
             "kernel": self.kernel_store,
             "learned": self.learned,
@@ -234,30 +227,35 @@ def make_plan(
     shrink_partition: bool = False,
     joining: int | None = None,
 ) -> Plan:
-    """Compute threads and the maximum number of columns from memory; estimate passes, seconds and peak memory.
+    """Compute threads, columns and kept kernel blocks from memory; estimate passes, seconds and peak memory.
 
     ``request`` is resolved. ``joining`` is the number of rows that are split into partitions, by default all rows.
-    ``shrink_threads`` and ``shrink_partition`` permit fewer threads and candidates if memory is short. The schedule
-    bounds the candidates by ``max_vectors``. Raises ``MemoryLimitError`` if one round needs more than the limit.
+    ``shrink_threads`` and ``shrink_partition`` permit fewer threads and candidates if memory is short. Raises
+    ``MemoryLimitError`` if one round needs more than the limit.
     """
     whole = not schedule.has_rounds or read.sampled or shape.classes
     how: dict[str, Any] = {"pool": read.pool, "held_out": held_out, "whole": whole}
     least_threads, asked = 1 if shrink_threads else machine.threads, int(request.partition_size)
     candidates = schedule.candidates(asked, request.max_vectors, shape.n_candidates)
-    held: tuple[str, ...] = ()
-    if candidates < min(asked, shape.n_candidates):
-        held = (f"partition size lowered to {candidates} because of max_vectors",)
-    notes = held
+    cause = "max_vectors"
     while True:
         # new candidates, as many kept ones, and the leading columns
         least = min(2 * candidates, shape.n_candidates) + shape.n_leading
         threads, most = _fitting(shape, machine, candidates, least, least_threads, how)
         if most >= least or not shrink_partition or candidates <= LEAST_PARTITION:
             break
-        candidates = max(candidates // 2, LEAST_PARTITION)
-        notes = (*held, f"partition size lowered to {candidates} because of the memory limit")
+        candidates, cause = max(candidates // 2, LEAST_PARTITION), "the memory limit"
     if not most:
-        raise _refusal(shape, machine, candidates, least_threads, schedule, how)
+        need = step_bytes(shape, shape.n_leading, candidates, least_threads, pool=read.pool, held_out=held_out).peak
+        less = "choose another strategy than 'basic'" if schedule.one_fit else "lower partition_size"
+        raise MemoryLimitError(
+            f"one round of {candidates + shape.n_leading:,} columns over tiles of {shape.tile_rows:,} rows needs "
+            f"{format_bytes(machine.base + ALLOWANCE + need)} per process (including {format_bytes(machine.base)} "
+            f"before the fit), but the memory limit is {format_bytes(machine.limit)}: raise memory_limit or {less}"
+        )
+    notes: tuple[str, ...] = ()
+    if candidates < min(asked, shape.n_candidates):
+        notes += (f"partition size lowered to {candidates} because of {cause}",)
     if threads < machine.threads:
         notes += (f"{threads} of {machine.threads} threads are used because of the memory limit",)
     rows, stop = joining or shape.n_rows, request.stop_fraction
@@ -271,7 +269,7 @@ def make_plan(
         elements = batch_elements(shape, candidates, threads, spare // 2, fits)
         batch = step_bytes(shape, shape.n_leading, candidates, threads, **how, elements=elements)
         step = max(step, batch, key=lambda each: each.peak)
-    return Plan(
+    plan = Plan(
         shape=shape,
         machine=machine,
         schedule=schedule,
@@ -292,13 +290,17 @@ def make_plan(
         joining=joining,
         columns=columns,
     )
+    if not shape.n_kernels:
+        return replace(plan, kernel_store=KernelStore("none", 0, "there is no kernel"))
+    free = plan.room(columns)
+    if request.kernel_store == request.memory_limit == "auto":
+        free = min(free, int(STORE_FRACTION * machine.limit))
+    sizes = (shape.n_rows, columns, machine.workers, free)
+    return replace(plan, kernel_store=choose(request.kernel_store, rates, *sizes, repeats=shape.classes))
 
 
 def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_threads: bool = True) -> tuple[int, int]:
-    """Return the number of threads and candidates for which one fit of all candidates stays within the memory limit.
-
-    The result is at least 2 candidates. If memory does not suffice for these, ``make_plan`` raises an error later.
-    """
+    """Return threads and candidates, at least 2, for which one fit of all candidates stays within the memory limit."""
     least_threads, least = 1 if shrink_threads else machine.threads, candidates + shape.n_leading
     threads, columns = _fitting(shape, machine, 1, least, least_threads, {"whole": True})
     return threads, min(candidates, max(columns - shape.n_leading, 2))
@@ -315,30 +317,12 @@ def _fitting(
     return threads, columns
 
 
-def _refusal(
-    shape: DataShape, machine: Machine, candidates: int, threads: int, schedule: Schedule, how: dict[str, Any]
-) -> MemoryLimitError:
-    """Make the error with the memory that one round needs, the limit, and the options to change."""
-    need = step_bytes(shape, shape.n_leading, candidates, threads, pool=how["pool"], held_out=how["held_out"]).peak
-    what, less = f"one round of {candidates:,} candidates", "lower partition_size"
-    if schedule.one_fit:
-        less = f"choose another strategy than {schedule.name!r}, which fits all candidates at once"
-    if shape.n_leading > 1:
-        what += f" and {shape.n_leading:,} columns of the basis"
-        less += " or use fewer basis functions"
-    return MemoryLimitError(
-        f"{what} over tiles of {shape.tile_rows:,} rows needs {format_bytes(machine.base + ALLOWANCE + need)} per "
-        f"process (including {format_bytes(machine.base)} before the fit), but the memory limit is "
-        f"{format_bytes(machine.limit)}: raise memory_limit or {less}"
-    )
-
-
 def choose(
     asked: str, rates: Rates, rows: int, columns: int, workers: int, spare: int, *, repeats: bool
 ) -> KernelStore:
-    """Choose whether the blocks of ``rows`` × ``columns`` elements are kept; ``asked`` is the option ``kernel_store``.
+    """Choose whether blocks of ``rows`` × ``columns`` elements are kept in the ``spare`` bytes of each process.
 
-    ``spare`` is the number of free bytes in each process. ``repeats`` is True if passes repeat their columns.
+    ``asked`` is the option ``kernel_store``. ``repeats`` is True if passes repeat their columns.
     """
     wanted = FLOAT * rows * columns // workers
     spare = min(max(spare, 0), wanted)

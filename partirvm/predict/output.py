@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from partirvm.errors import ExistsError, UsageError
 from partirvm.model import label_array
 from partirvm.storage import Folder, open_folder, storing
-from partirvm.storage.folder import remove
 
 KIND = "partirvm-prediction"
 """The attribute ``kind`` of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
@@ -52,7 +51,7 @@ def write_output(
                 _write_file(part, tables, output.suffix)
             output.publish(part, check)
         finally:
-            remove(part)
+            open_folder(part).remove()
 
 
 def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Folder:

@@ -5,13 +5,11 @@ its kernel is
 
     k(x, z)·exp(−Σ_j gamma_j [c_j ≠ c'_j]),
 
-where gamma_j is subtracted from the exponent if the two rows have different levels of the feature c_j. For a numeric
-feature, gamma_j is multiplied by the squared difference instead.
+where gamma_j is subtracted from the exponent if the two rows have different levels of the feature c_j.
 
-Some rules need the variance of each column. The variance of a numeric column is half the mean squared difference of
-two rows. The variance of a categorical column with L equally frequent levels is defined likewise, as half the
-probability that two rows differ: v = (1 − 1/L)/2. For two levels, v = 1/4 is also the variance of a column with the
-codes 0 and 1, so such a column has the same weight as a number and as a category.
+Some rules need the variance of each column: half the mean squared difference of two rows. That of a categorical column
+with L equally frequent levels is half the probability that two rows differ, v = (1 − 1/L)/2. For two levels this is the
+variance of the codes 0 and 1, so such a column has the same weight as a number and as a category.
 """
 
 from __future__ import annotations
@@ -47,11 +45,8 @@ from partirvm.types import Columns, Scaling
 
 Float = NDArray[np.float64]
 
-AUTO = "auto"
-"""Name of the kernel whose family is chosen if gamma is learned; else it is the Gaussian kernel."""
-
-BY_GAMMA: dict[str, type[Family]] = {**WITH_GAMMA, AUTO: Gaussian}
-"""Families by name, as options name them."""
+BY_GAMMA: dict[str, type[Family]] = {**WITH_GAMMA, "auto": Gaussian}
+"""Families by name, as options name them; "auto" is chosen if gamma is learned."""
 
 LEARN = ("learn", "learn-per-feature")
 RULES = ("auto", "scale", *LEARN)
@@ -89,13 +84,13 @@ def checked_kernel(given: Any) -> Any:
     if isinstance(given, Kernel):
         return given.with_numbers() if isinstance(given, Family) else given
     name = ALIASES.get(given, given) if isinstance(given, str) else ""
-    if name in (AUTO, NoKernel.name, *NAMES):
+    if name in ("auto", NoKernel.name, *NAMES):
         return name
     if ":" in name:
         return FunctionKernel(name).function
     if name or isinstance(given, type) or not callable(given):
         raise UsageError(
-            f"kernel is {given!r}; known: {AUTO}, {', '.join(NAMES)}, the path 'module:function' of a function, a "
+            f"kernel is {given!r}; known: auto, {', '.join(NAMES)}, the path 'module:function' of a function, a "
             "value such as partirvm.kernels.Gaussian(0.5), or a list of these; None for no kernel"
         )
     return FunctionKernel(given)
@@ -119,10 +114,7 @@ def checked_basis(given: Any) -> Any:
 
 
 def plain(given: Any, what: str) -> Any:
-    """Convert a checked kernel or basis (``what``) to plain JSON for a job, a cluster or a file.
-
-    Raises ``UsageError`` for a callable and an unregistered kernel, which no other process can import.
-    """
+    """Convert a checked kernel or basis (``what``) to plain JSON. Raises ``UsageError`` as ``portable`` does."""
     if isinstance(given, tuple):
         return [plain(each, what) for each in given]
     if isinstance(given, Kernel):
@@ -135,9 +127,8 @@ def plain(given: Any, what: str) -> Any:
 def resolve_kernel(request: Request, moments: Moments, columns: Columns) -> Kernel:
     """Make the kernel with numeric parameters; for kernel learning, make the initial kernel.
 
-    A family compares categorical columns for equality. A list of kernels, or several ``gamma_multiples``, give a
-    ``Several``. Raises ``UsageError`` if gamma is invalid or the kernel has no gamma, if the number of features does
-    not match, and if a function cannot be imported.
+    A list of kernels, or several ``gamma_multiples``, give a ``Several``. Raises ``UsageError`` if gamma is invalid or
+    of the wrong length, if the kernel has none, and if a function cannot be imported.
     """
     given, factors = checked_kernel(request.kernel), request.gamma_multiples
     several = given if isinstance(given, tuple) else (given,)
@@ -148,13 +139,11 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns) -> Kern
         _named(BY_GAMMA[each], request, moments, columns) if own else _given(each, others, columns)
         for each, own in zip(several, named, strict=True)
     )
-    kernel = found[0] if len(found) == 1 else Several(found)
-    if tuple(factors) == (1.0,):
-        return kernel
-    if isinstance(kernel, Several) or not any("gamma" in name for name in kernel.parameters):
-        raise UsageError(f"gamma_multiples is {list(factors)}, which needs one kernel with a gamma: leave it out")
-    made = tuple(kernel.rescaled(factor) for factor in factors)
-    return made[0] if len(made) == 1 else Several(made)
+    if tuple(factors) != (1.0,):
+        if len(found) > 1 or isinstance(found[0], Several) or not any("gamma" in name for name in found[0].parameters):
+            raise UsageError(f"gamma_multiples is {list(factors)}, which needs one kernel with a gamma: leave it out")
+        found = tuple(found[0].rescaled(factor) for factor in factors)
+    return found[0] if len(found) == 1 else Several(found)
 
 
 def _named(family: type[Family], request: Request, moments: Moments, columns: Columns) -> Kernel:
@@ -165,7 +154,18 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
     """
     gamma, d, inputs = request.gamma, len(columns.features), moments.inputs
     if not _is(gamma, *RULES):
-        return _by_kind(family, columns, _numbers(gamma, d))
+        if isinstance(gamma, str):
+            try:
+                gamma = [float(part) for part in gamma.split(",")]
+            except ValueError:
+                known = f"{', '.join(RULES)}, a positive number, one number per feature"
+                raise UsageError(f"gamma is {gamma!r}; known: {known}") from None
+        values = list(gamma) if np.ndim(gamma) == 1 else [gamma]  # the family checks the numbers
+        if len(values) not in (1, d):
+            raise UsageError(
+                f"gamma has {len(values)} values, but the data have {d} features: give one value, or one per feature"
+            )
+        return _by_kind(family, columns, values)
     coded = {} if family is Categorical else _coded(columns)
     numeric = np.array([j for j in range(d) if j not in coded], dtype=np.int64)
     variances = [0.0, float(np.mean(list(coded.values()))) if coded else 0.0]
@@ -221,22 +221,6 @@ def _by_kind(
     return parts[0] if len(parts) == 1 else Product(tuple(parts))
 
 
-def _numbers(gamma: Any, d: int) -> list[Any]:
-    """Return gamma as one number, or one per feature; the family checks the numbers."""
-    if isinstance(gamma, str):
-        try:
-            gamma = [float(part) for part in gamma.split(",")]
-        except ValueError:
-            known = f"{', '.join(RULES)}, a positive number, one number per feature"
-            raise UsageError(f"gamma is {gamma!r}; known: {known}") from None
-    values = list(gamma) if np.ndim(gamma) == 1 else [gamma]
-    if len(values) not in (1, d):
-        raise UsageError(
-            f"gamma has {len(values)} values, but the data have {d} features: give one value, or one per feature"
-        )
-    return values
-
-
 def _coded(columns: Columns) -> dict[int, float]:
     """Return the variance v = (1 − 1/L)/2 of each categorical column with L levels, by its position."""
     levels = ((j, columns.categories.get(name)) for j, name in enumerate(columns.features))
@@ -254,16 +238,13 @@ def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Floa
 def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis | None:
     """Make the basis functions of a checked basis; count their columns on the first rows.
 
-    The basis functions and the kernel receive the same inputs, which are standardised if ``standardize`` is set.
     Raises ``UsageError`` for a function that cannot be imported, and for values that cannot be columns.
     """
     if request.basis is None:
         return None
     points, parts = scaling.inputs(source.tile(0).X[:16]), []
     for each in request.basis if isinstance(request.basis, tuple) else (request.basis,):
-        size = source.n_features
-        if each != LINEAR:
-            size = evaluated(each, "basis", points).shape[1]
+        size = source.n_features if each == LINEAR else evaluated(each, "basis", points).shape[1]
         if not size:
             raise UsageError(f"basis {title_of(each)} returned no column: it must return at least one")
         parts.append(BasisPart(each, size))

@@ -60,11 +60,10 @@ class Timer:
 
 @dataclass
 class Measuring:
-    """Small fits to samples of a source within the memory limit, and what they found; an abort raises ``Stopped``.
+    """Small fits, in this process, to samples of a source within the memory limit; an abort raises ``Stopped``.
 
-    The executor gathers each sample once. The small fits then run in this process. ``entries`` are their history
-    entries, ``notes`` the limits that reduced them, ``learned`` a text on the learned kernel, and ``centres`` the
-    number of its centres, or 0 if the time limit ended learning early.
+    ``entries`` are their history entries, ``notes`` the limits that reduced them, ``learned`` a text on the learned
+    kernel, and ``centres`` the number of its centres, or 0 if the time limit ended learning early.
     """
 
     source: Source
@@ -87,13 +86,11 @@ class Measuring:
     def learn(self, problem: Problem, *, all_rows: bool) -> Problem:
         """Return the problem with a learned kernel; ``all_rows`` is True if all rows are candidates of a single fit.
 
-        Work, memory and many features bound rows, centres and evaluations. After the time limit, the kernel is the best
-        so far.
+        After the time limit, the kernel is the best so far.
         """
         request, n_rows, d, chosen = self.request, self.source.n_rows, self.shape.n_features, chooses(self.request)
         metric = "widths" if request.metric == "auto" and not chosen else request.metric
-        kinds = {"classes": problem.classifies, "several": problem.n_classes > 2}
-        learning = learning_options(n_rows, **kinds, prior=request.gamma_prior, metric=metric)
+        learning = learning_options(n_rows, classes=problem.classifies, several=problem.n_classes > 2, metric=metric)
         wanted = learning.max_centres
         rows, worth, evaluations = within_work(min(n_rows, LEARNING_ROWS), wanted, d)
         columns, room = self._affordable(max(2 * worth, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
@@ -116,7 +113,7 @@ class Measuring:
                 if searchable(measured):
                     family = request.kernel == "auto"
                     learn_regression(sample, start, learning, request.seed, family=family, columns=columns)
-                elif problem.classifies and chosen:
+                elif chosen and not measured.likelihood.has_noise:
                     options = Options(learning.max_centres, "random", seed=request.seed)
                     choose(sample, measured, learning, options, all_candidates=every)
                 else:
@@ -163,12 +160,13 @@ class Measuring:
         self._since = time.perf_counter()
         options = Options(rows, "random", sample_rows=rows, seed=self.request.seed)
         numbers, hooks = posterior_rows(problem, options, "sample"), {"log": self._log, "best": self._keep}
-        return gathered(self.source, numbers, self.executor, self._check_interrupted, self._spent, room=room, **hooks)
 
-    def _check_interrupted(self, *passes: Any) -> None:
-        reason = self.interrupted()
-        if reason is not None:
-            raise Stopped(reason)
+        def check(*passes: Any) -> None:
+            reason = self.interrupted()
+            if reason is not None:
+                raise Stopped(reason)
+
+        return gathered(self.source, numbers, self.executor, check, self._spent, room=room, **hooks)
 
     def _keep(self, kernel: Kernel) -> None:
         self._best = kernel
@@ -196,21 +194,17 @@ class Measuring:
 def resolve_partition_size(
     n_rows: int, d: int, measured: Record, centres: int = 0
 ) -> tuple[Sparseness, int, tuple[str, ...]]:
-    """Return the sparseness, ``partition_size="auto"`` within its bounds, and notes about these bounds.
+    """Return the sparseness, ``partition_size="auto"`` within its bounds, and notes.
 
-    After kernel learning the partition size is at least the number of ``centres``. Learned kernels are wide, so the
-    heuristic finds few vectors; rounds of so few candidates would end the fit too early.
+    The partition size is at least the number of ``centres`` of kernel learning: learned kernels are wide, so the
+    heuristic finds few vectors, and rounds of so few candidates would end the fit too early.
     """
     heuristic = partition_size(n_rows, d, measured.vectors / measured.rows)
     found, (least, most) = Sparseness(measured.rows, measured.vectors, heuristic), AUTO_PARTITION
     notes: tuple[str, ...] = ()
     size = min(max(heuristic, least, centres), most, n_rows)
-    if size > heuristic:
-        why = "the minimum of 'auto'" if centres < size else "the number of centres in kernel learning"
-        notes += (f"partition size raised from {heuristic:,} to {size:,}, {why}",)
-    if size < heuristic:
-        why = "the maximum of 'auto'" if size == most else "the number of rows"
-        notes += (f"partition size lowered to {size:,}, {why}",)
+    if size != heuristic:
+        notes += (f"partition size changed from {heuristic:,} to {size:,}, a limit of 'auto'",)
     if found.rho > DENSE:
         notes += ("nearly every row became a vector: the kernel is probably too narrow (lower gamma)",)
     return found, size, notes

@@ -20,13 +20,14 @@ from partirvm.data.checks import check_range
 from partirvm.data.labels import class_weights
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import Executor
-from partirvm.execution.tasks import MomentsPass, Progress
+from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels.design import NONE, Design
 from partirvm.kernels.functions import labels_by_name
 from partirvm.likelihoods import likelihood_for
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
 from partirvm.options.constraints import Check
+from partirvm.process_memory import return_freed_memory
 from partirvm.quoting import listed, quoted
 from partirvm.resolve.kernel import resolve_basis, resolve_kernel
 from partirvm.strategies.problem import Problem, Stopped
@@ -52,44 +53,18 @@ def check_aborted(interrupted: Interrupted) -> None:
 
 
 @dataclass(frozen=True)
-class Classes:
-    """Class codes of all rows (N,), the number of rows of positive weight of each class (K,), and their weights (K,).
-
-    A code takes one byte for up to 127 classes and two bytes for more classes.
-    """
-
-    codes: NDArray[np.integer[Any]]
-    counts: Int
-    totals: Float
-
-
-def read_classes(source: Source, executor: Executor, progress: Progress | None = None) -> Classes | None:
-    """Read the class codes of all rows; return None for a numeric target. ``progress`` is called after each tile."""
-    if source.columns.classes is None:
-        return None
-    count = partial(_classes_of_tile, len(source.columns.classes))
-    tiles = [found for _, found in executor.map(count, source, range(source.n_tiles), progress)]
-    codes, counts, totals = zip(*tiles, strict=True)
-    return Classes(np.concatenate(codes), np.sum(counts, axis=0), np.sum(totals, axis=0))
-
-
-def _classes_of_tile(n_classes: int, source: Source, number: int) -> tuple[NDArray[np.integer[Any]], Int, Float]:
-    tile = source.tile(number)
-    codes = tile.t[:, 0].astype(np.int64)
-    counts = np.bincount(codes if tile.weights is None else codes[tile.weights > 0], minlength=n_classes)
-    totals = np.bincount(codes, tile.weights, minlength=n_classes).astype(np.float64)
-    return codes.astype(np.int8 if n_classes <= np.iinfo(np.int8).max else np.int16), counts, totals
-
-
-@dataclass(frozen=True)
 class CheckedData:
-    """The data of a fit: the source with the class weights (K,) applied, its moments and its classes, if any."""
+    """The data of a fit: the source with the class weights (K,) applied, its moments, and class codes (N,), if any.
+
+    ``n_classes`` is 0 for a numeric target.
+    """
 
     source: Source
     moments: Moments
-    classes: Classes | None
-    class_weights: Float | None
     held_out: bool
+    codes: NDArray[np.integer[Any]] | None = None
+    n_classes: int = 0
+    class_weights: Float | None = None
 
 
 def checked_data(
@@ -99,17 +74,35 @@ def checked_data(
 
     Raises ``UsageError`` for options that do not fit the data, and ``DataError`` for data that cannot be fitted.
     """
+    check_aborted(interrupted)
+    if request.memory_limit != "auto":
+        return_freed_memory()
     check_request(source, request, held_out)
-    progress = lambda *done: check_aborted(interrupted)  # noqa: E731
-    classes, weights = read_classes(source, executor, progress), None
-    if classes is not None and request.class_weight is not None:
-        weights = class_weights(request.class_weight, source.columns.classes or (), classes.totals)
-        classes, source = replace(classes, counts=classes.counts * (weights > 0)), ClassWeighted(source, weights)
+    labels, facts = source.columns.classes, dict[str, Any]()
+    if labels is not None:
+        count, progress = partial(_classes_of_tile, len(labels)), lambda *done: check_aborted(interrupted)
+        tiles = [found for _, found in executor.map(count, source, range(source.n_tiles), progress)]
+        codes, rows, totals = zip(*tiles, strict=True)
+        counts = np.sum(rows, axis=0)
+        facts = {"codes": np.concatenate(codes), "n_classes": len(labels)}
+        if request.class_weight is not None:
+            weights = class_weights(request.class_weight, labels, np.sum(totals, axis=0))
+            facts["class_weights"], source = weights, ClassWeighted(source, weights)
+            counts = counts * (weights > 0)
     moments = checked_moments(source, executor, interrupted)
     check_range(moments, source.columns, scaled=request.standardize)
-    if classes is not None:
-        _check_classes(source, classes.counts)
-    return CheckedData(source, moments, classes, weights, held_out is not None)
+    if labels is not None:
+        _check_classes(source, counts)
+    return CheckedData(source, moments, held_out is not None, **facts)
+
+
+def _classes_of_tile(n_classes: int, source: Source, number: int) -> tuple[NDArray[np.integer[Any]], Int, Float]:
+    """Return the codes of a tile, one byte each for up to 127 classes, and rows of weight > 0 and weight per class."""
+    tile = source.tile(number)
+    codes = tile.t[:, 0].astype(np.int64)
+    counts = np.bincount(codes if tile.weights is None else codes[tile.weights > 0], minlength=n_classes)
+    totals = np.bincount(codes, tile.weights, minlength=n_classes).astype(np.float64)
+    return codes.astype(np.int8 if n_classes <= np.iinfo(np.int8).max else np.int16), counts, totals
 
 
 def check_request(source: Source, request: Request, held_out: Source | None = None) -> None:
@@ -121,18 +114,17 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
         if labels is not None:
             kind, use = f"a class ({len(labels)} of them)", "use RVMClassifier, or ingest a number without --classes"
         raise UsageError(f"{source}: the target {quoted(columns.target)} is {kind}: {use}")
-    several, fast = source.n_targets > 1, request.solver == "fast"
+    several = source.n_targets > 1
     priors = any(request.alpha_prior) or any(request.noise_prior)
+    slow = labels is not None or several or priors or bool(request.fixed_alpha)
     for wrong, message in (
         (labels is None and request.class_weight is not None, "class_weight needs a target that is a class"),
         (several and request.noise == "local", "noise='local' needs one target: leave noise='auto'"),
         (several and priors, "alpha_prior and noise_prior need one target: fit each target separately"),
         (
-            fast and labels is not None,
-            "solver 'fast' does not support classification: it must be 'auto' or 'fixed-point'",
+            slow and request.solver == "fast",
+            "solver 'fast' supports one numeric target without priors and fixed_alpha: use 'auto' or 'fixed-point'",
         ),
-        (fast and several, "solver 'fast' does not support several targets at once: it must be 'auto'"),
-        (fast and (priors or request.fixed_alpha), "solver 'fast' does not support priors and fixed_alpha"),
     ):
         if wrong:
             raise UsageError(f"{source}: {message}")
@@ -185,19 +177,11 @@ def _check_classes(source: Source, counts: Int) -> None:
             f"{MANY} classes, 2 rows per class are needed on average; merge rare classes, or fit the target as a "
             "number, without classes"
         )
-    missing = [str(label) for label, count in zip(labels, counts, strict=True) if not count]
-    rare = [f"{label} ({count})" for label, count in zip(labels, counts, strict=True) if 0 < count < RARE]
-    if missing:
-        warnings.warn(
-            f"classes without a row of positive weight: {listed(missing, 10)}; the model cannot learn their "
-            "probability",
-            DataWarning,
-            stacklevel=4,
-        )
+    rare = [f"{label} ({count})" for label, count in zip(labels, counts, strict=True) if count < RARE]
     if rare:
         warnings.warn(
-            f"classes with fewer than {RARE} rows: {listed(rare, 10)}; their rows take part in the fit, but their "
-            "probability is uncertain",
+            f"classes with fewer than {RARE} rows of positive weight: {listed(rare, 10)}; their probability is "
+            "uncertain, and cannot be learned without a row",
             DataWarning,
             stacklevel=4,
         )
@@ -205,8 +189,8 @@ def _check_classes(source: Source, counts: Int) -> None:
 
 def new_problem(data: CheckedData, request: Request) -> Problem:
     """Make the problem of a fit; a kernel that will be learned is the initial one."""
-    source, moments, targets, classes = data.source, data.moments, data.moments.targets, data.classes
-    scaling = _scaling(moments, request, classes=classes is not None)
+    source, moments, targets, K = data.source, data.moments, data.moments.targets, data.n_classes
+    scaling = _scaling(moments, request, classes=K > 0)
     empty = Design(
         resolve_kernel(request, moments, source.columns),
         scaling,
@@ -217,7 +201,7 @@ def new_problem(data: CheckedData, request: Request) -> Problem:
         functions=resolve_basis(request, source, scaling),
     )
     scales, variances = scaling.t_scale, np.ones(1)
-    if classes is None:
+    if not K:
         variances = (targets.variance * targets.total / targets.n) / (scales / targets.unit) ** 2
         variances = np.where(np.abs(variances - 1.0) < GRAIN, 1.0, variances)
     problem = Problem(
@@ -229,12 +213,13 @@ def new_problem(data: CheckedData, request: Request) -> Problem:
         target_scale=root_mean(scales),
         shuffled=source.shuffled,
         held_out=data.held_out,
-        likelihood=likelihood_for(0, request.noise_variance),
+        likelihood=likelihood_for(K, request.multi_class if K else request.noise_variance),
+        n_classes=K,
+        codes=data.codes,
         prior=_prior(request, float(scales[0]), labels_by_name(empty.functions, source.columns.features)),
     )
-    if classes is not None:
-        likelihood = likelihood_for(len(classes.counts), request.multi_class)
-        return replace(problem, likelihood=likelihood, n_classes=len(classes.counts), codes=classes.codes)
+    if K:
+        return problem
     if not isinstance(request.noise_variance, str):
         noise = over_square(request.noise_variance, scales)
         share = np.divide(noise, variances, out=np.ones_like(variances), where=variances > 0)
@@ -255,10 +240,9 @@ def new_problem(data: CheckedData, request: Request) -> Problem:
 def _scaling(moments: Moments, request: Request, *, classes: bool) -> Scaling:
     """Compute the scaling from the training moments: subtract the mean, divide by the standard deviation (ddof 0).
 
-    The scale of a constant feature is 1. The scale of a constant target is its absolute value, so that its noise floor
-    is in its own unit. Without ``standardize`` only the mean of the target is subtracted; this does not change a model
-    with a bias, but it improves the numerical accuracy. Without a bias the target is then left alone. Codes of classes
-    are not scaled.
+    The scale of a constant feature is 1, that of a constant target its absolute value, so that its noise floor is in
+    its own unit. Without ``standardize`` only the mean of the target is subtracted, for numerical accuracy, and without
+    a bias not even that. Codes of classes are not scaled.
     """
     inputs, targets = moments.inputs, moments.targets
     d, T = len(inputs.mean), len(targets.mean)
@@ -267,24 +251,19 @@ def _scaling(moments: Moments, request: Request, *, classes: bool) -> Scaling:
         x_shift, x_scale = inputs.mean, np.where(inputs.deviation > 0, inputs.deviation, 1.0)
         t_scale = np.where(targets.deviation > 0, targets.deviation, 1.0)
     t_scale = np.where(targets.constant & (t_shift != 0), np.abs(t_shift), t_scale)
-    if not (request.standardize or request.fit_intercept):
+    if classes or not (request.standardize or request.fit_intercept):
         t_shift = np.zeros(T)
-    if classes:
-        t_shift, t_scale = np.zeros(T), np.ones(T)
-    return Scaling(x_shift, x_scale, t_shift, t_scale)
+    return Scaling(x_shift, x_scale, t_shift, np.ones(T) if classes else t_scale)
 
 
 def _prior(request: Request, target_scale: float, labels: dict[str, int]) -> Prior:
     """Make the prior of a request; ``labels`` are the labels of the leading columns, whose α may be fixed, by name.
 
-    The rate of the noise prior is given in squared target units and divided by the squared target scale. The rate of
-    the α prior is used unchanged.
+    The rate of the noise prior is given in squared target units, the rate of the α prior in those of the fit.
     """
-    shape, rate = request.noise_prior
-    fixed = request.fixed_alpha or {}
+    (shape, rate), fixed = request.noise_prior, request.fixed_alpha or {}
     for name in fixed:
         Check("word", tuple(labels))("a name in fixed_alpha", name)
     noise = GammaDensity(shape, float(over_square(rate, target_scale)))
-    return Prior(
-        GammaDensity(*request.alpha_prior), noise, tuple(sorted((labels[name], a) for name, a in fixed.items()))
-    )
+    held = tuple(sorted((labels[name], a) for name, a in fixed.items()))
+    return Prior(GammaDensity(*request.alpha_prior), noise, held)

@@ -1,47 +1,123 @@
-"""Make the spec of a fit from a source and a request, of a resumed fit, and of one whose data have grown."""
+"""``FitSpec``, the specification of a fit: made of a source and a request, and of a resumed fit or one with new rows.
+
+``jobs.run`` runs a spec. A resume reads the stored spec (``jobs.checkpoint``), and changes only the limits that the
+user may change.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.solvers import SOLVERS
 from partirvm.core.termination import Termination
 from partirvm.data import Source
+from partirvm.data.arrays import ClassWeighted
+from partirvm.errors import UsageError
 from partirvm.execution import Executor
 from partirvm.kernels import NoKernel
 from partirvm.learning.folds import LEAST
+from partirvm.likelihoods import Likelihood, words_of
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
-from partirvm.options import Request
+from partirvm.options import Request, check
+from partirvm.options.constraints import Check
 from partirvm.planning.cost import Schedule
 from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import STORE_FRACTION, KernelStore, Machine, Plan, choose, make_plan
-from partirvm.process_memory import return_freed_memory
-from partirvm.resolve.kernel import chooses, codes_as_numbers, input_variance, learns
+from partirvm.planning.plan import Machine, Plan, make_plan
+from partirvm.resolve.kernel import (
+    checked_basis,
+    checked_kernel,
+    chooses,
+    codes_as_numbers,
+    input_variance,
+    learns,
+    plain,
+)
 from partirvm.resolve.measuring import Measuring, calibrate
-from partirvm.resolve.new_problem import CheckedData, Interrupted, check_aborted, checked_data, new_problem
-from partirvm.resolve.spec import LIMITS, FitSpec
+from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
 from partirvm.strategies import schedule_of
 from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
 
+LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
+"""Options that a resume may change; any other change would give a different fit."""
+
 LABEL_COPIES = 4
 """Number of copies of names and labels while DATA are opened again, or a checkpoint or a model is written."""
-
-SMALL = 200
-"""Maximum number of rows for which ``strategy="auto"`` makes every row a candidate (regression)."""
-
-SMALL_CURVATURE = 10**6
-"""Classification: maximum number C·N² of curvature elements for which ``strategy="auto"`` makes every row a candidate.
-
-A single fit takes far fewer passes than a fit in rounds.
-"""
 
 MODERATE_ROWS = 10_000
 """Maximum number of rows for which ``moderate="auto"`` moderates the probabilities of two classes.
 
-In ``benchmarks/classification`` moderation lowers the log loss of two classes on few rows by up to a quarter. With many
-rows, or more than two classes, the log loss rises about as often as it falls.
+There it lowers the log loss by up to a quarter; beyond, or with more classes, the log loss rises about as often.
 """
+
+
+@dataclass(frozen=True)
+class FitSpec:
+    """The specification of a fit that is ready to run; ``request`` has every "auto" that affects the model resolved.
+
+    ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is the variance of the
+    scaled inputs, ``constant`` (d,) marks constant features, and ``counted`` is the number of rows of positive weight.
+    ``measured`` are the history entries of kernel learning and of the heuristic's fit, ``notes`` those found before
+    planning.
+    """
+
+    request: Request
+    problem: Problem
+    options: Options
+    plan: Plan
+    class_weights: NDArray[np.float64] | None
+    input_variance: NDArray[np.float64]
+    constant: NDArray[np.bool_]
+    counted: int
+    measured: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def in_order(self) -> bool:
+        """True if new rows become candidates in order, partition by partition: not in a working set."""
+        return bool(self.problem.n_kernels) and not self.plan.schedule.selects
+
+    def weigh(self, source: Source) -> Source:
+        """Return the source with the class weights of the fit applied to its row weights."""
+        return source if self.class_weights is None else ClassWeighted(source, self.class_weights)
+
+    def with_codes(self, codes: NDArray[np.integer[Any]] | None) -> FitSpec:
+        """Return the spec with class codes (N,), which are read from the source and not stored in the spec's file."""
+        return replace(self, problem=replace(self.problem, codes=codes))
+
+
+def check_parameters(request: Request) -> Request:
+    """Check all options of a request and convert texts to numbers.
+
+    Raises ``UsageError`` with the name of the invalid option.
+    """
+    p = check(replace(request, kernel=checked_kernel(request.kernel), basis=checked_basis(request.basis)))
+    if p.kernel == NoKernel.name and p.basis is None:
+        raise UsageError(
+            "kernel and basis are both none: a model needs a kernel, or basis functions such as basis='linear'"
+        )
+    Check("word", tuple(SOLVERS))("solver", p.solver)
+    Check("word", words_of(classes=True))("multi_class", p.multi_class)
+    if isinstance(p.noise_variance, str):
+        Check("word", ("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
+    if p.strategy == "split-merge" and (grows(p.fit_rows) or p.max_rounds is not None):
+        raise UsageError(
+            "strategy is 'split-merge', which has no rounds: leave max_rounds out, and set fit_rows to 'full' or "
+            "'sample', or use another strategy"
+        )
+    return p
+
+
+def portable(request: Request) -> dict[str, Any]:
+    """Convert a checked request to plain JSON for a job or a cluster.
+
+    Raises ``UsageError`` for a kernel or a basis that other processes cannot import.
+    """
+    return asdict(replace(request, kernel=plain(request.kernel, "kernel"), basis=plain(request.basis, "basis")))
 
 
 def resolve(
@@ -53,14 +129,13 @@ def resolve(
 ) -> FitSpec:
     """Check the data, resolve every "auto" of a checked request, learn the kernel if requested, and plan.
 
-    ``interrupted`` is called between tiles and dense iterations. If it returns ``TIME``, the remaining learning and
-    measuring is skipped. If it returns ``ABORTED``, ``Stopped`` is raised. Raises ``UsageError`` for an invalid option,
-    ``DataError`` for unsuitable data, and ``MemoryLimitError`` if the fit needs more memory than the limit.
+    If ``interrupted`` returns ``TIME``, the remaining learning and measuring is skipped. Raises ``Stopped`` if it
+    returns ``ABORTED``, ``UsageError`` for an invalid option, ``DataError`` for unsuitable data, and
+    ``MemoryLimitError`` if the fit needs more memory than the limit.
     """
-    data = _checked(source, request, executor, held_out, interrupted)
+    data = checked_data(source, request, executor, held_out, interrupted)
     source, problem = data.source, new_problem(data, request)
-    outputs = problem.n_outputs if problem.classifies else 0
-    schedule = schedule_of(resolve_strategy(request, problem.n_rows, outputs))
+    schedule = schedule_of(resolve_strategy(request, problem.n_rows, problem.likelihood, problem.n_outputs))
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
     measuring, counted = Measuring(source, shape, machine, request, executor, interrupted), data.moments.targets.n
     notes: tuple[str, ...] = ()
@@ -115,18 +190,17 @@ def continued(
 ) -> FitSpec:
     """Adapt a spec to this machine, to the ``LIMITS`` of the request ``asked``, and to new rows of the source, if any.
 
-    Scaling, kernel and all resolved options stay unchanged. If the memory limit is unchanged, the maximum number of
-    columns stays unchanged too. Otherwise a process with a slightly larger base memory would end the fit earlier than
-    the previous process.
+    Scaling, kernel and all resolved options stay unchanged; so does the maximum number of columns if the memory limit
+    is unchanged: a process with a slightly larger base memory must not end the fit earlier than the previous one.
 
     If new rows join in order (``FitSpec.in_order``), the strategy is ``incremental`` with the partition size of the
     earlier fit, and ``fit_rows="auto"`` is resolved for the new rows. After a fit of all rows at once, the partition
     size is at most the number of new rows. Raises the errors of ``resolve``.
     """
-    data = _checked(source, asked, executor, held_out, interrupted)
+    data = checked_data(source, asked, executor, held_out, interrupted)
     before, options, source = spec.problem, spec.options, data.source
-    new, codes = source.n_rows - before.n_rows, None if data.classes is None else data.classes.codes
-    problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=codes)
+    new = source.n_rows - before.n_rows
+    problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=data.codes)
     request, joining = replace(spec.request, **{name: getattr(asked, name) for name in LIMITS}), spec.plan.joining
     at_once = not spec.plan.schedule.has_rounds
     if new:
@@ -169,15 +243,6 @@ def continued(
     )
 
 
-def _checked(
-    source: Source, request: Request, executor: Executor, held_out: Source | None, interrupted: Interrupted
-) -> CheckedData:
-    check_aborted(interrupted)
-    if request.memory_limit != "auto":
-        return_freed_memory()
-    return checked_data(source, request, executor, held_out, interrupted)
-
-
 def _facts(data: CheckedData, problem: Problem) -> dict[str, Any]:
     """Return the fields of ``FitSpec`` that describe the data."""
     moments = data.moments
@@ -190,23 +255,20 @@ def _facts(data: CheckedData, problem: Problem) -> dict[str, Any]:
 
 
 def machine_for(request: Request, executor: Executor, source: Source) -> Machine:
-    """Describe the machine on which tasks run, with the memory limit of the request.
-
-    The base of a process includes ``LABEL_COPIES`` copies of the names and labels of the source.
-    """
+    """Describe the machine on which tasks run; the base of a process includes copies of the labels of the source."""
     machine = executor.machine(None if request.memory_limit == "auto" else int(request.memory_limit))
     return replace(machine, base=machine.base + LABEL_COPIES * source.columns.nbytes)
 
 
 def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
-    one_number = not problem.classifies and problem.n_targets == 1
-    local_noise = one_number and problem.noise_variance is None and request.noise != CONSTANT
+    local_noise = problem.likelihood.has_noise and problem.n_targets == 1
+    local_noise = local_noise and problem.noise_variance is None and request.noise != CONSTANT
     return DataShape(
         source.n_rows,
         source.n_features,
         source.n_targets,
         source.tile_rows,
-        problem.n_outputs if problem.classifies else problem.n_targets,
+        problem.n_outputs * problem.n_targets,
         problem.n_kernels,
         max(len(problem.leading), 1),
         problem.classifies,
@@ -221,26 +283,13 @@ def _planned(
     machine: Machine,
     source: Source,
     executor: Executor,
-    *,
-    shrink_partition: bool = False,
-    joining: int | None = None,
+    **how: Any,
 ) -> Plan:
-    """Plan a resolved request, and choose where kernel blocks are kept: in memory, in Zarr or nowhere.
-
-    Raises ``MemoryLimitError`` as ``make_plan`` does.
-    """
+    """Plan a resolved request with the rates of this machine; ``how`` are further arguments of ``make_plan``."""
     rates, schedule = calibrate(source, problem), schedule_of(request.strategy)
     read = rows_read(request, shape, shuffled=problem.shuffled)
-    how: dict[str, Any] = {"held_out": problem.held_out, "shrink_threads": executor.elastic, "joining": joining}
-    plan = make_plan(shape, machine, rates, request, schedule, read, **how, shrink_partition=shrink_partition)
-    store = KernelStore("none", 0, "there is no kernel")
-    if shape.n_kernels:
-        spare = plan.room(plan.columns)
-        if request.kernel_store == request.memory_limit == "auto":
-            spare = min(spare, int(STORE_FRACTION * machine.limit))
-        sizes = (shape.n_rows, plan.columns, machine.workers, spare)
-        store = choose(request.kernel_store, rates, *sizes, repeats=shape.classes)
-    return replace(plan, kernel_store=store)
+    how |= {"held_out": problem.held_out, "shrink_threads": executor.elastic}
+    return make_plan(shape, machine, rates, request, schedule, read, **how)
 
 
 def _options(request: Request, plan: Plan) -> Options:
@@ -257,11 +306,8 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
     """Resolve every "auto" that affects the model; the plan may still lower the partition size."""
     n_rows, K = problem.n_rows, problem.n_classes
     fit_rows, sample = resolve_fit_rows(request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled)
-    selection, moderate = request.selection, request.moderate
-    if selection == "auto":  # chosen by benchmarks.working_set --selections, and benchmarks.classification
-        selection = "gain" if problem.classifies else "error"
-    if moderate == "auto":
-        moderate = K == 2 and n_rows <= MODERATE_ROWS
+    selection = problem.likelihood.selection if request.selection == "auto" else request.selection
+    moderate = K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else request.moderate
     if learns(request):
         request = replace(request, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
     return replace(
@@ -276,17 +322,16 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
     )
 
 
-def resolve_strategy(request: Request, n_rows: int, class_outputs: int = 0) -> str:
+def resolve_strategy(request: Request, n_rows: int, likelihood: Likelihood, outputs: int = 1) -> str:
     """Resolve the strategy: ``"auto"`` is ``basic`` for few rows and ``working-set`` for more rows.
 
-    ``class_outputs`` is the number C of linear predictors of a classification, and 0 for regression. Without a kernel
-    the strategy is always ``basic``.
+    ``outputs`` is the number C of linear predictors. Without a kernel the strategy is always ``basic``.
     """
     if request.kernel == NoKernel.name:
         return "basic"
     if request.strategy != "auto":
         return request.strategy
-    few = class_outputs * n_rows**2 <= SMALL_CURVATURE if class_outputs else n_rows <= SMALL
+    few = outputs * n_rows**2 <= likelihood.at_once
     return "basic" if few and request.partition_size == "auto" else "working-set"
 
 

@@ -1,9 +1,9 @@
 """The addresses that partirvm opens, and errors of their stores as errors of partirvm.
 
-fsspec imports a class for each protocol, and some of these classes run templates, join other addresses, or connect to
-any host. An address may come from the file of somebody else. So every address is checked here before fsspec or Zarr
-opens it. Other protocols than ``PROTOCOLS`` are opened only if the user names them, and chains of addresses
-(``zip://a::s3://b``) never. fsspec's configuration has the options of a store, such as its endpoint and credentials.
+fsspec imports a class for each protocol; some of these run templates, join other addresses, or connect to any host, and
+an address may come from the file of somebody else. So every address is checked here before fsspec or Zarr opens it.
+Other protocols than ``PROTOCOLS`` are opened only if the user names them, and chains of addresses never. fsspec's
+configuration has the options of a store, such as its endpoint and credentials.
 """
 
 from __future__ import annotations
@@ -82,10 +82,9 @@ def store_of(place: str) -> tuple[str, str]:
 
 
 def open_filesystem(url: str | os.PathLike[str]) -> tuple[Any, str]:
-    """Return the fsspec file system of a path or URL, and the path inside this file system.
+    """Return the fsspec file system of a path or URL, and the path inside it.
 
-    Raises ``UsageError`` for an address that is not allowed or unknown, and ``StorageError`` if the store does not
-    respond.
+    Raises ``UsageError`` for an address that is not allowed or unknown, and ``StorageError`` for a silent store.
     """
     import fsspec
 
@@ -104,9 +103,8 @@ def reading(
 ) -> Iterator[None]:
     """Convert errors of a store or of a decoder to errors of partirvm that name the place.
 
-    A missing file raises ``MissingDataError``. An ``OSError`` with an error number (no permission), a time-out or an
-    error of the client of a store raises ``StorageError``. Any other error means that the bytes differ from the written
-    bytes, and raises ``damaged``.
+    A missing file raises ``MissingDataError``; an ``OSError`` with a number, a time-out or an error of a store's client
+    ``StorageError``; any other error, ``damaged``: the bytes differ from the written ones.
     """
     try:
         yield

@@ -1,8 +1,8 @@
 """Values as JSON and arrays in a folder: the one format of models, specs and checkpoints.
 
 A value is a tree of dataclasses, enums, tuples, lists, dicts, arrays, NumPy scalars, numbers, texts and None. Its JSON
-has ``value``, ``objects`` (one entry for each dataclass instance, parts first) and ``arrays`` (dtype, shape and memory
-order, because BLAS may round differently in another order). What occurs several times is stored once:
+has ``value``, ``objects`` (the dataclass instances, parts first) and ``arrays`` (dtype, shape and memory order, because
+BLAS may round differently in another order). What occurs several times is stored once:
 
     None, bool, int, float, str, list    unchanged
     tuple, dict                          {"tuple": [...]}, {"dict": [[key, value], ...]}
@@ -11,14 +11,12 @@ order, because BLAS may round differently in another order). What occurs several
     dataclass                            {"object": 5}; entry 5 of ``objects`` is ["Design", {field: value, ...}]
     NumPy scalar, array                  {"scalar": "<f8", "bytes": "..."}, {"array": 3}
 
-Classes and enums are looked up by name in the list of a ``Codec``, so that a file cannot create objects of any other
-class, and decoding runs no code from the file. Fields have the types of their annotations.
+Classes and enums are looked up by name in the list of a ``Codec``: decoding runs no code from the file.
 
     GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of ``PART`` bytes
     GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part, and ``about``
 
-``group.json`` is written last: without it a group is incomplete. Reading takes no more memory than the stored bytes:
-nothing is compressed, and the pages of an array that is never filled take none.
+``group.json`` is written last: without it a group is incomplete. Reading takes no more memory than the stored bytes.
 """
 
 from __future__ import annotations
@@ -62,16 +60,15 @@ class Codec:
     def write(self, value: Any, location: str, kind: str, version: int, about: dict[str, Any] | None = None) -> None:
         """Write a value to a new folder or URL. ``about`` is JSON that can be read without the value.
 
-        Raises ``TypeError`` with the position of a part that cannot be stored, ``ExistsError`` if the location is not
-        empty, and ``StorageError`` if it cannot be written.
+        Raises ``TypeError`` for what cannot be stored, ``ExistsError`` if the location is not empty, ``StorageError``.
         """
         write_group(*self.encode(value), location, kind, version, about)
 
     def read(self, location: str, kind: str, version: int) -> Any:
         """Return the value of a group.
 
-        Raises ``MissingDataError`` if the group is missing, incomplete or damaged, ``FormatError`` if it is of another
-        kind or version or cannot be decoded, and ``NewerFormatError`` if a newer version of partirvm wrote it.
+        Raises ``MissingDataError`` if the group is missing, incomplete or damaged, ``FormatError`` for another kind or
+        version, and ``NewerFormatError`` if a newer version of partirvm wrote it.
         """
         tree, arrays = read_group(location, kind, version)
         with reading(f"{location}: the {kind.removeprefix('partirvm-')}", ADVICE):
@@ -82,7 +79,7 @@ class Codec:
         objects, arrays, numbers = list[Any](), list[Array](), dict[int, tuple[int, Any]]()
 
         def number(value: Any, where: str) -> int:
-            """Return the position of an array or an object; ``numbers`` keeps it alive, so that its id stays unique."""
+            """Return the position of an array or object; ``numbers`` keeps it alive, so that its id stays unique."""
             if id(value) not in numbers:
                 if isinstance(value, np.ndarray):
                     arrays.append(value)
@@ -153,14 +150,12 @@ class Codec:
     def _instance(self, name: str, values: dict[str, Any]) -> Any:
         """Return an instance of a class with these fields, which have the types of their annotations."""
         kind = self._known(name)
-        known = {each.name for each in fields(kind)}
-        for field in (*values, *known):
-            if (field in known) != (field in values):
-                has = "lacks" if field in known else "has"
-                raise ValueError(f"{name} {has} the field {field!r}")
+        differ = values.keys() ^ {each.name for each in fields(kind)}
+        if differ:
+            raise ValueError(f"{name} lacks or has the fields {', '.join(sorted(differ))}")
         for field, hint in annotated(kind).items():
-            if field in values and not has_type(values[field], hint):
-                value = values[field]
+            value = values.get(field)
+            if field in values and not has_type(value, hint):
                 raise ValueError(f"{name}.{field} is {type(value).__name__} {value!r:.40}, expected {hint}")
         return kind(**values)
 
@@ -217,10 +212,14 @@ def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], 
         raise FormatError(f"{location}: this is not a partirvm {what} (kind {head.get('kind')!r:.40})")
     require_format(head.get("format"), version, location, what, f"make the {what} again")
     require(head, HEAD_FIELDS, f"{location}/{HEAD}")
-    take = _reader(folder, head["parts"], what)
+    following = _reader(folder, head["parts"], what)
     with reading(f"{location}: the {what}", ADVICE):
-        tree = json.loads(b"".join(take(head["json"])))
-        return tree, [_array(take, *entry) for entry in tree.pop("arrays")]
+        tree, arrays = json.loads(following(head["json"]).tobytes()), list[Array]()
+        for name, shape, order in tree.pop("arrays"):
+            dtype = plain(name)
+            flat = following(math.prod(shape) * dtype.itemsize).view(dtype)
+            arrays.append(flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape))
+        return tree, arrays
 
 
 def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
@@ -228,23 +227,25 @@ def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
     part = bytearray()
     for array in arrays:
         rest = array.view(np.uint8).data
-        while len(rest):
-            room = PART - len(part)
-            part += rest[:room]
-            rest = rest[room:]
-            if len(part) == PART:
-                yield bytes(part)
-                part.clear()
+        while len(part) + len(rest) >= PART:
+            split = PART - len(part)
+            yield b"".join([part, rest[:split]])
+            part, rest = bytearray(), rest[split:]
+        part += rest
     yield bytes(part)
 
 
-def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable[[int], Iterator[memoryview]]:
-    """Return a function that yields the next bytes of a group, so many in all, in pieces."""
+def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable[[int], Array]:
+    """Return a function that returns the next bytes of a group, so many in all."""
     names, rest, again = iter(enumerate(parts)), memoryview(b""), f"restore the file, or make the {what} again"
 
-    def take(n_bytes: int) -> Iterator[memoryview]:
+    def following(n_bytes: int) -> Array:
         nonlocal rest
-        while n_bytes:
+        try:
+            flat, start = np.empty(n_bytes, np.uint8), 0
+        except MemoryError as error:
+            raise ValueError(f"the stated size is {n_bytes:,} bytes: {error}") from error
+        while start < n_bytes:
             if not rest:
                 number, (size, right) = next(names, (len(parts), (0, "")))
                 place = f"{folder.location}: part {number:06d} of the {what}"
@@ -252,24 +253,12 @@ def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable
                     rest = memoryview(folder.read(f"{number:06d}", min(size, PART) + 1))
                 if (len(rest), _hash(rest)) != (size, right):
                     raise MissingDataError(f"{place} is damaged, its bytes differ from the written bytes: {again}")
-            piece, rest = rest[:n_bytes], rest[n_bytes:]
-            n_bytes -= len(piece)
-            yield piece
+            piece, rest = rest[: n_bytes - start], rest[n_bytes - start :]
+            flat[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
+            start += len(piece)
+        return flat
 
-    return take
-
-
-def _array(take: Callable[[int], Iterator[memoryview]], dtype: str, shape: list[int], order: str) -> Array:
-    """Return the next array of a group."""
-    try:
-        array = np.empty(math.prod(shape), plain(dtype))
-    except MemoryError as error:
-        raise ValueError(f"no array has the stated shape {shape}: {error}") from error
-    flat, start = array.view(np.uint8), 0
-    for piece in take(array.nbytes):
-        flat[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
-        start += len(piece)
-    return array.reshape(shape[::-1]).T if order == "F" else array.reshape(shape)
+    return following
 
 
 def _hash(part: bytes | memoryview) -> str:

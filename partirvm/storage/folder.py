@@ -1,13 +1,12 @@
 """A folder of small objects, on this machine or on a file system of fsspec.
 
 Every object is written in one step: if a process is killed, the previous state remains. On a local disk an object is
-written beside its name, flushed, and renamed or linked, so that it survives a power failure. In other stores each
-object is written by one request, which such stores execute atomically.
+written beside its name, flushed, and renamed or linked, so that it survives a power failure. Other stores execute each
+request atomically.
 
-If two processes ``create`` the same name at the same time, exactly one call succeeds. Numbered events, lease epochs and
-the heads of groups rely on this. The reply to a request may be lost, and clients repeat requests. To create an object
-again fails, so ``create`` then compares the object with its own bytes. Therefore objects of different writers must
-differ: each contains a token, or the time and the epoch of its writer.
+If two processes ``create`` the same name, exactly one call succeeds: numbered events, lease epochs and the heads of
+groups rely on this. Clients repeat requests whose reply was lost, and the repetition fails, so ``create`` then compares
+the object with its own bytes. Objects of different writers must therefore differ, by a token, or a time and an epoch.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -33,6 +33,8 @@ REPLY_SECONDS = 300.0
 EXCLUSIVE = {"s3", "gs", "gcs", "az", "abfs", "memory"}
 """Protocols whose stores create an object exclusively."""
 
+_creating = threading.Lock()  # fsspec's memory looks first, so that two threads could both succeed
+
 
 def open_folder(location: str | os.PathLike[str]) -> Folder:
     """Return the folder at a path or fsspec URL; the folder need not exist."""
@@ -47,8 +49,8 @@ def open_folder(location: str | os.PathLike[str]) -> Folder:
 class Folder:
     """A tree of objects under relative names such as ``events/000001.json``, or the place of one object.
 
-    ``location`` is the path or URL that the user gave. ``path`` is the path on this machine, None in another store.
-    Methods raise builtin errors; ``storing`` converts them to ``StorageError``.
+    ``location`` is what the user gave, ``path`` the path on this machine, None in another store. Methods raise builtin
+    errors, which ``storing`` converts.
     """
 
     def __init__(self, location: str, root: str | Path, filesystem: Any = None) -> None:
@@ -105,7 +107,8 @@ class Folder:
                     _write(self._at(name), data)  # a disk without links, where a kill may leave a damaged object
             return
         try:
-            self._send(name, data, mode="create")
+            with _creating:
+                self._send(name, data, mode="create")
         except Exception as error:
             found = None
             self._fs.invalidate_cache(self._at(name))  # a listing from before does not show the object
@@ -117,15 +120,12 @@ class Folder:
                 raise FileExistsError(errno.EEXIST, "exists already", self.place(name)) from error
 
     def require_exclusive(self) -> None:
-        """Raise ``StorageError`` if two concurrent calls of ``create`` could both succeed.
-
-        Most file systems of fsspec check first and then write. Those of ``EXCLUSIVE`` leave the decision to the store,
-        which is tested: creation of an existing object must fail.
+        """Raise ``StorageError`` if two concurrent calls of ``create`` could both succeed, as in most file systems of
+        fsspec; those of ``EXCLUSIVE`` leave the decision to the store, which is tested.
         """
         if self.path is not None:
             return
-        protocols = self._fs.protocol
-        if EXCLUSIVE & {*((protocols,) if isinstance(protocols, str) else protocols)}:
+        if protocol_of(self.location) in EXCLUSIVE:
             name = f".probe-{uuid.uuid4().hex}"
             try:
                 self.create(name, b"1")
@@ -186,13 +186,34 @@ class Folder:
             with suppress(FileNotFoundError):
                 self._fs.rm(self._at(name), recursive=True)
             return
+        path = self._at(name)
         for left in reversed(range(10)):
             try:
-                remove(self._at(name))
-                break
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+                return
+            except NotADirectoryError:
+                return
             except OSError:  # other processes add or remove files meanwhile
                 if not left:
                     raise
+
+    def remove_each(self, name: str, check: Callable[[], None]) -> None:
+        """Remove a folder object by object. ``check`` is called before each removal and may raise.
+
+        A new object that another process has put into the folder since then is not removed.
+        """
+        link = self.path is not None and self._at(name).is_symlink()
+        children = [] if link else self.list(name, hidden=True)
+        for child in children:
+            self.remove_each(f"{name}/{child}", check)
+        check()
+        if link or self.at(name).is_file():
+            self.remove(name)
+        else:
+            self.remove_empty(name)
 
     def remove_empty(self, name: str = "") -> None:
         """Remove a local folder in one step if it has no contents besides hidden files of killed writers."""
@@ -255,12 +276,10 @@ class Folder:
     @contextmanager
     def _replying(self, n_bytes: int) -> Iterator[dict[str, float]]:
         """Yield the keyword arguments that limit a write of ``n_bytes``. Raises ``TimeoutError`` beyond the limit."""
-        from fsspec.exceptions import FSTimeoutError
-
         seconds = REPLY_SECONDS * max(1.0, n_bytes / (64 << 20))
         try:
             yield {"timeout": seconds} if self._fs.async_impl else {}
-        except FSTimeoutError as error:
+        except TimeoutError as error:
             raise TimeoutError(f"the store has not replied within {seconds:g} s") from error
 
     def _reading(self, name: str) -> AbstractContextManager[None]:
@@ -278,15 +297,6 @@ def write_text(location: str, text: str, *, overwrite: bool = False) -> None:
         raise ExistsError(f"{location} is there already: --overwrite replaces it")
     with storing(location):
         place.write("", text.encode())
-
-
-def remove(path: Path) -> None:
-    """Remove a file, or a folder with its contents; no-op if the path does not exist."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        with suppress(NotADirectoryError):
-            path.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

@@ -4,24 +4,22 @@
     lease/000003.beat.json    rewritten regularly by the holder as a sign of life (heartbeat)
     lease/000003.over.json    the holder has released the lease
 
-The number is the *epoch*. The newest epoch holds the lease. A process takes the lease by creating the file of the next
-number; only one of several processes can succeed. It may do so if the holder has released the lease, is dead (on the
-same machine, ``Process`` shows this at once), or has written no heartbeat while it was watched for ``EXPIRY`` seconds,
-because it hangs or is disconnected. Clocks of machines may differ, so they are not compared (``HeartbeatWatch``).
+The number is the *epoch*; the newest one holds the lease. A process takes it by creating the file of the next number,
+which only one of several can. It may do so if the holder has released the lease, is dead (on the same machine
+``Process`` shows this at once), or wrote no heartbeat while it was watched for ``EXPIRY`` seconds: clocks of machines
+may differ, so they are not compared.
 
 A process that was frozen for an hour can still write the object that it was about to write. The lease makes such
-writes void. Every important object carries the epoch of its writer, is created exclusively, and never replaces another
-object. ``lease/E.json`` also contains *marks*: the position of each guarded series of objects when epoch E was claimed.
-Readers ignore objects that an epoch older than E wrote beyond E's marks (``valid``). Claims and objects are immutable,
-so all readers agree as soon as ``lease/E.json`` exists. ``Lease.check``, which runs before and after each publication,
-stops a holder that has lost the lease. Objects also carry the *token* of the claim, so that an object of another folder
-is detected.
+writes void: each important object carries the epoch of its writer, is created exclusively, and never replaces another
+one; ``lease/E.json`` contains *marks*, the position of each guarded series of objects when epoch E was claimed; readers
+ignore what an older epoch wrote beyond them (``valid``). All this is immutable, so all readers agree. ``Lease.check``,
+before and after each publication, stops a holder that has lost the lease. Objects also carry the *token* of the claim,
+so that an object of another folder is detected.
 
     models/000002-000007/     a model, named by epoch and number: a group of ``storage.codec``
 
 The ``about`` of a group contains its name and the token of its writer. The greatest valid group of a series is the
-current one. At least two are kept: other processes may still read the previous one, the last one may be damaged, and a
-process that is losing its lease may count its own as the last.
+current one. At least two are kept: others may still read the previous one, or the last one may be damaged.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -50,13 +48,10 @@ BEAT = 3.0  # seconds between two heartbeats
 EXPIRY = 15.0  # seconds without heartbeat after which a holder on another machine counts as gone
 PROC = Path("/proc")
 
-Marks: TypeAlias = dict[str, list[int]]
-"""The newest (epoch, number) of each guarded series of objects."""
+Marks: TypeAlias = dict[str, list[int]]  # the newest (epoch, number) of each guarded series of objects
+Position: TypeAlias = tuple[int, int]  # epoch and number of a group; the greater position is newer
 
 CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "began": str, "space": str, "marks": Marks}
-
-Position: TypeAlias = tuple[int, int]
-"""Epoch and number of a group; the greater position is newer."""
 
 
 @dataclass(frozen=True)
@@ -89,21 +84,16 @@ class Process:
 
 
 def started(pid: int) -> str | None:
-    """Return the start time of a process, in Linux's ticks since the boot: None if it has ended, "" if unknown.
+    """Return the start time of a process in Linux's ticks since the boot: None if it has ended, "" if unknown.
 
     A killed process whose parent has not collected it counts as ended.
     """
-    with suppress(FileNotFoundError, ProcessLookupError):
+    try:
         # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
         fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        return None if fields[0] in "ZX" else fields[19]
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except OSError:
-        pass
-    return ""
+    except (FileNotFoundError, ProcessLookupError):
+        return None if (PROC / "self").exists() else ""
+    return None if fields[0] in "ZX" else fields[19]
 
 
 @cache
@@ -117,7 +107,7 @@ def _space() -> str:
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds or held an epoch, and the number and the time of its last heartbeat on its own clock."""
+    """The process that holds or held an epoch, with the number and time of its last heartbeat on its own clock."""
 
     epoch: int
     process: Process
@@ -136,42 +126,14 @@ class Holder:
         return not self.gone and time.time() - self.last_beat < EXPIRY
 
 
-class HeartbeatWatch:
-    """What this process has seen of the heartbeats of a holder."""
-
-    def __init__(self) -> None:
-        self._seen: tuple[int, int] | None = None
-        self._since, self._moved = 0.0, False
-
-    def gone(self, last: Holder) -> bool | None:
-        """Return whether ``last``, just read, no longer holds the lease; None if it must be watched for longer."""
-        now = time.monotonic()
-        if (last.epoch, last.beat) != self._seen:
-            self._moved = self._seen is not None  # the holder is alive, whatever its clock shows
-            self._seen, self._since = (last.epoch, last.beat), now
-        if last.gone or now - self._since >= EXPIRY:
-            return True
-        return False if self._moved or (last.process.local and last.alive()) else None
-
-    def held(self, last: Holder | None) -> bool:
-        """Return True if a holder, just read, appears alive."""
-        gone = True if last is None else self.gone(last)
-        return last is not None and (last.alive() if gone is None else not gone)
-
-
-def epochs(folder: Folder) -> list[int]:
-    """Return all epochs so far, in increasing order."""
-    return numbers(folder, "lease")
-
-
 def claims(folder: Folder, *, last: bool = False) -> dict[int, dict[str, Any]]:
     """Return the claim of each epoch, or only that of the last one."""
     while True:
-        found = epochs(folder)[-1 if last else 0 :]
+        found = numbers(folder, "lease")[-1 if last else 0 :]
         try:
             return {epoch: read_json(folder, numbered("lease", epoch), CLAIM) for epoch in found}
         except MissingDataError:
-            if set(found) <= set(epochs(folder)):  # otherwise another process removed the folder
+            if set(found) <= set(numbers(folder, "lease")):  # otherwise another process removed the folder
                 raise
 
 
@@ -187,49 +149,46 @@ def holder(folder: Folder) -> Holder | None:
     return None
 
 
-def limits(
-    folder: Folder, series: str, known: dict[int, dict[str, Any]] | None = None
-) -> list[tuple[int, tuple[int, int]]]:
-    """Return the mark of a series of objects in each claim, by epoch. ``known`` are the claims, if they were read."""
-    found = claims(folder) if known is None else known
-    return [(epoch, tuple(claim["marks"][series])) for epoch, claim in found.items() if series in claim["marks"]]
+def valid(known: dict[int, dict[str, Any]], series: str, epoch: int, position: Position) -> bool:
+    """Return True if none of the ``known`` claims made void the object of this epoch and position in a series."""
+    return all(
+        epoch >= later or position <= tuple(claim["marks"].get(series, position)) for later, claim in known.items()
+    )
 
 
-def valid(epoch: int, position: Any, limits: list[tuple[int, Any]]) -> bool:
-    """Return True if an object of this epoch is valid: no later epoch was claimed before the object existed."""
-    return all(epoch >= later or position <= mark for later, mark in limits)
-
-
-def acquire(
-    folder: Folder,
-    marks: Callable[[], Marks],
-    *,
-    patience: float = 0.0,
-    watch: HeartbeatWatch | None = None,
-    stop: str = "abort the job",
-) -> Lease:
+def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0, stop: str = "abort the job") -> Lease:
     """Take the lease; a thread writes heartbeats until the lease is released or this process ends.
 
     ``marks`` is called when the old holder is certainly gone. A holder on another machine is watched, with a
-    ``PartirvmWarning``, until it writes a heartbeat or counts as gone; ``watch`` is what the caller has seen of it.
+    ``PartirvmWarning``, until it writes a heartbeat or counts as gone.
 
     Raises ``LeaseError`` with the advice ``stop`` if the holder is alive after ``patience`` seconds, and
     ``StorageError`` if the store does not support leases.
     """
+    seen: Position | None = None
     with storing(folder.location):
         folder.require_exclusive()
-        began, watch, warned = time.monotonic(), watch or HeartbeatWatch(), False
+        began = since = time.monotonic()
+        moved = warned = False
         while True:
-            last = holder(folder)
-            gone = last is None or watch.gone(last)
-            if last is None or gone:
+            last, now = holder(folder), time.monotonic()
+            if last is not None and (last.epoch, last.beat) != seen:
+                moved = seen is not None  # the holder is alive, whatever its clock shows
+                seen, since = (last.epoch, last.beat), now
+            if last is None or last.gone or now - since >= EXPIRY:
                 epoch, token = 1 if last is None else last.epoch + 1, uuid.uuid4().hex
                 claim = {"epoch": epoch, "token": token, **asdict(Process.this()), "time": time.time()}
                 name, claim["marks"] = numbered("lease", epoch), marks()  # may raise MissingDataError
                 with suppress(FileExistsError, FileNotFoundError):  # another process was faster, or withdrew
                     folder.create(name, to_json(name, claim))
                     return Lease(folder, epoch, token)
-            elif gone is None and not warned:
+            elif moved or (last.process.local and last.alive()):
+                if now - began >= patience:
+                    raise LeaseError(
+                        f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait until "
+                        f"this process ends, or {stop}"
+                    )
+            elif not warned:
                 warned = True
                 warnings.warn(
                     f"{folder.location}: waiting up to {EXPIRY:g} s for a heartbeat of {last.process}, "
@@ -237,15 +196,10 @@ def acquire(
                     PartirvmWarning,
                     stacklevel=2,
                 )
-            elif gone is False and time.monotonic() - began >= patience:
-                raise LeaseError(
-                    f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait until "
-                    f"this process ends, or {stop}"
-                )
             time.sleep(min(BEAT / 10, 0.2))
 
 
-class Lease:
+class Lease(AbstractContextManager["Lease"]):
     """An epoch of the lease that this process holds until ``release``; ``lost`` is True once it has found another."""
 
     def __init__(self, folder: Folder, epoch: int, token: str) -> None:
@@ -286,14 +240,11 @@ class Lease:
         """Release the lease and remove its files, for a folder that contains nothing else."""
         self.release()
         if self._holds():
-            for epoch in epochs(self._folder):
+            for epoch in numbers(self._folder, "lease"):
                 for suffix in ("", ".beat", ".over") if epoch <= self.epoch else ():
                     self._folder.remove(numbered("lease", epoch, suffix))
             self._folder.remove_empty("lease")
             self._folder.remove_empty()
-
-    def __enter__(self) -> Lease:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.release()
@@ -324,8 +275,8 @@ class Snapshots:
     def publish(self, write: Callable[[str, dict[str, Any]], object], lease: Lease | None = None) -> str:
         """Call ``write`` with a new place and the ``about`` of its group, and return the name of the group.
 
-        Raises ``LeaseLostError`` if another process took the lease, and ``StorageError`` if the group cannot be
-        written. After an error ``write`` must leave nothing, and the previous group stays current.
+        Raises ``LeaseLostError`` or ``StorageError``; ``write`` must then leave nothing, and the previous group stays
+        current.
         """
         position = (0 if lease is None else lease.epoch), max([number for _, number in self._all()], default=0) + 1
         name, check = self._name(position), lease.check if lease is not None else lambda: None
@@ -334,10 +285,9 @@ class Snapshots:
                 check()
                 write(self._folder.place(name), {"name": name, "token": "" if lease is None else lease.token})
             check()
-        except BaseException as error:
-            if isinstance(error, OSError):
-                with suppress(OSError):
-                    check()  # the error may come from the new holder, which removes unfinished groups
+        except OSError:
+            with suppress(OSError):
+                check()  # the error may come from the new holder, which removes unfinished groups
             raise
         with suppress(OSError):
             stays = self._positions()[-self._kept :]
@@ -363,11 +313,6 @@ class Snapshots:
                 pass
             yield name, whole
 
-    def current(self) -> str | None:
-        """Return the name of the current group, or None if there is no group yet."""
-        positions = self._positions()
-        return self._name(positions[-1]) if positions else None
-
     def mark(self) -> Position:
         """Return the position of the newest group; (0, 0) if the series is empty."""
         return max(self._positions(), default=(0, 0))
@@ -379,12 +324,9 @@ class Snapshots:
 
     def _positions(self) -> list[Position]:
         """Return the positions of all valid groups in increasing order."""
-        found = list(filter(self._complete, self._all()))
-        marks = limits(self._folder, self.series) if found else []
-        return sorted(position for position in found if valid(position[0], position, marks))
-
-    def _complete(self, position: Position) -> bool:
-        return self._folder.exists(f"{self._name(position)}/{HEAD}")
+        found = [each for each in self._all() if self._folder.exists(f"{self._name(each)}/{HEAD}")]
+        known = claims(self._folder) if found else {}
+        return sorted(position for position in found if valid(known, self.series, position[0], position))
 
     def _name(self, position: Position) -> str:
         return f"{self.series}/{position[0]:06d}-{position[1]:06d}"

@@ -38,10 +38,9 @@ Schema: TypeAlias = dict[str, Any]
 
 
 def read_json(folder: Folder, name: str, schema: Schema | None = None) -> dict[str, Any]:
-    """Read and verify a JSON object of this schema that was written by ``to_json`` for this name.
+    """Read at most ``HEAD`` bytes, and verify the JSON object of this schema that ``to_json`` wrote for this name.
 
-    Raises ``MissingDataError`` if the object does not exist, and ``FormatError`` if it is damaged, was written for
-    another name, or has not the schema. Of an object that is too large only the first ``HEAD`` are read.
+    Raises ``MissingDataError`` if it does not exist, ``FormatError`` if it is damaged, moved or of another schema.
     """
     place = f"{folder.location}/{name}"
     try:
@@ -75,21 +74,21 @@ def digest(value: Any) -> str:
 
 
 def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
-    """Return the numbers of the objects ``000001.json``, ``000002.json``, … of a series, without gap.
+    """Return the numbers of the objects ``000001.json``, ``000002.json``, … of a series from ``first``, or the lowest.
 
-    ``first`` is the first number, or None for the lowest that exists. Raises ``MissingDataError`` with the first
-    missing number.
+    Raises ``MissingDataError`` with the first missing number.
     """
     found = listed_numbers(folder, series)
-    there = set(found)
-    for number in range(found[0] if first is None else first, found[-1]) if found else ():
+    if not found:
+        return []
+    there, whole = set(found), range(found[0] if first is None else first, found[-1] + 1)
+    for number in whole:
         if number not in there and not folder.exists(numbered(series, number)):  # a listing may miss a new object
             raise MissingDataError(
                 f"{folder.location}: {numbered(series, number)} is missing, but {numbered(series, found[-1])} exists: "
                 "restore the missing file, or remove the other if it was added by hand"
             )
-        there.add(number)
-    return sorted(there)
+    return list(whole)
 
 
 def listed_numbers(folder: Folder, series: str) -> list[int]:
@@ -133,9 +132,7 @@ PLAIN: dict[Any, tuple[type, ...]] = {bool: (bool, np.bool_), int: (int, np.inte
 
 
 def has_type(value: Any, hint: Any) -> bool:
-    """Return whether a value has an annotated type.
-
-    Type variables and ``Any`` accept all values, protocols that are not ``runtime_checkable`` all dataclass instances.
+    """Return whether a value has an annotated type; type variables, ``Any`` and protocols accept more.
 
     >>> has_type((1, 2.5), tuple[float, ...]), has_type({"a": None}, dict[str, int]), has_type(True, int)
     (True, False, False)
@@ -181,10 +178,7 @@ def require_format(found: Any, known: int, place: str, what: str, again: str) ->
 
 
 def checksum(block: NDArray[Any]) -> str:
-    """Return the CRC-32C and the sum of the words of 8 bytes of a block, as 24 hexadecimal digits.
-
-    A cryptographic hash would cost a fifth of a pass, this checksum less than a hundredth.
-    """
+    """Return the CRC-32C and the sum of the words of 8 bytes of a block, as 24 hexadecimal digits; it costs little."""
     words = np.ascontiguousarray(block).reshape(-1).view(np.uint64)
     return f"{google_crc32c.value(words):08x}{int(words.sum(dtype=np.uint64)):016x}"
 

@@ -130,9 +130,9 @@ class Options:
     is in nats per row. Regression ends after ``max_iterations`` iterations, classification after ``max_passes`` passes.
 
     ``centres`` is the number of centres from which the kernel was learned, or 0 if the kernel must stay unchanged;
-    ``gamma_prior`` is the prior of this learning, and ``learning_columns`` the number of columns for which there is
-    memory to learn it again. ``noise`` determines whether the noise variance of the last fit may depend on the inputs
-    (``stages``), ``effort`` when the rounds of the working set end.
+    ``learning_columns`` is the number of columns for which there is memory to learn it again. ``noise`` determines
+    whether the noise variance of the last fit may depend on the inputs (``stages``), ``effort`` when the rounds of the
+    working set end.
     """
 
     partition_size: int
@@ -151,7 +151,6 @@ class Options:
     moderate: bool = False
     seed: int = 0
     centres: int = 0
-    gamma_prior: str = "flat"
     learning_columns: int = 0
     solver: str = "fixed-point"
     noise: str = "constant"
@@ -177,14 +176,12 @@ class Gathered:
 class LearnKernel:
     """Request to search for a better kernel for the columns of ``design``, at the α and β of their ``fit``.
 
-    The search uses the rows ``rows`` (row numbers, increasing) or, if None, all rows. ``prior`` names the prior of one
-    gamma per feature (``learning.search``).
+    The search uses the rows ``rows`` (row numbers, increasing) or, if None, all rows.
     """
 
     design: Design
     fit: HyperState
     rows: Int | None
-    prior: str
 
 
 @dataclass(frozen=True)

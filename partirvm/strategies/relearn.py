@@ -57,7 +57,7 @@ def learned_again(state: RoundsState) -> Steps[RoundsState]:
     assert isinstance(old, HyperState)
     sample = replace(options, sample_rows=learning_rows(state.design.centres.shape[1]))
     rows = posterior_rows(problem, sample, "sample")
-    (found,) = yield (LearnKernel(state.design, old, rows, options.gamma_prior),)
+    (found,) = yield (LearnKernel(state.design, old, rows),)
     facts = {"candidates": old.n_vectors, "fit_rows": state.seen, "kernel": found.kernel.spec()}
     state, gain, taken = replace(state, learned=old.n_vectors), 0.0, False
     if found.better:

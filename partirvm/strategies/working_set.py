@@ -101,7 +101,7 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     flat = state.flat + 1 if level and state.reason is Termination.CONVERGED else 0
     work, slow = state.work + work_of_round(fit.n, state.candidates, state.candidates - state.kept), state.slow
     if np.isfinite(before):  # there is an evidence to compare
-        loss = -before / fit.n if state.problem.classifies else None
+        loss = None if state.problem.likelihood.has_noise else -before / fit.n
         slow = slow + 1 if is_slow(state.options.effort, work, state.work, gain, loss) else 0
     evidence = max(fit.log_evidence, before)
     state = replace(state, evidence=evidence, flat=flat, patient=level, work=work, slow=slow)

@@ -36,8 +36,7 @@ FITS = {
     "working set, sums of widths": ("numbers", "--gamma 0.5 --gamma-multiples 1,8 --partition-size 40 --max-rounds 3"),
     "working set by gain, learned widths": (
         "numbers",
-        "--kernel matern52 --gamma learn-per-feature --gamma-prior half-normal --selection gain --partition-size 30 "
-        "--max-rounds 2 --seed 3",
+        "--kernel matern52 --gamma learn-per-feature --selection gain --partition-size 30 --max-rounds 2 --seed 3",
     ),
     "families and directions": ("numbers", "--metric directions --partition-size 40 --max-rounds 2"),
     "incremental": ("numbers", "--strategy incremental --gamma 1 --likelihood sample --max-rounds 5"),

@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("fit", [*FITS, *ESTIMATORS])
 def test_a_fit_keeps_its_bits(fit, folder):
-    known = json.loads(RECORD.read_text()).get(key())
-    if known is None:
-        pytest.skip(f"{RECORD.name} holds no digests for {key()}")
+    known = json.loads(RECORD.read_text()).get(key(), {})
+    if fit not in known:
+        pytest.skip(f"{RECORD.name} holds no digest of this fit for {key()}")
     assert outcome(fitted(fit, folder)) == known[fit]

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 import pytest
 from commandline import measured
 
@@ -39,13 +39,13 @@ def test_a_small_demo(tmp_path, capsys):
     scores = predict.evaluate(str(folder / "job"), str(folder / "test.zarr"))
     assert f"test RMSE {scores['rmse']:.2f} m" in captured.out
     assert f"picture: {folder / 'terrain.png'}" in captured.out
-    found = {name: np.load(folder / f"{name}.npz") for name in ("train", "validation", "test", "grid")}
+    found = {name: pd.read_parquet(folder / f"{name}.parquet") for name in ("train", "validation", "test", "grid")}
     cells, grid = (
-        np.concatenate([np.column_stack([found[name]["X"], found[name]["elevation"]]) for name in names])
-        for names in (("train", "validation", "test"), ("grid",))
+        pd.concat([found[name] for name in ("train", "validation", "test")]).to_numpy(),
+        found["grid"].to_numpy(),
     )
     assert sorted(map(tuple, cells)) == sorted(map(tuple, grid))
-    assert len(found["train"]["elevation"]) == pytest.approx(0.8 * len(grid), abs=1)
+    assert len(found["train"]) == pytest.approx(0.8 * len(grid), abs=1)
     height, width, _ = matplotlib_image.imread(folder / "terrain.png").shape
     assert width > 900
     assert height > 800

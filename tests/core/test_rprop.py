@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import approx_fprime
 
 from partirvm.core import rprop
 from partirvm.core.rprop import (
     HIGHEST,
-    LEAST,
     LOWEST,
     MOST_ROUNDS,
     WINDOW,
     advance,
     again,
     begin,
-    half_normal,
     off,
     raised,
     revived,
@@ -100,23 +96,3 @@ def test_features_off_come_back_where_they_are_given_another_chance():
     worse, _ = advance(later, 0.5, np.zeros(5), ROWS)
     assert not worse.improved
     np.testing.assert_array_equal(worse.best, logs)
-
-
-def density(logs):
-    """Σ max over β ≤ 1/LEAST² of log(√β exp(−½βs²)), s = √(γ/Σγ), by search over a fine grid of β."""
-    s = np.sqrt(np.exp(logs) / np.exp(logs).sum())
-    beta = np.geomspace(1e-2, 1 / LEAST**2, 200_001)[:, None]
-    return float((0.5 * np.log(beta) - 0.5 * beta * s**2).max(axis=0).sum())
-
-
-@pytest.mark.parametrize("spread", [1.0, 6.0])
-def test_density_and_slopes(spread):
-    """Up to a constant; no scale; slopes against differences, where some are at the bound and where none is."""
-    rng = np.random.default_rng(0)
-    one, two = spread * rng.normal(size=(2, 9))
-    rise = half_normal(two)[0] - half_normal(one)[0]
-    assert rise == pytest.approx(density(two) - density(one), abs=1e-6)
-    value, slope = half_normal(one)
-    assert half_normal(one + 5.0)[0] == pytest.approx(value, rel=1e-12)
-    assert slope == pytest.approx(approx_fprime(one, lambda x: half_normal(x)[0], 1e-7), abs=1e-5)
-    assert abs(slope.sum()) < 1e-12

@@ -14,7 +14,7 @@ from partirvm.errors import DataError, MissingDataError, UsageError
 from partirvm.execution import executor_for
 from partirvm.model import label_array
 from partirvm.options import Request
-from partirvm.resolve.new_problem import checked_data, read_classes
+from partirvm.resolve.new_problem import checked_data
 
 KINDS = {
     "str": np.array(["b", "a", "c", "b", "a"]),
@@ -124,7 +124,7 @@ def test_class_weights_that_cannot_be():
         class_weights("balanced", ("a", "b"), np.array([3.0, 0.0]))
 
 
-@pytest.mark.filterwarnings("ignore:classes without a row:partirvm.errors.DataWarning")
+@pytest.mark.filterwarnings("ignore:classes with fewer than:partirvm.errors.DataWarning")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("asked", ["balanced", {"a": 0.25, "c": 0}])
 def test_class_weights_of_rows_are_rows_of_the_same_weights(tmp_path, asked, weighted):
@@ -139,7 +139,6 @@ def test_class_weights_of_rows_are_rows_of_the_same_weights(tmp_path, asked, wei
     each = weights.sum() / (3 * counts) if asked == "balanced" else np.array([0.25, 1.0, 0.0])
     executor = executor_for(None)
     try:
-        np.testing.assert_allclose(read_classes(source, executor).totals, counts)
         found = checked_data(source, Request(class_weight=asked), executor, None, lambda: None).source
         assert checked_data(source, Request(), executor, None, lambda: None).source is source
     finally:

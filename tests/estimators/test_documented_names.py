@@ -11,7 +11,7 @@ import pytest
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.options.values import VALUES
-from partirvm.resolve.spec import check_parameters
+from partirvm.resolve.resolve import check_parameters
 
 
 def documented(estimator):

@@ -9,7 +9,6 @@ import platform
 import signal
 import subprocess
 import sys
-import time
 import warnings
 
 import pytest
@@ -20,7 +19,6 @@ from waiting import Clock, stopped, wait_for
 
 from partirvm import RVMRegressor, submit
 from partirvm.blas_threads import kernels
-from partirvm.data import ZarrSource
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmWarning
 from partirvm.execution import cluster as cluster_module
 from partirvm.execution import tasks
@@ -229,31 +227,6 @@ def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeyp
         clock.sleep(1.0)
     with pytest.raises(ClusterError, match=made.address):
         made.poll()
-
-
-def slow_to_record(url, folder, client):
-    """Run passes without end; record the error that ends them as a slow store does."""
-    try:
-        runner = DaskExecutor(client)
-        while True:
-            runner.run([PASSES["gram"]], ZarrSource(url))
-            (folder / "begun").touch()
-    except ClusterError as error:
-        time.sleep(1.0)
-        (folder / "part").write_text(str(error))
-        (folder / "part").rename(folder / "said")
-
-
-@pytest.mark.slow
-def test_a_worker_waits_until_its_driver_has_recorded_the_end(data, tmp_path):
-    """Stopped while the store takes a second: the process ends after the record."""
-    with cluster(2) as client:
-        start(client, "driver", slow_to_record, data.url, tmp_path)
-        wait_for((tmp_path / "begun").exists, "the driver")
-        client.cluster.scale(0)
-        wait_for(lambda: not client.scheduler_info()["workers"], "the end of the workers")
-        wait_for((tmp_path / "said").exists, "the record", seconds=20.0)
-    assert "the worker that ran the fit was stopped" in (tmp_path / "said").read_text()
 
 
 def test_a_worker_that_stands_still_before_a_fit_is_named(one_worker, monkeypatch):

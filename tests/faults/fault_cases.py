@@ -323,7 +323,7 @@ def carry(job, quick=False, patience=40.0, halt=None, wait=None):
     if quick:
         hurry()
     watcher = Halting(*halt) if halt else Waiting(*wait) if wait else None
-    fitted = run_job(job, patience=patience, watcher=watcher, on_plan=getattr(watcher, "on_plan", None))
+    fitted = run_job(job, patience=patience, watcher=watcher)
     return None if fitted is None else fitted.outcome.reason.value
 
 
@@ -332,7 +332,7 @@ def carry_counting(job):
     from partirvm.jobs.attempt import run_job
 
     watcher = Halting(None, 0, 0)
-    run_job(job, watcher=watcher, on_plan=watcher.on_plan)
+    run_job(job, watcher=watcher)
     return watcher.planned, watcher.done
 
 

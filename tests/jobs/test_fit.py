@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from watchers import Broken
 
 from partirvm import ingest, jobs
 from partirvm.errors import (
@@ -69,10 +68,13 @@ def test_what_can_be_refused_is_refused_before_the_job_is_touched(folder, tmp_pa
 
 
 class Listener(Watcher):
-    """Remembers what it hears."""
+    """Remembers what it hears, and aborts as it is told."""
 
-    def __init__(self):
-        self.tiles, self.steps, self.records = [], [], []
+    def __init__(self, aborted=lambda: False):
+        self.tiles, self.steps, self.records, self.plans, self.aborted = [], [], [], [], aborted
+
+    def on_plan(self, plan):
+        self.plans.append(plan)
 
     def on_tiles(self, name, done, total, rows):
         self.tiles.append((name, done, total, rows))
@@ -86,12 +88,12 @@ class Listener(Watcher):
 
 def test_a_watcher_hears_every_tile_iteration_and_fit(folder, tmp_path):
     """And ``on_plan`` the plan, before anything else; the history keeps the diagnostics of the last model alone."""
-    listener, plans = Listener(), []
+    listener = Listener()
     found = jobs.fit(
         str(folder / "train.zarr"), str(tmp_path / "job"), replace(PARAMETERS, solver="fixed-point"), watcher=listener,
-        on_plan=plans.append, validation=str(folder / "test.zarr"),
+        validation=str(folder / "test.zarr"),
     )  # fmt: skip
-    assert plans == [found.plan]
+    assert listener.plans == [found.plan]
     assert {name for name, *_ in listener.tiles} == {"gram", "residual", "held-out"}
     assert all(0 <= done <= total for _, done, total, _ in listener.tiles)
     assert {rows for name, _, _, rows in listener.tiles if name == "gram"} == {600}
@@ -111,16 +113,17 @@ def test_an_abort_during_planning_leaves_no_job(folder, tmp_path, calls):
     asked = Request(**{**vars(PARAMETERS), "partition_size": "auto"})
     polls = iter(range(1, 99))
     with pytest.raises(JobFailedError, match="aborted during planning"):
-        jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, aborted=lambda: next(polls) >= calls)
+        jobs.fit(
+            str(folder / "train.zarr"), str(tmp_path / "job"), asked, watcher=Listener(lambda: next(polls) >= calls)
+        )
     assert not (tmp_path / "job").exists()
 
 
 def test_an_abort_before_the_first_model_leaves_a_job_to_resume(folder, tmp_path):
     """In the first round; the resumed fit is that which was never aborted."""
-    planned, job = [], str(tmp_path / "job")
-    found = jobs.fit(
-        str(folder / "train.zarr"), job, PARAMETERS, aborted=lambda: bool(planned), on_plan=planned.append
-    )  # fmt: skip
+    job, listener = str(tmp_path / "job"), Listener()
+    listener.aborted = lambda: bool(listener.plans)
+    found = jobs.fit(str(folder / "train.zarr"), job, PARAMETERS, watcher=listener)
     assert found.model is None
     assert jobs.open_job(job).status() is Status.ABORTED
     assert jobs.open_job(job).resume().wait(60) is Status.DONE
@@ -129,12 +132,10 @@ def test_an_abort_before_the_first_model_leaves_a_job_to_resume(folder, tmp_path
 
 def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
     """A resume goes on from all parts: it ends with the bits of a fit that was never aborted."""
-    listener = Listener()
-    job = str(tmp_path / "job")
+    listener, job = Listener(), str(tmp_path / "job")
+    listener.aborted = lambda: len(listener.records) > 5
     asked = Request(gamma=0.3, partition_size=30, strategy="split-merge")
-    found = jobs.fit(
-        str(folder / "train.zarr"), job, asked, watcher=listener, aborted=lambda: len(listener.records) > 5,
-    )  # fmt: skip
+    found = jobs.fit(str(folder / "train.zarr"), job, asked, watcher=listener)
     assert {entry["kind"] for entry in listener.records} == {"part"}
     best = [entry for entry in listener.records if entry["saved"]][-1]
     assert best["log_evidence"] == max(entry["log_evidence"] for entry in listener.records)
@@ -164,18 +165,6 @@ def test_a_job_tells_how_its_partition_size_was_measured(folder, tmp_path):
     assert first["notes"] == events[1]["notes"]
     assert found.history == listener.records
     assert JobStore(str(tmp_path / "job")).model().n_vectors == found.history[-1]["vectors"]
-
-
-def test_an_exception_in_mid_fit_leaves_a_job_to_resume(folder, tmp_path):
-    """Also one that overwrites another: after the first round with its model."""
-    for after in (0, 1, 0):
-        with pytest.raises(KeyboardInterrupt):
-            jobs.fit(
-                str(folder / "train.zarr"), str(tmp_path / "job"), PARAMETERS, watcher=Broken(after), overwrite=True
-            )
-        store = JobStore(str(tmp_path / "job"))
-        assert store.state().status is Status.INTERRUPTED
-        assert store.has_model() == bool(after)
 
 
 def test_classes_are_not_fitted_as_numbers(tmp_path):

@@ -106,7 +106,7 @@ def test_what_cannot_be_updated(tmp_path):
         create(place, folder, asked, None, True)
         watcher = Stopper(lines)
         if lines:
-            jobs.run_job(folder, watcher=watcher, aborted=watcher)
+            jobs.run_job(folder, watcher=watcher)
         ingest(rows(10, 1), place, append=True)
         with pytest.raises(UsageError, match=f"job cannot be updated: {why}.*: start a new job"):
             open_job(folder).update()

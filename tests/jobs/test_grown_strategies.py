@@ -8,7 +8,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
-from watchers import Broken
+from watchers import Broken, Stopper
 
 from partirvm import ingest, jobs, open_job
 from partirvm.jobs.state import Status
@@ -206,7 +206,7 @@ def test_an_update_that_is_left_before_its_first_line_tells_of_the_model_that_st
     job = open_job(case.job)
     vectors = job.model().n_vectors
     job.requeue(grown=True)
-    left = jobs.run_job(case.job, aborted=lambda: True)
+    left = jobs.run_job(case.job, watcher=Stopper(0))
     assert [(line["kind"], line["vectors"]) for line in left.history] == [("final", vectors)]
     assert job.resume().wait(60) is Status.DONE
     assert [line["kind"] for line in job.state().history] == ["round", "final"]

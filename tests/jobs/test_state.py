@@ -42,6 +42,9 @@ def test_the_table_knows_every_status():
     assert set(TRANSITIONS) == set(PATHS) == {*Status} - {Status.ABORTING}
     assert all(status.advice.endswith(".") for status in Status)
     assert TRANSITIONS[Status.CANCELLED] == set()
+    for kinds in (("fit",), ("running", "done", "fit")):
+        with pytest.raises(TransitionError, match="'fit' cannot follow"):
+            fold(life(*kinds))
 
 
 def test_a_long_life():
@@ -68,13 +71,6 @@ def test_a_long_life():
     assert (resumed.status, resumed.attempt, resumed.began, resumed.ended) == (Status.RUNNING, 2, 2.0, None)
     assert len(resumed.history) == 2
     assert resumed.request == {"time": 1.0, "parameters": {"a": 1, "b": 3}, "data": "there"}
-
-
-@pytest.mark.parametrize("kinds", [("fit",), ("running", "done", "fit")])
-def test_a_round_outside_a_run(kinds):
-    """Nobody can have made it."""
-    with pytest.raises(TransitionError, match="'fit' cannot follow"):
-        fold(life(*kinds))
 
 
 @pytest.mark.parametrize(

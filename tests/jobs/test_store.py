@@ -1,4 +1,4 @@
-"""What every job store does: on a local disk, in ``memory://``, and the reference in three dicts."""
+"""What every job store does: on a local disk, and in ``memory://``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from reference import model
 
-from partirvm.errors import ExistsError, LeaseLostError, MissingDataError, StorageError
+from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import address, open_folder
 from partirvm.storage.records import to_json
@@ -98,6 +98,39 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     assert not Careless().exists("/job")
 
 
+def test_who_may_write(place):
+    """Anybody before the first lease, then its holder alone, until another one has it; nobody makes a job over one."""
+    one, two = JobStore.create(place, {"run": 1}), JobStore(place)
+    writes = {
+        "event": lambda store: store.record({"event": "note"}),
+        "model": lambda store: store.save(model(1)),
+        "checkpoint": lambda store: store.checkpoint({"n": 1}),
+    }
+    for write in writes.values():
+        write(two)
+    with pytest.raises(ExistsError, match="replace a job with --overwrite"):
+        JobStore.create(place, {})
+    with one.held():
+        for write in writes.values():
+            write(one)
+            with pytest.raises(LeaseError, match="call acquire first"):
+                write(two)
+        for overwrite in (two.acquire, lambda: JobStore.create(place, {}, overwrite=True)):
+            with pytest.raises(LeaseError, match="in use by"):
+                overwrite()
+    with two.held():
+        for write in writes.values():
+            write(two)
+            with pytest.raises(LeaseLostError, match="was taken over"):
+                write(one)
+    for attempt, what in ((1, "abort"), (1, "cancel"), (2, "abort")):
+        assert one.requested(attempt) != what
+        two.request(what, attempt)
+        assert one.requested(attempt) == what
+    assert kinds(two.events()) == ["note"] * 3
+    assert (two.spec()["run"], two.restore()) == (1, {"n": 1})
+
+
 def test_a_folder_of_hidden_names_is_not_empty(tmp_path):
     """A job is never made over somebody's .git; what is there stays."""
     (tmp_path / "project" / ".git").mkdir(parents=True)
@@ -135,3 +168,30 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
     assert (JobStore(place).model().mean == model(7).mean).all()
     new.lease.release()
     frozen.release()
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_who_wakes_while_it_overwrites_removes_nothing_of_a_newer_job(place, monkeypatch, after):
+    """Frozen before any of its removals: another process has overwritten the job too, with the same names."""
+    old = JobStore.create(place, {"run": 1})
+    old.save(model(1))
+    for _ in range(3):
+        old.record({"event": "note"})
+    check, left, newer = JobStore._check, iter(range(99)), []
+
+    def frozen(store):
+        if store.lease is not None and not newer and next(left) == after:
+            open_folder(place).write("lease/000001.over.json", b"{}")  # others take it for gone
+            newer.append(JobStore(place))
+            newer[0] = JobStore.create(place, {"run": 3}, overwrite=True)
+            newer[0].record({"event": "queued"})
+            newer[0].save(model(3))
+        check(store)
+
+    monkeypatch.setattr(JobStore, "_check", frozen)
+    with pytest.raises(LeaseLostError, match="was taken over"):
+        JobStore.create(place, {"run": 2}, overwrite=True)
+    assert JobStore(place).spec()["run"] == 3
+    assert kinds(JobStore(place).events()) == ["queued"]
+    assert (JobStore(place).model().mean == model(3).mean).all()
+    newer[0].release()

@@ -9,7 +9,7 @@ from partirvm.jobs.driver import Watcher
 
 
 class Stopper(Watcher):
-    """Says so once there are this many lines of history."""
+    """Aborts once there are this many lines of history."""
 
     def __init__(self, after):
         self.after, self.lines = after, 0
@@ -17,15 +17,17 @@ class Stopper(Watcher):
     def on_record(self, entry):
         self.lines += 1
 
-    def __call__(self):
+    def aborted(self):
         return self.lines >= self.after
 
 
 class Broken(Stopper):
     """Leaves in mid-round then."""
 
+    aborted = Watcher.aborted
+
     def on_step(self, info, candidates):
-        if self():
+        if self.lines >= self.after:
             raise KeyboardInterrupt
 
 

@@ -17,10 +17,10 @@ from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options
 
 
-def learned(X, y, w=None, rows=None, prior="flat", seed=0, centres=None, passes=None, told=None, **about):
+def learned(X, y, w=None, rows=None, seed=0, centres=None, passes=None, told=None, **about):
     """The lines of history that learning leaves: ``Record`` as a dict, the kernel made of its spec."""
     problem, lines = problem_of(X, y, **about), []
-    learning = learning_options(rows or len(X), classes=problem.classifies, prior=prior)
+    learning = learning_options(rows or len(X), classes=problem.classifies)
     if centres is not None:
         learning = replace(learning, centres=min(centres, learning.centres))
     options = Options(len(X), "random", sample_rows=rows or len(X), seed=seed)
@@ -36,10 +36,9 @@ def gammas(entries):
     return found / found.max()
 
 
-@pytest.mark.parametrize("prior", ["flat", "half-normal"])
-def test_the_features_that_matter_are_found(prior):
+def test_the_features_that_matter_are_found():
     """2 of 10: both stay on, each of the others is off."""
-    entries = learned(*arm(1200, 10), prior=prior, centres=100)
+    entries = learned(*arm(1200, 10), centres=100)
     found = gammas(entries)
     assert (found[:2] > 0.05).all()
     assert (found[2:] < OFF).all()

@@ -30,7 +30,7 @@ from partirvm.kernels import WITH_GAMMA
 from partirvm.options import Request
 from partirvm.options.values import VALUES
 
-LEARNED = {"gamma": "learn-per-feature", "gamma_prior": "half-normal", "metric": "directions"}
+LEARNED = {"gamma": "learn-per-feature", "metric": "directions"}
 
 ASKED = {
     "working set": (
@@ -42,7 +42,7 @@ ASKED = {
         {"strategy": "incremental", "fit_rows": "sample", "sample_rows": 70, "stop_fraction": 0.9},
     ),
     "kernel": (
-        {"kernel": Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8), metric="directions")},
+        {"kernel": Gaussian(gamma="learn-per-feature", multiples=(1, 8), metric="directions")},
         {"kernel": "gaussian", "gamma_multiples": (1.0, 8.0), **LEARNED},
     ),
     "a default beside a value": (
@@ -108,7 +108,7 @@ def test_nested_names():
         ({"kernel": Gaussian(), "gamma": "learn"}, "gamma is 'learn', and the value Gaussian.*leave gamma out"),
         ({"kernel": Polynomial("learn", 2)}, r"Polynomial\(gamma='learn', degree=2\) needs numbers as gamma"),
         ({"kernel": ["linear", Gaussian()]}, "must be numbers in a list"),
-        ({"kernel": ["linear", Gaussian(0.5, multiples=(1, 2))]}, "must have no prior, multiples or metric here"),
+        ({"kernel": ["linear", Gaussian(0.5, multiples=(1, 2))]}, "must have no multiples or metric here"),
         ({"noise_variance": Noise((1,))}, r"Noise\.prior is \(1,\): it must be two numbers"),
         ({"alpha_prior": AlphaPrior(-1.0)}, r"each of \(AlphaPrior\.shape, AlphaPrior\.rate\) is -1\.0"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,10 +34,14 @@ shapes = st.builds(
     st.booleans(),
     st.integers(0, 4000),
     st.integers(0, 10**7),
+    st.booleans(),
 )
-def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out, pool, elements):
+def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out, pool, elements, whole):
     """The table at the head of planning/memory.py, written down again."""
+    how = {"held_out": held_out, "pool": pool, "elements": elements, "whole": whole}
     f, M, P, d, T = 8, kept, candidates, shape.n_features, shape.n_targets
+    if whole:
+        M, P, pool = 0, kept + candidates, pool and pool + kept
     Q = max(P, pool)
     R = min(shape.tile_rows, shape.n_rows)
     B = min(PANEL_ROWS, R)
@@ -54,7 +57,7 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out, pool
     noise = f * S * (d + 256) + (C + 3) * f * (M + P) ** 2 if S else 0
     solving = max(solved * f * (M + P) ** 2, noise)
     best = 2 * C * f * (M + P) ** 2 if held_out else 0
-    found = step_bytes(shape, kept, candidates, threads, held_out=held_out, pool=pool, elements=elements)
+    found = step_bytes(shape, kept, candidates, threads, **how)
     assert (found.passing, found.solving) == (passing + best + batch, solving + best + batch)
     assert found.peak == max(passing, solving) + best + batch
 
@@ -96,15 +99,3 @@ def test_the_batch_that_fits(shape, candidates, threads, spare):
         assert step_bytes(shape, 0, 1, threads, elements=found).peak - alone <= spare
     if found < BATCH * one:
         assert step_bytes(shape, 0, 1, threads, elements=found + 1).peak - alone > spare
-
-
-@pytest.mark.parametrize("outputs", [1, 10])
-def test_a_pool_stands_beside_the_kept_columns_though_a_pass_brings_all(outputs):
-    """The panels of a pool's pass hold M + Q columns; its statistic is smaller than that of all columns."""
-    shape, P, Q, budget = DataShape(10**6, 4, 1, 8192, outputs, classes=True), 100, 400, 400 << 20
-    most = max_columns_within(shape, P, 2, budget, pool=Q, whole=True)
-    M = most - P
-    step, alone = (step_bytes(shape, M, P, 2, pool=pool, whole=True) for pool in (Q, 0))
-    assert step.peak <= budget
-    assert step.passing - alone.passing == 2 * 2 * 8 * PANEL_ROWS * (M + Q - most) > 0
-    assert most**2 >= M * Q

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from partirvm.core.termination import Termination
+from partirvm.likelihoods import GAUSSIAN
+from partirvm.likelihoods.classes import SOFTMAX
 from partirvm.options import Request
 from partirvm.resolve.measuring import resolve_partition_size
 from partirvm.resolve.resolve import resolve_fit_rows, resolve_strategy
@@ -29,14 +31,11 @@ def test_the_likelihood_that_is_affordable(strategy, n, size, expected):
     assert resolve_fit_rows(Request(), STRATEGIES[strategy].schedule, n, size) == (expected, min(20 * size, n))
 
 
-@pytest.mark.parametrize("likelihood", ["full", "sample"])
-def test_a_likelihood_that_was_asked_for(likelihood):
-    """Stays; the only fit of basic uses all rows."""
-    asked = Request(fit_rows=likelihood, sample_rows=77)
-    in_order, at_once = STRATEGIES["incremental"].schedule, STRATEGIES["basic"].schedule
-    assert resolve_fit_rows(asked, in_order, 1000, 10) == (likelihood, 77)
-    assert resolve_fit_rows(asked, in_order, 50, 10) == (likelihood, 50), "no more rows than there are"
-    assert resolve_fit_rows(asked, at_once, 1000, 1000)[0] == "full"
+def test_a_likelihood_that_was_asked_for():
+    """Stays, with no more rows than there are; the only fit of basic uses all rows."""
+    asked = Request(fit_rows="sample", sample_rows=77)
+    assert resolve_fit_rows(asked, STRATEGIES["incremental"].schedule, 50, 10) == ("sample", 50)
+    assert resolve_fit_rows(asked, STRATEGIES["basic"].schedule, 1000, 1000) == ("full", 77)
 
 
 def measured(rows, vectors):
@@ -50,9 +49,9 @@ def measured(rows, vectors):
         (6144, 8, 100, 134, 134, []),
         (6144, 8, 190, 222, 222, []),
         (6144, 32, 100, 267, 267, []),
-        (1000, 4, 20, 32, 13, ["partition size raised from 13 to 32, the minimum of 'auto'"]),
-        (40_000, 100, 190, 1000, 2000, ["partition size lowered to 1,000, the maximum of 'auto'"]),
-        (40, 250, 190, 40, 100, ["partition size lowered to 40, the number of rows"]),
+        (1000, 4, 20, 32, 13, ["partition size changed from 13 to 32"]),
+        (40_000, 100, 190, 1000, 2000, ["partition size changed from 2,000 to 1,000"]),
+        (40, 250, 190, 40, 100, ["partition size changed from 100 to 40"]),
         (10_000, 10, 220, 317, 317, ["nearly every row became a vector: the kernel is probably too narrow"]),
     ],
 )
@@ -66,7 +65,8 @@ def test_the_partition_size_of_the_heuristic(n, d, vectors, size, heuristic, not
 
 
 def test_few_rows_are_one_basic_fit():
-    """Up to 200, unless a partition size was asked for."""
-    assert [resolve_strategy(Request(), n) for n in (200, 201)] == ["basic", "working-set"]
-    assert resolve_strategy(Request(partition_size=10), 200) == "working-set"
-    assert resolve_strategy(Request(strategy="incremental"), 200) == "incremental"
+    """Up to 200 rows, or C·N² = 10⁶ of classes, unless a partition size was asked for."""
+    assert [resolve_strategy(Request(), n, GAUSSIAN) for n in (200, 201)] == ["basic", "working-set"]
+    assert [resolve_strategy(Request(), n, SOFTMAX, 4) for n in (500, 501)] == ["basic", "working-set"]
+    assert resolve_strategy(Request(partition_size=10), 200, GAUSSIAN) == "working-set"
+    assert resolve_strategy(Request(strategy="incremental"), 200, GAUSSIAN) == "incremental"
