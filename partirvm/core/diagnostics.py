@@ -1,8 +1,4 @@
-"""Sums over rows that show whether stated uncertainty is right: of numbers, and of class probabilities.
-
-Counts are of all rows. Points are a random sample, whose rows depend only on their numbers. The size of the statistics
-does not depend on the number of rows. ``report.plots`` makes pictures of these values.
-"""
+"""Sums over rows that show whether stated uncertainty is right: of numbers, and of class probabilities."""
 
 from __future__ import annotations
 
@@ -21,23 +17,14 @@ from partirvm.core.sampling import LargestErrors, Purpose, draw_key, uniform
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
+# Levels of the central intervals whose observed coverage is counted.
 STATED_LEVELS = (0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99)
-"""Levels of the central intervals whose observed coverage is counted."""
-
-NORMAL_MULTIPLES = tuple(map(quantile, STATED_LEVELS))
-"""Half widths of these intervals of a standard normal."""
-
-PIT_BINS = 20
-"""Number of equal bins of the probability integral transform."""
-
-SAMPLE = 400
-"""Number of rows in the sample of points."""
-
-MOST_TARGETS = 4
-"""Maximum number of targets with diagnostics: the first ones."""
-
+NORMAL_MULTIPLES = tuple(map(quantile, STATED_LEVELS))  # Half widths of these intervals of a standard normal
+PIT_BINS = 20  # Number of equal bins of the probability integral transform
+SAMPLE = 400  # Number of rows in the sample of points
+MOST_TARGETS = 4  # Maximum number of targets with diagnostics: the first ones
+# Maximum number of classes that are counted separately. Of more classes the last ones are one class, their union.
 MOST_CLASSES = 12
-"""Maximum number of classes that are counted separately. Of more classes the last ones are one class, their union."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +32,9 @@ class NumberDiagnostics(FieldSums):
     """Counts over ``n`` rows of one numeric target, and a sample of its rows.
 
     ``covered`` (12,) int64 counts rows inside their central interval at each of ``STATED_LEVELS``; it is empty for rows
-    on which the intervals were calibrated. ``pit`` (20,) int64 counts rows by the probability integral transform Φ(z)
-    of z = (actual − predicted)/standard deviation, which is uniform if the stated normal distributions are right.
-    ``sample`` are at most ``SAMPLE`` random rows, ``largest`` those of largest absolute error; their values are actual
-    value, predicted mean and standard deviation in the target's unit.
+    on which the intervals were calibrated. ``pit`` (20,) int64 counts rows by Φ(z) of z = (actual − predicted)/standard
+    deviation. ``sample`` are at most ``SAMPLE`` random rows, ``largest`` those of largest absolute error; their values
+    are actual value, predicted mean and standard deviation.
     """
 
     n: int
@@ -61,10 +47,9 @@ class NumberDiagnostics(FieldSums):
     def of(
         cls, t: Float, mean: Float, std: Float, rows: Int, multiples: Sequence[float] = NORMAL_MULTIPLES
     ) -> NumberDiagnostics:
-        """Return the diagnostics of targets with these means and standard deviations, (n,) each.
+        """Return the diagnostics of targets with means, standard deviations and row numbers, (n,) each.
 
-        ``rows`` (n,) are row numbers, which choose the sample. Intervals are mean ± ``multiples`` × the standard
-        deviation, one increasing multiple for each of ``STATED_LEVELS``; without multiples coverage is not counted.
+        Intervals are mean ± ``multiples`` × the standard deviation, for each of ``STATED_LEVELS``; none: no coverage.
         """
         z, points = (t - mean) / std, np.column_stack([t, mean, std])
         inside = np.bincount(np.searchsorted(multiples, np.abs(z)), minlength=len(multiples) + 1)
@@ -92,8 +77,8 @@ class ClassDiagnostics(FieldSums):
 
     For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K, B) sums the
     probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64 those of this class. ``confusion``
-    (K, K) counts rows by true and most probable class. ``largest`` are the rows of largest log loss: codes of both
-    classes, and their probabilities.
+    (K, K) counts rows by true and most probable class. ``largest`` are the rows of largest log loss: codes and
+    probabilities.
     """
 
     n: int

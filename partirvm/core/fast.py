@@ -5,15 +5,12 @@ The fit holds M *active* ones of K candidate columns. As a function of one α_i 
 in nats. The action of largest gain is applied until no gain exceeds ``tol``·N; none lowers the evidence.
 
 **Rank one.** All candidates have S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k and Q_k = βφ_kᵀ(t − Φμ) (eqs. 24 and 25). A change of
-one α changes Σ by a matrix of rank one, from which the changes of μ, S and Q follow (appendix of the paper) in
-O(KM + M²) flops, without reading a row of the data. An inactive candidate has s = S and q = Q, an active one
-s = 1/Σ_ii − α_i and q = μ_i/Σ_ii: eq. 23, which uses S and Q, is less accurate if the data say more than the prior.
+one α changes Σ by rank one, from which those of μ, S and Q follow in O(KM + M²) flops. An inactive candidate has s = S
+and q = Q, an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii: eq. 23 is less accurate.
 
-**Refresh.** A change of σ² changes all s and q; computing them again takes as long as about M/16 actions. Each refresh
-estimates σ² as the fixed-point steps do, counts as an *iteration*, and bounds rounding errors.
-
-**Copies.** A candidate whose s is below ``DEPENDENT`` × βφᵀφ is not added: its s is a rounding error. There is no bound
-on the angle between columns. (Other programs bound the cosine by 0.999, which has excluded columns worth 3 nats.)
+**Refresh.** A change of σ² changes all s and q. Each refresh estimates σ² as the fixed-point steps do, counts as an
+*iteration*, and bounds rounding errors. A candidate whose s is below ``DEPENDENT`` × βφᵀφ is not added: its s is a
+rounding error. (Other programs bound the cosine by 0.999, which has excluded columns worth 3 nats.)
 """
 
 from __future__ import annotations
@@ -34,16 +31,16 @@ from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, noise_preci
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
+# Actions between two refreshes: `FEWEST` + M // `PART`. So refreshes take at most a third of the time, and σ² converges
+# quickly while the model is small.
 FEWEST, PART = 16, 8
-"""Actions between two refreshes: ``FEWEST`` + M // ``PART``. So refreshes take at most a third of the time, and σ²
-converges quickly while the model is small."""
 
 
 class ActiveColumns:
     """Posterior of the M active columns among K candidates, updated when a single column joins or leaves. Mutable.
 
-    ``columns`` (M,) are the positions of the active candidates, in order of joining, and ``place`` (K,) their numbers
-    in this order, −1 for the others. ``alpha`` and ``mean`` (M,) refer to the active ones, ``S`` and ``Q`` to all.
+    ``columns`` (M,) are the positions of the active candidates, in order of joining, ``place`` (K,) their numbers in
+    this order or −1. ``alpha`` and ``mean`` (M,) refer to the active ones, ``S`` and ``Q`` to all.
     """
 
     posterior: Posterior
@@ -245,10 +242,6 @@ class Greedy:
         self.log_evidence = action.log_evidence
         self.since += 1
 
-    def due(self) -> bool:
-        """True if a refresh is due; rounding errors are looked at after every fourth action."""
-        return self.since >= FEWEST + self.active.M // PART or (self.since % 4 == 3 and self.active.drift() > 1e-6)
-
     def is_settled(self, info: StepInfo, done: int, least: float) -> bool:
         """True if the refresh after ``done`` actions changed the evidence by at most ``least``."""
         return not done and abs(info.change) <= max(least, 0.5 * self.active.beta * self.active.posterior.rounding)
@@ -291,17 +284,17 @@ def grow(
 ) -> tuple[HyperState, Termination]:
     """A dense fit by actions, until no gain exceeds ``tol``·N nats and σ² has converged, or the rule ends it.
 
-    ``on_step`` is called at each refresh, ``on_action`` at each action; ``on_step`` may raise an exception to stop. An
-    iteration of the rule is a refresh. The limit ``vectors`` of the rule ends a fit that starts with more columns, once
-    deletions reach it. If ``enough`` is true for its cost so far (``Greedy.cost``) and number of columns, the fit ends
-    as at the maximum of iterations.
+    ``on_step`` is called at each refresh, which is an iteration of the rule, and may raise to stop; ``on_action`` at
+    each action. ``vectors`` ends a fit that starts with more, ``enough(Greedy.cost, columns)`` as the maximum of
+    iterations.
     """
     greedy, least, reason = Greedy(state), rule.tol * state.n, None
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors
     while reason is None:
         action = greedy.best(least, thin=rule.thin)
-        halved = greedy.n_vectors <= limit
-        if action and not (halved or greedy.due()):
+        halved, since = greedy.n_vectors <= limit, greedy.since
+        drifts = since % 4 == 3 and greedy.active.drift() > 1e-6
+        if action and not (halved or drifts or since >= FEWEST + greedy.active.M // PART):
             greedy.do(action)
             on_action(action)
             continue

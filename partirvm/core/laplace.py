@@ -1,24 +1,20 @@
 """Classification: evidence maximisation with the Laplace approximation, one pass per Newton step.
 
-A pass at weights W (M, C) returns log likelihood, gradient and curvature (``core.link``), and so a quadratic
-approximation of the log likelihood. With this quadratic each output has the posterior H_k = ΦᵀB_kΦ + A,
-μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k) − A w_k). The mean equals H_k⁻¹ΦᵀB_k z with the working response
-z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t in the place of z.) The evidence of the quadratic is
-(MacKay 1992; Tipping 2001, §3)
+A pass at weights W (M, C) returns log likelihood, gradient and curvature (``core.link``), and so a quadratic. With it
+each output has the posterior H_k = ΦᵀB_kΦ + A, μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k) − A w_k), that is H_k⁻¹ΦᵀB_k z with the
+working response z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t in the place of z.) Its evidence is (MacKay
+1992; Tipping 2001, §3)
 
     log p(t | W) + gᵀδ − ½δᵀGδ + ½ Σ_k [ log|A| − μ_kᵀAμ_k − log|H_k| ],       δ = μ − w,
 
-the Laplace approximation if W is the mode, where δ = 0, plus the log prior of α (``core.priors``). If the outputs share
-the α of a column, α_i = Σ_kγ_ik / Σ_kμ_ik², and each output has an equal part of the prior. B changes with α, so this
-fixed point is not a stationary point of the evidence, and an update can lower the evidence. α is updated while the
-quadratic stays fixed: at first once per pass (B = ¼ for all rows, and more updates would prune columns that the data
-need), later until α converges or the mode has moved too far from W, for each output with its own α separately.
+the Laplace approximation at the mode, where δ = 0, plus the log prior of α. If the outputs share the α of a column, α_i
+= Σ_kγ_ik / Σ_kμ_ik². B changes with α, so this fixed point is not a stationary point of the evidence. α is updated on
+the fixed quadratic: at first once per pass (B = ¼, and more updates would prune columns that the data need), later
+until α converges or the mode has moved too far from W.
 
 **Several classes.** The blocks of H between different outputs are omitted. The true curvature along a step is 0 to 2
-times that of the diagonal blocks, since each row of diag(y) − yyᵀ sums to 0: 2 if two classes move apart, about 1 if
-many classes compete, and 0 if the only two competing classes move together. In the first two cases ⅔ of the step is
-wrong by at most one third. A constant added to all outputs changes only the prior, so with a shared α the mode has
-Σ_k w_ik = 0, and all steps keep this sum at zero.
+times that of the diagonal blocks: 2 if two classes move apart, about 1 if many compete; so ⅔ of the step is wrong by at
+most one third. A constant added to all outputs changes only the prior, so with a shared α the mode has Σ_k w_ik = 0.
 """
 
 from __future__ import annotations
@@ -44,9 +40,8 @@ Bool = NDArray[np.bool_]
 class LaplaceState:
     """State of a fit of M columns and C outputs: α, a quadratic about ``weights``, and the posterior.
 
-    ``alpha`` (M, C) is inf if output k lacks the column. ``block`` is the statistic that pass number ``iteration`` of
-    this fit measured at ``weights`` (M, C). ``posteriors`` has one posterior per output, of the columns of this output
-    in order. ``prior`` holds the prior of each α, and the values of α that are fixed.
+    ``alpha`` (M, C) is inf if output k lacks the column. ``block`` is the statistic that pass ``iteration`` measured at
+    ``weights`` (M, C). ``posteriors`` has one posterior per output, of the columns of this output in order.
     """
 
     likelihood: str
@@ -157,10 +152,7 @@ class LaplaceState:
         return found
 
     def gains(self, statistic: LogisticCross) -> Float:
-        """Return the gain of adding each column of a pool alone (Q,), nats, summed over outputs.
-
-        A statistic from a sample is scaled up to the rows of the fit.
-        """
+        """Return the gain of adding each column of a pool alone (Q,), nats, summed; those of a sample are scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
         cross, diagonal = scale * statistic.cross, scale * statistic.diagonal.T
         s, q = trial_factors(self, cross, diagonal, scale * statistic.gradient)
@@ -178,10 +170,7 @@ def init(
 def settled(
     state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock, changed: Bool | None = None
 ) -> LaplaceState:
-    """Return the state of the same fit with other ``alpha`` (except fixed values), ``weights`` and ``block``.
-
-    Outputs that ``changed`` (C,) does not mark keep their posterior: for them nothing differs.
-    """
+    """Return the state of the same fit with other ``alpha``, ``weights``, ``block``; of ``changed`` outputs (C,)."""
     alpha = state.prior.fix(state.labels, alpha)
     logs = np.zeros(alpha.shape[1])
     logs[: len(block.log_likelihood)] = block.log_likelihood  # the first posterior holds a likelihood that is shared
@@ -231,10 +220,7 @@ def _products(a: Float, b: Float) -> Float:
 
 
 def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
-    """Update α once on the fixed quadratic, by MacKay's rule unless the prior has another, and prune columns.
-
-    ``going`` (C,) marks the outputs to update; the others keep α and posterior. Outputs that share α are all updated.
-    """
+    """Update α once on the fixed quadratic, by the rule of the prior, and prune columns; of outputs ``going`` (C,)."""
     s, q = state.sparsity_quality()
     gamma, square, variance = (_alike(state, each) for each in (state.determinedness, state.mean**2, state.variance))
     s, quality, prior = _alike(state, s), _alike(state, q**2), state.own_prior
@@ -251,10 +237,7 @@ def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
 
 
 def thin(state: LaplaceState) -> LaplaceState:
-    """Delete columns that do not raise the evidence. Correlated columns are deleted only one at a time.
-
-    Returns the state unchanged if all columns raise the evidence. See ``core.updates.thin`` for regression.
-    """
+    """Delete columns that do not raise the evidence, of correlated ones one at a time; the state itself if none."""
     s, q = state.sparsity_quality()
     worthless = state.own_prior.worthless(_alike(state, s), _alike(state, q**2))
     failing = worthless & state.present & ~state.prior.held(state.labels)[:, None]
@@ -276,10 +259,7 @@ def _alike(state: LaplaceState, value: Float) -> Float:
 
 
 def _without(state: LaplaceState, gone: Bool, alpha: Float, changed: Bool | None = None) -> LaplaceState:
-    """Return the state at this α without the columns marked in ``gone`` (M, C); ``changed`` is that of ``settled``.
-
-    The quadratic about the weights with zeros in the place of these columns follows by algebra.
-    """
+    """Return the state at this α without the columns ``gone`` (M, C): the quadratic with zeros in their place."""
     shift, block = np.where(gone, state.weights, 0.0), state.block
     if shift.any():
         moved, outputs = np.zeros_like(shift), np.flatnonzero(shift.any(axis=0))
@@ -294,10 +274,9 @@ def _without(state: LaplaceState, gone: Bool, alpha: Float, changed: Bool | None
 
 
 def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: Float) -> tuple[Float, Float]:
-    """Return s and q (P, C) of P columns on trial, from statistics measured at the weights of ``state``.
+    """Return s and q (P, C) of columns on trial, by Tipping & Faul (2003), eqs. 19 and 22, on each output's quadratic.
 
-    ``cross`` is (C, M, P); ``diagonal`` and ``gradient`` are (P, C). Tipping & Faul (2003), eqs. 19 and 22, are applied
-    to the quadratic of each output.
+    ``cross`` is (C, M, P); ``diagonal`` and ``gradient`` are (P, C), measured at the weights of ``state``.
     """
     pairs = []
     for k, each in enumerate(state.posteriors):

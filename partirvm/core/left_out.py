@@ -1,26 +1,20 @@
 """Errors of rows left out of a fit, each with the column of its own: a check of the predictions for new rows.
 
-A new row is no centre: it has no column of its own in the design. So a training row stands for a new row only after
-both are removed, the row from the data and its own columns D from the design, at fixed α and β. With r = t − Φμ,
-h_n = βφ_nᵀΣφ_n and g = Σφ_n, the posterior without row n has (as in Sundararajan & Keerthi 2001 for Gaussian processes)
+A training row stands for a new row, which is no centre, after both are removed: the row from the data and its own
+columns D from the design, at fixed α and β. With r = t − Φμ, h_n = βφ_nᵀΣφ_n and g = Σφ_n, the posterior without row n
+(as in Sundararajan & Keerthi 2001 for Gaussian processes), and then conditioned on w_D = 0, gives
 
     Σ' = Σ + β g gᵀ/(1 − h_n),        μ' = μ − β g r_n/(1 − h_n),
+    e_n = r_n/(1 − h_n) + cᵀV⁻¹μ'_D,   v_n = φ_nᵀΣ'φ_n − cᵀV⁻¹c,   c = (Σ'φ_n)_D,   V = Σ'_DD,
 
-and removing D as well (α_D → ∞) conditions on w_D = 0:
+the error and the variance of the mean at row n as if it was new. ``Calibration`` states the noise variance, mean e² −
+mean v; the quantiles of |z|, z_n = e_n/√(v_n + noise variance); and the overconfidence, mean r²/(1 − h)² divided by the
+mean of 1/β + v. It is about one for a good fit; a kernel far too narrow gives 10² … 10⁸.
 
-    e_n = r_n/(1 − h_n) + cᵀV⁻¹μ'_D,   v_n = φ_nᵀΣ'φ_n − cᵀV⁻¹c,   c = (Σ'φ_n)_D,   V = Σ'_DD.
-
-These are the error and the variance of the mean at row n as if it was new, without refitting; without own columns
-D = ∅. ``Calibration`` states three things about predictions at new rows: the noise variance, mean e² − mean v; the
-quantiles of |z|, z_n = e_n/√(v_n + noise variance), since errors are rarely normal or of constant variance; and the
-overconfidence, mean r²/(1 − h)² divided by the mean of 1/β + v. It is about one for a good fit. A kernel far too narrow
-gives 10² … 10⁸: then the evidence is largest where the residuals vanish, although left-out rows are hardly predicted.
-
-A fit without row n might choose another row near it as a centre, the better a substitute the nearer it is. With ρ the
-largest value of the removed column at another row, as a fraction of its peak, only a share (1 − ρ²)^⅛ of the change by
-removing the column counts (``SUBSTITUTE``). As strategies prefer rows of large error as centres, centres and other rows
-still have different scales of z: the quantiles are those of all z after both groups were scaled to the same mean
-square. On 240 fits to 200–700 rows of four data sets 95 % intervals covered 93.9 % of new rows in the mean.
+A fit without row n might choose another row near it as a centre. With ρ the largest value of the removed column at
+another row, as a fraction of its peak, only a share (1 − ρ²)^⅛ of the change by removing the column counts. As
+strategies prefer rows of large error as centres, the quantiles are those of all z after centres and other rows were
+scaled to the same mean square. On 240 fits to 200–700 rows of four data sets 95 % intervals covered 93.9 % of new rows.
 """
 
 from __future__ import annotations
@@ -41,25 +35,18 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-LEAST = 1e-10
-"""Minimum of 1 − h: smaller values are rounding errors."""
-
+LEAST = 1e-10  # Minimum of 1 − h: smaller values are rounding errors
+# Exponent of 1 − ρ² in the share of a column's removal that counts. At 0 intervals are too wide where many rows are
+# centres (kin40k, 700 rows, 160 vectors: 95 % intervals cover 98.0 %), at ½ they are too narrow (91.5 %).
 SUBSTITUTE = 0.125
-"""Exponent of 1 − ρ² in the share of a column's removal that counts. At 0 intervals are too wide where many rows are
-centres (kin40k, 700 rows, 160 vectors: 95 % intervals cover 98.0 %), at ½ they are too narrow (91.5 %)."""
-
+# Multiple of the other rows' root mean square error up to which that of the centres is credible: without noise a few
+# vectors that carry a smooth function have substitutes that are nearly perfect.
 DOUBTFUL = 30.0
-"""Multiple of the other rows' root mean square error up to which that of the centres is credible: without noise a few
-vectors that carry a smooth function have substitutes that are nearly perfect."""
-
+# Minimum numbers of rows, and of rows of a group that is scaled; rows beyond the highest empirical level.
 FEWEST, FEWEST_OF_GROUP, BEYOND = 20, 10, 10
-"""Minimum numbers of rows, and of rows of a group that is scaled; rows beyond the highest empirical level."""
-
+# Number of levels of the stored quantiles, and the highest level. Beyond it a tail of Student's t is used.
 GRID, TOP = 200, 0.995
-"""Number of levels of the stored quantiles, and the highest level. Beyond it a tail of Student's t is used."""
-
-GAUSSIAN_LEVEL = 0.9
-"""The level at which a Gaussian of the stated standard deviation is as wide as the interval."""
+GAUSSIAN_LEVEL = 0.9  # The level at which a Gaussian of the stated standard deviation is as wide as the interval
 
 
 @dataclass(frozen=True)
@@ -83,8 +70,8 @@ class Calibration:
     def multiple(self, level: float) -> float:
         """Half width of the central interval at this level, in units of √(v + noise variance).
 
-        Beyond ``top`` it grows like the quantile of Student's t with n degrees of freedom; without quantiles it is
-        that quantile. Raises ``UsageError`` unless the level lies between 0 and 1.
+        Beyond ``top``, and without quantiles, by Student's t with n degrees of freedom. Raises ``UsageError`` unless
+        the level lies between 0 and 1.
         """
         tail, K = quantile(level, self.n), len(self.quantiles)
         if not K:
@@ -98,12 +85,11 @@ class Calibration:
 class LeftOut:
     """Errors and variances of n rows left out, in the model's units: √u·e and u·v of rows of weight u > 0, (n, 2) each.
 
-    ``rows`` (n,) are the numbers of these rows. The weight u is the row weight, divided by the noise factor if the
-    noise depends on the inputs (``kernels.design``): σ²/u is the noise variance of the row. The first column is that
-    without the row, the second one that also without its own columns. ``owner`` (n,) is the number of the first own
-    column, −1 if there are none, and ``nearest`` (M,) is the largest value of each column at the rows that do not own
-    it, as a fraction of its peak. ``targets`` (n, 2) are target and weight u, for diagnostics only. ``least_square`` is
-    a lower bound of the mean squared error that is known from elsewhere. Adding concatenates rows.
+    ``rows`` (n,) are their numbers. u is the row weight, divided by the noise factor with local noise: σ²/u is the
+    noise variance of the row. The first column is that without the row, the second one that also without its own
+    columns. ``owner`` (n,) is the first own column, or −1; ``nearest`` (M,) is the largest value of each column at rows
+    that do not own it, as a fraction of its peak. ``targets`` (n, 2) are target and u, for diagnostics.
+    ``least_square`` is a lower bound of the mean squared error that is known from elsewhere. Adding concatenates rows.
     """
 
     errors: Float
@@ -131,8 +117,8 @@ class LeftOut:
         """From design rows ``block`` (n, M) with ``target`` (n,), and a fit's μ (M,), R (M, M) with Σ = RRᵀ, and β.
 
         ``own`` are the rows, by position, that are centres, with their columns, whose entries in ``block`` become zero;
-        ``peaks`` (M,) are the largest values of the columns, one if not given. ``rows`` (n,) are the row numbers,
-        0 … n − 1 if not given. With local noise ``factor`` (n,) is u divided by the weight in the fit.
+        ``peaks`` (M,) are the largest values of the columns. With local noise ``factor`` (n,) is u divided by the
+        weight.
         """
         w = np.ones(len(target)) if weights is None else weights
         white = block @ root
@@ -197,8 +183,7 @@ class LeftOut:
     def calibration(self, beta: float, target_variance: float) -> Calibration | None:
         """Noise and quantiles for a fit with this β; None if there are no rows.
 
-        The noise variance is at least 1/β, and at most that plus ``target_variance``, the error of predicting the mean.
-        A ``least_square`` that is larger than these errors explain raises it, and thereby widens all intervals.
+        The noise variance is between 1/β and that plus ``target_variance``. A larger ``least_square`` raises it.
         """
         n, centres = len(self.errors), self.owner >= 0
         if not n:
@@ -241,9 +226,8 @@ def _pooled(z: Float, centres: Bool) -> Float:
 
 
 def sampled_rows(n_rows: int, *, shuffled: bool) -> Int | None:
-    """Numbers of the rows to leave out, increasing; None for all.
-
-    Of shuffled rows the last ``LEFT_OUT_ROWS``, so that few tiles are read; otherwise one at random of each stratum.
+    """Rows to leave out, increasing; None for all. Shuffled: the last ones, to read few tiles; else one of each
+    stratum.
     """
     if n_rows <= LEFT_OUT_ROWS:
         return None

@@ -1,6 +1,6 @@
 """Links of classes: probabilities from linear predictors, their moderation, and the statistics of one pass.
 
-K classes have C linear predictors f = Φw_k. With y the probabilities of a row,
+K classes have C linear predictors f = Φw_k:
 
     ``bernoulli``    two classes, C = 1: log p = t f − log(1 + eᶠ)            (Tipping 2001, eq. 23)
     ``multinomial``  K classes, C = K: log p = f_t − log Σ_k exp f_k          (Tipping 2001, eq. 28)
@@ -8,9 +8,9 @@ K classes have C linear predictors f = Φw_k. With y the probabilities of a row,
 
 To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same name in ``likelihoods.LIKELIHOODS``.
 
-The statistic of a pass is, with rows weighted by v_n, the log likelihood Σ v_n log p_n, the gradient Φᵀv(t − y) for
-each output, and the curvature ΦᵀB_kΦ with B_k = diag(v y_k(1 − y_k)), minus the diagonal blocks of the Hessian. The
-blocks between outputs of ``multinomial`` are omitted: all blocks would cost (K + 1)/2 times as much.
+With rows weighted by v_n, a pass sums log likelihood Σ v_n log p_n, gradient Φᵀv(t − y), and curvature ΦᵀB_kΦ, B_k =
+diag(v y_k(1 − y_k)). The blocks between outputs of ``multinomial`` are omitted: they would cost (K + 1)/2 times as
+much.
 """
 
 from __future__ import annotations
@@ -41,10 +41,7 @@ class Link:
     moderation: float = np.pi / 8.0
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
-        """Return the log likelihood (n, L) in nats, its derivative (n, C) in f, and the expected curvature (n, C) ≥ 0.
-
-        L is the number of independent likelihoods: 1 if outputs are coupled, otherwise C.
-        """
+        """Return the log likelihood (n, C), or (n, 1) if coupled, its derivative and its curvature ≥ 0 in f (n, C)."""
         raise NotImplementedError
 
     def log_probability(self, f: Float, codes: Float) -> Float:
@@ -102,28 +99,21 @@ class Softmax(Link):
         return np.asarray(softmax(f, axis=1), dtype=np.float64)
 
 
+# Dictionary of all links by the name of the likelihood.
 LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax(), OneVsRest())}
-"""Dictionary of all links by the name of the likelihood."""
 
 
 def probabilities(likelihood: str, f: Float) -> Float:
-    """Return the class probabilities (n, K) at finite linear predictors ``f`` (n, C); each row sums to one.
-
-    >>> probabilities("bernoulli", np.array([[0.0], [-1e4]])).tolist()
-    [[0.5, 0.5], [1.0, 0.0]]
-    """
+    """Return the class probabilities (n, K) at finite linear predictors ``f`` (n, C); each row sums to one."""
     return LINKS[likelihood].probabilities(f)
 
 
 def moderated(f: Float, variance: Float, factor: float = Link.moderation) -> Float:
     """Return f / √(1 + c σ²), element by element, with c = ``factor``: the link there is nearly its mean over N(f, σ²).
 
-    For the logistic sigmoid, c = π/8 is from MacKay (1992, "The evidence framework applied to classification networks")
-    after Spiegelhalter & Lauritzen (1990); the error is below about 0.02 everywhere. Of several classes each linear
-    predictor is moderated by its own variance before the softmax (Gibbs 1997).
-
-    >>> moderated(np.array([1.0, -3.0]), np.array([0.0, 8 / np.pi])).round(6).tolist()
-    [1.0, -2.12132]
+    For the logistic sigmoid, c = π/8 is from MacKay (1992, "The evidence framework applied to classification
+    networks"); the error is below about 0.02. Each predictor of several classes is moderated before the softmax (Gibbs
+    1997).
     """
     return np.asarray(f / np.sqrt(1.0 + variance * factor))
 
@@ -131,12 +121,7 @@ def moderated(f: Float, variance: Float, factor: float = Link.moderation) -> Flo
 def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Float]:
     """Return lower and upper probabilities (n, K) at the ends of the bands f ± ``half`` (n, C) of linear predictors.
 
-    Of more than two classes, that of class k has f_k at the end of its band, and the other linear predictors as they
-    are.
-
-    >>> lower, upper = probability_band("bernoulli", np.array([[0.0]]), np.array([[np.log(3)]]))
-    >>> lower.round(6).tolist(), upper.round(6).tolist()
-    ([[0.25, 0.25]], [[0.75, 0.75]])
+    Of more than two classes only f_k is at the end of its band for class k. Of f = 0 ± log 3 they are 1/4 and 3/4.
     """
     C = f.shape[1]
     if C == 1:
@@ -175,9 +160,9 @@ def _weighted(
 class LogisticBlock(FieldSums):
     """Statistic of M columns and C outputs over some rows, at given weights.
 
-    ``log_likelihood`` (L,) is in nats, with L = C for ``ovr`` and 1 otherwise. ``gradient`` is (M, C) and
-    ``curvature`` (C, M, M). ``n`` counts the rows with a positive weight, and ``wrong`` counts the misclassified rows
-    among these. ``nll`` is the unweighted −Σ log p of the true classes over these rows, in nats.
+    ``log_likelihood`` (L,), nats, has L = C for ``ovr`` and 1 otherwise; ``gradient`` is (M, C), ``curvature`` (C, M,
+    M). ``n`` counts rows of positive weight, ``wrong`` the misclassified ones; ``nll`` is their unweighted −Σ log p,
+    nats.
     """
 
     log_likelihood: Float
@@ -217,8 +202,7 @@ class LogisticBlock(FieldSums):
 class LogisticCross(FieldSums):
     """Statistic from which s and q of Q candidate columns follow, given M columns of the model, at given weights.
 
-    ``cross`` (C, M, Q) is ΦᵀB_kΦ_new, ``diagonal`` (C, Q) is the diagonal of Φ_newᵀB_kΦ_new, and ``gradient`` (Q, C) is
-    Φ_newᵀv(t − y).
+    ``cross`` (C, M, Q) is ΦᵀB_kΦ_new, ``diagonal`` (C, Q) that of Φ_newᵀB_kΦ_new, ``gradient`` (Q, C) Φ_newᵀv(t − y).
     """
 
     cross: Float

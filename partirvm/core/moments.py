@@ -1,8 +1,7 @@
 """What is known of the columns of a table: their moments, non-finite values, and integers that float64 would round.
 
-Moments of the inputs and the targets are additive statistics (Chan, Golub & LeVeque 1983, eq. 2.1). Means and centred
-sums of squares are merged, and never raw sums of squares. So data in raw units (years, metres, cents) lose no digits.
-Integers beyond 2⁵³ are refused, because float64 may round them, so that two identifiers could become equal.
+Means and centred sums of squares are merged (Chan, Golub & LeVeque 1983, eq. 2.1), and never raw sums of squares, so
+that data in raw units lose no digits. Integers beyond 2⁵³ are refused: two identifiers could become equal.
 """
 
 from __future__ import annotations
@@ -21,16 +20,15 @@ from partirvm.types import power_of_two
 
 Float = NDArray[np.float64]
 
-LARGEST = 2**53
-"""Bound up to which all integers are exact in float64."""
+LARGEST = 2**53  # Bound up to which all integers are exact in float64
 
 
 @dataclass(frozen=True)
 class ColumnMoments:
     """Count of rows, mean, centred sum of squares, minimum and maximum of each column.
 
-    ``n`` is the number of rows of positive weight, and ``total`` the sum of the row weights, which is ``n`` without
-    weights. The others are float64 arrays (columns,). ``square`` is the centred sum of squares in units of ``unit``².
+    ``n`` counts rows of positive weight, ``total`` sums the row weights. The others are float64 arrays (columns,).
+    ``square`` is in units of ``unit``².
     """
 
     n: int
@@ -117,10 +115,9 @@ def _unit(minimum: Float, maximum: Float) -> Float:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of X (d columns) and of t (T columns) over one set of rows, and the number ``bad`` of non-finite values.
+    """Moments of X (d columns) and t (T columns) over one set of rows, and the number ``bad`` of non-finite values.
 
-    ``first_bad`` is (row, column) of the first non-finite value, or None; columns are counted through X, then t, then
-    the weights.
+    ``first_bad`` is (row, column) of the first one, or None; columns are counted through X, then t, then the weights.
     """
 
     inputs: ColumnMoments
@@ -158,13 +155,7 @@ def require_exact(
     """Raise ``DataError`` if an array (n,) or (n, d) has an integer that float64 cannot represent, or masked values.
 
     Checked are 64-bit integers, text, and integers, decimals and text in arrays of objects. ``start`` is the number of
-    the first row, and ``rows`` the format of row numbers. ``columns`` are the names of the d columns, default ``x0``,
-    ``x1``, …. For ``ingested`` values the message suggests options of ingest.
-
-    >>> require_exact(np.array([2**53, 2**60]), "y")
-    >>> require_exact(np.array([[1], [2**53 + 1]]), "X")  # doctest: +IGNORE_EXCEPTION_DETAIL
-    Traceback (most recent call last):
-    DataError: X: the column 'x0' holds the whole number 9007199254740993 in row 1 …
+    the first row, ``rows`` the format of row numbers, ``columns`` the d names. ``ingested``: suggest options of ingest.
     """
     refuse_masked(values, name)
     place = first_rounded(values)
@@ -201,10 +192,10 @@ def refuse_masked(values: Any, name: str) -> None:
 
 
 def whole_numbers(values: Any) -> Any:
-    """Convert pandas' nullable integers without missing values to a NumPy integer array; return other values unchanged.
+    """Convert pandas' nullable integers without missing values to NumPy integers, not to float64; return others
+    unchanged.
 
-    NumPy would convert nullable integers to float64, which could make two labels equal. Raises ``DataError`` for masked
-    values.
+    Raises ``DataError`` for masked values.
     """
     refuse_masked(values, "y")
     dtypes = values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
@@ -215,11 +206,7 @@ def whole_numbers(values: Any) -> Any:
 
 
 def first_rounded(values: NDArray[Any]) -> tuple[int, ...] | None:
-    """Return the index of the first number that ``require_exact`` refuses, or None if all numbers are accepted.
-
-    >>> first_rounded(np.array([2**63, 2**64 - 1], dtype=np.uint64)), first_rounded(np.array([-(2**53), 2**54 + 2]))
-    ((1,), (1,))
-    """
+    """Return the index of the first number that ``require_exact`` refuses, or None if all numbers are accepted."""
     places: Iterable[tuple[int, ...]] = ()
     if values.dtype.kind in "OUS":
         places = np.ndindex(values.shape)

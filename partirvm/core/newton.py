@@ -1,17 +1,14 @@
 """The Newton steps of a classification fit: pure functions from the statistic of a pass to the next trial point.
 
-``begin`` and ``settle`` (with fixed α) return the first ``NewtonSearch``: the current state of the fit, and a ``trial``
-state at whose weights the next pass computes its statistic. ``receive(search, block, rule)`` processes this statistic,
-and returns the next ``NewtonSearch`` and, at the end of the fit, the reason.
+``begin`` and ``settle`` (with fixed α) return the first ``NewtonSearch``: the current state, and a ``trial`` state at
+whose weights the next pass measures. ``receive(search, block, rule)`` processes this statistic.
 
-**Step control.** If a step lowers the penalised likelihood, the step and the pruning of columns are undone. A Newton
-step at the old α is then shortened until the penalised likelihood rises. Newton steps follow until the weights are near
-the mode.
+**Step control.** If a step lowers the penalised likelihood, it is undone, with its pruning. A Newton step at the old α
+is then shortened until the penalised likelihood rises; others follow until the weights are near the mode.
 
-**Coupled outputs.** Let a pass at W + s find a gradient that is smaller by y than at W. Then to first order the full
-curvature G, including the blocks between outputs, satisfies Gs = y (the secant equation). The pairs (s, y + As) are
-valid for any α. The BFGS recursion (Nocedal & Wright, Numerical Optimization, 2006, algorithm 7.4) starts from the
-diagonal blocks (G_k + A_k)⁻¹ and uses the last few pairs: a step with the correct curvature along all s.
+**Coupled outputs.** If a pass at W + s finds a gradient smaller by y than at W, then to first order the full curvature
+G, including the blocks between outputs, satisfies Gs = y. The pairs (s, y + As) are valid for any α. The BFGS recursion
+(Nocedal & Wright 2006, algorithm 7.4) starts from (G_k + A_k)⁻¹ and uses the last few pairs.
 """
 
 from __future__ import annotations
@@ -31,51 +28,38 @@ from partirvm.core.termination import StopRule, Termination
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-Poll = Callable[[], None]
-"""Type of a function that is called between dense iterations, and raises an exception to stop the fit."""
+Poll = Callable[[], None]  # called between dense iterations; raises an exception to stop the fit
+Pairs = tuple[tuple[Float, Float], ...]  # of a step s and a decrease y of the gradient, (M, C) each, oldest first
 
-Pairs = tuple[tuple[Float, Float], ...]
-"""Type of the pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
-
+# Number of first passes that are each followed by a single update of α. Later, the number of updates between two passes
+# that are done in any case, and the maximum number of updates.
 TIMID, MOST_UPDATES, TRUSTED_UPDATES = 8, 10, 50
-"""Number of first passes that are each followed by a single update of α. Later, the number of updates between two
-passes that are done in any case, and the maximum number of updates."""
-
+# Updates end when they have moved the mode by the distance ½δᵀGδ = `TRUST` nats, or when one changes the evidence by
+# less than `FINE` × tol nats per row. C outputs with their own α end separately, each at 1/C of this change.
 TRUST, FINE = 0.1, 0.1
-"""Updates end when they have moved the mode by the distance ½δᵀGδ = ``TRUST`` nats, or when one changes the evidence by
-less than ``FINE`` × tol nats per row. C outputs with their own α end separately, each at 1/C of this change."""
-
+# Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood: the prior costs half a
+# nat each. Separable data need this bound: the quadratic can underestimate the loss by pruning by thousands of nats.
 SLACK = 2.0
-"""Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood: the prior costs half a
-nat each. Separable data need this bound: the quadratic can underestimate the loss by pruning by thousands of nats."""
-
-NEAR = 10.0
-"""Distance from the mode, nats, below which α is updated again after a step was undone."""
-
+NEAR = 10.0  # Distance from the mode, nats, below which α is updated again after a step was undone
+# Factors of the step length: the minimum factor after a step was undone, and the factor after a successful step; and
+# the minimum fraction of a Newton step that is tried.
 SHORTER, LONGER, SHORTEST = 0.1, 4.0, 2.0**-20
-"""Factors of the step length: the minimum factor after a step was undone, and the factor after a successful step; and
-the minimum fraction of a Newton step that is tried."""
-
-SETTLED = 1e-3
-"""The mode is found when the gain of a Newton step is below ``SETTLED`` × tol nats per row."""
-
+SETTLED = 1e-3  # The mode is found when the gain of a Newton step is below `SETTLED` × tol nats per row
+# Minimum share of a change of log α that is applied, and the factor by which it grows without a reversal.
 LEAST_SHARE, REGAIN = 2.0**-5, 1.25
-"""Minimum share of a change of log α that is applied, and the factor by which it grows without a reversal."""
-
+# Fraction of the block-diagonal Newton step that is taken if there is no pair; number of pairs kept; minimum cosine
+# between s and y + As for a pair to be used, since smaller cosines are rounding errors.
 RELAXED, MEMORY, STRAIGHT = 2.0 / 3.0, 8, 1e-12
-"""Fraction of the block-diagonal Newton step that is taken if there is no pair; number of pairs kept; minimum cosine
-between s and y + As for a pair to be used, since smaller cosines are rounding errors."""
 
 
 @dataclass(frozen=True)
 class NewtonSearch:
     """A fit in progress: its ``current`` state, and the ``trial`` state that the next pass measures.
 
-    ``trial`` has new α, columns and weights, but still the quadratic of ``current``. ``step`` is the fraction of a
-    Newton step at the α of ``current``, or 0 for a step with new α. ``since`` is the pass at which the schedule of
-    updates began. If ``settling`` is true, α is final, and only the mode is searched. ``origin`` (M, C) are the weights
-    about which the quadratic of the trial was measured. ``pairs`` holds steps and gradient differences of past passes.
-    ``drift`` (M, C) is the last proposed change of log α, and ``share`` (M, C) the fraction of it that was applied.
+    ``trial`` has new α, columns and weights, but the quadratic of ``current``. ``step`` is the fraction of a Newton
+    step at old α, or 0 with new α. ``since`` is the pass at which the schedule of updates began. If ``settling``, α is
+    final. ``origin`` (M, C) are the weights of the quadratic. ``drift`` (M, C) is the last proposed change of log α,
+    ``share`` (M, C) the fraction of it that was applied.
     """
 
     current: LaplaceState
@@ -96,10 +80,7 @@ def begin(state: LaplaceState, rule: StopRule, poll: Poll = lambda: None) -> New
 
 
 def settle(state: LaplaceState, last: NewtonSearch | None = None) -> NewtonSearch:
-    """Return the first search for the mode at the α of a state; α stays fixed.
-
-    ``last`` is an earlier search with the same columns at another α, whose pairs for the secant equation stay valid.
-    """
+    """Return the first search for the mode at fixed α; the pairs of ``last``, with the same columns, stay valid."""
     since, pairs = (state.iteration, ()) if last is None else (last.since, last.pairs)
     return _at_fixed_alpha(state, 1.0, since, pairs, settling=True)
 
@@ -107,10 +88,7 @@ def settle(state: LaplaceState, last: NewtonSearch | None = None) -> NewtonSearc
 def receive(
     search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = lambda: None
 ) -> tuple[NewtonSearch, Termination | None]:
-    """Process the statistic of the trial. Returns the next search, and the reason if the fit has ended.
-
-    At the end ``current`` is the final state.
-    """
+    """Process the statistic of the trial; return the next search, and the reason if ``current`` is the final state."""
     before, trial, since = search.current, search.trial, search.since
     now = settled(replace(trial, iteration=before.iteration + 1), trial.alpha, trial.weights, block)
     fall = search.baseline - now.penalised()
@@ -152,8 +130,8 @@ def _propose(
 ) -> NewtonSearch:
     """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
-    An α that diverges does so slowly; its updates need no pass while the mode hardly moves. Only a ``share`` of the
-    change of a log α is applied: half of the last one after a reversal of its sign, and otherwise more than the last.
+    Updates need no pass while the mode hardly moves. Only a ``share`` of the change of a log α is applied: half of the
+    last one after a reversal of its sign, and otherwise more than the last.
     """
     age = state.iteration - since
     fewest, most = (1, 1) if age < TIMID else (min(1 + age // 4, MOST_UPDATES), TRUSTED_UPDATES)
@@ -212,8 +190,8 @@ def _at_fixed_alpha(
 def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSearch, Termination | None]:
     """Return a search with a shorter step from ``current``, after the penalised likelihood fell by ``fall`` nats.
 
-    Its length is the maximum of the parabola through slope and fall, within bounds (Dennis & Schnabel 1983, §6.3.2), at
-    the same α. But columns at weight zero, which were about to enter, get the α that is optimal if each enters alone.
+    Its length is the maximum of the parabola through slope and fall, within bounds (Dennis & Schnabel 1983, §6.3.2).
+    But columns at weight zero, which were about to enter, get the α that is optimal if each enters alone.
     """
     state, step = replace(search.current, iteration=search.current.iteration + 1), 1.0
     if search.step:
@@ -274,10 +252,7 @@ def _by_blocks(state: LaplaceState, right: Float) -> Float:
 
 
 def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
-    """Return s, q and the data precision ΦᵀBΦ, (P, C) each, of the P columns that ``block`` has and ``state`` lacks.
-
-    ``block`` has the columns of the state first, at the weights of the state, then the new columns at weight zero.
-    """
+    """Return s, q and ΦᵀBΦ, (P, C) each, of the P columns of ``block``, at weight zero, after those of ``state``."""
     M = state.n_columns
     diagonal = np.einsum("kmm->mk", block.curvature)[M:]
     s, q = trial_factors(state, block.curvature[:, :M, M:], diagonal, block.gradient[M:])
@@ -289,8 +264,7 @@ def enter(
 ) -> LaplaceState:
     """Return the first state of a fit of the columns ``labels``, at the weights (M, C) at which ``block`` was measured.
 
-    α (M, C) is NaN for new columns, whose weights are zero. Their α starts at the optimum of Tipping & Faul (2003). If
-    the outputs share α, the optimum is computed from the mean s and the mean q².
+    α (M, C) is NaN for new columns: it starts at the optimum of Tipping & Faul (2003), shared α at that of means.
     """
     new = np.isnan(alpha).all(axis=1)
     together = block.take(np.concatenate([np.flatnonzero(~new), np.flatnonzero(new)]))

@@ -1,15 +1,12 @@
 """The Gaussian posterior of the weights and the evidence, from one Cholesky factorisation.
 
-In Tipping (2001) Σ = (βΦᵀΦ + A)⁻¹ (eq. 6 and 12) and μ = βΣΦᵀt (eq. 13). The log evidence log p(t | α, β) (eq. 15),
-written with M × M matrices and H = Σ⁻¹, is
+In Tipping (2001) Σ = (βΦᵀΦ + A)⁻¹ (eq. 6 and 12) and μ = βΣΦᵀt (eq. 13). With H = Σ⁻¹ the log evidence (eq. 15) is
 
     ½ [ Σᵢ log αᵢ − log|H| + N log β − N log 2π − β‖t − Φμ‖² − μᵀAμ ].
 
-H is factorised after scaling to unit diagonal, S H S with S = diag(H)^(−½), so that precisions from 1e-6 to 1e12 in one
-model cause no loss of accuracy. If the scaled matrix is not numerically positive definite (near-duplicate columns with
-a very weak prior), the smallest sufficient power of ten, the ``jitter``, is added to its diagonal. With statistics of
-a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m. Given α and β_τ, several targets
-are independent.
+H is factorised after scaling to unit diagonal, S H S with S = diag(H)^(−½), so that precisions from 1e-6 to 1e12 cause
+no loss of accuracy. If it is not numerically positive definite, the smallest sufficient power of ten, the ``jitter``,
+is added. With a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m.
 """
 
 from __future__ import annotations
@@ -28,26 +25,20 @@ from partirvm.errors import NumericalError
 
 Float = NDArray[np.float64]
 
+# Absolute posterior correlation of two weights below which their columns may be deleted together.
 WEAK_CORRELATION = 0.1
-"""Absolute posterior correlation of two weights below which their columns may be deleted together."""
-
-SMALL = 32
-"""Maximum number of columns of outputs whose posteriors are computed together."""
-
-JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
-"""Values added to the unit diagonal, tried in this order."""
+SMALL = 32  # Maximum number of columns of outputs whose posteriors are computed together
+JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)  # Values added to the unit diagonal, tried in this order
 
 
 @dataclass(frozen=True)
 class Posterior:
     """Posterior of M weights at fixed α and β, of one target or of T ``targets`` that share columns and α.
 
-    ``mean`` (M,) is μ, and ``variance`` (M,) is the diagonal of Σ. ``determinedness`` (M,) is γ = 1 − αΣ_ii in [0, 1].
-    ``residual`` is ‖t − Φμ‖² (weighted). ``log_evidence`` is in nats, in the units of the statistics' target.
-    ``factor`` (M, M) is the lower Cholesky factor L of the scaled H, and ``scale`` (M,) is S, so that Σ = S(LLᵀ)⁻¹S.
-    ``rounding`` is a bound of the rounding error of ``residual``: eps × the size of the terms that are subtracted.
-    ``residual`` is at least ``rounding``. For several targets vectors are (M, T) and numbers (T,), the log evidence is
-    the sum, and only ``targets``, the posterior of each, have factors.
+    ``mean`` (M,) is μ, ``variance`` (M,) the diagonal of Σ, ``determinedness`` (M,) γ = 1 − αΣ_ii. ``residual`` is ‖t −
+    Φμ‖² (weighted), at least ``rounding``, a bound of its rounding error. ``log_evidence`` is in nats. ``factor`` (M,
+    M) is the lower Cholesky factor L of the scaled H, ``scale`` (M,) is S: Σ = S(LLᵀ)⁻¹S. For several targets vectors
+    are (M, T) and numbers (T,), the log evidence is the sum, and only ``targets``, the posterior of each, have factors.
     """
 
     mean: Float

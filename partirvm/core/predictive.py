@@ -1,35 +1,26 @@
 """Predictive distributions: products row by row, the uncertainty of α and β, and RVM*.
 
-**Products row by row.** BLAS selects its algorithm by the shape of the whole product. The AVX-512 kernels of OpenBLAS
-process 24 rows at a time; remaining rows, and columns past a multiple of 8, are rounded differently. So rows of
-predictions are processed in pieces of one fixed height, a multiple of 24: the same row may be predicted alone, in a
-table, or in a tile. Passes do not need this, since the panel of a row never changes.
+**Products row by row.** BLAS selects its algorithm by the shape of the whole product: the AVX-512 kernels of OpenBLAS
+process 24 rows at a time, and round remaining rows differently. So rows of predictions are processed in pieces of one
+height, a multiple of 24: a row has the same bits alone, in a table, or in a tile.
 
-**The uncertainty of α and β**, by the delta method. Let θ = (log α_1 … log α_M, log β) be approximately normal around
-the optimum, with covariance C. Σ grows by JCJᵀ with J = ∂μ/∂θ: with A = diag(α), ∂μ/∂log α_j = −α_j μ_j Σ_:j and
-∂μ/∂log β = ΣAμ. The noise variance is uncertain too: an estimate with ν degrees of freedom has Var(log σ²) = 2/ν, so
-intervals use the quantiles of Student's t with this ν. C is the inverse of Fisher's information ½ tr(K⁻¹∂K K⁻¹∂K) of
-t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ, the expectation of the negative Hessian of the evidence. (The Hessian itself is
-indefinite if an α is at its floor or not exactly optimal.) Let S = A^½ΣA^½ and Γ = 1 − S, whose diagonal is γ. The
-elements of the information are
+**The uncertainty of α and β**, by the delta method. Let θ = (log α_1 … log α_M, log β) be normal around the optimum,
+with covariance C. Σ grows by JCJᵀ with J = ∂μ/∂θ: ∂μ/∂log α_j = −α_j μ_j Σ_:j and ∂μ/∂log β = ΣAμ. A noise variance
+with ν degrees of freedom has Var(log σ²) = 2/ν, so intervals use Student's t with this ν. C is the inverse of Fisher's
+information ½ tr(K⁻¹∂K K⁻¹∂K) of t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ; the Hessian itself is indefinite if an α is not optimal.
+With S = A^½ΣA^½ and Γ = 1 − S, whose diagonal is γ, its elements are
 
     (log α_i, log α_j):  ½ Γ_ij²        (log α_i, log β):  ½ (SΓ)_ii        (log β, log β):  ½ (N − 2 Σγ + tr Γ²).
 
-With M fully determined columns (Γ = 1) the last element is ½ (N − M), so that ν = N − M, as in linear regression. If
-the data hardly determine a weight, the information about its α is small too. But μ is linear in log α only over a few
-units: at e^±3 × α a weight is either determined by the data alone, or zero. A normal prior with standard deviation
-``REACH`` around the optimum, on each element of θ, models this.
+With Γ = 1 the last element gives ν = N − M, as in linear regression. μ is linear in log α only over a few units: hence
+a normal prior with standard deviation ``REACH`` around the optimum on each element of θ.
 
-**RVM*** (Rasmussen & Quiñonero-Candela 2005). Far from all relevance vectors the columns of an RVM are zero, so the
-predictive variance is small, although the uncertainty is largest there. RVM* adds a column φ†(x) = k(x, x*) for each
-test input x* separately, with the prior precision α† = k(x*, x*)²/var(t). The weights are conditioned on the training
-rows again, at the given α and β. By block inversion of the posterior precision of M + 1 columns, with c = ΦᵀWφ†,
+**RVM*** (Rasmussen & Quiñonero-Candela 2005). Far from all relevance vectors the columns of an RVM are zero, and so the
+predictive variance is smallest where the uncertainty is largest. RVM* adds a column φ†(x) = k(x, x*) for each test
+input x* separately, with the prior precision α† = k(x*, x*)²/var(t), at the given α and β. With c = ΦᵀWφ†,
 
     s = βφ†ᵀWφ† − β²cᵀΣc,    q = βφ†ᵀW(t − Φμ),    e = k(x*, x*) − βφ(x*)ᵀΣc
-    mean* = φ(x*)ᵀμ + e·q / (α† + s)
-    var*  = σ² + φ(x*)ᵀΣφ(x*) + e² / (α† + s)
-
-s and q are Tipping & Faul's sparsity and quality of the new column; e is its part at x* that the others do not explain.
+    mean* = φ(x*)ᵀμ + e·q / (α† + s),    var* = σ² + φ(x*)ᵀΣφ(x*) + e² / (α† + s).
 """
 
 from __future__ import annotations
@@ -46,19 +37,12 @@ from partirvm.errors import UsageError
 
 Float = NDArray[np.float64]
 
-ROWS, COLUMNS = 192, 96
-"""Number of rows of a piece; number of columns of a root that are multiplied together."""
-
-REACH = 3.0
-"""Standard deviation of the prior on each log α and on log β, around the optimum."""
+ROWS, COLUMNS = 192, 96  # Number of rows of a piece; number of columns of a root that are multiplied together
+REACH = 3.0  # Standard deviation of the prior on each log α and on log β, around the optimum
 
 
 def products(block: Float, weights: Float) -> Float:
-    """Return ``block`` (n, M) times ``weights``, (M,) or (M, K), with shape (n,) or (n, K), stored row by row.
-
-    >>> products(np.eye(2), np.array([3.0, 4.0])).tolist()
-    [3.0, 4.0]
-    """
+    """Return ``block`` (n, M) times ``weights``, (M,) or (M, K), with shape (n,) or (n, K), stored row by row."""
     n, M = block.shape
     count, whole = n // ROWS, n - n % ROWS
     out = np.empty((n, *weights.shape[1:]))
@@ -72,11 +56,7 @@ def products(block: Float, weights: Float) -> Float:
 
 
 def quadratic_forms(block: Float, root: Float) -> Float:
-    """Return φᵀRRᵀφ of each row φ of ``block`` (n, M), with ``root`` R (M, M); shape (n,).
-
-    Columns of R are multiplied in groups, each without the rows below its last row that is not zero: an upper
-    triangular R costs half of the flops.
-    """
+    """Return φᵀRRᵀφ of each row φ of ``block`` (n, M), (n,), with ``root`` R (M, M); triangular R cost half."""
     found = np.zeros(len(block))
     for start in range(0, root.shape[1], COLUMNS):
         some = root[:, start : start + COLUMNS]
@@ -109,8 +89,7 @@ def widened(
 ) -> tuple[Float, float]:
     """Return a root (M, M) of Σ + JCJᵀ, and ν, for a fit to n rows with α, μ (M,) and R (M, M), Σ = RRᵀ.
 
-    ν is infinite if the user gave β (``known_noise``), and otherwise at least one. ``known`` are the columns whose α
-    the user gave. The cost is about 3 M³ flops.
+    ν is infinite if the user gave β (``known_noise``), else at least one. ``known`` are columns whose α the user gave.
     """
     M = len(alpha)
     free = np.setdiff1d(np.arange(M if known_noise else M + 1), np.asarray(known, dtype=np.int64))
@@ -136,9 +115,6 @@ def quantile(level: float, freedom: float = np.inf) -> float:
     """Return the half width of the central interval at this level, in standard deviations, for Student's t or normal.
 
     Raises ``UsageError`` unless the level lies between 0 and 1.
-
-    >>> round(quantile(0.95), 3), round(quantile(0.95, 10), 3)
-    (1.96, 2.228)
     """
     if not 0 < level < 1:
         raise UsageError(f"level is {level}: it must lie between 0 and 1, such as 0.95")
@@ -151,9 +127,9 @@ def augmentation(
 ) -> tuple[Float, Float]:
     """Return corrections of mean and variance, (G,) each, by the extra column of each of G test rows.
 
-    ``extra`` has the products of the extra columns, of which the first G count, with the M columns of the model, and
-    with the residuals t − Φμ. ``block`` (G, M) is Φ at the test rows, ``heights`` (G,) is k(x*, x*). ``root`` (M, M) is
-    R with Σ = RRᵀ. ``variance`` is the target variance in the model's units. A row of height 0 has corrections 0.
+    ``extra`` has the products of the extra columns, of which the first G count, with the M columns and with t − Φμ.
+    ``block`` (G, M) is Φ at the test rows, ``heights`` (G,) is k(x*, x*), ``root`` (M, M) is R with Σ = RRᵀ,
+    ``variance`` is the target's in the model's units. A row of height 0 has corrections 0.
     """
     G = len(heights)
     if not variance > 0:

@@ -1,15 +1,12 @@
 """Gamma priors of α and β, the updates with these priors, and what a column gains: for one or several targets.
 
-Each α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, with shape a and rate b (Tipping 2001, eq. 5 and appendix
-A), used as densities of log α and log β. The default, all zeros, is flat. Up to constants, the densities add to
-log p(t | α, β) the sum Σ_i (a log α_i − b α_i) + c log β − d β. The maximum a log(a/b) − a is subtracted from each
-term, so that a term is 0 at the mode of the prior; without a rate there is none.
+α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, of shape a and rate b (Tipping 2001, eq. 5 and appendix A), used
+as densities of log α and log β; zeros are flat. They add Σ_i (a log α_i − b α_i) + c log β − d β to log p(t | α, β).
+The maximum a log(a/b) − a is subtracted from each term, so that it is 0 at the mode; without a rate there is none.
 
 **One column** with sparsity s and quality q changes the log evidence at precision α by (Tipping & Faul 2003, eq. 18)
-
-    ℓ(α) = ½ [ log α − log(α + s) + q²/(α + s) ].
-
-The optimum is α = s²/(q² − s) if q² > s; otherwise there is none. The prior, which is never above 0, does not count.
+ℓ(α) = ½ [ log α − log(α + s) + q²/(α + s) ], with the optimum α = s²/(q² − s) if q² > s, and otherwise none. The prior,
+which is never above 0, does not count.
 
 **Several targets** share α_i: ℓ(α) is the sum of their terms, and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) a step
 towards MacKay's fixed point α = Σγ_τ / Σμ_τ² always increases ℓ. ℓ can have a peak above zero although Σq² ≤ Σs, if one
@@ -27,18 +24,12 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
+# Columns that join together start at this fraction of their individually optimal α. Similar columns share what one of
+# them explains alone: started at their own optimal α they eliminate each other before the noise estimate has decreased,
+# which costs hundreds of nats (Friedman#1, all of 3,000 rows: −5,653 against −4,831).
 JOINING = 1e-3
-"""Columns that join together start at this fraction of their individually optimal α.
-
-Similar columns share what one of them explains alone: started at their own optimal α they eliminate each other before
-the noise estimate has decreased, which costs hundreds of nats (Friedman#1, all of 3,000 rows: −5,653 against −4,831).
-"""
-
-ABSENT = 1e-200
-"""A column whose βφᵀφ is below this counts as zero."""
-
-DEPENDENT = 1e-8
-"""A new column whose s is below this fraction of its βG_ii counts as a copy of present columns."""
+ABSENT = 1e-200  # A column whose βφᵀφ is below this counts as zero
+DEPENDENT = 1e-8  # A new column whose s is below this fraction of its βG_ii counts as a copy of present columns
 
 
 def log_contribution(alpha: Float, s: Float, q: Float) -> Float:
@@ -114,8 +105,7 @@ class Prior:
         return found if beta is None else found + float(np.sum(self.noise.log_density(np.array(beta))))
 
 
-FLAT = Prior()
-"""The default prior: flat."""
+FLAT = Prior()  # The default prior: flat
 
 
 def joint_contribution(s: Float, q: Float, alpha: Float) -> Float:

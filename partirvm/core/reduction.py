@@ -1,10 +1,8 @@
-"""Sums over tiles in one fixed tree, independent of the order in which tiles arrive.
+"""Sums over tiles in one fixed tree, so that the bits do not depend on the order in which tiles arrive.
 
-Floating-point addition is not associative, so a sum in order of completion would depend on the number of workers. Here
-the order of additions depends only on the tile numbers. Node ``(level, index)`` is the sum over the tiles
-``[index * 2**level, (index + 1) * 2**level)`` of ``n_tiles``: the left child plus the right child, or only the left
-child if the right child lies beyond the last tile. A task that takes an aligned run of ``2**level`` tiles returns one
-node, and any partition of the tiles into such runs gives the same bits.
+Node ``(level, index)`` is the sum over the tiles ``[index * 2**level, (index + 1) * 2**level)``: the left child plus
+the right child, or only the left one if the right one lies beyond the last tile. A task that takes an aligned run of
+``2**level`` tiles returns one node.
 """
 
 from __future__ import annotations
@@ -12,13 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Generic, Protocol, Self, TypeVar
-
-
-class Additive(Protocol):
-    """Interface of a statistic: ``a + b`` is the statistic of the rows of ``a`` and ``b``, which stay unchanged."""
-
-    def __add__(self, other: Self, /) -> Self: ...
+from typing import Any, Self
 
 
 class FieldSums:
@@ -37,17 +29,14 @@ class FieldSums:
         return replace(self, **sums)  # type: ignore[type-var]
 
 
-S = TypeVar("S", bound=Additive)
-
-
 @dataclass
-class TreeSum(Generic[S]):
-    """Sum over ``n_tiles`` tiles of nodes that arrive in any order; siblings are added as soon as both are present."""
+class TreeSum:
+    """Sum by ``+`` of ``n_tiles`` nodes that arrive in any order; siblings are added as soon as both are present."""
 
     n_tiles: int
-    _waiting: dict[tuple[int, int], S] = field(default_factory=dict)
+    _waiting: dict[tuple[int, int], Any] = field(default_factory=dict)
 
-    def add(self, index: int, value: S, level: int = 0) -> None:
+    def add(self, index: int, value: Any, level: int = 0) -> None:
         """Insert node ``(level, index)``, and add nodes upward in the tree as far as siblings are present."""
         while 1 << level < self.n_tiles:
             if (index ^ 1) << level < self.n_tiles:
@@ -58,7 +47,7 @@ class TreeSum(Generic[S]):
             level, index = level + 1, index >> 1
         self._waiting[level, index] = value
 
-    def result(self) -> S:
+    def result(self) -> Any:
         """Return the root. Raises ``RuntimeError`` while nodes are missing: an incomplete sum must not be used."""
         for (level, _), value in self._waiting.items():
             if 1 << level >= self.n_tiles:

@@ -1,9 +1,8 @@
-"""Maximisation of a function by the signs of its gradient (iRprop⁻), with one evaluation per round.
+"""Maximisation of a function by the signs of its gradient (iRprop⁻, Igel & Hüsken 2003), with one evaluation per round.
 
-Each log parameter has a separate step size, and moves in the direction of its derivative. The step grows while the sign
-of the derivative stays the same. When the sign changes, the step is halved, and the parameter stays unchanged for one
-round (Igel & Hüsken 2003). The size of the derivative is not used, so a feature that seems unimportant is not lost
-faster than others: two features that matter only together can both survive. The result is the best point.
+Each log parameter moves in the direction of its derivative, by a step of its own that grows while the sign stays the
+same. When the sign changes, the step is halved, and the parameter rests for one round. The size of the derivative does
+not count, so that two features that matter only together can both survive. The result is the best point.
 """
 
 from __future__ import annotations
@@ -19,20 +18,13 @@ from partirvm.core.termination import Termination
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
+# First change of a log parameter from an uninformed start, and where a search continues near an optimum.
 FIRST_STEP, LATER_STEP = 0.3, 0.1
-"""First change of a log parameter from an uninformed start, and where a search continues near an optimum."""
-
+# Bounds of a log parameter relative to its start. Below, a feature is off; above, kernel values are zero.
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e3)
-"""Bounds of a log parameter relative to its start. Below, a feature is off; above, kernel values are zero."""
-
-WINDOW, RISE = 10, 1e-3
-"""Rounds within which the best value must rise, and the minimum rise, nats per row."""
-
-MOST_ROUNDS = 150
-"""Maximum number of rounds: three times the largest number measured on any data set."""
-
-OFF = 1e-3
-"""A feature is off when its gamma is below this fraction of the largest."""
+WINDOW, RISE = 10, 1e-3  # Rounds within which the best value must rise, and the minimum rise, nats per row
+MOST_ROUNDS = 150  # Maximum number of rounds: three times the largest number measured on any data set
+OFF = 1e-3  # A feature is off when its gamma is below this fraction of the largest
 
 
 @dataclass(frozen=True)
@@ -102,17 +94,8 @@ def off(logs: Float, features: Sequence[Int]) -> Int:
     return np.concatenate([np.zeros(0, np.int64), *found])
 
 
-def revived(search: RpropSearch, features: Sequence[Int]) -> Float:
-    """Return the best point with every per-feature gamma at least a third of its start: lower ones would go off."""
-    return _raised(search, np.concatenate(features), 1 / 3)
-
-
-def raised(search: RpropSearch, features: Sequence[Int]) -> Float:
-    """Return the best point with each gamma that is off raised to a tenth of its start."""
-    return _raised(search, off(search.best, features), 1 / 10)
-
-
-def _raised(search: RpropSearch, positions: Int, share: float) -> Float:
+def raised(search: RpropSearch, positions: Int, share: float) -> Float:
+    """Return the best point with each gamma at these positions at least this share of its start."""
     logs = search.best.copy()
     logs[positions] = np.maximum(logs[positions], search.start[positions] + np.log(share))
     return logs

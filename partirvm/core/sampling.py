@@ -1,9 +1,8 @@
 """Which rows: random streams, random draws of rows tile by tile, a random order of all rows, rows of largest error.
 
-A stream is keyed by the seed, its purpose and numbers such as the round: draws of two purposes are independent. In a
-draw tile by tile the key of a row depends only on its number and the key of the draw. The rows with the largest keys
-log(u)/w, u uniform in (0, 1), form the sample: one without replacement, with probability proportional to w (Efraimidis
-& Spirakis 2006).
+A stream is keyed by the seed, its purpose and numbers such as the round. In a draw tile by tile the key of a row
+depends only on its number: the rows with the largest log(u)/w, u uniform in (0, 1), are a sample without replacement,
+with probability proportional to w (Efraimidis & Spirakis 2006).
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def random_order(n_rows: int, draws: np.random.Generator, places: Int) -> Int:
     """Return the row at each of these ``places`` (k,) of a random order of the rows 0 … ``n_rows`` − 1.
 
     A Feistel network of six rounds permutes the numbers below the next power of four; a number that is no row is
-    permuted again until it is one (cycle walking, Black & Rogaway 2002). Time and memory are those of k numbers.
+    permuted again until it is one (cycle walking, Black & Rogaway 2002).
     """
     half = max((max(n_rows - 1, 1).bit_length() + 1) // 2, 1)
     keys = draws.integers(1 << 63, size=6, dtype=np.uint64)
@@ -98,8 +97,7 @@ def _scrambled(x: Word) -> Word:
 class LargestErrors:
     """At most ``limit`` rows by decreasing error; of equal errors the row of smaller number comes first.
 
-    ``rows`` (k,) are row numbers, ``values`` (k, c) what else is known of these rows, such as their inputs. Sums of
-    parts have the rows of the whole, whatever the order of the parts.
+    ``rows`` (k,) are row numbers, ``values`` (k, c) what else is known of these rows, such as their inputs.
     """
 
     rows: Int

@@ -1,8 +1,4 @@
-"""Scores of predictions as additive statistics: of numbers, and of class probabilities.
-
-The statistics hold sums, and quotients are computed at the end, so that a pass can add tiles in its tree. ROC AUC needs
-the order of all scores. Too many scores are rounded to the finest grid that fits into memory.
-"""
+"""Scores of predictions as additive statistics: of numbers, and of class probabilities; quotients come at the end."""
 
 from __future__ import annotations
 
@@ -22,14 +18,10 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
-LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
-"""Levels of the central intervals whose coverage is measured."""
-
-NORMAL = tuple(map(quantile, LEVELS))
-"""Half widths of these intervals of a standard normal."""
-
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # Levels of the central intervals whose coverage is measured
+NORMAL = tuple(map(quantile, LEVELS))  # Half widths of these intervals of a standard normal
+# Names of the scores that are means over rows.
 MEANS = ("nlpd", "crps", "interval_score_95", *(f"coverage_{100 * level:.0f}" for level in LEVELS))
-"""Names of the scores that are means over rows."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +29,9 @@ class Scores:
     """Sums of the scores of n rows, for each of T targets.
 
     ``square`` (T,) are sums of squared errors in the square of ``unit`` (T,). ``sums`` (T, 8) are those of ``MEANS``:
-    negative log densities in nats, the continuous ranked probability score, the interval score of the central 95 %
-    interval (Gneiting & Raftery 2007, eqs. 21 and 43), both in the units of the targets, and the numbers of targets
-    inside their central intervals at ``LEVELS``. ``diagnostics`` are those of the first targets, or none.
+    negative log density in nats, continuous ranked probability score, interval score of the central 95 % interval
+    (Gneiting & Raftery 2007, eqs. 21 and 43), in the targets' units, and numbers of targets inside intervals at
+    ``LEVELS``.
     """
 
     n: int
@@ -54,8 +46,7 @@ class Scores:
     ) -> Scores:
         """Scores of targets t under normal predictions with this mean and (noisy) variance, all (n,) or (n, T).
 
-        The variance is in the square of ``unit``, a number or (T,). Intervals are the mean ± ``multiples`` × the
-        standard deviation, one multiple for each of ``LEVELS``.
+        The variance is in the square of ``unit``. Intervals are mean ± ``multiples`` × the standard deviation.
         """
         t, mean, variance = (np.atleast_2d(each.T) for each in (t, mean, variance))
         units = np.broadcast_to(unit, (len(t),)).copy()
@@ -74,10 +65,7 @@ class Scores:
         return Scores(self.n + other.n, self.square + other.square, self.sums + other.sums, self.unit, diagnostics)
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
-        """The scores of an evaluation, by name: means over rows and targets.
-
-        For several ``targets`` with these names, ``targets`` has the scores of each.
-        """
+        """The scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
         means = dict(zip(MEANS, (self.sums.mean(axis=0) / self.n).tolist(), strict=True))
         if len(targets) < 2:
             return {"rmse": self.rmse, **means}
@@ -98,21 +86,16 @@ class Scores:
         return self.rmse
 
 
-N_BINS = 15
-"""Number of bins of the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017)."""
-
-LIMIT = 1 << 17
-"""Maximum number of distinct scores in a ranking, about 3 MB."""
+N_BINS = 15  # Number of bins of the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017)
+LIMIT = 1 << 17  # Maximum number of distinct scores in a ranking, about 3 MB
 
 
 @dataclass(frozen=True)
 class Ranking:
     """Counts of negative and positive rows for each distinct score, in order of the score.
 
-    ``keys`` (u,) uint64, increasing, encode the scores in numerical order without the lowest ``level`` bits. At level 0
-    each distinct score has a separate key, and each further level merges pairs of neighbouring grid cells. ``counts``
-    (u, 2) int64 are those of negative and positive rows. The level is the lowest one with at most ``LIMIT`` keys. A sum
-    of rankings does not depend on the order of its terms.
+    ``keys`` (u,) uint64, increasing, encode the scores in numerical order without the lowest ``level`` bits, the fewest
+    that leave at most ``LIMIT`` keys. ``counts`` (u, 2) int64 are those of negative and positive rows.
     """
 
     level: int
@@ -145,10 +128,7 @@ class Ranking:
 
     @property
     def auc(self) -> float | None:
-        """Return the fraction of pairs whose positive row has the larger score; ties count half. None without pairs.
-
-        At a level above 0 the error is at most the fraction of pairs with equal keys, divided by two.
-        """
+        """The fraction of pairs whose positive row has the larger score, ties count half; None without pairs."""
         negative, positive = self.counts.T
         pairs, below = int(negative.sum()) * int(positive.sum()), np.cumsum(negative) - negative
         return float(positive @ (below + 0.5 * negative)) / pairs if pairs else None
@@ -158,11 +138,9 @@ class Ranking:
 class ClassScores(FieldSums):
     """Sums over ``n`` rows of scores of class probabilities.
 
-    ``nll`` is −Σ log p_t in nats, with the probability p_t of the true class. ``wrong`` counts rows whose most probable
-    class (the first of equal classes) is not the true class. ``squares`` is the sum of Σ_k (p_k − [t = k])², or for two
-    classes of (p_1 − t)² (Brier 1950). ``excess`` is the number of correct rows minus the sum of the largest
-    probabilities, in each of ``N_BINS`` bins of these. ``ranking`` is None except for two classes. ``diagnosed`` are
-    the counts of the diagnostics.
+    ``nll`` is −Σ log p of the true class, nats. ``wrong`` counts rows of another most probable class (first of equals).
+    ``squares`` is Σ_k (p_k − [t = k])², or for two classes (p_1 − t)² (Brier 1950). ``excess`` is the number of correct
+    rows minus the sum of the largest probabilities, in ``N_BINS`` bins of these. ``ranking`` is for two classes only.
     """
 
     n: int
@@ -177,10 +155,9 @@ class ClassScores(FieldSums):
     def of(
         cls, codes: NDArray[np.generic], probabilities: Float, scores: Float | None = None, start: int = 0
     ) -> ClassScores:
-        """Return the scores of rows with class codes ``codes`` (n,), 0 … K−1, and ``probabilities`` (n, K).
+        """Return the scores of rows from ``start`` with class ``codes`` (n,), 0 … K−1, and ``probabilities`` (n, K).
 
-        ``start`` is the number of the first row. For two classes, ``scores`` (n,) rank the rows for ROC AUC, with
-        larger values for class 1. Linear predictors as scores still rank rows whose probabilities are rounded to 0 or
+        For two classes ``scores`` (n,) rank the rows for ROC AUC, as linear predictors do where probabilities are 0 or
         1.
         """
         classes = np.asarray(codes, dtype=np.int64)
@@ -201,10 +178,7 @@ class ClassScores(FieldSums):
         )
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the scores of an evaluation by name; ``roc_auc`` only for two classes, None if a class has no rows.
-
-        ``ece`` is the expected calibration error Σ_b |correct_b − Σ confidence_b| / n (Guo et al. 2017, eq. 3).
-        """
+        """Return the scores by name; ``ece`` is the expected calibration error (Guo et al. 2017, eq. 3)."""
         brier, ece = self.squares / self.n, float(np.abs(self.excess).sum()) / self.n
         found = {"accuracy": (self.n - self.wrong) / self.n, "log_loss": self.loss, "brier": brier, "ece": ece}
         return found if self.ranking is None else found | {"roc_auc": self.ranking.auc}

@@ -2,23 +2,17 @@
 
 "fixed-point" are MacKay's updates of all columns together (``core.updates``): few but expensive steps, which begin with
 all candidates. "fast" are Tipping & Faul's actions (``core.fast``): many cheap ones, which begin without the columns
-that have just entered. "auto" is the fixed point for a fit that ends early, of several targets or with a prior, which
-actions do not support; for any other fit several ways, of which the best is taken.
+that have just entered. "auto" is the fixed point for a fit that ends early, of several targets or with a prior.
 
-**Auto.** The two end in different optima. With a wide kernel actions end far lower: they take columns that the next
-ones make superfluous. The fixed point prunes together what should partly be kept, and never takes a column back. So
-from where the fixed point ends
+**Auto.** With a wide kernel actions end far lower: they take columns that the next ones make superfluous. The fixed
+point prunes together what should partly be kept. So columns come back together (``rejoined``), those of largest q²/s,
+and the fixed point prunes again, while the evidence rises; then actions over all candidates and the fixed point of the
+active columns alternate (``improve``), until none gains.
 
-1. columns come back together (``rejoined``), half as many as there are, those of largest q²/s, though they need not
-   gain alone, and the fixed point prunes again, while the evidence rises;
-2. actions over all candidates and the fixed point of the active columns alternate (``improve``), until none gains.
-
-**Starts.** The α at which a fixed point starts decides where it ends. With a wide kernel, columns started at their
-individually optimal α prune what explains the target only together; with a narrow kernel a far smaller α is worse. So a
-fit of at most 500 columns, all of which have just entered, also starts at several common α. For sinc, 100 rows,
-one start ends 63 nats lower than another. Such a fit is then also grown from nothing by actions alone: if few columns
-are enough, that optimum is sometimes better, and found quickly. A fit that continues an earlier one is not grown again:
-with learned widths, that gave 16 nats more on 721 rows of concrete, and a tenth more squared error on new rows.
+**Starts.** The α at which a fixed point starts decides where it ends, so a fit of at most 500 columns, all of which
+have just entered, also starts at several common α. For sinc, 100 rows, one start ends 63 nats lower than another. Such
+a fit is then also grown from nothing by actions alone. A fit that continues an earlier one is not: with learned widths,
+that gave 16 nats more on 721 rows of concrete, and a tenth more squared error on new rows.
 """
 
 from __future__ import annotations
@@ -33,8 +27,7 @@ from partirvm.core.priors import ABSENT, DEPENDENT, FLAT, entry_precision
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise
 
-LOOSE = 1e-5
-"""Tolerance of turns, where that of the rule is not larger; their end converges to the rule's."""
+LOOSE = 1e-5  # Tolerance of turns, where that of the rule is not larger; their end converges to the rule's
 
 Watch = Callable[[StepInfo], None]
 Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
@@ -73,15 +66,14 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
 
 
-SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": grow}
-"""Every solver by name."""
+SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": grow}  # Every solver by name
 
 
 def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
     """Return the fit, or the fixed point of ``whole`` from a common α of all columns if its evidence is larger.
 
-    The α are 1/M² (Tipping's SparseBayes), 1e-6 and 1, in units of the largest mean square of a column over the target
-    variance. Meanwhile only α and β of the best fit are kept: two whole fits would not fit in the planned memory.
+    α is 1/M² (Tipping's SparseBayes), 1e-6 and 1, in units of the largest mean square of a column over the target
+    variance. Only α and β of the best fit are kept meanwhile: two whole fits would not fit in the planned memory.
     """
     best, evidence, last = (fit.labels, fit.alpha, fit.beta, fit.floored), fit.log_evidence, fit.iteration
     del fit
@@ -108,10 +100,7 @@ def _loose(rule: StopRule, done: int) -> StopRule:
 def improve(
     fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None
 ) -> tuple[HyperState, Termination]:
-    """Turns of actions and of the fixed point from ``fit``, whose columns are some of those of ``whole``; converged.
-
-    The evidence never ends below that of ``fit``. ``rule`` allows its iterations anew to all turns, and to the last.
-    """
+    """Turns of actions and fixed point from ``fit``, which has some of the columns of ``whole``."""
     loose = _loose(rule, fit.iteration)
 
     def act(fit: HyperState, whole: HyperState) -> HyperState:
@@ -132,10 +121,7 @@ def turns(
     start: Callable[[HyperState, HyperState], HyperState],
     on_step: Watch = lambda info: None,
 ) -> HyperState:
-    """Repeat the fixed point from ``start(fit, whole)`` while it gains 1e-3 nats per row, and explains as much.
-
-    Of optima that differ by a few nats per hundred rows those with fewer columns predict worse.
-    """
+    """Repeat the fixed point from ``start(fit, whole)`` while it gains 1e-3 nats per row and explains as much."""
     loose, gain = _loose(rule, fit.iteration), np.inf
     while gain > 1e-3 * whole.n and fit.iteration < loose.max_iterations:
         found, _ = maximise(start(fit, whole), loose, on_step)

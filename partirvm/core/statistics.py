@@ -1,15 +1,14 @@
 """Gaussian sufficient statistics of a design, computed by a pass over all rows.
 
-For regression the triple ΦᵀΦ, Φᵀt, tᵀt is sufficient. The posterior, the evidence and the residual of any subset of
-the columns follow from the triple without reading a row again. A pass gives a ``GramBlock`` of new columns, which
-``GramStatistics.extend`` adds. Rows may have precision weights w_n, as in Φᵀdiag(w)Φ. Targets are (N, T).
+Posterior, evidence and residual of any subset of the columns follow from ΦᵀΦ, Φᵀt, tᵀt without reading a row again. A
+pass gives a ``GramBlock`` of new columns, which ``GramStatistics.extend`` adds. Rows may have precision weights w_n, as
+in Φᵀdiag(w)Φ. Targets are (N, T).
 
 **Residual target.** If the noise is tiny, the terms of tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancel. Statistics may therefore refer to
-the *residual* target r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass. All further
-computations use δ = μ − m, which is small, so that no terms cancel.
+r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass; δ = μ − m is small, so no terms cancel.
 
-**Identity.** Columns are identified by labels and by the ``basis``, a hash of kernel parameters and scaling. A label
-≥ 0 is the row number of the centre. A label below zero is a *leading* column without a centre, such as the bias.
+**Identity.** Columns have labels and a ``basis``, a hash of kernel parameters and scaling. A label ≥ 0 is the row
+number of the centre, one below zero is a *leading* column without a centre, such as the bias.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ EPS = float(np.finfo(np.float64).eps)
 class GramBlock(FieldSums):
     """The new rows and columns of a Gram matrix when P columns join M kept columns, over some rows.
 
-    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) is Φ_newᵀWΦ_new, ``projection`` (P, T) is Φ_newᵀWr, and
-    ``sum_squares`` (T,) is the diagonal of rᵀWr. ``n`` is the number of rows with non-zero weight, and ``log_weight``
-    is the sum of log w_n over these rows.
+    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new, ``projection`` (P, T) Φ_newᵀWr, ``sum_squares``
+    (T,) the diagonal of rᵀWr. ``n`` counts rows of non-zero weight, ``log_weight`` is their Σ log w_n.
     """
 
     cross: Float
@@ -135,9 +133,7 @@ class GramStatistics:
         kept, new = block.cross.shape
         fits = (kept, new) == (self.n_columns, len(labels)) and block.n == (self.n or block.n)
         if basis != self.basis or not fits or np.isin(labels, self.labels).any():
-            own = f"basis {self.basis} with {self.n_columns} columns over {self.n} rows by {len(labels)} new labels"
-            block_of = f"a block of basis {basis} with {kept} + {new} columns over {block.n} rows"
-            raise ValueError(f"{block_of} cannot extend statistics of {own}")
+            raise ValueError(f"{kept} + {new} columns over {block.n} rows cannot extend {self.n_columns} over {self.n}")
         return GramStatistics(
             basis,
             np.concatenate([self.labels, labels]),

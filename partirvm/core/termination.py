@@ -13,7 +13,7 @@ class Termination(Enum):
     advice: str
 
     def __new__(cls, value: str, advice: str = "") -> Termination:
-        """Return a member with this value; the advice states the recommended action."""
+        """Return a member with this value and advice."""
         member = object.__new__(cls)
         member._value_, member.advice = value, advice
         return member
@@ -37,9 +37,8 @@ class Termination(Enum):
 class StopRule:
     """When a dense fit ends: the evidence changes by less than ``tol``·N nats, or a limit is reached.
 
-    Limits are ``max_iterations``, and a number of kernel columns, ``vectors``, to which pruning reduces the fit; None
-    means convergence. With ``guard`` a fit whose residual has cancelled stops and requests a pass. With ``thin``, or if
-    ``Prior.keeps_worthless``, it has converged only if no such column is left.
+    ``vectors`` is a number of kernel columns to which pruning reduces the fit. With ``guard`` a fit whose residual has
+    cancelled stops. With ``thin``, or ``Prior.keeps_worthless``, it converges only without columns that gain nothing.
     """
 
     tol: float

@@ -1,30 +1,25 @@
 """The tied RVM, with one α for all kernel columns and one for all leading columns, and the gradient of its evidence.
 
-Without pruning, the evidence is a smooth function of the kernel's parameters. Kernel learning maximises this function.
-α and β follow MacKay's fixed point with sums over the tied columns in place of single columns (Tipping 2001, eqs.
-16–18): γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖². Priors and fixed α are not used.
+Without pruning, the evidence is a smooth function of the kernel's parameters, which kernel learning maximises. α and β
+follow MacKay's fixed point (Tipping 2001, eqs. 16–18), α ← Σγ_i / Σμ_i² over tied columns. Priors are not used.
 
 **Slopes.** The evidence of Tipping's eq. 15, with W the weights of rows, is
 
     L(Φ) = ½ [ log|A| − log|H| + N log β + log|W| − N log 2π − β (t − Φμ)ᵀW(t − Φμ) − μᵀAμ ],     H = βΦᵀWΦ + A.
 
-μ maximises the last two terms, so their derivative in μ is zero; d log|H| = 2β tr(Σ ΦᵀW dΦ) remains. Hence dL = Σ_nm
-D_nm dΦ_nm with D = β W [ (t − Φμ)μᵀ − ΦΣ ], and ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ: a sum over rows, which a pass
-computes, and over targets.
+μ maximises the last two terms, so only d log|H| = 2β tr(Σ ΦᵀW dΦ) remains: dL = Σ_nm D_nm dΦ_nm with D = β W [ (t −
+Φμ)μᵀ − ΦΣ ]. ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ is a sum over rows, which a pass computes, and over targets.
 
 **Sums.** The updates need only tr Σ, ‖μ‖² and ‖t − Φμ‖². Let k be the K kernel columns and l the J leading columns,
 with α and b. One reduction G_kk = QTQᵀ to a tridiagonal T (LAPACK's ``dsytrd``, 4/3 K³ flops) serves all α and β: with
 B = QᵀG_kl, c = Qᵀp_k and the tridiagonal matrix R = βT + αI,
 
     S = βG_ll + bI − β²BᵀR⁻¹B,             μ_l = βS⁻¹(p_l − βBᵀR⁻¹c),      Qᵀμ_k = βR⁻¹(c − Bμ_l),
-    tr Σ_kk = tr R⁻¹ + β² tr (R⁻¹BS⁻¹BᵀR⁻¹),   tr Σ_ll = tr S⁻¹,
-
-which takes O(K (J + T)²) flops with T targets. tr R⁻¹ follows from the eigenvalues of T. A posterior takes ⅔ K³ flops.
+    tr Σ_kk = tr R⁻¹ + β² tr (R⁻¹BS⁻¹BᵀR⁻¹),   tr Σ_ll = tr S⁻¹.
 
 **Class indicators**: least squares in place of the softmax. The K targets of a row are 1 for its class and 0 otherwise.
-They share α and β, and so Σ: one factorisation serves them all. With T (N, K) and M = βΣΦᵀT the slopes are
-D = βW[(T − ΦM)Mᵀ − KΦΣ], and the updates α ← KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). The widths
-that suit the indicators suit the softmax, and their evidence has no approximation.
+They share α and β, and so Σ. With T (N, K) and M = βΣΦᵀT the slopes are D = βW[(T − ΦM)Mᵀ − KΦΣ], and the updates α ←
+KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). Widths that suit the indicators suit the softmax.
 """
 
 from __future__ import annotations
@@ -44,8 +39,8 @@ from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
+# Maximum α, as a multiple of the columns' largest data precision: larger values could hardly decrease again.
 ALPHA_CEILING = 1e5
-"""Maximum α, as a multiple of the columns' largest data precision: larger values could hardly decrease again."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +56,15 @@ class Tied:
         return np.where(labels < 0, self.leading, self.alpha)
 
 
+# Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets
 Sums: TypeAlias = tuple[Float, Float, float]
-"""Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets."""
 
 
 def reduction(statistics: GramStatistics) -> Callable[[float, float, float, slice], Sums | None] | None:
     """Rotate the kernel columns by Q; return a function of α, b, β and a range of targets that computes their sums.
 
-    None if there are fewer than three kernel columns or LAPACK fails. The function returns None if R or S is not
-    positive definite after rounding. The statistics have the offset 0.
+    None for fewer than three kernel columns, or if LAPACK fails; the function also returns None if rounding has left R
+    or S not positive definite. The statistics have the offset 0.
     """
     kernels = statistics.labels >= 0
     K, J, gram = int(kernels.sum()), int((~kernels).sum()), statistics.gram
@@ -145,8 +140,8 @@ def updates(
 ) -> tuple[Tied, Posterior]:
     """Apply ``count`` updates of α and β on these statistics, and return α, β and the posterior.
 
-    ``target_variance`` defines the noise floor, and ``fixed`` is a given β; for several targets both are (T,). One
-    reduction of the Gram matrix serves all updates. Raises ``NumericalError`` as ``posterior`` does.
+    ``target_variance`` defines the noise floor, ``fixed`` is a given β; both (T,) for several targets. Raises
+    ``NumericalError``.
     """
     floor = NOISE_FLOOR * np.atleast_1d(target_variance)
 
@@ -207,10 +202,9 @@ def _updated(
 
 
 def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: float, weights: Float | None) -> Float:
-    """Return D (n, M), nats: the derivative of the evidence in each element of a block Φ (n, M) of the design.
+    """Return D (n, M), nats, of a block Φ (n, M) of the design and K targets that share Σ (M, M) and β.
 
-    ``target`` (n, K) and ``mean`` (M, K) are those of K targets that share Σ (M, M) and β; ``weights`` (n,) are the row
-    weights.
+    ``target`` is (n, K), ``mean`` (M, K), and ``weights`` (n,) are the row weights.
     """
     found: Float = (covariance @ block.T).T  # stored column by column, the fastest layout for kernels
     found *= -beta * target.shape[1]

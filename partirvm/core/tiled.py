@@ -1,13 +1,11 @@
 """Cholesky factors and inverses in tiles, on several threads with the same bits.
 
-LAPACK's bits depend on the number of threads. Here every tile is computed by one thread, with one BLAS thread, in an
-order that depends on the size of the matrix alone. The factorisation is left-looking: the tiles of a block of columns
-are updated by one product each, then the diagonal tile is factorised, and the tiles below it are solved. The blocks of
-columns of an inverse do not depend on each other. A matrix of fewer than ``LEAST`` columns is a single tile.
+LAPACK's bits depend on the number of threads. Here every tile is computed by one thread, in an order that depends on
+the size of the matrix alone. The factorisation is left-looking: the tiles of a block of columns are updated by one
+product each, then the diagonal tile is factorised, and the tiles below it are solved.
 
 SciPy's wrappers hold the interpreter's lock, and copy matrices that are parts of others. So ctypes calls the routines
-of ``scipy.linalg.cython_blas`` and ``cython_lapack``, which releases the lock. All matrices are parts of float64
-matrices in Fortran order.
+of ``scipy.linalg.cython_blas`` and ``cython_lapack``. All matrices are parts of float64 ones in Fortran order.
 """
 
 from __future__ import annotations
@@ -27,11 +25,8 @@ Float = NDArray[np.float64]
 _Thing = TypeVar("_Thing")
 _Found = TypeVar("_Found")
 
-TILE = 256
-"""Rows and columns of a tile."""
-
-LEAST = 4 * TILE
-"""Number of columns from which matrices are divided into tiles; LAPACK is as fast for fewer."""
+TILE = 256  # Rows and columns of a tile
+LEAST = 4 * TILE  # Number of columns from which matrices are divided into tiles; LAPACK is as fast for fewer
 
 _pool: ContextVar[ThreadPoolExecutor | None] = ContextVar("_pool", default=None)
 
@@ -116,9 +111,8 @@ def cholesky(L: Float) -> bool:
 
 
 def inverse_columns(L: Float, use: Callable[[slice, Float], None]) -> None:
-    """Compute L⁻¹ of a lower triangular L (M, M) by blocks of columns.
-
-    ``use(columns, W)`` gets each block W (M − first column, columns), the rows from the diagonal on, in any order.
+    """Compute L⁻¹ of a lower triangular L (M, M) by blocks of columns W, in any order: ``use(columns, rows from
+    there)``.
     """
     ranges = blocks(len(L))
 

@@ -1,14 +1,12 @@
 """Evidence maximisation over α and β: ``step(state) -> (state, info)``, and ``maximise``, steps until a rule ends them.
 
 One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ← (N − Σγ)/‖t − Φμ‖²,
-followed by pruning and a new factorisation, so that α, β, posterior and evidence of a state are always consistent.
-Several targets share α, α_i ← Σ_τγ_iτ / Σ_τμ_iτ²; then β and ``target_variance`` are (T,), μ and γ (M, T).
+then pruning and a new factorisation, so that α, β, posterior and evidence of a state are always consistent. Several
+targets share α, α_i ← Σ_τγ_iτ / Σ_τμ_iτ²; then β and ``target_variance`` are (T,), μ and γ (M, T).
 
-**Pruning.** For an active column the evidence as a function of α_i alone peaks at infinity if q_i² ≤ s_i (Tipping &
-Faul 2003, eq. 20). Deleting all such columns at once loses evidence, since each near-duplicate satisfies the condition
-while the others are present; so a column is deleted only if, in addition, the data hardly determine it (γ_i <
-``FADED``). A prior can keep α finite, so that γ stays above this; once such a fit hardly changes, ``thin`` deletes
-these columns.
+**Pruning.** The evidence as a function of α_i alone peaks at infinity if q_i² ≤ s_i (Tipping & Faul 2003, eq. 20).
+Near-duplicates all satisfy this while the others are present; so a column is deleted only if, in addition, γ_i <
+``FADED``. A prior can keep γ above this; once such a fit hardly changes, ``thin`` deletes these columns.
 """
 
 from __future__ import annotations
@@ -29,32 +27,25 @@ from partirvm.core.termination import StopRule, Termination
 
 Float = NDArray[np.float64]
 
+# A column that fails q² > s is pruned once its determinedness γ is below the first, any column once below the second. k
+# near-copies share one degree of freedom, γ ≈ 1/k each, and all fail q² > s: the first must be well below 1/k, or all
+# of them would be deleted at once. Below the second γ and s = αγ/(1 − γ) are rounding errors.
 FADED, LOST = 1e-3, 1e-12
-"""A column that fails q² > s is pruned once its determinedness γ is below the first, any column once below the second.
-
-k near-copies share one degree of freedom, γ ≈ 1/k each, and all fail q² > s: the first must be well below 1/k, or all
-of them would be deleted at once. Below the second γ and s = αγ/(1 − γ) are rounding errors.
-"""
-
-NOISE_FLOOR = 1e-8
-"""Minimum noise variance, as a fraction of the target's mean square: without noise β would diverge."""
-
+NOISE_FLOOR = 1e-8  # Minimum noise variance, as a fraction of the target's mean square: without noise β would diverge
+# Minimum α_i, as a fraction of the column's data precision βG_ii, which bounds the condition number of the scaled H.
+# Otherwise weights of ±1e7 cancel each other for smooth targets with a wide kernel, and with them digits of the
+# residual.
 ALPHA_FLOOR = 1e-12
-"""Minimum α_i, as a fraction of the column's data precision βG_ii, which bounds the condition number of the scaled H.
-
-Otherwise weights of ±1e7 cancel each other for smooth targets with a wide kernel, and with them digits of the residual.
-"""
 
 
 @dataclass(frozen=True)
 class HyperState:
     """A dense fit in progress: statistics of the active columns, their α (M,), β, and their posterior.
 
-    ``found`` stores the posterior: code that changes the statistics, α or β sets it to the new one, or to None if it is
-    not needed. ``target_variance``, the target's mean square, defines the noise floor; σ² is at least ``least_noise``,
-    too. ``fixed_noise`` keeps β unchanged. ``entered`` (M,) marks columns that have joined since the last step; None if
-    there are none. ``calibration`` is the uncertainty of predictions by rows left out, once computed, and ``left_out``
-    are the diagnostics of these rows, which no checkpoint stores.
+    ``found`` stores the posterior, or None. ``target_variance``, the target's mean square, defines the noise floor; σ²
+    is at least ``least_noise``, too. ``fixed_noise`` keeps β unchanged. ``entered`` (M,) marks columns that have joined
+    since the last step. ``calibration`` is the uncertainty of predictions by rows left out, ``left_out`` their
+    diagnostics.
     """
 
     statistics: GramStatistics
@@ -113,7 +104,7 @@ class HyperState:
         return 1 / self.beta if self.calibration is None else self.calibration.noise_variance
 
     def restarted(self, statistics: GramStatistics, alpha: Float, beta: float | Float, **others: Any) -> HyperState:
-        """A fit of the same target with these statistics, α (except for fixed ones), β and ``others`` of its fields."""
+        """A fit of the same target with these statistics, α (except fixed ones), β and ``others`` of its fields."""
         unknown = dict.fromkeys(("entered", "calibration", "left_out", "found"))
         others = {"iteration": 0, "floored": False, **unknown, **others}
         return replace(self, statistics=statistics, alpha=self.prior.fix(statistics.labels, alpha), beta=beta, **others)
@@ -175,7 +166,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
 
 
 def _worthless(state: HyperState) -> NDArray[np.bool_]:
-    """True for columns whose deletion does not lower the evidence, priors included (M,)."""
+    """True for columns that do not raise the evidence at any α (M,)."""
     s, q = state.posterior.sparsity_and_quality(state.alpha)
     return fails(s, q, state.alpha) if s.ndim == 2 else state.prior.worthless(s, q**2)
 
@@ -213,9 +204,8 @@ def maximise(
 
 
 def thin(state: HyperState) -> HyperState:
-    """Delete columns that fail q² > s, but of near-copies only one at a time: each fails while the others are there.
-
-    ``weakly_correlated`` columns can be deleted together. Returns the state itself if no column fails.
+    """Delete columns that fail q² > s, near-copies one at a time (``weakly_correlated``); the state itself if none
+    fails.
     """
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):

@@ -38,7 +38,7 @@ def write_tiles(
     """
     R, n = old.tile_rows, len(before) + n_new
     first, n_tiles = old.n_rows // R, -(-n // R)
-    moments, checksums, total = TreeSum[Moments](n_tiles), list[dict[str, str]](), np.zeros(1, np.uint64)
+    moments, checksums, total = TreeSum(n_tiles), list[dict[str, str]](), np.zeros(1, np.uint64)
     pending: deque[Future[tuple[Moments, dict[str, str]]]] = deque()
     with storing("the data"):
         arrays = place.create_arrays(old.chunks, n)

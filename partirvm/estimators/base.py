@@ -123,8 +123,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
     alpha_prior: tuple[float, float] | AlphaPrior = parameter(
         (0.0, 0.0),
         "pair of float or AlphaPrior",
-        "See Tipping (2001, appendix A). With a rate above 0 no α grows to infinity: a vector is deleted if evidence "
-        "and prior together are larger without it. Kernel learning ignores it. "
+        "See Tipping (2001, appendix A). With a rate above 0 no α grows to infinity; a vector is deleted if the "
+        "evidence without the prior rises at no α of this vector. Kernel learning ignores the prior. "
         '``AlphaPrior(a, b, fixed={"bias": 1e-6})`` fixes precisions by the name of their basis function ("bias" or '
         "another of ``basis_names_``), which then stays.",
     )

@@ -91,7 +91,7 @@ class DaskExecutor:
         sent = self._send([group.passes for group in groups], "pass")
         try:
             for group, passes in zip(groups, sent, strict=True):
-                total: TreeSum[_Node] = TreeSum(len(group.tiles))
+                total = TreeSum(len(group.tiles))
                 for index, run in aligned_runs(len(group.tiles), level):
                     parts, places = self._parts(source, [group.tiles[position] for position in run])
                     future = self._submit(group.passes[0].name, run_tiles, passes, parts, places, keeping)

@@ -67,7 +67,7 @@ class LocalExecutor:
         """
         keeping = None if blocks is None else blocks.keeping
         groups = grouped(passes, source)
-        totals: list[TreeSum[SeveralStatistics]] = [TreeSum(len(group.tiles)) for group in groups]
+        totals: list[TreeSum] = [TreeSum(len(group.tiles)) for group in groups]
         leaves = [(k, position) for k, group in enumerate(groups) for position in range(len(group.tiles))]
 
         def statistics(leaf: tuple[int, int]) -> SeveralStatistics:

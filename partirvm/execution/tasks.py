@@ -167,11 +167,12 @@ def run_tiles(
 ) -> SeveralStatistics:
     """Return the node of an aligned run of tiles. Each tile is given by its number and the index of its part."""
     return_freed_memory()
-    total: TreeSum[SeveralStatistics] = TreeSum(len(tiles))
+    total = TreeSum(len(tiles))
     with one_blas_thread():
         for position, (number, part) in enumerate(tiles):
             total.add(position, tile_statistics(passes, parts[part], number, keeping))
-    return total.result()
+    found: SeveralStatistics = total.result()
+    return found
 
 
 def run_solve(solve: DenseFit) -> Solution:

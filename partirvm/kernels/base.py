@@ -1,8 +1,6 @@
-"""The base of kernels k(x, z): values, learnable parameters and specs.
+"""The base of kernels k(x, z): small frozen dataclasses of the model's coordinates, independent of data and files.
 
-A kernel is a small frozen dataclass. Its inputs are the model's coordinates (standardised if the fit standardises). A
-kernel does not depend on data, weights or files. ``spec`` and ``kernel_from_spec`` are inverse functions. A spec is
-plain JSON, so that a model file contains no code.
+``spec`` and ``kernel_from_spec`` are inverse functions; a spec is plain JSON: a model file contains no code.
 """
 
 from __future__ import annotations
@@ -19,18 +17,16 @@ from partirvm.options.constraints import near
 
 Float = NDArray[np.float64]
 
+# Dictionary of all kernels that have a spec, by name. The package `partirvm.kernels` fills it on import.
 KERNELS: dict[str, type[Kernel]] = {}
-"""Dictionary of all kernels that have a spec, by name. The package ``partirvm.kernels`` fills it on import."""
-
-ALIASES = {"rbf": "gaussian"}
-"""Alternative names of kernels, as in scikit-learn."""
+ALIASES = {"rbf": "gaussian"}  # Alternative names of kernels, as in scikit-learn
 
 
 class Kernel:
     """Base of kernel functions k(x, z), which are frozen dataclasses.
 
-    Parameters of a fit are the positive numbers in the fields named by ``learned``, and those of the component kernels,
-    which are in the field named by ``inside``. A ``decreasing`` kernel falls from 1 at its centre with the distance.
+    Parameters are the positive numbers in the fields ``learned``, and those of component kernels, in the field
+    ``inside``. A ``decreasing`` kernel falls from 1 at its centre with the distance.
     """
 
     name: ClassVar[str]
@@ -52,8 +48,8 @@ class Kernel:
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         """Prepare the kernel for the centres (m, d), once for many blocks of points.
 
-        Coordinates may be measured from ``origin`` (d,), by default the mean of the centres. If it is given, the bits
-        of a column must not depend on the other centres. Raises ``UsageError`` for another number of features.
+        Coordinates are measured from ``origin`` (d,), by default the mean of the centres; if given, a column's bits
+        must not depend on the other centres. Raises ``UsageError`` for another number of features.
         """
         raise NotImplementedError
 
@@ -67,10 +63,7 @@ class Kernel:
         return found
 
     def spec(self, *, local: bool = False) -> dict[str, Any]:
-        """Return name and fields as plain JSON, which differs for different kernels.
-
-        A callable exists only in this process: with ``local`` it is given by its address, otherwise ``UsageError``.
-        """
+        """Return name and fields as JSON; with ``local`` a callable by its address, otherwise ``UsageError``."""
         options = ("multiples", "metric")  # of an estimator
         own = {name: _plain(value, local) for name, value in vars(self).items() if name not in options}
         return {"name": self.name, **own}

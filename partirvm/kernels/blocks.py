@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 
-GROUP = 16
-"""Number of columns that are computed together, so that temporary arrays stay in the cache."""
-
+GROUP = 16  # Number of columns that are computed together, so that temporary arrays stay in the cache
+# Number of rows of one matrix product, a divisor of `PANEL_ROWS`. Larger products are not faster.
 PIECE_ROWS = 128
-"""Number of rows of one matrix product, a divisor of ``PANEL_ROWS``. Larger products are not faster."""
 
 
 class PreparedKernel:
@@ -41,9 +39,8 @@ class PreparedKernel:
 class Products:
     """Matrix products of points with m centres, computed for groups of columns and blocks of ``PIECE_ROWS`` rows.
 
-    Smaller products are padded, so that all products have one even shape. Then the bits of an element depend only on
-    its point and its centre: BLAS selects its algorithm by the shape of the whole product, and its AVX-512 kernels
-    round the last rows of an odd number of rows differently.
+    Smaller products are padded, so that all have one even shape, and the bits of an element depend only on its point
+    and its centre: BLAS selects its algorithm by the shape of the whole product.
     """
 
     right: Float

@@ -19,8 +19,7 @@ from partirvm.kernels.family import part_of
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-SIZE = 64
-"""Number of columns that are evaluated together; at least the group size of the component kernels."""
+SIZE = 64  # Number of columns that are evaluated together; at least the group size of the component kernels
 
 
 def _items(name: str, given: Any) -> tuple[Any, ...]:
@@ -197,9 +196,8 @@ class PreparedColumns(PreparedKernel):
 class Several(Kernel):
     """Several kernels for the same centres: each centre gives one basis function per kernel.
 
-    A target with structure at several scales needs wide and narrow basis functions, of which a fit keeps those that
-    raise the evidence. The parts of a sum share one weight per centre instead. Several kernels have no common values
-    (``prepare``), and cannot be a part of a kernel.
+    A target with structure at several scales needs wide and narrow basis functions. Several kernels have no common
+    values (``prepare``), and cannot be a part of a kernel.
     """
 
     kernels: tuple[Kernel, ...]
@@ -251,7 +249,7 @@ class PreparedSeveral(PreparedKernel):
 
 
 def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]) -> Kernel:
-    """Return the kernel with each simple kernel in sums, products and columns replaced by ``make(kernel, columns)``.
+    """Return the kernel with each simple kernel inside replaced by ``make(kernel, features)``.
 
     ``columns`` are the positions of features that a kernel sees. Several kernels and directions count as simple.
     """

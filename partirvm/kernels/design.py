@@ -1,8 +1,7 @@
 """The design matrix Φ (N, M), defined by its centres and computed in blocks.
 
 The *leading* columns come first: the constant 1 for the bias, and explicit basis functions (``Basis``). Kernel column m
-is k(·, centre m); without a kernel (``NoKernel``) there are none. With K kernels each row gives one basis function per
-kernel, with the label ``row · K + kernel``; with one kernel, labels are row numbers.
+is k(·, centre m). With K kernels a row gives the labels ``row · K + kernel``; with one, labels are row numbers.
 """
 
 from __future__ import annotations
@@ -25,22 +24,17 @@ from partirvm.types import BIAS, Scaling
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-NONE = np.zeros(0, np.int64)
-"""Empty integer array, used for no centres or no leading columns."""
-
+NONE = np.zeros(0, np.int64)  # Empty integer array, used for no centres or no leading columns
+# Weight of a row in a fit of the mean: its noise factor to the power −`TEMPER`. With 1, the inverse variance, a sparse
+# mean neglects the rows of large errors: the RMSE rises by 1 %, with ½ by .3 %.
 TEMPER = 0.5
-"""Weight of a row in a fit of the mean: its noise factor to the power −``TEMPER``.
-
-With 1, the inverse variance, a sparse mean neglects the rows of large errors: the RMSE rises by 1 %, with ½ by .3 %.
-"""
 
 
 @dataclass(frozen=True)
 class LocalNoise:
     """Noise factor exp(Σ_m w_m k(x, z_m) − ``shift``), of points and ``centres`` (m, d) in the kernel's coordinates.
 
-    ``weights`` (m,) are those of the log variance (``likelihoods.noise_fit``). The mean of the factor over the rows of
-    the fit is one. Far from all centres the factor is exp(−``shift``), near one.
+    The mean of the factor over the rows of the fit is one. Far from all centres it is exp(−``shift``), near one.
     """
 
     kernel: Kernel
@@ -67,10 +61,9 @@ class LocalNoise:
 class Design:
     """Design of M columns: the leading columns (``bias`` and ``functions``), then one kernel column per centre.
 
-    ``centres`` (m, d) are rows of the data in raw units, with ``labels`` (m,) int64. ``origin`` (d,) is a point in the
-    kernel's coordinates that makes the bits of a column independent of the other columns; without it rounding errors
-    are smallest. ``active`` holds the numbers, increasing, of the basis ``functions`` that are columns. ``noise`` is
-    the noise factor of each row, None for constant noise.
+    ``centres`` (m, d) are rows in raw units, with ``labels`` (m,) int64. ``origin`` (d,), in the kernel's coordinates,
+    makes the bits of a column independent of the others; without it rounding errors are smallest. ``active`` holds the
+    numbers, increasing, of the basis ``functions`` that are columns. ``noise`` is the noise factor of each row.
     """
 
     kernel: Kernel

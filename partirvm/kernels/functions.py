@@ -1,9 +1,8 @@
 """Python functions of the user: kernels, and explicit basis functions φ_b(x) as leading columns of a design.
 
-A function is a path "module:function", which every process imports at first use (loading a model imports nothing), or
-any callable, for fits in this process only: a job or a model file cannot store it. Functions are called for arbitrary
-blocks of rows in the model's coordinates. They must not change their arguments, and each value must depend only on its
-own row, or on its point and its centre.
+A function is a path "module:function", which every process imports at first use, or any callable, for fits in this
+process only. Functions are called for arbitrary blocks of rows in the model's coordinates; they must not change their
+arguments, and each value must depend only on its own row, or on its point and its centre.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Function = Callable[..., Any]
 
-LINEAR = "linear"
-"""Name of the basis functions that are the features."""
+LINEAR = "linear"  # Name of the basis functions that are the features
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -36,8 +34,7 @@ _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 class FunctionKernel(Kernel):
     """Kernel computed by a function of points (n, d) and centres (m, d), which returns the values (n, m).
 
-    It has no learnable parameters. The function is called for ``GROUP`` centres at a time, and the last group is
-    padded, so that a column does not depend on the other columns.
+    It is called for ``GROUP`` centres at a time, padded, so that a column does not depend on the other columns.
     """
 
     function: str | Function
@@ -129,7 +126,7 @@ def label_of(function: Int) -> Int:
 
 
 def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, int]:
-    """Return a dict from name to label of the leading columns: ``bias``, then the functions; repeats get a number.
+    """Return the labels of the leading columns by name: ``bias``, then the functions; repeats get a number.
 
     >>> labels_by_name(Basis((BasisPart("linear", 2), BasisPart("linear", 2))), ["age", "bias"])
     {'bias': -1, 'age': -2, 'bias (2)': -3, 'age (2)': -4, 'bias (3)': -5}

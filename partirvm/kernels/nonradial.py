@@ -1,14 +1,8 @@
 """Kernels that are not radial: Laplacian, categorical, linear spline; linear, polynomial and sigmoid.
 
-The linear spline kernel of Vapnik and Tipping (2001, eq. 29) is a product over dimensions. In each dimension, with
-a = min(x, z) and b = max(x, z),
-
-    1 + xz + xz·min(x, z) − (x + z)/2·min(x, z)² + min(x, z)³/3  =  1 + ab + a²(3b − a)/6.
-
-For x, z ≥ 0 this is a Mercer kernel. It is also used for negative inputs, as in Tipping (2001), where it is not. It is
-a cubic spline in x with its knot at z, so that the span of the basis functions does not depend on the position of zero.
-
-The last three are functions of the inner product s = Σ_j gamma_j x_j z_j, as in scikit-learn.
+The linear spline kernel of Vapnik and Tipping (2001, eq. 29) is a product over dimensions of, with a = min(x, z) and b
+= max(x, z), 1 + xz + xz·a − (x + z)/2·a² + a³/3 = 1 + ab + a²(3b − a)/6. For x, z ≥ 0 this is a Mercer kernel; for
+negative inputs, as in Tipping (2001), it is not. The last three are functions of s = Σ_j gamma_j x_j z_j.
 """
 
 from __future__ import annotations

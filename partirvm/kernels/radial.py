@@ -1,11 +1,10 @@
 """Kernels of the squared distance r² = Σ_j gamma_j (x_j − z_j)²: Gaussian and Matérn, also along directions.
 
-Let u = √gamma ∘ (x − origin) and v = √gamma ∘ (z − origin). Then −r² = 2u·v − ‖v‖² − ‖u‖² is one matrix product of
-coordinates that are extended by 1 and ‖u‖². Coordinates are measured from ``origin``, a point near the centres, so
-that inputs far from zero lose no digits.
+With u = √gamma ∘ (x − origin) and v = √gamma ∘ (z − origin), −r² = 2u·v − ‖v‖² − ‖u‖² is one matrix product of
+coordinates extended by 1 and ‖u‖². ``origin`` is near the centres, so that inputs far from zero lose no digits.
 
 Matérn kernels of smoothness ν (Rasmussen & Williams 2006, eq. 4.17) are functions of s = √(2ν) r; scikit-learn's length
-scale is 1/√gamma. Their derivatives in r² are finite at r = 0, so that no gradient divides by r.
+scale is 1/√gamma. Their derivatives in r² are finite at r = 0.
 """
 
 from __future__ import annotations
@@ -180,9 +179,8 @@ RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52
 class Directions(Kernel):
     """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
 
-    The gamma of the Gaussian or Matérn ``kernel``, one number or one per direction, are in 1/unit² of the directions.
-    ``axes`` has one direction a_i per row. Kernel learning moves gamma, and if they are ``free``, the axes, too. Points
-    are projected once for each block, so that the cost for each pair of points is that of a width per feature.
+    ``axes`` has one direction a_i per row; gamma of the ``kernel`` is one number or one per direction. Kernel learning
+    moves gamma, and if they are ``free``, the axes, too. Points are projected once for each block.
     """
 
     kernel: RadialKernel

@@ -225,7 +225,7 @@ def first_stage(
         point = stage.restart(stage.search.best, rprop.FIRST_STEP)
     stage.climb(point, window)
     if revive and len(rprop.off(stage.search.best, features)):
-        stage.climb(stage.restart(rprop.revived(stage.search, features), rprop.FIRST_STEP))
+        stage.climb(stage.restart(rprop.raised(stage.search, np.concatenate(features), 1 / 3), rprop.FIRST_STEP))
     return stage
 
 
@@ -243,7 +243,8 @@ def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
         stage = replace(stage, count=count, search=search, number=number, evaluations=0, best=None, reason=None)
         point = stage.evaluate_next(last)
         if len(rprop.off(stage.search.best, features)):
-            point = stage.restart(rprop.raised(stage.search, features), rprop.LATER_STEP, point)
+            higher = rprop.raised(stage.search, rprop.off(stage.search.best, features), 1 / 10)
+            point = stage.restart(higher, rprop.LATER_STEP, point)
         stage.climb(point, SHORT_WINDOW)
 
 

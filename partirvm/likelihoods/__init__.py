@@ -15,11 +15,7 @@ LIKELIHOODS: dict[str, Likelihood] = {each.name: each for each in (GAUSSIAN, BER
 def likelihood_for(n_classes: int, word: float | str) -> Likelihood:
     """Return the likelihood for ``n_classes`` classes (0 for regression) and the value ``word`` of an option.
 
-    The option is ``multi_class`` in classification and ``noise_variance`` in regression. Raises ``KeyError`` if no
-    likelihood has this word.
-
-    >>> likelihood_for(2, "ovr").name, likelihood_for(3, "auto").name, likelihood_for(0, 0.25).name
-    ('bernoulli', 'pooled', 'gaussian')
+    The option is ``multi_class`` in classification and ``noise_variance`` in regression. Raises ``KeyError``.
     """
     for each in LIKELIHOODS.values():
         fits = each.classifies == (n_classes > 0) and (n_classes == 2 or not each.binary)

@@ -1,10 +1,9 @@
 """The interface of a likelihood: passes over the rows, the two kinds of fit, and the methods that strategies call.
 
-A *pass* computes a statistic of each tile with a pure function, and sums the statistics in a fixed tree. Passes are
-frozen dataclasses at module level, so that workers can unpickle them. A *likelihood* is the model of a target given the
-linear predictors f = Φw: a small immutable object, registered by name in ``likelihoods.LIKELIHOODS``. Strategies read
-only the attributes of ``Fit``. A ``DenseFit`` holds all its statistics and runs to its end without reading rows. A
-``PassFit`` needs a pass over the rows for each step.
+A *pass* computes a statistic of each tile with a pure function, and sums them in a fixed tree. Passes are frozen
+dataclasses at module level, so that workers can unpickle them. A *likelihood* is a small immutable object, registered
+in ``likelihoods.LIKELIHOODS``. A ``DenseFit`` runs to its end without reading rows; a ``PassFit`` needs a pass for each
+step.
 """
 
 from __future__ import annotations
@@ -125,8 +124,8 @@ class Start:
     def merge(self, other: Start, labels: Int) -> Start:
         """Return a start for the joined columns of two fits, restricted to ``labels``.
 
-        Columns of the two fits explain the same data. At the α of the separate fits they would eliminate each other
-        before the noise variance has decreased. They start at ``JOINING`` × α, half their weights, and the larger β.
+        Columns of the two fits explain the same data, and would eliminate each other at their own α: they start at
+        ``JOINING`` × α, half their weights, and the larger β.
         """
         joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
         kept = np.isin(joined, labels)
@@ -156,10 +155,7 @@ class Fit(Protocol):
         ...
 
     def gains(self, statistic: Any) -> Float:
-        """Return the gain (Q,) of adding each column of a pool alone, nats (Tipping & Faul 2003, eq. 27).
-
-        ``statistic`` is the result of ``Likelihood.gain_pass``, over the rows of the fit or a sample of them.
-        """
+        """Return the gain (Q,), nats, of adding each column of ``Likelihood.gain_pass`` alone."""
         ...
 
     def again(self) -> Self:
@@ -211,8 +207,7 @@ class PassFit(ABC):
 class Begin:
     """Start and end of a fit over ``rows`` (increasing; None for all rows); ``rule`` ends the fit.
 
-    ``warm`` is the start of a fit over other rows than before; None means the current fit. If ``hold`` is true, α stays
-    fixed.
+    ``warm`` is the start of a fit over other rows, None the current fit. With ``hold`` α stays fixed.
     """
 
     rule: StopRule
@@ -263,9 +258,8 @@ class Likelihood(ABC):
         """Return the current α and β, or weights, as a start for a fit over other rows or of more columns."""
 
     def measure(self, fit: Any, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
-        """Return the passes over ``rows`` that extend the statistics of the columns ``kept`` by the columns ``new``.
-
-        An empty tuple also means that the statistics of a fit cannot be extended by those of other rows.
+        """Return the passes that extend the statistics of ``kept`` by the columns ``new``; empty if rows cannot be
+        added.
         """
         return ()
 
@@ -274,7 +268,7 @@ class Likelihood(ABC):
     ) -> Any:
         """Return the fit of the columns ``kept`` and ``new``, from the statistics of ``measure``.
 
-        Without kept columns it may be a fit to other rows than those of ``fit``, and starts at ``warm`` or as ``fit``.
+        Without kept columns it may be a fit to other rows, and starts at ``warm`` or as ``fit``.
         """
         return fit
 
@@ -285,10 +279,10 @@ class Likelihood(ABC):
     def settling(
         self, problem: Any, design: Design, fit: Any, rows: Int | None, *, whole: bool, last: bool
     ) -> tuple[Pass, ...]:
-        """Return the passes over ``rows`` that compute the residual of a fit.
+        """Return the passes over ``rows`` that compute the residual of a fit, ``whole`` if the fit uses all rows.
 
-        With ``last`` the residual gives the final noise variance. Otherwise the residual replaces statistics that lost
-        digits by cancellation, and the fit continues. ``whole`` is true if the fit uses all rows.
+        With ``last`` it gives the final noise variance; otherwise it replaces statistics that lost digits by
+        cancellation.
         """
         return ()
 
@@ -300,8 +294,8 @@ class Likelihood(ABC):
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the ``count`` rows of largest error among ``rows``, without rows in ``used``.
 
-        With a ``draw`` (a seed), rows are drawn at random, rows of large error more likely; only likelihoods with
-        ``draws_pools`` do so.
+        With a ``draw`` (a seed), likelihoods with ``draws_pools`` draw rows at random, those of large error more
+        likely.
         """
 
     @abstractmethod

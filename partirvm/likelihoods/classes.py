@@ -1,16 +1,11 @@
-"""Likelihoods of classes, fitted by Laplace's approximation: a quadratic at the mode of the weights.
-
-A fit needs a pass for each step, since the quadratic changes with the weights. The driver therefore performs a
-``Newton`` instruction pass by pass.
+"""Likelihoods of classes, fitted by Laplace's approximation: a quadratic at the mode of the weights, pass by pass.
 
 **Several classes by default** (``POOLED``). Vectors are chosen one class against the rest, whose outputs have separate
-α. The posterior of each output is then exact up to Laplace's approximation, while the blocks between outputs that
-``multinomial`` omits make it prune too many vectors. Probabilities come from the last fit: all classes get all vectors,
-the likelihood is the softmax, and all vectors share one α, which maximises Laplace's evidence. A search in log α finds
-it, with the mode of the softmax at each α. MacKay's update would not find it: the update ignores that B changes with
-the mode, and where the classes are separable its α is about ten times too large. The separate α of ``ovr`` are no
-alternative: a class with few vectors of its own is too certain. No vector is deleted. On 500 rows of pendigits the log
-loss is .22 for ``multinomial``, .15 for ``ovr`` and .13 for this model.
+α: each posterior is then exact up to Laplace's approximation, while the blocks that ``multinomial`` omits make it prune
+too many vectors. Probabilities come from the last fit: the softmax, all classes with all vectors, which share one α of
+maximal evidence. A search in log α finds it; MacKay's update ignores that B changes with the mode, and where classes
+are separable its α is about ten times too large. On 500 rows of pendigits the log loss is .22 for ``multinomial``, .15
+for ``ovr`` and .13 for this model.
 """
 
 from __future__ import annotations
@@ -46,14 +41,9 @@ from partirvm.types import Columns
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-STEPS = 12
-"""Maximum number of steps of the search for α to one side."""
-
-STEP = float(np.log(3.0))
-"""Step of this search in log α."""
-
-CLOSE = 0.01
-"""Distance from the mode, nats, at which the evidence of an α is known."""
+STEPS = 12  # Maximum number of steps of the search for α to one side
+STEP = float(np.log(3.0))  # Step of this search in log α
+CLOSE = 0.01  # Distance from the mode, nats, at which the evidence of an α is known
 
 
 @dataclass(frozen=True)
@@ -127,11 +117,7 @@ class ClassLikelihood(Likelihood):
 
 @dataclass(frozen=True)
 class Newton(PassFit):
-    """A fit of the columns of ``design`` over ``rows``: passes and Newton steps until ``rule`` ends the fit.
-
-    ``prior`` is the prior of each α. With ``hold`` α stays fixed, and only the mode is computed. ``search`` is None
-    until the first pass is finished.
-    """
+    """A fit of the columns of ``design``: Newton steps until ``rule`` ends it; with ``hold`` α stays fixed."""
 
     design: Design
     likelihood: str
@@ -179,9 +165,9 @@ class Newton(PassFit):
 class Peak:
     """A search for the maximum of a function, with steps of length ``step`` from 0; immutable.
 
-    Steps follow the rising side until the function falls. The last point is the vertex of the parabola through the best
-    point and its neighbours. ``values`` maps the multiples of ``step`` to the function. ``at`` is the point to evaluate
-    next, in units of ``step``. With ``last`` it is the vertex, the result.
+    Steps follow the rising side until the function falls; the last point is the vertex of the parabola through the best
+    point and its neighbours. ``values`` maps multiples of ``step`` to the function. ``at`` is the next point, in units
+    of ``step``; with ``last`` it is the result.
     """
 
     step: float
@@ -211,8 +197,7 @@ class Peak:
 class Pooling(PassFit):
     """The last fit: ``choosing`` to its end, then the softmax of the columns that are left.
 
-    ``search`` is None until the first pass of the softmax is finished. ``alpha`` (M, C) are the first α of the softmax.
-    Those of kernel columns are multiplied by exp(``peak.x``). When ``peak`` has ended, only the mode is searched.
+    ``alpha`` (M, C) are the first α of the softmax; those of kernel columns are multiplied by exp(``peak.x``).
     """
 
     choosing: Newton

@@ -42,17 +42,12 @@ from partirvm.types import LEFT_OUT_ROWS, Columns, power_of_two
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
+# Maximum bound of the relative rounding error of a residual from statistics that no pass has to compute again.
 PRECISE = 1e-6
-"""Maximum bound of the relative rounding error of a residual from statistics that no pass has to compute again."""
-
-FIRST_NOISE = 0.1
-"""Initial σ² as a fraction of the target variance (Tipping's choice)."""
-
+FIRST_NOISE = 0.1  # Initial σ² as a fraction of the target variance (Tipping's choice)
+# Least σ² as a fraction of the mean squared error of rows left out of kernel learning (`left_out_square`). Without it
+# the evidence of few rows can be largest where every row is a vector and nothing is left for noise.
 LEAST_NOISE = 0.1
-"""Least σ² as a fraction of the mean squared error of rows left out of kernel learning (``left_out_square``).
-
-Without it the evidence of few rows can be largest where every row is a vector and nothing is left for noise.
-"""
 
 
 @dataclass(frozen=True)
@@ -121,8 +116,7 @@ class GaussianLikelihood(Likelihood):
     ) -> tuple[Pass, ...]:
         """Return a residual pass and, for some last fits, a pass for leave-one-out errors.
 
-        Leave-one-out errors are computed for one target, if the fit estimated its noise variance from its own rows
-        (``whole``). Of many rows, the residual of a last fit follows from its statistics if these are precise.
+        The latter for one target and an estimated noise variance. Of many rows, a precise residual needs no pass.
         """
         found = fit.posterior
         precise = np.all(np.asarray(found.rounding) <= PRECISE * np.asarray(found.residual))

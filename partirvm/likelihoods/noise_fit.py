@@ -1,17 +1,14 @@
 """The fit of a noise variance that depends on the inputs, to the errors of rows left out.
 
-The last fit of a regression first has constant noise. Errors e_n of rows left out have variances v_n, from the
-uncertainty of the weights, plus a noise variance whose logarithm is a sparse linear function of a few centres:
+Errors e_n of rows left out have variances v_n, from the uncertainty of the weights, plus a noise variance whose
+logarithm is a sparse linear function of a few centres:
 
     e_n ~ N(0, v_n + c·exp g_n),   g = Φa,   a_m ~ N(0, 1/α_m),
 
-with c the mean of e² − v, so that g = 0, far from all centres, is the overall level. As in a Relevance Vector Machine
-each weight has a precision of its own, which maximises the evidence of Laplace's approximation by MacKay's rule
-(Tipping 2001, eq. 16). The curvature is Fisher's expected information, ½(E/V)² of a row with noise variance E and total
-variance V. The logarithms of squared errors (Kersting et al. 2007) would need 2.5 times as many rows.
-
-The columns of the mean are then fitted again to weighted rows (``kernels.design``), and the rows are left out again.
-Kernels compete by evidence: multiples of the widths of the mean, and equal widths for all features.
+with c the mean of e² − v. Each weight has a precision of its own, which maximises the evidence of Laplace's
+approximation by MacKay's rule (Tipping 2001, eq. 16). The curvature is Fisher's information, ½(E/V)² of a row with
+noise variance E and total variance V. Logarithms of squared errors (Kersting et al. 2007) would need 2.5 times as many
+rows. The columns of the mean are then fitted again to weighted rows, and left out again. Kernels compete by evidence.
 """
 
 from __future__ import annotations
@@ -34,31 +31,23 @@ from partirvm.types import NOISE_CENTRES
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-CONSTANT, LOCAL = "constant", "local"
-"""Values of the option ``noise``; the third one is "auto"."""
-
+CONSTANT, LOCAL = "constant", "local"  # Values of the option `noise`; the third one is "auto"
+# Minimum and maximum number of rows left out for local noise, maximum number of their input values, and maximum number
+# of rows for the choice of the kernel.
 FEWEST, MOST_ROWS, MOST_VALUES, COMPETITION = 50, 16_384, 1 << 20, 4096
-"""Minimum and maximum number of rows left out for local noise, maximum number of their input values, and maximum number
-of rows for the choice of the kernel."""
-
+# Factors of the mean's gammas; equal gammas of all features, as multiples of "scale", 1/(features × variance).
 MULTIPLES, EQUAL = (4.0, 1.0, 0.25, 0.0625), (4.0, 1.0, 0.25)
-"""Factors of the mean's gammas; equal gammas of all features, as multiples of "scale", 1/(features × variance)."""
-
+# With "auto", the p-value of the test of constant noise above which no log variance is fitted, the maximum number of
+# centres in this test, and the minimum gain in log density of rows left out, in standard errors.
 DEPENDENT, TESTED, CLEAR = 0.01, 16, 1.0
-"""With "auto", the p-value of the test of constant noise above which no log variance is fitted, the maximum number of
-centres in this test, and the minimum gain in log density of rows left out, in standard errors."""
-
+# Minimum of α: a weight changes the log variance by ±1.8 at most in the prior's standard deviation; and the α above
+# which a column is deleted. Without the minimum, fits to a few hundred rows state a tenth of the error in places
+# (concrete: NLPD 3.5, with it 3.1).
 LEAST_ALPHA, LARGEST_ALPHA = 0.3, 1e4
-"""Minimum of α: a weight changes the log variance by ±1.8 at most in the prior's standard deviation; and the α above
-which a column is deleted. Without the minimum, fits to a few hundred rows state a tenth of the error in places
-(concrete: NLPD 3.5, with it 3.1)."""
-
-STEEPEST = 30.0
-"""Maximum of |g|, so that exponentials stay finite."""
-
+STEEPEST = 30.0  # Maximum of |g|, so that exponentials stay finite
+# Maximum numbers of Newton steps for each α, and of updates of α; change of objective and evidence, in nats, at
+# convergence.
 STEPS, UPDATES, TOLERANCE = 20, 100, 1e-3
-"""Maximum numbers of Newton steps for each α, and of updates of α; change of objective and evidence, in nats, at
-convergence."""
 
 FOLDS = 4
 
@@ -67,8 +56,7 @@ FOLDS = 4
 class FittedNoise:
     """Result of ``NoiseFit``: ``noise`` is None if constant noise was as good.
 
-    ``rows`` (n,) are the rows of the fit, ``factors`` (n,) the ratios of their noise factor to that of a fit without
-    them: weights for an unbiased calibration (``LeftOut.scaled``).
+    ``factors`` (n,) are ratios of the noise factor of ``rows`` (n,) to that of a fit without them (``LeftOut.scaled``).
     """
 
     noise: LocalNoise | None
@@ -80,8 +68,7 @@ class FittedNoise:
 class NoiseFit(DenseFit):
     """Fit of a log variance to errors of rows left out; ``design`` is that of the mean.
 
-    ``points`` (n, d) are the raw inputs of the rows of ``left_out``. Without ``always``, constant noise remains unless
-    local noise is clearly better.
+    ``points`` (n, d) are raw inputs. Without ``always``, constant noise remains unless local noise is clearly better.
     """
 
     design: Design

@@ -1,8 +1,6 @@
 """Passes: of numbers Gram products, residuals, leave-one-out errors and scores; of classes the quadratic of the log
-likelihood, rows of improbable class, gains of a pool and scores; of kernel learning derivatives of the tied evidence.
-
-A pass reads the rows ``rows`` (increasing row numbers), or all rows if None. Kernel learning serves several classes by
-their indicators, targets (n, K) of 0 and 1.
+likelihood, rows of improbable class, gains of a pool and scores; of kernel learning derivatives of the tied
+evidence.
 """
 
 from __future__ import annotations
@@ -30,12 +28,10 @@ from partirvm.model import Model
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
+# Classification pools are drawn at random: the chance of a row is proportional to 1 − p of its class + this constant.
+# At 0, mislabelled rows fill the pool; at large values, the pool is a uniform sample. In experiments, values between
+# gave the highest evidence, and a log loss close to the lowest.
 FLOOR = 0.3
-"""Classification pools are drawn at random: the chance of a row is proportional to 1 − p of its class + this constant.
-
-At 0, mislabelled rows fill the pool; at large values, the pool is a uniform sample. In experiments, values between gave
-the highest evidence, and a log loss close to the lowest.
-"""
 
 
 def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
@@ -121,8 +117,7 @@ class ScorePass(Pass):
     """Pass over the held-out rows for scores of T targets in their units: a ``core.scores.Scores``.
 
     ``mean`` is (M,), ``root`` (M, M) and ``noise_variance`` a scalar; for T targets (M, T), (T, M, M) and (T,).
-    ``multiples`` are the half widths of intervals in standard deviations (``core.scores.LEVELS``), ``stated`` those
-    of the diagnostics (``core.diagnostics.STATED_LEVELS``).
+    ``multiples`` and ``stated`` are half widths of intervals in standard deviations.
     """
 
     name: ClassVar[str] = "held-out"
@@ -166,8 +161,7 @@ class ScorePass(Pass):
 class SlopePass(Pass):
     """Pass for the derivatives (p,) of the evidence by the kernel's log parameters: Σ D ∘ ∂Φ/∂ log parameter.
 
-    D is the matrix of ``core.tied`` at μ (M, T), Σ (T, M, M) and β (T,). The indicators of ``n_classes`` classes are
-    targets that share one Σ (1, M, M) and one β.
+    D is that of ``core.tied`` at μ (M, T), Σ (T, M, M) and β (T,); indicators of classes share Σ (1, M, M) and β.
     """
 
     name: ClassVar[str] = "slope"
@@ -223,10 +217,9 @@ class LogisticPass(Pass):
 
 @dataclass(frozen=True)
 class MisclassificationPass(Pass):
-    """Pass for the rows whose class has the smallest predicted probability p_t: a ``core.sampling.LargestErrors``.
+    """Pass for ``select`` rows outside ``exclude`` whose class has the smallest probability p_t: a ``LargestErrors``.
 
-    The result has the ``select`` rows of largest 1 − p_t outside ``exclude`` (sorted row numbers). With a ``draw`` (a
-    seed) the rows are drawn at random instead, with probabilities proportional to 1 − p_t + ``FLOOR``.
+    With a ``draw`` (a seed) they are drawn at random, with probabilities proportional to 1 − p_t + ``FLOOR``.
     """
 
     name: ClassVar[str] = "misclassification"
@@ -248,9 +241,8 @@ class MisclassificationPass(Pass):
 
 @dataclass(frozen=True)
 class GainPass(Pass):
-    """Pass for the sparsity and quality factors of the columns of ``pool``: a ``core.link.LogisticCross``.
-
-    The factors are relative to the columns of ``design`` at weights ``mean`` (M, C).
+    """Pass for sparsity and quality of the columns of ``pool``, given ``design`` at weights (M, C): a
+    ``LogisticCross``.
     """
 
     name: ClassVar[str] = "gain"
@@ -268,8 +260,8 @@ class GainPass(Pass):
 class LogisticScorePass(Pass):
     """Pass over the held-out rows for scores of a classification: a ``core.scores.ClassScores``.
 
-    ``mean`` (M, C) are the weights, ``roots`` (C, M, M) are roots of Σ. With ``moderate`` the linear predictors are
-    first moderated by their variances. ``codes`` (K',) are the codes of the fit for those of the data, if they differ.
+    With ``moderate`` the linear predictors are first moderated by variances from ``roots`` (C, M, M). ``codes`` (K',)
+    are the codes of the fit for those of the data, if they differ.
     """
 
     name: ClassVar[str] = "held-out"

@@ -202,9 +202,9 @@ class AlphaPrior(Value):
     """Gamma prior on the precision α of each weight, and precisions that are given.
 
     ``shape`` and ``rate`` are those for the standardised problem (Tipping 2001, appendix A). (0, 0) is flat in log α.
-    With a positive rate no α becomes infinite: a vector is deleted if this raises the sum of the log evidence and the
-    log prior. Kernel learning does not use this prior. Basis functions of ``fixed`` are never deleted: "bias" or others
-    of ``basis_names_``.
+    With a positive rate no α becomes infinite; a vector is deleted if it raises the evidence without the prior at no α.
+    Kernel learning does not use this prior. Basis functions of ``fixed`` are never deleted: "bias" or others of
+    ``basis_names_``.
 
     Examples
     --------

@@ -85,21 +85,22 @@ class Augmenting:
 
     def scores(self, source: Source, progress: Progress | None = None) -> Scores:
         """Return the scores of the predictions of all rows of a source."""
-        total: TreeSum[Scores] = TreeSum(_n_pieces(source))
+        total = TreeSum(_n_pieces(source))
         multiples = self.model.multiples(LEVELS)
         unit = float(self.model.design.scaling.t_unit[0])
         for number, (records, t, variance) in enumerate(self.pieces(source, progress)):
             total.add(number, Scores.of(t[:, 0], records[:, 1], variance, unit, multiples))
-        return total.result()
+        scores: Scores = total.result()
+        return scores
 
     @one_blas_thread()
     def _predicted(
         self, pieces: Sequence[tuple[Int, Float, Float]], report: Progress
-    ) -> Iterator[tuple[Float, Float, Float]]:
-        """Yield the predictions of pieces (rows, X, t), from one pass over the training rows."""
+    ) -> list[tuple[Float, Float, Float]]:
+        """Return the predictions of pieces (rows, X, t), from one pass over the training rows."""
         model, design, scaling = self.model, self.model.design, self.model.design.scaling
         scale, square, unit = float(scaling.t_scale[0]), float(scaling.t_variance[0]), float(scaling.t_unit[0])
-        kernel, beta = design.kernels[0], square / float(model.evidence_noise)
+        kernel, beta, found = design.kernels[0], square / float(model.evidence_noise), []
         inputs = [padded(X, EXTRA_COLUMNS) for _, X, _ in pieces]
         # among the training rows, the origin prevents a distant test row from reducing the precision of the others
         extras = (Design(kernel, scaling, X, np.arange(len(X)), bias=False, origin=self.origin) for X in inputs)
@@ -110,7 +111,9 @@ class Augmenting:
             heights = kernel.diagonal(scaling.inputs(X))
             added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, self.variance)
             variance = spread + square * beyond
-            yield np.column_stack([rows, mean + scale * added, np.sqrt(variance) * unit, near < FAR]), t, variance
+            records = np.column_stack([rows, mean + scale * added, np.sqrt(variance) * unit, near < FAR])
+            found.append((records, t, variance))
+        return found
 
 
 def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor) -> Augmenting:

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from partirvm.core.laplace import init, update
 from partirvm.core.link import LINKS, LogisticBlock
-from partirvm.core.newton import begin, enter, entry_factors, receive, settle
+from partirvm.core.newton import begin, entry_factors, receive, settle
 from partirvm.core.priors import JOINING, entry_precision
 from partirvm.core.termination import StopRule, Termination
 from partirvm.types import BIAS
@@ -239,20 +239,3 @@ def test_alpha_and_mode_do_not_chase_each_other_for_ever():
     state, reason = fit("multinomial", design(X, 0.5), codes, 3)
     assert reason is Termination.CONVERGED
     assert state.iteration < 70
-
-
-def test_candidates_join_classes_that_part(rng):
-    """Beside a fit that has saturated the link: as if their own α had been given, in a few passes."""
-    X = rng.normal(size=(400, 2))
-    codes = (X @ [1.0, 1.0] > 0).astype(float)
-    Phi = design(X, 1.0, X[:80])
-    few = np.arange(21)
-    first, _ = fit("bernoulli", Phi[:, few], codes, 2)
-    weights, alpha = np.zeros((81, 1)), np.full((81, 1), np.nan)
-    weights[first.labels - BIAS], alpha[first.labels - BIAS] = first.mean, first.alpha
-    block = LogisticBlock.of("bernoulli", Phi, codes, weights)
-    joined = enter("bernoulli", np.arange(81) + BIAS, alpha, weights, block)
-    state, reason = drive(begin(replace(joined, iteration=1), RULE), Phi, codes)
-    assert reason is Termination.CONVERGED
-    assert state.iteration < 60
-    assert first.log_evidence - 3 < state.log_evidence < 0

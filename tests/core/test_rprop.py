@@ -17,7 +17,6 @@ from partirvm.core.rprop import (
     begin,
     off,
     raised,
-    revived,
 )
 from partirvm.core.termination import Termination
 
@@ -89,9 +88,10 @@ def test_features_off_come_back_where_they_are_given_another_chance():
     logs = np.array([-30.0, 0.0, -8.0, -9.3, -9.5])
     assert off(logs, features).tolist() == [2]
     search, _ = advance(begin(np.array([0.0, -1.0, -1.0, -8.0, -np.inf]), logs), 1.0, np.zeros(5), ROWS)
-    np.testing.assert_allclose(revived(search, features), [-30, 0, -1 - np.log(3), -8 - np.log(3), -9.5])
-    np.testing.assert_allclose(raised(search, features), [-30, 0, -1 - np.log(10), -9.3, -9.5])
-    later = again(search, raised(search, features), 0.1)
+    everyone, switched = np.concatenate(features), off(search.best, features)
+    np.testing.assert_allclose(raised(search, everyone, 1 / 3), [-30, 0, -1 - np.log(3), -8 - np.log(3), -9.5])
+    np.testing.assert_allclose(raised(search, switched, 1 / 10), [-30, 0, -1 - np.log(10), -9.3, -9.5])
+    later = again(search, raised(search, switched, 1 / 10), 0.1)
     assert (later.peak, later.values) == (1.0, ())
     worse, _ = advance(later, 0.5, np.zeros(5), ROWS)
     assert not worse.improved

@@ -72,15 +72,6 @@ def test_columns_that_gain_only_together_come_back():
     np.testing.assert_allclose(found.log_evidence, naive.log_evidence(Phi, t, found.alpha, beta), rtol=1e-9)
 
 
-def test_fits_that_end_early_are_left_to_the_fixed_point():
-    """Half of the candidates are what pruning comes down to."""
-    start, rule = start_of(*bumps(0)), replace(RULE, vectors=40)
-    fit, reason = SOLVERS["auto"](start, rule)
-    same, _ = SOLVERS["fixed-point"](start, rule)
-    assert reason is Termination.HALVED
-    np.testing.assert_array_equal(fit.alpha, same.alpha)
-
-
 def test_fixed_noise_stays_and_steps_are_heard():
     """β is as it was; every stage tells of its iterations."""
     start = replace(start_of(*bumps(1)), fixed_noise=True)

@@ -122,17 +122,17 @@ def part(kept, new, skip=0):
 
 
 @pytest.mark.parametrize(
-    ("message", "labels", "block", "basis"),
+    ("labels", "block", "basis"),
     [
-        pytest.param("basis other", [3, 4], part([0, 1, 2], [3, 4]), "other", id="another basis"),
-        pytest.param("cannot extend", [3, 4], part([0, 1], [3, 4]), "b", id="other kept columns"),
-        pytest.param("cannot extend", [3, 4], part([0, 1, 2], [3, 4], skip=1), "b", id="other rows"),
-        pytest.param("cannot extend", [3], part([0, 1, 2], [3, 4]), "b", id="other labels"),
-        pytest.param("cannot extend", [3, 2], part([0, 1, 2], [3, 4]), "b", id="a column that is there"),
+        pytest.param([3, 4], part([0, 1, 2], [3, 4]), "other", id="another basis"),
+        pytest.param([3, 4], part([0, 1], [3, 4]), "b", id="other kept columns"),
+        pytest.param([3, 4], part([0, 1, 2], [3, 4], skip=1), "b", id="other rows"),
+        pytest.param([3], part([0, 1, 2], [3, 4]), "b", id="other labels"),
+        pytest.param([3, 2], part([0, 1, 2], [3, 4]), "b", id="a column that is there"),
     ],
 )
-def test_a_stale_or_foreign_block_is_refused(message, labels, block, basis):
+def test_a_stale_or_foreign_block_is_refused(labels, block, basis):
     """Statistics of three columns over ten rows are never extended by what belongs to another design."""
     Phi, t, _ = rows(2, 10, 5, None)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="cannot extend"):
         whole(Phi[:, :3], t).extend(np.array(labels), block, basis)

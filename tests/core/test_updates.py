@@ -188,19 +188,6 @@ def crowd(rng, copies=6, n=80):
     return Phi, t, maximise(start, StopRule(1e-7, 300))[0]
 
 
-def test_a_thin_fit_ends_with_columns_that_all_earn_their_place(rng):
-    """No column fails q² > s, there are fewer of them, and the evidence is no lower than before."""
-    _, _, state = crowd(rng)
-    fit, reason = maximise(state, StopRule(1e-7, 300, thin=True))
-    assert reason is Termination.CONVERGED
-    s, q = fit.posterior.sparsity_and_quality(fit.alpha)
-    assert (q**2 > s).all()
-    assert set(fit.statistics.labels[fit.statistics.labels < 18] // 6) == {0, 1, 2}
-    assert len(state.alpha) > len(fit.alpha)
-    assert fit.posterior.log_evidence >= state.posterior.log_evidence - 1e-6
-    assert thin(fit) is fit
-
-
 def fit_and_info(rng, noise=0.1, **changes):
     """A fit after one step, with its info changed as told."""
     Phi = rng.normal(size=(40, 3))

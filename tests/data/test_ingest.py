@@ -178,7 +178,7 @@ def test_shuffling_in_memory_gives_the_same_order(tmp_path: Path) -> None:
 def test_moments_and_hashes_are_those_of_a_later_pass(tmp_path: Path) -> None:
     X, y = rows()
     data = ingest((X, y, np.abs(y)), tmp_path / "d.zarr", tile_rows=64)
-    total: TreeSum[Moments] = TreeSum(data.n_tiles)
+    total = TreeSum(data.n_tiles)
     for number in range(data.n_tiles):
         tile = data.tile(number)
         total.add(number, Moments.of(tile.X, tile.t, tile.weights, tile.start))
