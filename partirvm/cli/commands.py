@@ -13,14 +13,12 @@ import click
 from click.core import ParameterSource
 
 import partirvm as package
+from partirvm import jobs
 from partirvm.cli import job_commands, options
-from partirvm.cli.options import GroupedCommand, as_flags, as_json, overwrite, quiet, scheduler, takes
+from partirvm.cli.options import GroupedCommand, as_flags, takes
 from partirvm.cli.running import cluster, echo, in_foreground, place, show
 from partirvm.options import TABLE
 from partirvm.quoting import listed, named
-
-SHOWN = 10
-"""Maximum number of classes named in a message."""
 
 
 class InOrder(click.Group):
@@ -62,7 +60,7 @@ def partirvm() -> None:
     help="Folder for the data, the model and the picture; files of an earlier demo are replaced.",
 )
 @click.option("--memory-limit", default="512MiB", type=options.SIZE, help="Maximum resident memory of the whole demo.")
-@quiet
+@takes("--quiet")
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
     """Run all steps on a landscape, and draw a picture.
 
@@ -105,19 +103,9 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @click.option("--again", is_flag=True, help="Append the rows even if DATA have the same rows already.")
 @takes(
     options.flag(TABLE["memory_limit"], help="Maximum resident memory of the process; auto is 512MiB."),
-    *(overwrite, quiet, as_json),
+    *("--overwrite", "--quiet", "--json"),
 )
-def ingest(
-    source: str,
-    data: str,
-    shuffle: int,
-    no_shuffle: bool,
-    categorical: tuple[str, ...] | None,
-    memory_limit: int | str,
-    quiet: bool,
-    as_json: bool,
-    **choices: Any,
-) -> None:
+def ingest(source: str, data: str, shuffle: int, no_shuffle: bool, quiet: bool, as_json: bool, **choices: Any) -> None:
     """Turn a table into DATA that can be trained on.
 
     DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
@@ -143,49 +131,31 @@ def ingest(
     context = click.get_current_context()
     if no_shuffle and context.get_parameter_source("shuffle") is not ParameterSource.DEFAULT:
         raise click.UsageError("--shuffle and --no-shuffle exclude each other.", context)
+    choices |= {"shuffle": None if no_shuffle else shuffle, "categorical": choices["categorical"] or ()}
+    choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
     with progress_for(quiet=quiet) as progress:
-        made = ingest_table(
-            source,
-            data,
-            shuffle=None if no_shuffle else shuffle,
-            categorical=categorical or (),
-            memory_limit=None if memory_limit == "auto" else memory_limit,
-            progress=progress.on_rows,
-            **choices,
-        )
-    classes = made.columns.classes
-    target = made.columns.target if made.n_targets else None
+        made = ingest_table(source, data, progress=progress.on_rows, **choices)
+    facts: dict[str, Any] = {"data": data, "features": list(made.columns.features), "shuffle": made.seed}
+    facts |= {name: getattr(made, name) for name in ("n_rows", "n_features", "n_tiles", "tile_rows")}
+    facts["target"] = target = made.columns.target if made.n_targets else None
     to = ", no target" if target is None else f" → {named(target)}"
-    if classes is not None:
-        to += f" ({len(classes):,} classes: {listed(classes, SHOWN)})"
+    if made.n_targets > 1:
+        facts["targets"] = list(made.columns.targets)
+    if made.columns.classes is not None:
+        facts["classes"] = classes = list(made.columns.classes)
+        to += f" ({len(classes):,} classes: {listed(classes, 10)})"
     following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
     if target is None or choices["like"] is not None:
         scored = [f"partirvm evaluate JOB {data}"] if target is not None else []
         following = [*scored, f"partirvm predict JOB {data} predictions.csv"]
-    facts = {
-        "data": data,
-        "n_rows": made.n_rows,
-        "n_features": made.n_features,
-        "features": list(made.columns.features),
-        "target": target,
-        **({"targets": list(made.columns.targets)} if made.n_targets > 1 else {}),
-        **({} if classes is None else {"classes": list(classes)}),
-        "n_tiles": made.n_tiles,
-        "tile_rows": made.tile_rows,
-        "shuffle": made.seed,
-    }
     order = "in the order of the source" if made.seed is None else f"shuffled with seed {made.seed}"
-    show(
-        facts,
-        f"{data}: {counted(made.n_rows, 'row')} × {counted(made.n_features, 'feature')}{to}, "
-        f"{counted(made.n_tiles, 'tile')} of {made.tile_rows:,} rows, {order}",
-        as_json,
-        *following,
-    )
+    size = f"{counted(made.n_rows, 'row')} × {counted(made.n_features, 'feature')}{to}"
+    tiles = f"{counted(made.n_tiles, 'tile')} of {made.tile_rows:,} rows"
+    show(facts, f"{data}: {size}, {tiles}, {order}", as_json, *following)
 
 
 @partirvm.command(cls=GroupedCommand)
-@takes("data", options.fit_options, as_json)
+@takes("data", options.fit_options, "--json")
 def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool, **choices: Any) -> None:
     """Show what a fit of DATA would do, without fitting.
 
@@ -196,8 +166,6 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     Example:
       partirvm plan trips.zarr --memory-limit 2GiB --max-rounds 9
     """
-    from partirvm import jobs
-
     with cluster(scheduler) as client:
         made = jobs.plan(place(data, client), options.parameters(choices), validation=validation, client=client)
     show(made.to_json(), as_flags(str(made)), as_json)
@@ -207,19 +175,10 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
 @takes(
     *("data", "job", options.fit_options),
     click.option("--verify", is_flag=True, help="First read all of DATA and compare it with its checksums."),
-    *(options.detach, overwrite, quiet, as_json),
+    *("--detach", "--overwrite", "--quiet", "--json"),
 )
 def fit(
-    data: str,
-    job: str,
-    validation: str | None,
-    scheduler: str | None,
-    detach: bool,
-    quiet: bool,
-    as_json: bool,
-    overwrite: bool,
-    verify: bool,
-    **choices: Any,
+    data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, verify: bool, **choices: Any
 ) -> int:
     """Train a model on DATA and save it in the folder JOB.
 
@@ -238,12 +197,11 @@ def fit(
       partirvm fit trips.zarr jobs/run3 --scheduler tcp://10.0.0.5:8786 --detach
       partirvm fit mails.zarr jobs/run4 --class-weight spam=1,ham=5 --validation later.zarr
     """
-    from partirvm import jobs
-
     options.require_detachable(detach, scheduler, verify)
+    quiet, as_json, overwrite = (choices.pop(name) for name in ("quiet", "as_json", "overwrite"))
     asked = options.parameters(choices)
     with cluster(scheduler) as client:
-        source, held_out = place(data, client), None if validation is None else place(validation, client)
+        source, held_out = place(data, client), place(validation, client)
         how: dict[str, Any] = {"validation": held_out, "client": client, "overwrite": overwrite}
         if detach:
             jobs.submit(source, place(job, client), asked, **how)
@@ -254,24 +212,17 @@ def fit(
 
 @partirvm.command()
 @takes(
-    *("job", "data", "output", options.augment),
+    *("job", "data", "output", "--augment"),
     click.option(
         "--interval",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         metavar="LEVEL",
         help="Also write the bounds of the prediction interval of this level, such as 0.95.",
     ),
-    *(options.allow_code, scheduler, overwrite, quiet, as_json),
+    *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
 def predict(
-    job: str,
-    data: str,
-    output: str,
-    augment: str | None,
-    scheduler: str | None,
-    quiet: bool,
-    as_json: bool,
-    **choices: Any,
+    job: str, data: str, output: str, augment: str | None, scheduler: str | None, as_json: bool, **choices: Any
 ) -> None:
     """Predict every row of DATA with the model of JOB, into OUTPUT.
 
@@ -298,16 +249,15 @@ def predict(
     from partirvm import predict
     from partirvm.report.progress import progress_for
 
-    with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
-        augmenting = None if augment is None else place(augment, client)
-        choices |= {"augment": augmenting, "client": client, "progress": partial(progress.on_tile, "predict")}
-        rows = predict.predict(job, place(data, client), output, **choices)
+    with cluster(scheduler) as client, progress_for(quiet=choices.pop("quiet")) as progress:
+        choices |= {"augment": place(augment, client), "progress": partial(progress.on_tile, "predict")}
+        rows = predict.predict(job, place(data, client), output, client=client, **choices)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
 
 
 @partirvm.command()
 @takes(
-    *("job", "data", options.augment, options.allow_code, scheduler, quiet),
+    *("job", "data", "--augment", "--allow-code", "--scheduler", "--quiet"),
     click.option("--json", is_flag=True, expose_value=False, help="Accepted as elsewhere: the result is always JSON."),
 )
 def evaluate(
@@ -331,14 +281,8 @@ def evaluate(
     from partirvm.report.progress import progress_for
 
     with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
-        scores = predict.evaluate(
-            job,
-            place(data, client),
-            augment=None if augment is None else place(augment, client),
-            allow_code=allow_code,
-            client=client,
-            progress=partial(progress.on_tile, "evaluate"),
-        )
+        how: dict[str, Any] = {"augment": place(augment, client), "progress": partial(progress.on_tile, "evaluate")}
+        scores = predict.evaluate(job, place(data, client), allow_code=allow_code, client=client, **how)
     echo(json.dumps(scores))
     return scores
 
@@ -366,4 +310,4 @@ def completion(shell: str) -> None:
 
 
 for name in partirvm.commands.keys() - {"completion", "demo"}:
-    options.allow_protocol(partirvm.commands[name])
+    takes("--allow-protocol")(partirvm.commands[name])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import numpy as np
@@ -20,26 +20,11 @@ from partirvm.errors import UsageError
 
 Float = NDArray[np.float64]
 
-SHARES = {"test": 0.1, "validation": 0.1, "train": 0.8}
-
 FIT = ("--gamma", "80", "--partition-size", "350", "--max-rounds", "6")
 
 
-class Terrain(NamedTuple):
-    """A grid of heights (ny, nx) in metres, north to south and west to east, and the degrees of its cells' centres."""
-
-    elevation: Float
-    longitude: Float
-    latitude: Float
-
-    @property
-    def points(self) -> Float:
-        """Longitude and latitude of all cells, (ny·nx, 2), row by row."""
-        return np.stack(np.meshgrid(self.longitude, self.latitude), axis=-1).reshape(-1, 2)
-
-
-def load_terrain(every: int = 1) -> Terrain:
-    """Load the bundled elevation model, with only each ``every``-th row and column.
+def load_terrain(every: int = 1) -> tuple[Float, Float, Float]:
+    """Return heights (ny, nx) in metres, longitudes (nx,) and latitudes (ny,), of each ``every``-th row and column.
 
     Raises ``UsageError`` if matplotlib or its sample data are not installed.
     """
@@ -53,10 +38,10 @@ def load_terrain(every: int = 1) -> Terrain:
             'pip install "partirvm[plot]"'
         ) from error
     with sample:
-        elevation = sample["elevation"].astype(np.float64)
+        heights = sample["elevation"].astype(np.float64)
         west, north, dx, dy = (float(sample[name]) for name in ("xmin", "ymin", "dx", "dy"))
-    rows, columns = (np.arange(n) + 0.5 for n in elevation.shape)
-    return Terrain(elevation[::every, ::every], (west + dx * columns)[::every], (north - dy * rows)[::every])
+    rows, columns = (np.arange(n) + 0.5 for n in heights.shape)
+    return heights[::every, ::every], (west + dx * columns)[::every], (north - dy * rows)[::every]
 
 
 def run(
@@ -72,10 +57,10 @@ def run(
     began = time.perf_counter()
     folder, terrain = Path(output), load_terrain(every)
     folder.mkdir(parents=True, exist_ok=True)
-    heights = terrain.elevation.ravel()
+    heights, points = terrain[0].ravel(), np.stack(np.meshgrid(*terrain[1:]), axis=-1).reshape(-1, 2)
     order = np.random.default_rng(20060101).permutation(len(heights))
-    bounds = np.round(np.cumsum(list(SHARES.values())) * len(heights)).astype(int)
-    parts = dict(zip(SHARES, np.split(order, bounds[:-1]), strict=True)) | {"grid": np.arange(len(heights))}
+    test, validation, train = np.split(order, np.round(np.array([0.1, 0.2]) * len(heights)).astype(int))
+    parts = {"test": test, "validation": validation, "train": train, "grid": np.arange(len(heights))}
 
     def command(*arguments: str) -> Any:
         if not quiet:
@@ -86,22 +71,20 @@ def run(
     if not quiet:
         echo(f"{len(heights):,} cells of a landscape, split at random into train, validation and test", err=True)
     limit = ["--memory-limit", f"{memory_limit >> 20}MiB"]
+    data = {name: str(folder / f"{name}.zarr") for name in (*parts, "prediction")}
     for name, rows in parts.items():
-        longitude, latitude = terrain.points[rows].T
+        longitude, latitude = points[rows].T
         columns = {"longitude": longitude, "latitude": latitude, "elevation": heights[rows]}
-        table, data = str(folder / f"{name}.parquet"), str(folder / f"{name}.zarr")
+        table = str(folder / f"{name}.parquet")
         pq.write_table(pa.table(columns), table)
-        command("ingest", table, data, "--target", "elevation", *limit, "--overwrite")
+        command("ingest", table, data[name], "--target", "elevation", *limit, "--overwrite")
     job, picture = str(folder / "job"), folder / "terrain.png"
-    names = ("train", "validation", "test", "grid", "prediction")
-    train, validation, test, grid, prediction = (str(folder / f"{name}.zarr") for name in names)
-    status: int = command("fit", train, job, *fit, "--validation", validation, *limit, "--overwrite")
+    status: int = command("fit", data["train"], job, *fit, "--validation", data["validation"], *limit, "--overwrite")
     if status != ExitStatus.DONE:
         return status
-    scores = command("evaluate", job, test)
-    command("predict", job, grid, prediction, "--overwrite")
-    draw(terrain, job, prediction, scores, picture)
-
+    scores = command("evaluate", job, data["test"])
+    command("predict", job, data["grid"], data["prediction"], "--overwrite")
+    draw(terrain, job, data["prediction"], scores, picture)
     echo(
         f"\ntest RMSE {scores['rmse']:.2f} m; the 95 % interval covers {100 * scores['coverage_95']:.1f} % of "
         f"{scores['n_rows']:,} test cells; {time.perf_counter() - began:.0f} s\npicture: {picture}"
@@ -109,7 +92,7 @@ def run(
     return ExitStatus.DONE
 
 
-def draw(terrain: Terrain, job: str, prediction: str, scores: dict[str, Any], path: Path) -> None:
+def draw(terrain: tuple[Float, Float, Float], job: str, prediction: str, scores: dict[str, Any], path: Path) -> None:
     """Write the picture: terrain and relevance vectors, predicted mean, its standard deviation, and errors."""
     import zarr
     from matplotlib.figure import Figure
@@ -117,18 +100,17 @@ def draw(terrain: Terrain, job: str, prediction: str, scores: dict[str, Any], pa
     from partirvm.jobs import open_job
     from partirvm.report.plots import styled
 
+    heights, x, y = terrain
     model, arrays = open_job(job).model(), zarr.open_group(prediction, mode="r")
-    mean, std = (np.asarray(arrays[name]).reshape(terrain.elevation.shape) for name in ("mean", "std"))
-    error = mean - terrain.elevation
-    low, high = np.quantile(terrain.elevation, [0.005, 0.995])
-    wide = float(np.quantile(np.abs(error), 0.99))
-    maps: list[tuple[str, Float, dict[str, Any]]] = [
-        (f"Terrain (m) and {model.n_vectors:,} relevance vectors", terrain.elevation, {"vmin": low, "vmax": high}),
-        ("Predicted mean (m)", mean, {"vmin": low, "vmax": high}),
-        ("Predicted standard deviation (m)", std, {"cmap": "magma", "vmin": 0.0, "vmax": wide}),
-        ("Predicted mean − terrain (m)", error, {"cmap": "RdBu_r", "vmin": -wide, "vmax": wide}),
+    mean, std = (np.asarray(arrays[name]).reshape(heights.shape) for name in ("mean", "std"))
+    low, high = np.quantile(heights, [0.005, 0.995])
+    wide = float(np.quantile(np.abs(mean - heights), 0.99))
+    maps: list[tuple[str, Float, str, float, float]] = [
+        (f"Terrain (m) and {model.n_vectors:,} relevance vectors", heights, "terrain", low, high),
+        ("Predicted mean (m)", mean, "terrain", low, high),
+        ("Predicted standard deviation (m)", std, "magma", 0.0, wide),
+        ("Predicted mean − terrain (m)", mean - heights, "RdBu_r", -wide, wide),
     ]
-    x, y = terrain.longitude, terrain.latitude
     with styled():
         figure = Figure(figsize=(9.0, 7.8), dpi=110, layout="constrained")
         figure.suptitle(
@@ -137,9 +119,9 @@ def draw(terrain: Terrain, job: str, prediction: str, scores: dict[str, Any], pa
             fontsize=10,
         )
         axes = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
-        for axis, (title, values, colours) in zip(axes, maps, strict=True):
-            shown = {"cmap": "terrain", "extent": (x[0], x[-1], y[-1], y[0]), **colours}
-            image = axis.imshow(values, aspect=1 / np.cos(np.radians(y.mean())), interpolation="bilinear", **shown)
+        for axis, (title, values, colours, least, most) in zip(axes, maps, strict=True):
+            form: dict[str, Any] = {"extent": (x[0], x[-1], y[-1], y[0]), "aspect": 1 / np.cos(np.radians(y.mean()))}
+            image = axis.imshow(values, cmap=colours, vmin=least, vmax=most, interpolation="bilinear", **form)
             figure.colorbar(image, ax=axis, extend="both", fraction=0.05, pad=0.02)
             axis.set_title(title)
         axes[0].locator_params(axis="x", nbins=4)  # shared by all maps

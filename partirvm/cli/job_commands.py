@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from partirvm import jobs
 from partirvm.cli import options
-from partirvm.cli.options import FLAGS, as_flags, as_json, overwrite, takes
+from partirvm.cli.options import FLAGS, as_flags, takes
 from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, place, show, show_status
 from partirvm.errors import DoneError, JobFailedError, MissingDataError, PartirvmError
 from partirvm.options import TABLE
@@ -27,7 +28,7 @@ def detached(job: str, scheduler: str | None, as_json: bool) -> int:
 
 @click.command()
 @takes(
-    "job", click.option("--follow", is_flag=True, help="Print each round when it ends, until the job ends."), as_json
+    "job", click.option("--follow", is_flag=True, help="Print each round when it ends, until the job ends."), "--json"
 )
 def status(job: str, follow: bool, as_json: bool) -> int:
     """Show the status of a job, its reason and the last round.
@@ -41,7 +42,6 @@ def status(job: str, follow: bool, as_json: bool) -> int:
       partirvm status jobs/run1
       partirvm status jobs/run1 --follow
     """
-    from partirvm import jobs
     from partirvm.report.text import followed
 
     opened = jobs.open_job(job)
@@ -57,16 +57,15 @@ def status(job: str, follow: bool, as_json: bool) -> int:
     return show_status(opened, as_json, "\n")
 
 
-@click.command()
-@takes("folder", as_json)
-def jobs(folder: str, as_json: bool) -> None:
+@click.command("jobs")
+@takes("folder", "--json")
+def list_jobs(folder: str, as_json: bool) -> None:
     """List all jobs in FOLDER, one per line.
 
     \b
     Example:
       partirvm jobs jobs
     """
-    from partirvm import jobs
     from partirvm.report.text import jobs_table
 
     found: list[dict[str, Any]] = []
@@ -84,7 +83,7 @@ def jobs(folder: str, as_json: bool) -> None:
 
 @click.command()
 @takes(
-    "job", click.option("--timeout", type=options.DURATION, help="Maximum time to wait, such as 90s or 8h."), as_json
+    "job", click.option("--timeout", type=options.DURATION, help="Maximum time to wait, such as 90s or 8h."), "--json"
 )
 def wait(job: str, timeout: float | None, as_json: bool) -> int:
     """Wait until a job ends.
@@ -96,8 +95,6 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
     Example:
       partirvm wait jobs/run1 && partirvm evaluate jobs/run1 test.zarr
     """
-    from partirvm import jobs
-
     opened = jobs.open_job(job)
     try:
         opened.wait(timeout)
@@ -110,7 +107,7 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
 
 
 @click.command()
-@takes("job", options.reason, as_json)
+@takes("job", "--reason", "--json")
 def abort(job: str, reason: str, as_json: bool) -> None:
     """End a job and keep its last model.
 
@@ -125,7 +122,7 @@ def abort(job: str, reason: str, as_json: bool) -> None:
 
 
 @click.command()
-@takes("job", options.reason, as_json)
+@takes("job", "--reason", "--json")
 def cancel(job: str, reason: str, as_json: bool) -> None:
     """End a job and discard its model.
 
@@ -139,19 +136,25 @@ def cancel(job: str, reason: str, as_json: bool) -> None:
 
 
 def _end(job: str, verb: str, reason: str, as_json: bool) -> None:
-    from partirvm import jobs
-
     opened = jobs.open_job(job)
-    status = getattr(opened, verb)(reason).value
+    aborting = getattr(opened, verb)(reason).value == "aborting"
     found = opened.progress()
-    if status == "aborting":
-        show(found, f"{job}: the request to end the job is stored", as_json, f"partirvm wait {job}")
-        return
-    show(found, f"{job} is {found['status']}. {found['advice']}", as_json)
+    text = f"{job} is {found['status']}. {found['advice']}"
+    text = f"{job}: the request to end the job is stored" if aborting else text
+    show(found, text, as_json, *[f"partirvm wait {job}"] * aborting)
 
 
 again = takes(
-    *(options.allow_code, options.allow_data, options.moved, options.scheduler, options.detach, options.quiet, as_json)
+    "--allow-code",
+    click.option(
+        "--allow-data",
+        multiple=True,
+        metavar="URL",
+        help="DATA that JOB may read although they are in another store than JOB; may be given twice.",
+    ),
+    click.option("--data", metavar="DATA", help="New place of the DATA of JOB, if they were moved."),
+    click.option("--validation", metavar="DATA", help="New place of the held-out DATA of JOB, if they were moved."),
+    *("--scheduler", "--detach", "--quiet", "--json"),
 )
 """The options of commands that run a job again."""
 
@@ -202,8 +205,6 @@ def _run_again(
     job: str, verb: str, *, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **choices: Any
 ) -> int:
     """Resume or update a job, on a cluster or in this process."""
-    from partirvm import jobs
-
     options.require_detachable(detach, scheduler)
     opened = jobs.open_job(job)
     with cluster(scheduler) as client:
@@ -225,7 +226,7 @@ def _run_again(
 
 
 @click.command()
-@takes("job", "output", overwrite)
+@takes("job", "output", "--overwrite")
 def report(job: str, output: str, overwrite: bool) -> None:
     """Write a report of a job as an HTML page, JSON or CSV.
 
@@ -239,22 +240,21 @@ def report(job: str, output: str, overwrite: bool) -> None:
       partirvm report jobs/run1 run1.html
       partirvm report jobs/run1 fits.csv
     """
-    from partirvm import jobs
-
     ending = output.rpartition(".")[2]
     if ending not in ("html", "htm", "json", "csv"):
         raise click.UsageError(f"{output!r} must end in .html, .json or .csv.", click.get_current_context())
     made = jobs.open_job(job).report()
     made.save(output, overwrite=overwrite)
-    if made.damaged:
-        raise MissingDataError(f"{output} is written without damaged parts of the job: {'; '.join(made.damaged)}")
+    damaged = "; ".join(made.values["damaged"])
+    if damaged:
+        raise MissingDataError(f"{output} is written without damaged parts of the job: {damaged}")
     echo(f"{output}: open it in a browser" if ending.startswith("htm") else f"{output}: written")
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB JOB...")
-@takes(click.option("--csv", "as_csv", is_flag=True, help="Print one line of CSV per job."), as_json)
-def compare(jobs: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
+@click.argument("locations", nargs=-1, required=True, metavar="JOB JOB...")
+@takes(click.option("--csv", "as_csv", is_flag=True, help="Print one line of CSV per job."), "--json")
+def compare(locations: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
     """Compare jobs: models, errors, work and parameters.
 
     The errors are those of the last model, on the training rows and on the held-out rows of the fit. To compare
@@ -265,14 +265,13 @@ def compare(jobs: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
       partirvm compare jobs/run1 jobs/run2
       partirvm compare jobs/* --csv > runs.csv
     """
-    from partirvm import jobs as package
     from partirvm.report import text
 
-    found = [text.job_facts(package.open_job(job)) for job in jobs]
+    found = [text.job_facts(jobs.open_job(job)) for job in locations]
     if as_csv:
         echo(text.as_csv(found).rstrip())
         return
     show(found, text.compare_text(found, lambda name: FLAGS.get(name, name)), as_json)
 
 
-COMMANDS = {str(each.name): each for each in (status, jobs, wait, abort, cancel, resume, update, compare, report)}
+COMMANDS = {str(each.name): each for each in (status, list_jobs, wait, abort, cancel, resume, update, compare, report)}

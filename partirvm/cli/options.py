@@ -33,13 +33,7 @@ _NAME = re.compile(rf"{_BEFORE}({'|'.join(name for name in FLAGS if '_' in name)
 
 
 def as_flags(message: str) -> str:
-    """Replace the Python names of options in a message by their flags.
-
-    >>> as_flags("max_rounds was reached: raise it, or use solver='fast'")
-    '--max-rounds was reached: raise it, or use --solver fast'
-    >>> as_flags("strategy is 'x': it must be basic"), as_flags("the column 'max_rounds' in jobs/max_rounds.csv")
-    ("--strategy is 'x': it must be basic", "the column 'max_rounds' in jobs/max_rounds.csv")
-    """
+    """Replace the Python names of options in a message by their flags, ``solver='fast'`` by ``--solver fast``."""
 
     def given(found: re.Match[str]) -> str:
         flag, value = FLAGS[found[1]], found[2].strip("'\"")
@@ -51,11 +45,7 @@ def as_flags(message: str) -> str:
 
 
 def help_of(text: str) -> str:
-    """Turn the text of an option in the table into the help of its flag, without quotes around values.
-
-    >>> help_of('Rows of fit_rows="sample"; "auto" is 20·P.')
-    'Rows of --likelihood sample; auto is 20·P.'
-    """
+    """Turn the text of an option in the table into the help of its flag, without quotes around values."""
     return as_flags(text).replace('"', "")
 
 
@@ -75,14 +65,6 @@ class Text(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(f"{error}.", param, ctx)
 
 
-def names(text: str) -> tuple[str, ...]:
-    """Split names at commas. Raises ``UsageError`` for an empty name."""
-    found = tuple(name.strip() for name in text.split(","))
-    if not all(found):
-        raise UsageError(f"{text!r} has an empty name")
-    return found
-
-
 def number(text: str) -> Any:
     """Convert a text to an int or a float if possible; any other text is returned unchanged."""
     for kind in (int, float):
@@ -96,21 +78,18 @@ def pairs(kind: str, example: str, text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = part.rpartition("=")
-        name = name.strip()
-        if not name or not isinstance(number(value), int | float):
-            raise UsageError(f"{part!r} is not {kind}: give such as {example}")
-        if name in found:
-            raise UsageError(f"{name!r} has two {kind.partition('=')[2].lower()}s")
-        found[name] = number(value)
+        if not name.strip() or name.strip() in found or not isinstance(number(value), int | float):
+            raise UsageError(f"{part!r} is not {kind}, or its name was given before: give such as {example}")
+        found[name.strip()] = number(value)
     return found
 
 
 SIZE = Text("SIZE", partial(parse_bytes, what="the value"))
 DURATION = Text("TIME", partial(parse_duration, what="the value"))
-NAMES = Text("A,B,…", names)
+NAMES = Text("A,B,…", lambda text: tuple(name.strip() for name in text.split(",")))
 
 READ: dict[str, Callable[[str], Any]] = {
-    "basis": lambda text: text if "," not in text else names(text),
+    "basis": lambda text: text if "," not in text else NAMES.read(text),
     "fixed_alpha": partial(pairs, "NAME=ALPHA", "bias=1e-6"),
     "class_weight": lambda text: text if text == "balanced" else pairs("LABEL=WEIGHT", "spam=5,ham=1", text),
 }
@@ -147,54 +126,6 @@ def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
     return click.option(spelling, option.name, **{"help": help_of(option.help), **kind, **other})
 
 
-def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command these parameters, in this order: arguments by name, or options."""
-
-    def decorate(command: Command) -> Command:
-        for each in reversed(parameters):  # decorators apply from the last to the first
-            command = (click.argument(each) if isinstance(each, str) else each)(command)
-        return command
-
-    return decorate
-
-
-scheduler = click.option(
-    "--scheduler",
-    metavar="ADDRESS",
-    help="Run on the Dask cluster of this scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]",
-)
-validation = click.option(
-    "--validation",
-    metavar="DATA",
-    help="Held-out DATA: their error is shown after each round; working-set ends when it stops falling.",
-)
-quiet = click.option("--quiet", is_flag=True, help="Print no progress, only errors and warnings.")
-as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
-overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing output.")
-augment = click.option(
-    "--augment",
-    metavar="TRAIN_DATA",
-    help="The training DATA: for std that grows with the distance from them (RVM*).",
-)
-reason = click.option("--reason", default="", metavar="TEXT", help="Why the job is ended; stored with the job.")
-detach = click.option("--detach", is_flag=True, help="With --scheduler: submit the fit to the cluster and return.")
-allow_code = click.option(
-    "--allow-code",
-    is_flag=True,
-    help="Import and run the Python function that is the kernel or basis of the job; required for such jobs.",
-)
-allow_data = click.option(
-    "--allow-data",
-    multiple=True,
-    metavar="URL",
-    help="DATA that JOB may read although they are in another store than JOB; may be given twice.",
-)
-moved = takes(
-    click.option("--data", metavar="DATA", help="New place of the DATA of JOB, if they were moved."),
-    click.option("--validation", metavar="DATA", help="New place of the held-out DATA of JOB, if they were moved."),
-)
-
-
 def _allow_protocols(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
     if names:
         from partirvm.storage.address import allow_protocols
@@ -202,14 +133,54 @@ def _allow_protocols(context: click.Context, option: click.Parameter, names: tup
         allow_protocols(*names)
 
 
-allow_protocol = click.option(
-    "--allow-protocol",
-    multiple=True,
-    metavar="NAME",
-    expose_value=False,
-    callback=_allow_protocols,
-    help="Also open URLs of this protocol of fsspec, such as https; may be given more than once.",
-)
+SHARED: dict[str, tuple[str, dict[str, Any]]] = {
+    "--scheduler": (
+        "Run on the Dask cluster of this scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]",
+        {"metavar": "ADDRESS"},
+    ),
+    "--validation": (
+        "Held-out DATA: their error is shown after each round; working-set ends when it stops falling.",
+        {"metavar": "DATA"},
+    ),
+    "--quiet": ("Print no progress, only errors and warnings.", {"is_flag": True}),
+    "--json": ("Print the result as one line of JSON.", {"is_flag": True}),
+    "--overwrite": ("Replace an existing output.", {"is_flag": True}),
+    "--augment": (
+        "The training DATA: for std that grows with the distance from them (RVM*).",
+        {"metavar": "TRAIN_DATA"},
+    ),
+    "--reason": ("Why the job is ended; stored with the job.", {"metavar": "TEXT", "default": ""}),
+    "--detach": ("With --scheduler: submit the fit to the cluster and return.", {"is_flag": True}),
+    "--allow-code": (
+        "Import and run the Python function that is the kernel or basis of the job; required for such jobs.",
+        {"is_flag": True},
+    ),
+    "--allow-protocol": (
+        "Also open URLs of this protocol of fsspec, such as https; may be given more than once.",
+        {"metavar": "NAME", "multiple": True, "expose_value": False, "callback": _allow_protocols},
+    ),
+}
+"""Options of several commands: the help of each, and other arguments of ``click.option``."""
+
+
+def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command these parameters, in this order.
+
+    Texts are names of arguments and of ``SHARED`` options; the flag ``--json`` is the argument ``as_json``.
+    """
+
+    def decorate(command: Command) -> Command:
+        for each in reversed(parameters):  # decorators apply from the last to the first
+            if isinstance(each, str) and each in SHARED:
+                text, other = SHARED[each]
+                name = "as_json" if each == "--json" else each[2:].replace("-", "_")
+                command = click.option(each, name, help=text, **other)(command)
+            else:
+                command = (click.argument(each) if isinstance(each, str) else each)(command)
+        return command
+
+    return decorate
+
 
 limits = takes(
     flag(
@@ -230,7 +201,8 @@ ORDER = ("everyday", "kernel", "strategy", "noise and priors", "resources", "clu
 GROUPS = {option.name: option.group for option in TABLE.values()} | {"validation": "everyday", "scheduler": "cluster"}
 
 fit_options = takes(
-    *(flag(option) for group in ORDER for option in TABLE.values() if option.group == group), validation, scheduler
+    *(flag(option) for group in ORDER for option in TABLE.values() if option.group == group),
+    *("--validation", "--scheduler"),
 )
 """The options of a fit, which ``fit`` and ``plan`` have in common."""
 
@@ -274,17 +246,14 @@ def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 
 def require_detachable(detach: bool, scheduler: str | None, verify: bool = False) -> None:
     """Raise ``click.UsageError`` for ``--detach`` without a cluster, or with ``--verify``."""
-    if detach and scheduler is None:
-        raise click.UsageError(
-            "--detach needs --scheduler ADDRESS: without a cluster the fit would stop when this command exits. Run it "
-            "in the background of your shell instead (nohup, tmux, systemd-run).",
-            click.get_current_context(),
-        )
-    if detach and verify:
-        raise click.UsageError(
-            "--verify reads all of DATA in this process before the fit; it cannot be combined with --detach.",
-            click.get_current_context(),
-        )
+    message = (
+        "--detach needs --scheduler ADDRESS: without a cluster the fit would stop when this command exits. Run it "
+        "in the background of your shell instead (nohup, tmux, systemd-run)."
+    )
+    if scheduler is not None:
+        message = "--verify reads all of DATA in this process before the fit; it cannot be combined with --detach."
+    if detach and (scheduler is None or verify):
+        raise click.UsageError(message, click.get_current_context())
 
 
 def parameters(options: dict[str, Any]) -> Request:

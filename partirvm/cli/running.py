@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from partirvm import jobs
 from partirvm.cli.options import as_flags
 from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning, UsageError
 from partirvm.quoting import printable
@@ -74,25 +75,16 @@ def cluster(address: str | None) -> Iterator[Any]:
         yield client
 
 
-def place(name: str, client: Any) -> str:
+def place(name: Any, client: Any) -> Any:
     """Return the path that a fit uses: absolute on a cluster, because its workers may run in another folder."""
-    return name if client is None or "://" in name else str(Path(name).absolute())
+    return name if client is None or name is None or "://" in name else str(Path(name).absolute())
 
 
 def status_of(error: BaseException) -> ExitStatus:
-    """Return the exit status of an error: 2 if the user can correct it, 4 for a failure.
-
-    >>> status_of(click.UsageError("no such option")).name, status_of(ZeroDivisionError()).name
-    ('USAGE', 'FAILED')
-    """
-    if isinstance(error, JobFailedError | NumericalError | ClusterError):
-        return ExitStatus.FAILED
-    corrected = isinstance(error, click.ClickException | PartirvmError) or _names_a_file(error)
-    return ExitStatus.USAGE if corrected else ExitStatus.FAILED
-
-
-def _names_a_file(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.filename is not None
+    """Return the exit status of an error: 2 if the user can correct it, 4 for a failure."""
+    failed = isinstance(error, JobFailedError | NumericalError | ClusterError)
+    corrected = isinstance(error, click.ClickException | PartirvmError) or getattr(error, "filename", None) is not None
+    return ExitStatus.USAGE if corrected and not failed else ExitStatus.FAILED
 
 
 def explain(error: BaseException) -> None:
@@ -103,19 +95,15 @@ def explain(error: BaseException) -> None:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error as one paragraph. Its notes come last: from what the work can continue.
-
-    >>> message_of(PartirvmError("raise memory_limit"))
-    'raise --memory-limit'
-    """
+    """Return the message of an error as one paragraph. Its notes come last: from what the work can continue."""
     cause = error.__cause__ if isinstance(error, click.Abort) else error  # click raises Abort for a KeyboardInterrupt
     notes = getattr(cause, "__notes__", [])
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return "; ".join(["interrupted", *(notes or ["nothing was left behind"])])
-    if isinstance(error, click.UsageError) and error.ctx is not None:
-        message = f"{error.format_message()} See `{error.ctx.command_path} --help`."
-    elif isinstance(error, click.ClickException):
+    if isinstance(error, click.ClickException):
         message = error.format_message()
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            message += f" See `{error.ctx.command_path} --help`."
     elif isinstance(error, PartirvmError):
         message = as_flags(str(error))
     elif isinstance(error, OSError) and error.filename is not None:
@@ -159,30 +147,28 @@ class Signals:
     """
 
     def __init__(self, announce: Callable[[str], None] | None = None, *, keep: bool = True) -> None:
-        self._announce, self._keep = announce, keep
+        self._announce, self._keep, self._gentle = announce, keep, announce is not None
         self._before: dict[int, Any] = {}
-        self._hook = sys.unraisablehook
-        self._count = 0
-        self._announced = False
+        self._hook, self._count = sys.unraisablehook, 0
 
     def listen(self) -> None:
         """Replace the handlers of SIGINT and SIGTERM."""
         for number in SIGNALS:
             self._before[number] = signal.signal(number, self._on_signal)
-        if self._announce is None and self._before[signal.SIGINT] is signal.SIG_IGN:
+        if not self._gentle and self._before[signal.SIGINT] is signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # in the background of a shell Ctrl-C is for other processes
 
     def poll(self) -> bool:
         """Return whether the fit must stop."""
-        if self._count and self._announce is not None and not self._announced:
-            self._announced = True
-            self._announce(
+        if self._count and self._announce is not None:
+            announce, self._announce = self._announce, None
+            announce(
                 "stopping after this step and keeping the last model, if there is one; Ctrl-C again to stop at once"
             )
         return self._count > 0
 
     def __enter__(self) -> Signals:
-        if self._announce is None:
+        if not self._gentle:
             self.listen()
         return self
 
@@ -196,7 +182,7 @@ class Signals:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._count += 1
-        if self._count > (self._announce is not None):
+        if self._count > self._gentle:
             # Only an exception can end a wait for threads, for a store or for a cluster before the next poll.
             _ignore()
             sys.unraisablehook = lambda unraisable: None  # no tracebacks of incomplete objects when they are collected
@@ -216,13 +202,12 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     A ``resumed`` job is aborted instead, because its folder exists. Without a usable model the exit status is 4, and a
     message states the reason.
     """
-    from partirvm import jobs
     from partirvm.model.relevance import basis_functions_json, targets_json
     from partirvm.report.progress import progress_for
     from partirvm.report.text import job_facts, summary
 
+    opened, begun = jobs.Job(job), resumed
     with progress_for(quiet=quiet, spell=as_flags) as progress:
-        begun = resumed
         try:
             with Signals(progress.note) as stop:
                 if resumed:
@@ -230,36 +215,33 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
 
                 def on_plan(made: Any) -> None:
                     nonlocal begun
-                    begun = True
-                    if not resumed:
+                    if not begun:
                         stop.listen()
+                    begun = True
                     planned(made)
 
                 hooks: Any = progress
                 planned, hooks.on_plan, hooks.aborted = progress.on_plan, on_plan, stop.poll
                 fitted = work(watcher=progress)
         except KeyboardInterrupt:
-            store = jobs.Job(job).store
-            if not begun or not store.exists():
+            if not begun or not opened.store.exists():
                 raise
-            usable = store.has_model()
+            usable = opened.store.has_model()
             has = "the model of the last finished round" if usable else "no model yet"
             progress.note(f"stopped at once; {job} holds {has}. Continue with: partirvm resume {job}")
             return ExitStatus.ABORTED if usable else ExitStatus.FAILED
     if fitted is None:
         echo(f"{job}: another process has run it in the meantime", err=True)
-        return show_status(jobs.open_job(job), as_json)
+        return show_status(opened, as_json)
     if fitted.model is None:
-        if jobs.Job(job).status().value == "cancelled":
+        if opened.status().value == "cancelled":
             raise JobFailedError(f"{job} was cancelled: its model was discarded")
         raise JobFailedError(f"{job} ended before it had a model. Continue with: partirvm resume {job}")
-    reason = fitted.outcome.reason.value
-    facts = {**job_facts(jobs.open_job(job)), "reason": reason, "target": fitted.model.columns.target}
+    reason, bases = fitted.outcome.reason.value, basis_functions_json(fitted.model)
+    facts = {**job_facts(opened), "reason": reason, "target": fitted.model.columns.target}
     if reason != "converged":
         facts["advice"] = fitted.outcome.reason.advice
-    facts |= targets_json(fitted.model)
-    bases = basis_functions_json(fitted.model)
-    facts |= {"basis": bases} if bases else {}
+    facts |= targets_json(fitted.model) | ({"basis": bases} if bases else {})
     following = [f"partirvm evaluate {job} TEST.zarr", f"partirvm predict {job} NEW.zarr predictions.csv"]
     aborted = reason == "aborted"
     show(facts, as_flags(summary(facts)), as_json, *following, *[f"partirvm resume {job}"] * aborted)

@@ -66,22 +66,13 @@ def _noise(entry: Entry) -> str:
 
 
 def rate(entry: Entry) -> str:
-    """Return the rows per second that the passes of a round read.
-
-    >>> rate({"pass_rows": 72_000, "pass_seconds": 0.5}), rate({"pass_rows": 0, "pass_seconds": 0.0})
-    ('144,000', '–')
-    """
+    """Return the rows per second that the passes of a round read."""
     seconds = entry.get("pass_seconds")
     return f"{entry['pass_rows'] / seconds:,.0f}" if seconds else MISSING
 
 
 def heuristic_line(entry: Entry) -> str:
-    """Return the measured sparseness and the resulting partition size as text.
-
-    >>> entry = {"vectors": 27, "rows": 222, "partition_size": 32, "heuristic_size": 45}
-    >>> heuristic_line(entry)
-    'sparseness: 27 of 222 random rows became vectors (ρ = 0.122) → P = 45, limited to 32'
-    """
+    """Return the measured sparseness and the resulting partition size as text."""
     chosen, found = entry["partition_size"], entry["heuristic_size"]
     size = f"P = {found:,}"
     if chosen != found:

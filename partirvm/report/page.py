@@ -19,7 +19,7 @@ from partirvm.options import Request
 from partirvm.quoting import counted, format_bytes, format_duration, printable
 from partirvm.report.display import from_json, target_charts
 from partirvm.report.history import columns, heuristic_line, stages
-from partirvm.report.plots import Chart, history_charts, relevance_chart
+from partirvm.report.plots import Chart, history_charts
 from partirvm.report.quantities import (
     SIDES,
     Kind,
@@ -31,12 +31,12 @@ from partirvm.report.quantities import (
     kind_of,
     last_model,
 )
-from partirvm.report.text import as_csv, first_names, plan_line, ranked_functions
+from partirvm.report.text import as_csv, plan_line
 from partirvm.storage.folder import write_text
 from partirvm.types import OFF
 
-BARS, NAMES, FEATURES = 20, 50, 6
-"""Numbers of features with a bar, of names in a note, and of features of a direction."""
+FEATURES = 6
+"""Number of features of a direction that are named."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,6 @@ class Report:
     def html(self) -> str:
         """The page as one document, without scripts or external resources."""
         return _page(SimpleNamespace(**self.values))
-
-    @property
-    def damaged(self) -> Sequence[str]:
-        """The errors of parts of the job that could not be read."""
-        return tuple(self.values["damaged"])
 
     def save(self, location: str | Path, *, overwrite: bool = False) -> None:
         """Write the report to a path or URL: .json all values, .csv the table of fits, otherwise the page.
@@ -174,10 +169,9 @@ def _figures(job: Any, kind: Kind, peak: str) -> list[tuple[str, str, str]]:
     ]
     for rows in SIDES:
         head, beside = Quantity(rows, kind.head), Quantity(rows, kind.beside)
-        unit = kind.head.unit.removeprefix("% ")  # the formatted number already includes the percent sign
         more = f"; {kind.beside.name} {beside.text(last)}" if last.get(beside.key) is not None else ""
         if last.get(head.key) is not None:
-            figures.append((f"{rows.capitalize()} error", head.text(last), unit + more))
+            figures.append((f"{rows.capitalize()} error", head.text(last), kind.head.unit + more))
     if kind.noise:
         figures.append(("Noise", format_error(last.get("noise_sd")), "standard deviation"))
     evidence = f"{kind.evidence}, over {counted(last['rows'], 'row')}"
@@ -193,8 +187,6 @@ def _notes(job: Any) -> list[str]:
         notes.append("the noise variance is at its floor: the model may interpolate its training rows")
     if last.get("dropped"):
         notes.append(f"{counted(last['dropped'], 'vector')} were dropped at a limit: a working set may be better")
-    if last.get("duplicates"):
-        notes.append(f"{counted(last['duplicates'], 'chosen row')} are duplicates of another row, and were left out")
     return [note[:1].upper() + note[1:] for note in notes]
 
 
@@ -217,15 +209,16 @@ def _predictions(job: Any) -> list[Section]:
 
 
 def _features(relevance: Mapping[str, float]) -> Section:
-    """Return bars of the most relevant features, and names of the others; nothing if one width is for all features."""
-    on = sorted(((name, value) for name, value in relevance.items() if value >= OFF), key=lambda pair: -pair[1])
-    off = [name for name, value in relevance.items() if value < OFF]
-    differ = bool(on) and min(value for value in relevance.values() if value) < on[0][1] * (1 - 1e-6)
-    if not differ:
-        return Section("Features")
-    notes = [f"{len(on) - BARS:,} more of less relevance"] if len(on) > BARS else []
-    notes += [f"{counted(len(off), 'feature')} switched off: {first_names(off, NAMES)}"] if off else []
-    return Section("Features", notes, [relevance_chart(dict(on[:BARS]))])
+    """Return the features by relevance; nothing if one width is for all features."""
+    values = [value for value in relevance.values() if value]
+    differ = bool(values) and min(values) < max(values) * (1 - 1e-6)
+    rows = [
+        (name, "switched off" if value < OFF else f"{value:.2g}")
+        for name, value in sorted(relevance.items(), key=lambda pair: -pair[1])
+        if differ
+    ]
+    header = ("feature", "gamma × variance, the largest = 1")
+    return Section("Features", tables=[Table("Relevance of the features", header, rows)])
 
 
 def _directions(directions: Sequence[Mapping[str, Any]]) -> Section:
@@ -241,15 +234,17 @@ def _directions(directions: Sequence[Mapping[str, Any]]) -> Section:
 
 
 def _basis(functions: Sequence[Mapping[str, Any]]) -> Section:
-    """Return the basis functions by relevance, and the names of the pruned ones."""
-    kept, pruned = ranked_functions(functions)
+    """Return the basis functions by relevance; the last ones are pruned."""
     rows = [
-        (each["name"], ", ".join(f"{weight:.3g}" for weight in each["weights"]), f"{each['relevance']:.3g}")
-        for each in kept
+        (
+            each["name"],
+            ", ".join(f"{weight:.3g}" for weight in each["weights"]),
+            f"{each['relevance']:.3g}" if any(each["weights"]) else "pruned",
+        )
+        for each in sorted(functions, key=lambda each: (not any(each["weights"]), -each["relevance"]))
     ]
-    notes = [f"pruned: {first_names(pruned, NAMES)}"] if pruned else []
     header = ("function", "weights", "relevance, nats of evidence")
-    return Section("Basis", notes, tables=[Table("Basis functions", header, rows)])
+    return Section("Basis", tables=[Table("Basis functions", header, rows)])
 
 
 def _plan(job: Any, peak: str) -> list[Table]:

@@ -35,15 +35,10 @@ STYLES = {
 }
 """Form and colour of lines by name."""
 
-Z = 1.959964
-"""Half width of a 95 % interval, in standard errors."""
+Z = 1.959964  # half width of a 95 % interval, in standard errors
 
-FEWEST, FEWEST_IN_BIN, MANY = 40, 5, 400
-"""Minimum numbers of rows for means of tenths, of a drawn bin, and for all bins of the probability integral transform;
-fewer rows have half as many bins."""
-
-Paint: TypeAlias = Callable[[Any], None]
-"""A function that paints a chart into matplotlib axes."""
+FEWEST = 40
+"""Minimum number of rows for means of tenths."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,7 @@ class Chart:
 
     title: str
     remark: str
-    paint: Paint
+    paint: Callable[[Any], None]
     size: tuple[float, float] = (4.2, 2.5)
 
     def draw(self, axis: Any) -> None:
@@ -96,11 +91,7 @@ def shortened(name: str) -> str:
 
 
 def span(*values: Float) -> tuple[float, float]:
-    """Return the range of all values, with a margin on both sides of 4 % of the range.
-
-    >>> span(np.array([0.0, 100.0]))
-    (-4.0, 104.0)
-    """
+    """Return the range of all values, with a margin on both sides of 4 % of the range."""
     low, high = (float(end(np.concatenate(values))) for end in (np.min, np.max))
     margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
     return low - margin, high + margin
@@ -200,7 +191,7 @@ def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
 
 def _transform(found: NumberDiagnostics, axis: Any) -> None:
     """Draw the histogram of the probability integral transform, with the band of chance."""
-    bins = PIT_BINS if found.n >= MANY else PIT_BINS // 2
+    bins = PIT_BINS if found.n >= 400 else PIT_BINS // 2
     heights = bins * found.pit.reshape(bins, -1).sum(axis=1) / found.n
     half = Z * np.sqrt((bins - 1) / found.n)
     axis.axhspan(max(1 - half, 0.0), 1 + half, color="#777777", alpha=0.25, linewidth=0, zorder=0)
@@ -234,7 +225,7 @@ def class_charts(found: ClassDiagnostics, classes: Sequence[str] = ()) -> list[C
         names = [*names[: len(found.rows) - 1], f"{others + 1:,} others"]
     K, two = len(names), len(names) == 2
     sums, rows, hits = (each[1] if two else each.sum(axis=0) for each in (found.stated, found.rows, found.hits))
-    shown = rows >= FEWEST_IN_BIN
+    shown = rows >= 5
     labels = f"stated probability of {names[1] if two else 'a class'}", "observed frequency"
     reliability = partial(_shares, sums[shown] / rows[shown], hits[shown], rows[shown], labels)
     size = 4.2, max(2.5, 1.6 + 0.2 * K)
@@ -266,7 +257,7 @@ def history_charts(found: Sequence[Stage], kind: Kind) -> list[Chart]:
     step = "level" if any(stage.level for stage in found) else "round"
     charts = []
     for measure in (kind.head, kind.beside):
-        errors = {str(side): _points(found, Quantity(side, measure).key, measure.scale) for side in SIDES}
+        errors = {str(side): _points(found, Quantity(side, measure).key) for side in SIDES}
         charts += _lines(measure.title, measure.unit, errors, step)
     vectors = [(stage.x, float(stage.total("vectors"))) for stage in found]
     charts += _lines("Relevance vectors", "", {"vectors": vectors}, step)
@@ -274,10 +265,10 @@ def history_charts(found: Sequence[Stage], kind: Kind) -> list[Chart]:
     return [*charts, *_lines("Log evidence", f"nats, over {rows:,} rows", {"evidence": evidence}, step)]
 
 
-def _points(found: Sequence[Stage], key: str, scale: float = 1.0) -> Points:
+def _points(found: Sequence[Stage], key: str) -> Points:
     """Return place and median of the stages that have a finite value."""
     pairs = [(stage.x, stage.median(key)) for stage in found]
-    return [(x, scale * value) for x, value in pairs if value is not None and math.isfinite(value)]
+    return [(x, value) for x, value in pairs if value is not None and math.isfinite(value)]
 
 
 def _lines(title: str, remark: str, lines: Mapping[str, Points], step: str) -> list[Chart]:
@@ -297,17 +288,3 @@ def _lines(title: str, remark: str, lines: Mapping[str, Points], step: str) -> l
 
     drawn = any(len(points) > 1 for points in shown.values())
     return [Chart(f"{title} over {step}s", remark, paint)] if drawn else []
-
-
-def relevance_chart(relevance: Mapping[str, float]) -> Chart:
-    """Return bars of the relevances of features, in their order."""
-
-    def paint(axis: Any) -> None:
-        bars = axis.barh(range(len(relevance)), list(relevance.values()), color=VECTORS, height=0.66)
-        axis.bar_label(bars, fmt="%.2g", padding=4, fontsize=8)
-        axis.grid(visible=False)
-        axis.set(xlim=(0, 1.15), ylim=(len(relevance) - 0.4, -0.6), xticks=[])
-        axis.set_yticks(range(len(relevance)), [shortened(name) for name in relevance])
-        axis.spines[:].set_visible(False)
-
-    return Chart("Relevance", "gamma × variance, the largest = 1", paint, (4.2, 0.3 + 0.24 * max(len(relevance), 3)))

@@ -153,33 +153,32 @@ class Progress(Watcher):
         """Receive the number of rows that ingest has read or written. ``total`` is None if unknown."""
         self._set_phase(phase, done, total or 0, done, "row")
         if done == total:
-            self._end_rows()
+            self._end_work()
 
     def on_tile(self, phase: str, done: int, total: int) -> None:
         """Receive the number of tiles that prediction or evaluation has finished."""
         self._set_phase(phase, done, total, 0, "tile")
         if done == total:
-            self._show(self._phase_line(total, "tile"))
+            self._end_work()
 
     def _set_phase(self, phase: str, done: int, total: int, rows: int, unit: str) -> None:
         if phase != self.phase or done < self.done:
-            self._end_rows()
+            if self.unit == "row":
+                self._end_work()
             self.phase_began = self._last_event  # this phase has worked since the last event of the one before
         self._last_event = time.monotonic()
         self.phase, self.done, self.total, self.rows, self.unit = phase, done, total, rows, unit
         if self._live is None and self.count and self._last_event - self._printed > 60.0:
             self._show(f"{self.title}: {self.count}")
 
-    def _end_rows(self) -> None:
-        """Show a line for the rows of a phase that has ended."""
-        if self.unit == "row" and self.done:
-            self._show(f"{self._phase_line(self.done, 'row')}  {self._rate()}")
+    def _end_work(self) -> None:
+        """Show a line for the rows or tiles of a phase that has ended."""
+        if self.done:
+            figure, word = counted(self.done, self.unit).split()
+            took = format_duration(time.monotonic() - self.phase_began)
+            rate = f"  {self._rate()}" if self.rows else ""
+            self._show(f"{self.title:<11}{figure:>12} {word:<5} {took:>10}{rate}")
             self.done = self.rows = 0
-
-    def _phase_line(self, number: int, noun: str) -> str:
-        figure, word = counted(number, noun).split()
-        took = format_duration(time.monotonic() - self.phase_began)
-        return f"{self.title:<11}{figure:>12} {word:<5} {took:>10}"
 
     def _show(self, *lines: str) -> None:
         for line in lines if self.stream is not None else ():
@@ -204,7 +203,8 @@ class Progress(Watcher):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._end_rows()
+        if self.unit == "row":
+            self._end_work()
         self._show(*self._lines.rest())
         if self._live is not None:
             self._live.stop()

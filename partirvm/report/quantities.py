@@ -19,29 +19,17 @@ MEASURED = ("heuristic", "kernel")
 
 
 def format_error(value: float | None) -> str:
-    """Format a real number with four significant digits.
-
-    >>> format_error(0.123456), format_error(14.0), format_error(None)
-    ('0.1235', '14', '–')
-    """
+    """Format a real number with four significant digits."""
     return MISSING if value is None else f"{value:.4g}"
 
 
 def format_share(value: float | None) -> str:
-    """Format a fraction in per cent.
-
-    >>> format_share(0.07523), format_share(0.0005), format_share(0.0), format_share(None)
-    ('7.52 %', '0.05 %', '0 %', '–')
-    """
+    """Format a fraction in per cent."""
     return MISSING if value is None else f"{100 * value:.3g} %"
 
 
 def format_evidence(value: float | None) -> str:
-    """Format a log evidence in nats; from 1,000 nats on without decimals.
-
-    >>> format_evidence(-123456.7), format_evidence(-12.345)
-    ('-123,457', '-12.35')
-    """
+    """Format a log evidence in nats; from 1,000 nats on without decimals."""
     if value is None:
         return MISSING
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
@@ -66,14 +54,13 @@ class Table(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A measure of prediction quality. Curves have the ``title`` and show ``scale`` × the values of the history."""
+    """A measure of prediction quality: the end of its key, and what a sentence, a curve and an axis call it."""
 
     key: str
     name: str
     title: str
     unit: str
     figure: Callable[[float | None], str] = format_error
-    scale: float = 1.0
 
 
 Rows = Literal["training", "held-out"]
@@ -104,7 +91,7 @@ class Quantity(NamedTuple):
 RMSE = Measure("rmse", "RMSE", "Error", "RMSE, in the target's units")
 NLPD = Measure("nlpd", "NLPD", "NLPD", "nats per row")
 LOG_LOSS = Measure("log_loss", "log loss", "Log loss", "nats per row")
-ERROR = Measure("error", "error", "Error", "% of rows in a wrong class", format_share, scale=100.0)
+ERROR = Measure("error", "error", "Error", "of rows in a wrong class", format_share)
 
 
 class Kind(NamedTuple):

@@ -108,12 +108,6 @@ def _noise(facts: dict[str, Any]) -> str:
     return f"{formatted(facts, 'noise_sd')} ({form})"
 
 
-def ranked_functions(functions: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """Return the basis functions with weights by decreasing relevance, and the names of the pruned ones."""
-    kept = sorted((each for each in functions if any(each["weights"])), key=lambda each: -each["relevance"])
-    return kept, [each["name"] for each in functions if not any(each["weights"])]
-
-
 def functions_line(functions: Sequence[Mapping[str, Any]]) -> str:
     """Return the number of basis functions that were not pruned and the most relevant ones; empty without functions.
 
@@ -123,15 +117,14 @@ def functions_line(functions: Sequence[Mapping[str, Any]]) -> str:
     """
     if not functions:
         return ""
-    kept, pruned = ranked_functions(functions)
+    kept = sorted((each for each in functions if any(each["weights"])), key=lambda each: -each["relevance"])
+    pruned = [each["name"] for each in functions if not any(each["weights"])]
+    text = f"{len(kept):,} of {counted(len(functions), 'function')}"
     shown = [f"{each['name']} ({each['relevance']:.3g} nats)" for each in kept]
-    parts = [f": {first_names(shown, 6)}" * bool(kept), f"; pruned: {first_names(pruned, 6)}" * bool(pruned)]
-    return f"{len(kept):,} of {counted(len(functions), 'function')}" + "".join(parts)
-
-
-def first_names(names: Sequence[str], most: int) -> str:
-    """Return at most ``most`` names with commas between them, and the number of the others."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    for before, names in ((": ", shown), ("; pruned: ", pruned)):
+        more = f" and {len(names) - 6:,} more" if len(names) > 6 else ""
+        text += before + ", ".join(names[:6]) + more if names else ""
+    return text
 
 
 def moment(seconds: float) -> str:

@@ -16,7 +16,6 @@ from commandline import NOISE, Tour
 from partirvm import load_model
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
-from partirvm.jobs import plan
 from partirvm.kernels import NAMES
 from partirvm.options import TABLE, Request
 
@@ -133,20 +132,6 @@ def test_categories_weights_and_a_test_set_like_the_training(cli, cli_json, tmp_
     like = ("--like", place["train.zarr"], "--weights", "w", "--overwrite", "--quiet")
     assert cli("ingest", place["test.csv"], place["test.zarr"], *like)[0] == 0
     assert cli_json("evaluate", place["job"], place["test.zarr"], "--json")["rmse"] < 0.3
-
-
-def test_plan_is_the_plan_of_the_service(tour, cli, cli_json):
-    sizes = ("--partition-size", "50", "--max-rounds", "4", "--max-vectors", "80", "--memory-limit", "2GiB")
-    choices = ("--gamma", "scale", *sizes)
-    found = cli_json("plan", tour.train, *choices, "--json")
-    parameters = Request(gamma="scale", partition_size=50, max_rounds=4, max_vectors=80, memory_limit=2 << 30)
-    expected = plan(tour.train, parameters).to_json()
-    timed = {"seconds", "memory_peak", "max_columns"}  # these depend on the process's memory and the clock
-    timed |= {"kernel_store", "kernel_store_bytes", "kernel_store_reason"}
-    assert {k: v for k, v in found.items() if k not in timed} == {k: v for k, v in expected.items() if k not in timed}
-    status, out, err = cli("plan", tour.train, *choices)
-    assert (status, err) == (0, "")
-    assert "50 candidates per round, up to 4 rounds" in out
 
 
 def test_fit_reports_what_the_model_is(tour, cli_json, tmp_path):

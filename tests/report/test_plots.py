@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from histories import classes, numbers
-from pages import browse, browser, check, check_drawing, drawn
+from pages import check, check_drawing, drawn
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
@@ -175,21 +175,3 @@ def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
     diagnosed = {entry["kind"] for entry in shown.values["history"] if entry["diagnostics"]}
     assert diagnosed == {"final"} if kind == "left-out" else diagnosed <= {"round", "final"}
     assert read.text.count("Largest errors") == 1
-
-
-@browser
-def test_a_browser_finds_no_overlaps(tmp_path):
-    """Of the panels of numbers, of two classes and of many with long names, on the screen of a phone."""
-    width = 390
-    t, mean, std = numbers(spread=0.5)
-    panels = number_charts(NumberDiagnostics.of(1e5 * t, 1e5 * mean, 1e5 * std, np.arange(len(t))), "fare")
-    for K in (2, 5, 12):
-        panels += class_charts(ClassDiagnostics.of(*classes(K)), [f"a class of the name {k}" for k in range(K)])
-    figures = "".join(
-        f'<figure style="width:{min(width - 60, 480)}px;margin:0">{panel.svg().decode().partition("?>")[2]}</figure>'
-        for panel in panels
-    )
-    css = "<style>svg { width: 100%; height: auto; overflow: visible }</style>"
-    source = f"<!DOCTYPE html><html><head><title>x</title>{css}</head><body>{figures}</body></html>"
-    measured, _ = browse(tmp_path, source, width=width, height=9000)
-    assert not measured["found"]
